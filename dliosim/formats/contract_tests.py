@@ -1,4 +1,4 @@
-"""What holds for every format: checks to be called on one, by this package's tests and by others'."""
+"""Checks that hold for every format; called by the tests of this package and of other packages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dliosim.model import Dataset
 
 
 def random_contents(dataset: Dataset, sample: int, size: int) -> Bytes:
-    """Random bytes for a sample, in place of those that a run makes."""
+    """Return random bytes for a sample, instead of those that a run makes."""
     return np.random.default_rng([dataset.seed, sample]).integers(0, 256, size, np.uint8)
 
 
 def build_framed(form: Framed, dataset: Dataset, sizes: Ints, first: int = 0) -> bytes:
-    """The whole bytes of a file with samples `first` and those after it, of `sizes`, made as a run makes it."""
+    """Return the whole bytes of a file with samples `first` and those after it, of `sizes`, made as a run makes it."""
     count, align = len(sizes), form.align(dataset)
     stride = form.stride(dataset, sizes)
     taken = -(-stride // align) * align
@@ -44,7 +44,7 @@ def build_framed(form: Framed, dataset: Dataset, sizes: Ints, first: int = 0) ->
 
 
 def write_framed(form: Framed, dataset: Dataset, path: Path, sizes: Ints, first: int = 0) -> None:
-    """Write such a file, and what stands beside it."""
+    """Write a file of a framed format with its sidecars."""
     path.write_bytes(build_framed(form, dataset, sizes, first))
     for suffix in form.sidecars(dataset):
         path.with_suffix(f".{suffix}").write_bytes(b"".join(form.write_sidecar(dataset, suffix, first, sizes)))
@@ -77,7 +77,7 @@ def write_resolved(form: Resolved, dataset: Dataset, path: Path, count: int, fir
 
 
 def sample_ranges(index: FileIndex, sample: int) -> list[tuple[int, int]]:
-    """(offset, length) of each range of a sample (from 0 in its file): whole units of encoded columns."""
+    """Return (offset, length) of each range of a sample (from 0 in its file): whole units of encoded columns."""
     found = []
     for column in index.columns:
         if column.pieces > 1:
@@ -103,7 +103,7 @@ def sample_ranges(index: FileIndex, sample: int) -> list[tuple[int, int]]:
 
 
 def check_framed(form: Framed, dataset: Dataset, sizes: Ints, path: Path) -> None:
-    """A file made as a run makes it has, by its own index, its samples where they were planned."""
+    """Check that a file made as a run makes it has its samples, by its own index, where they were planned."""
     write_framed(form, dataset, path, sizes)
     index = form.index(path, dataset)
     stride, align = form.stride(dataset, sizes), form.align(dataset)
@@ -116,7 +116,7 @@ def check_framed(form: Framed, dataset: Dataset, sizes: Ints, path: Path) -> Non
     whole = path.read_bytes()
     for row in range(len(sizes)):
         assert sample_ranges(index, row) == [(int(starts[row]), int(reading[row]))], (
-            f"sample {row} lies where it was planned"
+            f"sample {row} is where it was planned"
         )
         begin = int(starts[row] + at[row])
         expected = random_contents(dataset, row, int(length[row]))
@@ -130,7 +130,7 @@ def check_framed(form: Framed, dataset: Dataset, sizes: Ints, path: Path) -> Non
 
 
 def check_resolved(form: Resolved, dataset: Dataset, count: int, path: Path) -> None:
-    """A file that the format wrote holds, in the ranges of its index, what was written."""
+    """Check that a file of the format holds, in the ranges of its index, the bytes that were written."""
     write_resolved(form, dataset, path, count)
     index = form.index(path, dataset)
     assert index.samples == count
@@ -153,7 +153,7 @@ def check_resolved(form: Resolved, dataset: Dataset, count: int, path: Path) -> 
                 offset, length = int(column.offset[unit]), int(column.length[unit])
                 part = form.decode(dataset, column, memoryview(whole)[offset : offset + length])
                 if part is None:
-                    return  # nothing to compare bytes with: the format's own reader is asked elsewhere
+                    return  # no bytes to compare; other tests check the format's own reader
                 decoded += part.tobytes()
             each = size // len(index.columns)
             begin = 0 if column.pieces > 1 else row % column.samples * each
@@ -163,7 +163,7 @@ def check_resolved(form: Resolved, dataset: Dataset, count: int, path: Path) -> 
 
 
 def check_damage(form: Format, dataset: Dataset, path: Path) -> None:
-    """However a good file at `path` is cut, reading its index gives an answer or a plain refusal, never a crash."""
+    """Check that the index of a cut file is right or refused, never a crash; `path` is a good file, which is cut."""
     whole = path.read_bytes()
     step = max(1, len(whole) // 64)
     for cut in [*range(0, len(whole), step), len(whole) - 1]:

@@ -1,7 +1,7 @@
-"""Text files of comma-separated numbers, `.csv`: a sample a line, its newline included, and no line of headings.
+"""Text files of comma-separated numbers, `.csv`: one line a sample, its newline included, without a line of headings.
 
-A number has six digits after the point, `0.123456,`, made of the sample's bytes. A line of any length holds such
-numbers and at its end what room there is of one.
+A number has six digits after the point, `0.123456,`, made of the sample's bytes. A line holds as many such numbers as
+fit; the last one may be cut.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LONGEST_LINE: Final = 1 << 30
-"""Bytes of a line; longer ones are refused."""
+"""The longest line, bytes; longer ones are refused."""
 
 _BLOCK: Final = 4 << 20
-#: An offset and a length a line, of 8 bytes each.
+#: The index keeps an offset and a length of 8 bytes each for a line.
 _MOST_LINES: Final = LARGEST_INDEX // 16
 
 _NEWLINE: Final = ord("\n")
@@ -35,7 +35,7 @@ _FIXED: Final = ((0, _ZERO), (1, ord(".")), (_PERIOD - 1, ord(",")))
 
 
 def _letter_table() -> NDArray[np.uint8]:
-    """(places of a number, bytes): the letter that stands for a byte there."""
+    """Return (places of a number, bytes): the letter that stands for a byte at a place."""
     digits = _ZERO + np.arange(256, dtype=np.uint16) * 10 // 256
     table = np.tile(digits.astype(np.uint8), (_PERIOD, 1))
     for place, letter in _FIXED:
@@ -47,16 +47,16 @@ _LETTERS: Final = _letter_table()
 
 
 class Csv(ContiguousFormat):
-    """See `contract.Framed` and `contract.Dressed`."""
+    """The format `csv`; see `protocols.Framed` and `protocols.Dressed`."""
 
     name: str = "csv"
 
     def variant(self, dataset: Dataset) -> Csv:
-        """Itself."""
+        """Return the format itself."""
         return self
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Whatever is not a line of text, and sizes below 2: a digit and a newline."""
+        """Refuse settings that a line of text does not use, and sizes below 2: a digit and a newline."""
         refused = refuse_unused(dataset, self.name)
         if refused is not None or dataset.source:
             return refused
@@ -69,14 +69,14 @@ class Csv(ContiguousFormat):
         return None
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Nothing."""
+        """Return None: no module is needed."""
         return None
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        """A sample for each line that is not empty, the last one with or without a newline. Reads the whole file.
+        """Return one sample for each line that is not empty; the last newline may be missing. Reads the whole file.
 
-        Every newline ends a line: quotes mean nothing here. Raises ExecutionError [R401] for lines above 1 GiB, and for
-        more of them than an index holds.
+        Every newline ends a line: quotes have no meaning. Raises ExecutionError [R401] for a line above 1 GiB, and for
+        more lines than an index holds.
         """
         with file_to_read(path) as stream:
             newlines, returns, size = _find_newlines(stream, path)
@@ -93,10 +93,10 @@ class Csv(ContiguousFormat):
         return FileIndex(len(begins), size, (column,), size)
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """Parse a line with numpy.loadtxt, in C; gives back its random part, or None for files that are not ours.
+        """Parse a line with numpy.loadtxt, in C; return its random part, or None for files that dliosim did not write.
 
-        Of what numpy and Python have it takes the least time above some 60 numbers a line, and half of the others' for
-        1,000. It is handed the line in a list, since it goes over files line by line in Python.
+        Above some 60 numbers a line it is the fastest parser of numpy and Python: for 1,000 numbers it takes half the
+        time of the others. It gets the line in a list, as it reads files line by line in Python.
         """
         text = str(data, "latin-1")
         if not text.strip():
@@ -114,31 +114,31 @@ class Csv(ContiguousFormat):
         return np.frombuffer(data, np.uint8)[: int(length[0])]
 
     def header(self, dataset: Dataset) -> int:
-        """None."""
+        """Return 0: there is no header."""
         return 0
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
+        """Return no bytes."""
         return b""
 
     def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
-        """All but the newline, and but a comma before it: that would begin a number that is not there."""
+        """Return the range without the newline, and without a comma before it: no number follows that comma."""
         letters = sizes - 1
         return np.zeros_like(sizes), letters - (letters % _PERIOD == 0)
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
-        """Put newlines, and one digit more where a comma would stand before them."""
+        """Write the newlines, and a digit instead of a comma before a newline."""
         text = np.frombuffer(out, np.uint8)
         ends = starts + sizes
         text[ends - 1] = _NEWLINE
         text[ends[(sizes - 1) % _PERIOD == 0] - 2] = _ZERO
 
     def dress(self, dataset: Dataset, data: Bytes, place: Ints | int) -> Bytes:
-        """Digits, points and commas."""
+        """Return digits, points and commas for random bytes."""
         if isinstance(place, np.ndarray):
             letters: Bytes = _LETTERS[place % _PERIOD, data]
             return letters
-        # As in the table, a digit for each 256th part of a byte's range; in arithmetic, a quarter of a look-up's time.
+        # The same digits as in the table, byte * 10 // 256; arithmetic takes a quarter of the time of a look-up.
         wide = np.multiply(data, 10, dtype=np.uint16)
         wide >>= 8
         text: Bytes = wide.astype(np.uint8)
@@ -149,9 +149,9 @@ class Csv(ContiguousFormat):
 
 
 def _find_newlines(stream: FileIO, path: Path) -> tuple[Ints, Ints, int]:
-    """Where newlines are, whether (1 or 0) a carriage return stands before each, and the bytes of the file."""
+    """Return the newlines' offsets, 1 or 0 for a carriage return before each, and the bytes of the file."""
     found, after = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    block = np.zeros(_BLOCK + 1, np.uint8)  # and before it the last byte of the block before
+    block = np.zeros(_BLOCK + 1, np.uint8)  # its first byte is the last byte of the block before
     lines, size, begin = 0, 0, 0
     while count := stream.readinto(block[1:].data):
         places = np.flatnonzero(block[1 : count + 1] == _NEWLINE)

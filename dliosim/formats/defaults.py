@@ -1,4 +1,4 @@
-"""Defaults for formats without checksums, trailers or sidecars, and refusals of settings without use in a format."""
+"""Defaults for formats without checksum, trailer or sidecars, and the refusal of settings that a format cannot use."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from dliosim.model import Dataset
 
 
 class SimpleFormat:
-    """Formats whose files end with their last sample, and need nothing that runs through them or lies beside them."""
+    """Formats whose files end with the last sample, without a checksum and without sidecars."""
 
     checksum: Callable[[memoryview, int], int] | None = None
 
     def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
-        """None."""
+        """Return 0 for each file: there is no trailer."""
         return np.zeros_like(counts)
 
     def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
-        """There is none."""
+        """Return 0: there is no checksum."""
         return 0
 
     def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
+        """Return no bytes."""
         return b""
 
     def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """None."""
+        """Return no suffixes."""
         return ()
 
     def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
-        """Never asked for."""
+        """Yield nothing; never called, as there are no sidecars."""
         return iter(())
 
 
 class ContiguousFormat(SimpleFormat):
-    """Formats whose samples lie one right after the other; each says for itself what stands before all of them."""
+    """Formats whose samples directly follow each other; each format defines its own header."""
 
     def align(self, dataset: Dataset) -> int:
-        """Anywhere."""
+        """Return 1: a sample may begin at any byte."""
         return 1
 
     def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """The samples' own bytes."""
+        """Return the sizes: the next sample begins where one ends."""
         return sizes
 
     def length(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """The samples' own bytes."""
+        """Return the sizes: a read takes the sample's own bytes."""
         return sizes
 
     def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
-        """All of it."""
+        """Return the whole range of each sample."""
         return np.zeros_like(sizes), sizes
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
-        """Nothing."""
+        """Write nothing: samples have no frame."""
 
 
 _WHY: Final = {
     "header": "files of format {} begin as the format says; only raw files have a header of any size",
-    "align": "samples of format {} lie where the format puts them; only those of raw files can be aligned",
+    "align": "the format {} decides where samples begin; only those of raw files can be aligned",
     "shape": "samples of format {} have no shape",
     "chunk": "files of format {} have no chunks",
     "compress": "files of format {} are written without compression",
@@ -71,9 +71,9 @@ _WHY: Final = {
 
 
 def refuse_unused(dataset: Dataset, form: str, taken: Collection[str] = ()) -> tuple[str, str] | None:
-    """The first setting that differs from its default though a format does nothing with it, and why; or None.
+    """Return the first setting that is given but has no use in a format, and why; or None.
 
-    `form` is the format's name, `taken` those of the settings above that mean something to it.
+    `form` is the format's name, `taken` names those of the settings above that the format does use.
     """
     given = {
         "header": dataset.header != 0,
@@ -88,13 +88,13 @@ def refuse_unused(dataset: Dataset, form: str, taken: Collection[str] = ()) -> t
 
 
 MOST_UNITS: Final = 1 << 24
-"""Chunks, or columns of row groups, of one file: HDF5 keeps 47 bytes of index for each."""
+"""The largest number of chunks (HDF5) or column chunks (Parquet) in one file: HDF5's index has 47 bytes for each."""
 
-_MOST_IN_ALL: Final = 1 << 27  # every rank holds the offset and the length of each, 2 GiB then
+_MOST_IN_ALL: Final = 1 << 27  # every rank keeps offset and length of each: 2 GiB at this limit
 
 
 def refuse_excess_units(dataset: Dataset, units: int) -> tuple[str, str] | None:
-    """The setting that makes more chunks than an index holds, and why, where the fullest file has so many; or None."""
+    """Return the setting that makes too many chunks, and why; or None. `units` are the chunks of the largest file."""
     setting = "compress" if dataset.chunk is None else "chunk"
     if units > MOST_UNITS:
         return setting, f"makes {units:_} chunks of a file, over {MOST_UNITS:_}, and each has a place in its index"

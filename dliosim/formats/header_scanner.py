@@ -1,4 +1,4 @@
-"""Reading of a file what an index needs: a file that is open, bytes at a place, headers that follow each other."""
+"""Reads for an index: open a file, read bytes at an offset, read headers that follow each other."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from typing import Final
 from dliosim.errors import ExecutionError
 
 PAGE: Final = 4096
-"""Bytes that are read at least where the next header is near: storage gives no less anyway."""
+"""The smallest read where the next header is near, bytes: storage reads a page anyway."""
 
 BLOCK: Final = 256 * 1024
-"""Bytes that are read at once at most, if no more are asked for."""
+"""The largest read, bytes, where the caller asks for no more."""
 
 _NEAR: Final = 32 * 1024
 
 
 @contextmanager
 def file_to_read(path: Path) -> Iterator[FileIO]:
-    """A block with a file to read, without a buffer; links are followed, and a pipe is not waited for.
+    """Open a file for reading, without a buffer, for the length of a block. Follows links; does not wait for a pipe.
 
-    What was only read is whole though its close fails. Raises ExecutionError [R401] where no regular file stands there,
+    An error at close is ignored: what was read is whole. Raises ExecutionError [R401] where there is no regular file,
     OSError as open.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # what a socket says
+        if error.errno == errno.ENXIO:  # the error of a socket
             raise _no_file_error(path) from error
         raise
     try:
@@ -52,9 +52,9 @@ def _no_file_error(path: Path) -> ExecutionError:
 
 
 def read_at(descriptor: int, count: int, offset: int, least: int | None = None) -> bytes:
-    """`count` bytes of a file at `offset`, or at least `least` of them; fewer where it ends. Raises OSError as pread.
+    """Read `count` bytes at `offset`, or at least `least` of them; fewer where the file ends. Raises OSError as pread.
 
-    A call may give less than what is there, so the end is where one gives nothing.
+    A call may return less than what is there. So the end of the file is where a call returns nothing.
     """
     enough = count if least is None else least
     parts = [os.pread(descriptor, count, offset)]
@@ -67,20 +67,20 @@ def read_at(descriptor: int, count: int, offset: int, least: int | None = None) 
 
 @dataclass(slots=True)
 class Scanner:
-    """Reads bytes of an open file front to back, in blocks where headers are close together, alone where they are far.
+    """Reads an open file from front to back: in blocks where headers are close together, one by one where they are far.
 
-    Blocks grow while headers follow each other closely, from `PAGE` to `BLOCK`; a header that lies further away than
-    the last block was long is read by itself. So memory is bounded, small records are not read one by one, and of large
-    ones little but their headers is read. `touched` is the bytes read so far.
+    Blocks grow from `PAGE` to `BLOCK` while headers follow each other closely. A header that is further away than the
+    length of the last block is read alone. So memory is bounded, small records are not read one by one, and little more
+    than the headers of large records is read.
     """
 
-    descriptor: int
-    touched: int = 0
-    _data: bytes = b""
-    _at: int = 0
+    descriptor: int  #: of the open file
+    touched: int = 0  #: bytes read so far
+    _data: bytes = b""  #: the last block
+    _at: int = 0  #: offset of the last block
 
     def take(self, offset: int, count: int) -> memoryview:
-        """`count` bytes at `offset`; fewer where the file ends. OSError as pread does."""
+        """Return `count` bytes at `offset`; fewer where the file ends. OSError as pread does."""
         begin = offset - self._at
         if begin < 0 or begin + count > len(self._data):
             self._read(offset, count)

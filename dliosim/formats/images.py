@@ -1,16 +1,17 @@
-"""JPEG and PNG: a file is a sample, an image that every reader opens, of exactly as many bytes as the sample has.
+"""JPEG and PNG: a file is one sample, an image that every reader opens, of exactly as many bytes as the sample has.
 
-An image is coarse random gradients with noise on them, encoded by Pillow, of as many pixels as make 90 to 99 % of the
-file; what is missing then is padding that no decoder looks at: comments (COM) in a JPEG, a private chunk in a PNG. It
-begins with the sample's own 64 bytes, which seed the pixels too: a file is a function of them and its size.
+An image is coarse random gradients with noise on them, encoded by Pillow. It has as many pixels as make 90 to 99 % of
+the file. The rest is padding that no decoder looks at: comments (COM) in a JPEG, a private chunk in a PNG. The padding
+begins with the sample's own 64 bytes, which also seed the pixels: a file is a function of these bytes and its size.
 
 The amplitude of the noise is such that images cost what photographs do. Measured on one core with Pillow 13, at 500 x
 375 pixels (in brackets images that come with scikit-image and scikit-learn, five JPEG of 110 to 530 kB, four PNG of 240
 to 790 kB): JPEG 0.52 bytes a pixel (0.14 to 0.72, four of the five above 0.4), decoded in 9 ns a byte (8 to 13); PNG
 1.5 bytes a pixel (1.7 to 3.0), decoded in 9 ns a byte (4 to 26). Best of five or more, on a machine with other work.
 
-Two ends: files below some 20 kB may be an image to 82 % only, as its tables take room and blocks of pixels are coarse
-steps; and no image has more than 67 million pixels, so draws above 34 MB (JPEG) or 109 MB (PNG) get more padding.
+There are two limits. In files below some 20 kB the image may be only 82 %, as its tables take room and blocks of pixels
+are coarse steps. No image has more than 67 million pixels, so files above 34 MB (JPEG) or 109 MB (PNG) get more
+padding.
 """
 
 from __future__ import annotations
@@ -35,40 +36,44 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 CONTENT: Final = 64
-"""Bytes of a file that are the sample's own."""
+"""The sample's own bytes in a file."""
 
 SMALLEST: Final = 1024
-"""Bytes of the smallest file: a JPEG's tables and the contents alone take 0.7 kB."""
+"""Bytes of the smallest file: a JPEG's tables and the contents take 0.7 kB."""
 
 MOST_PIXELS: Final = 1 << 26
-"""Pixels of the largest image that is made or decoded, below the 89 million of which Pillow warns."""
+"""Pixels of the largest image that is made or decoded, below the 89 million where Pillow warns."""
 
-_BEHIND: Final = 1 << 16  # bytes at the end of a file in which its image must end
+_BEHIND: Final = 1 << 16  # an image must end within this many bytes before the end of its file
 
 _AIM, _ENOUGH, _TRIES = 0.955, 0.9, 5
 _CELL = 64  # pixels between two values of the gradients
 
 
 class _ImageFormat(ContiguousFormat):
-    """What both formats have in common; see `contract.Framed`."""
+    """The common part of JPEG and PNG; see `protocols.Framed`."""
 
     name: str
 
     libraries: tuple[str, ...] = ("PIL.JpegImagePlugin", "PIL.PngImagePlugin")
 
-    #: As Pillow calls the format, its first bytes, its last, and where in a file the contents begin.
+    #: Pillow's name of the format.
     plugin: str
+    #: First bytes of a file.
     magic: bytes
+    #: Last bytes of an image.
     end: bytes
+    #: Offset of the contents in a file; bytes.
     content_at: int
-    #: Bytes of an encoded image: `overhead` and so many a pixel, measured; only the number of tries depends on it.
+    #: Bytes of an encoded image without pixels, measured; only the number of tries depends on it.
     overhead: int
+    #: Bytes of an encoded image for each pixel, measured; only the number of tries depends on it.
     density: float
-    #: Bytes around the contents: the padding takes at least these and the contents.
+    #: Bytes of the frame around the contents; the padding is at least this frame and the contents.
     around: int
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """All that would place several samples in a file, or say how an image is made."""
+        """Refuse settings that place several samples in a file, or that say how an image is made."""
         if dataset.layout.files < dataset.samples:
             return "layout", "an image file is one sample, use `layout file per sample`"
         unused = (
@@ -92,16 +97,19 @@ class _ImageFormat(ContiguousFormat):
         return None
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Pillow."""
+        """Return Pillow and its extra, unless it is installed."""
         return None if find_spec("PIL") is not None else ("Pillow", "images")
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        """The whole file is the sample; only its first and its last bytes are looked at."""
+        """Return the whole file as one sample; reads only its first and last bytes.
+
+        Raises ExecutionError [R401] for a file of another format, and for one that is cut short.
+        """
         with file_to_read(path) as stream:
             size = os.fstat(stream.fileno()).st_size
             head = read_at(stream.fileno(), len(self.magic), 0)
             tail = read_at(stream.fileno(), len(self.end), max(0, size - len(self.end)))
-            if tail != self.end:  # cameras, and those who edit, leave bytes behind the end
+            if tail != self.end:  # cameras and editors leave bytes after the end
                 tail = read_at(stream.fileno(), _BEHIND, max(0, size - _BEHIND))
         if head != self.magic:
             raise ExecutionError(
@@ -114,7 +122,10 @@ class _ImageFormat(ContiguousFormat):
         return FileIndex(1, size, (unit,), len(head) + len(tail))
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """Decode to pixels, which are no contents: None. Images above `MOST_PIXELS` are refused before."""
+        """Decode to pixels and return None, as these are no contents.
+
+        Raises ExecutionError [R401] for damaged images, and before decoding for images above `MOST_PIXELS`.
+        """
         from PIL import Image
 
         try:
@@ -123,18 +134,18 @@ class _ImageFormat(ContiguousFormat):
                 if width * height <= MOST_PIXELS:
                     image.load()
                     return None
-        except Exception as error:  # whatever Pillow's plugins raise on damaged data: OSError, SyntaxError, zlib.error
+        except Exception as error:  # damaged data make Pillow's plugins raise OSError, SyntaxError, zlib.error and more
             text = f"a {self.plugin} image of {len(data)} bytes cannot be decoded: {type(error).__name__}: {error}"
             raise ExecutionError(text, "R401") from error
         text = f"a {self.plugin} image of {len(data)} bytes says it has {width} x {height} pixels, over {MOST_PIXELS}"
         raise ExecutionError(text, "R401")
 
     def header(self, dataset: Dataset) -> int:
-        """None: what stands before the contents belongs to the sample."""
+        """Return 0: what is before the contents belongs to the sample."""
         return 0
 
     def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
-        """The first bytes of the padding. ExecutionError [R401] where a size is below `SMALLEST`."""
+        """Return the first bytes of the padding. ExecutionError [R401] where a size is below `SMALLEST`."""
         self._check_sizes(sizes)
         return np.full_like(sizes, self.content_at), np.full_like(sizes, CONTENT)
 
@@ -150,7 +161,7 @@ class _ImageFormat(ContiguousFormat):
             self._assemble(file, image, memoryview(words).cast("B")[:padding])
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
+        """Return no bytes."""
         return b""
 
     def _check_sizes(self, sizes: Ints) -> None:
@@ -158,7 +169,7 @@ class _ImageFormat(ContiguousFormat):
             raise ExecutionError(f"a {self.plugin} file of {least} bytes: the smallest has {SMALLEST}", "R401")
 
     def _fit_image(self, seed: int, room: int) -> bytes:
-        """An image of at most `room` bytes, and at least 90 % of that where pixels are fine enough a measure for it.
+        """Return an image of at most `room` bytes, and at least 90 % of it, unless one pixel makes too large a step.
 
         Deterministic: each try depends on the one before and on nothing else.
         """
@@ -178,23 +189,23 @@ class _ImageFormat(ContiguousFormat):
         return best
 
     def _encode(self, coarse: Image, noise: Bytes) -> bytes:
-        """The encoded image: gradients, and noise of 8 bits (height, width) to be put on them."""
+        """Return the encoded image: the gradients with 8-bit noise (height, width) added."""
         raise NotImplementedError
 
     def _assemble(self, file: memoryview, image: bytes, padding: memoryview) -> None:
-        """Fill the file, all but the contents: `padding` has as many bytes as the image leaves."""
+        """Fill the file, except the contents; `padding` has as many bytes as the image leaves."""
         raise NotImplementedError
 
 
 class Jpeg(_ImageFormat):
-    """JPEG, quality 90, 4:2:0. After SOI comes a COM segment with the contents at byte 6, then others as needed."""
+    """JPEG, quality 90, 4:2:0. After SOI comes a COM segment with the contents at byte 6, then more as needed."""
 
     name: Final = "jpeg"
     plugin, magic, end = "JPEG", b"\xff\xd8\xff", b"\xff\xd9"
     content_at, around, overhead, density = 6, 4, 620, 0.51
 
     def variant(self, dataset: Dataset) -> Jpeg:
-        """Itself."""
+        """Return the format itself."""
         return self
 
     def _encode(self, coarse: Image, noise: Bytes) -> bytes:
@@ -210,7 +221,7 @@ class Jpeg(_ImageFormat):
         file[:2] = image[:2]
         segments = -(-len(padding) // _LARGEST_SEGMENT)
         at = 2
-        for number in range(segments):  # as even as can be, so that none is too short for its own head
+        for number in range(segments):  # of nearly equal length, so that none is too short for its own head
             length = len(padding) * (number + 1) // segments - len(padding) * number // segments
             file[at : at + 4] = struct.pack(">2sH", b"\xff\xfe", length - 2)
             kept = CONTENT if number == 0 else 0
@@ -227,7 +238,7 @@ class Png(_ImageFormat):
     content_at, around, overhead, density = 41, 12, 70, 1.63
 
     def variant(self, dataset: Dataset) -> Png:
-        """Itself."""
+        """Return the format itself."""
         return self
 
     def _encode(self, coarse: Image, noise: Bytes) -> bytes:
@@ -247,17 +258,17 @@ class Png(_ImageFormat):
 
 
 _PNG_HEAD = 8 + 25  # signature, IHDR
-_LARGEST_SEGMENT = 2 + 65535  # marker, then at most what 16 bits of length can say
+_LARGEST_SEGMENT = 2 + 65535  # marker, then the largest length in 16 bits
 
 
 def _smallest_size(size: Distribution) -> float:
-    """What no draw is below."""
+    """Return a lower limit of all sizes that can be drawn, bytes."""
     drawn = size.parameters[0] if size.kind in ("constant", "uniform") else 0.0
     return max(drawn, size.low or 0.0)
 
 
 def _draw_pixels(seed: int, area: float) -> tuple[Image, Bytes]:
-    """Gradients of three bands, values from 32 to 159, and noise (height, width), of about `area` pixels, 4 to 3."""
+    """Return gradients of three bands, values from 32 to 159, and noise (height, width); about `area` pixels, 4:3."""
     from PIL import Image
 
     width = max(1, round(math.sqrt(area * 4 / 3)))

@@ -1,10 +1,10 @@
-"""Token data sets of Megatron-LM: `.bin` holds tokens and nothing else, `.idx` says where sequences (documents) lie.
+"""Token data sets of Megatron-LM: `.bin` holds only tokens, `.idx` says where the sequences (documents) are.
 
-A training sample is sequence + 1 tokens and begins at token i * sequence, as in Megatron's GPTDataset: neighbours share
-a token, the last target of one and the first input of the next. So a sample's own bytes are all but its last token,
-and after the last sample of a file comes one more. Samples know nothing of documents, and lie across them.
+A training sample is sequence + 1 tokens and begins at token i * sequence, as in Megatron's GPTDataset. Neighbours share
+a token: it is the last target of one and the first input of the next. So a sample's own bytes are all but its last
+token, and one more token follows the last sample of a file. Samples ignore documents and cross their borders.
 
-Tokens are of `shape`'s type (`2049 of uint16`). Without one they are uint16 where the size is even, as Megatron
+Tokens have the type of `shape` (`2049 of uint16`). Without `shape` they are uint16 where the size is even, as Megatron
 chooses for vocabularies below 65500, and uint8 where it is odd.
 
 The index (megatron/core/datasets/indexed_dataset.py, version 1), integers little-endian:
@@ -15,11 +15,11 @@ The index (megatron/core/datasets/indexed_dataset.py, version 1), integers littl
     uint64  count of sequences
     uint64  count of document indices
     int32   length of each sequence, in tokens
-    int64   where each begins, in bytes
+    int64   begin of each sequence, in bytes
     int64   first sequence of each document, and at last the count of sequences
     int8    mode of each sequence; only where a data set has several
 
-The second count is that of the indices, one more than there are documents: so Megatron writes it and reads it.
+The second count is that of the indices, one more than there are documents: Megatron writes and reads it so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
 
 CODES: Final = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float64": 6, "float32": 7, "uint16": 8}
-"""Types of tokens, by numpy's names, and what stands for them in an index."""
+"""Types of tokens, by numpy's names, and their codes in an index."""
 
 _HEADER: Final = struct.Struct("<9sQBQQ")
 _MAGIC: Final = b"MMIDIDX\0\0"
@@ -49,19 +49,19 @@ _LONGEST: Final = 2**31 - 1
 
 
 class Indexed(SimpleFormat):
-    """See `contract.Framed`."""
+    """The format `indexed`; see `protocols.Framed`."""
 
     name: Final = "indexed"
 
     def variant(self, dataset: Dataset) -> Indexed:
-        """There is one kind of these files."""
+        """Return the format itself: there is one kind of these files."""
         return self
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Sizes that vary or hold no two tokens, types without a code, and what tokens have no use for."""
+        """Refuse sizes that vary or hold fewer than two tokens, types without a code, and settings that have no use."""
         size = dataset.constant_size
         if size is None:
-            return "size", "samples of indexed are so many tokens each, all of one size"
+            return "size", "samples of indexed all have the same number of tokens"
         if dataset.shape is not None and dataset.shape.element not in CODES:
             return "shape", f"tokens of indexed are one of {', '.join(CODES)}, not {dataset.shape.element}"
         item = ELEMENTS[_token_type(dataset)]
@@ -72,14 +72,14 @@ class Indexed(SimpleFormat):
         return refuse_unused(dataset, self.name, ("shape",))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Nothing."""
+        """Return None: no module is needed."""
         return None
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        """From the `.idx` beside the file: samples of the data set's size, or where this varies its sequences.
+        """Return the samples by the `.idx` next to the file; its sequences are the samples where the size varies.
 
-        Samples are as many as Megatron takes in one epoch: those that are whole. Sequences must follow each other for
-        that, as they do in what Megatron writes.
+        There are as many samples as Megatron takes in one epoch: all whole ones. For that, sequences must follow each
+        other, as in files that Megatron writes; else ExecutionError [R401].
         """
         size = path.stat().st_size
         beside = path.with_suffix(".idx")
@@ -114,7 +114,10 @@ class Indexed(SimpleFormat):
         return FileIndex(count, size, (column,), touched)
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """The tokens of a sample but the last, which is the next one's; of a sequence all. Any bytes are tokens."""
+        """Return the tokens of a sample without the last, which belongs to the next one; of a sequence all.
+
+        Any bytes are tokens. Raises ExecutionError [R401] for a sample of another size.
+        """
         if column is not None and column.row_bytes == ENCODED:
             return np.frombuffer(data, np.uint8)
         size = column.row_bytes if column is not None else dataset.constant_size
@@ -124,49 +127,49 @@ class Indexed(SimpleFormat):
         return np.frombuffer(data, np.uint8)[:own]
 
     def header(self, dataset: Dataset) -> int:
-        """None."""
+        """Return 0: there is no header."""
         return 0
 
     def align(self, dataset: Dataset) -> int:
-        """Samples follow each other."""
+        """Return 1: samples follow each other."""
         return 1
 
     def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """All but the last token, with which the next sample begins."""
+        """Return the bytes of all tokens but the last, where the next sample begins."""
         return sizes - ELEMENTS[_token_type(dataset)]
 
     def length(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """All tokens."""
+        """Return the bytes of all tokens."""
         return sizes
 
     def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
-        """The tokens that are not the next sample's."""
+        """Return the range of the tokens that do not belong to the next sample."""
         return np.zeros_like(sizes), self.stride(dataset, sizes)
 
     def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
-        """The last token of the last sample."""
+        """Return the bytes of the last token of the last sample."""
         return np.full_like(counts, ELEMENTS[_token_type(dataset)])
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
-        """Nothing."""
+        """Write nothing: samples have no frame."""
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
+        """Return no bytes."""
         return b""
 
     def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Token 0."""
+        """Return one token, 0."""
         return bytes(ELEMENTS[_token_type(dataset)])
 
     def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """Megatron's index."""
+        """Return the suffix of Megatron's index."""
         return ("idx",)
 
     def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
-        """Documents of one sequence each, from half a sample's tokens to one and a half, which the file's end cuts off.
+        """Yield an index of documents of one sequence each, of half to one and a half times a sample's tokens.
 
-        Their lengths are drawn, by (seed, first sample, number of the document), once for each part of the index: so
-        what this takes in memory does not grow with the file.
+        The end of the file cuts the last one. Lengths are drawn by (seed, first sample, number of the document), again
+        for each part of the index: so memory does not grow with the file.
         """
         from dliosim.model.counter_rng import key
 
@@ -191,7 +194,7 @@ class Indexed(SimpleFormat):
 
 
 def _token_type(dataset: Dataset) -> str:
-    """The type of tokens, by numpy's name."""
+    """Return the type of tokens, by numpy's name."""
     if dataset.shape is not None:
         return dataset.shape.element
     size = dataset.constant_size
@@ -199,14 +202,14 @@ def _token_type(dataset: Dataset) -> str:
 
 
 def _draw_lengths(drawn: int, each: int, tokens: int) -> Iterator[Ints]:
-    """Tokens of each document, in pieces, that add up to `tokens`: uniform from each / 2 to 3 each / 2, from 1."""
+    """Yield the tokens of each document, in pieces, `tokens` in all; uniform from each / 2 (or 1) to 3 each / 2."""
     from dliosim.model.counter_rng import uniforms
 
     low = max(1, each // 2)
     high = max(low, min(_LONGEST, each + each // 2))
     done = begin = 0
     while done < tokens:
-        count = min(_DRAWN, -(-(tokens - done) // low))  # as many as there may still be
+        count = min(_DRAWN, -(-(tokens - done) // low))  # the most documents that can still follow
         numbers = uniforms(drawn, np.arange(begin, begin + count, dtype=np.int64))
         lengths = low + (numbers * (high - low + 1)).astype(np.int64)
         ends = done + np.cumsum(lengths)
@@ -221,7 +224,7 @@ def _draw_lengths(drawn: int, each: int, tokens: int) -> Iterator[Ints]:
 
 
 def _read_index(path: Path) -> tuple[int, Ints, Ints, int]:
-    """Bytes of a token, tokens of each sequence, where they begin, and the bytes read. Raises ExecutionError [R401]."""
+    """Return bytes of a token, tokens and offset of each sequence, and the bytes read. Raises ExecutionError [R401]."""
     with file_to_read(path) as stream:
         descriptor = stream.fileno()
         size = os.fstat(descriptor).st_size
@@ -252,7 +255,7 @@ def _read_index(path: Path) -> tuple[int, Ints, Ints, int]:
 
 
 def _read_numbers(descriptor: int, path: Path, kind: str, count: int, offset: int) -> Ints:
-    """`count` integers of a type by numpy's name, at `offset`; ExecutionError [R401] where the file ends before."""
+    """Return `count` integers of a type by numpy's name, at `offset`; ExecutionError [R401] where the file ends."""
     length = np.dtype(kind).itemsize * count
     data = read_at(descriptor, length, offset)
     if len(data) != length:

@@ -1,4 +1,4 @@
-"""As much of protobuf's wire format as tf.train.Example needs (protobuf.dev/programming-guides/encoding)."""
+"""The part of protobuf's wire format that tf.train.Example needs (protobuf.dev/programming-guides/encoding)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dliosim.lazy_numpy import np
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 _STEPS: Final = tuple(1 << 7 * count for count in range(1, 9))
-"""Sizes from which a varint takes one byte more, to 63 bits."""
+"""Values from which a varint takes one byte more, up to 63 bits."""
 
 
 def varint_size(values: Ints) -> Ints:
-    """Bytes that each takes as varint; values from 0."""
+    """Return the bytes of each value as a varint; values from 0."""
     return 1 + np.searchsorted(_STEPS, values, side="right").astype(np.int64)
 
 
 def encode_varints(values: Ints) -> Bytes:
-    """(values, bytes each): varints of values, at least one, that all take as many bytes."""
+    """Return (values, bytes each): varints of at least one value; all values must take the same number of bytes."""
     count = int(varint_size(values[:1])[0])
     groups = values[:, None] >> (7 * np.arange(count)) & 0x7F
     groups[:, :-1] |= 0x80
@@ -29,10 +29,10 @@ def encode_varints(values: Ints) -> Bytes:
 
 
 def feature_bytes(example: memoryview, names: tuple[str, ...]) -> list[memoryview] | None:
-    """The bytes of features of an Example: the one that comes first, or of each in `names`; of a list the first.
+    """Return the bytes of the features `names` of an Example, or of its first feature; of a list the first value.
 
-    None where nothing is named and no feature has bytes. Raises ExecutionError [R401] for what is no Example, and for
-    a name that it does not have, or that holds no bytes.
+    None where `names` is empty and no feature has bytes. Raises ExecutionError [R401] for data that are no Example, and
+    for a name that is missing or has no bytes.
     """
     found: dict[bytes, memoryview] = {}
     for features in _submessages(example, 1):
@@ -56,7 +56,7 @@ def feature_bytes(example: memoryview, names: tuple[str, ...]) -> list[memoryvie
 
 
 def _first_list_value(feature: memoryview) -> memoryview | None:
-    """The first value of a Feature's bytes_list."""
+    """Return the first value of a Feature's bytes_list."""
     for values in _submessages(feature, 1):
         for value in _submessages(values, 1):
             return value
@@ -64,14 +64,14 @@ def _first_list_value(feature: memoryview) -> memoryview | None:
 
 
 def _submessages(message: memoryview, wanted: int) -> Iterator[memoryview]:
-    """The fields of that number that have a length."""
+    """Yield the fields of number `wanted` that have a length."""
     for number, kind, value in _fields(message):
         if number == wanted and kind == _BYTES:
             yield value
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """(number, wire type, bytes of the value) of each field; nothing outside of `message` is touched."""
+    """Yield (number, wire type, bytes of the value) of each field; reads nothing outside of `message`."""
     at = 0
     while at < len(message):
         tag, at = _read_varint(message, at)
@@ -97,7 +97,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int, memoryview]]:
 
 
 def _read_varint(message: memoryview, at: int) -> tuple[int, int]:
-    """(value, where the next byte is); ten bytes at most."""
+    """Return (value, position of the next byte); reads ten bytes at most."""
     value = 0
     for count, byte in enumerate(message[at : at + 10]):
         value |= (byte & 0x7F) << 7 * count

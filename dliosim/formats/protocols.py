@@ -1,11 +1,12 @@
-"""What a format answers: where samples lie in its files, how a file is written, and what else a reader touches.
+"""The protocols of a format: where samples are in its files, how a file is written, and what else a reader touches.
 
-Two kinds of formats. In a `Framed` one every byte has its place before any is written: headers, samples with something
-around them, trailers. So files are planned, and written by all ranks, without looking at any. In a `Resolved` one
-(compression, layouts that a library decides) only the file knows: its own index is read before it is planned with.
+There are two kinds of formats. In a `Framed` format the place of every byte is known before any byte is written:
+headers, samples with a frame around them, trailers. So all ranks can plan and write such files without reading any. In
+a `Resolved` format (compression, or a layout that a library decides) only the file knows its layout: the index of the
+file is read before the plan is made.
 
-Formats know numpy and their library, no MPI. They are given contents (`execute.payload.sample_bytes`), and never make
-their own.
+Formats know numpy and their library, but no MPI. The caller gives them the contents (`execute.payload.sample_bytes`); a
+format never makes contents.
 """
 
 from __future__ import annotations
@@ -28,222 +29,226 @@ ENCODED: Final = 0
 """`Column.row_bytes` of units that can only be read whole."""
 
 LARGEST_INDEX: Final = 1 << 31
-"""Bytes of an index or header that is believed; more is refused before it is read into memory."""
+"""The largest index or header that is accepted, bytes; a larger one is refused before it is read into memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One step of a column's encoding, in the order of writing: `name` as the format calls it, and its parameters."""
+    """One step of a column's encoding; steps are listed in the order of writing."""
 
-    name: str
-    parameters: tuple[int, ...] = ()
+    name: str  #: the name that the format uses
+    parameters: tuple[int, ...] = ()  #: parameters of the step, as the format numbers them
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Units of one file: extents that hold samples, in the order of the samples. Bytes.
+    """The units of one file that hold samples, in the order of the samples.
 
-    Either a unit holds `samples` samples, one after the other, `row_bytes` each (or ENCODED: it is read whole, and
-    decoded); or (`samples` 1) a sample is made of `pieces` units, one after the other. Unit u lies at offset[u] and has
-    length[u] bytes; the last may hold fewer samples. A unit that takes no room in the file (HDF5 fills it in) has
-    length 0. `unit_bytes` is what each unit holds when decoded.
-
-    Where units hold different numbers of samples (row groups as their writer left them), `first[u]` is the first sample
-    of unit u, `samples` the most that one holds, and `unit_bytes` the most that one decodes to.
-
-    Where `step` is not 0, `offset` and `length` are those of the first `pieces` units alone. Later ones are as long,
-    and each `pieces` of them lie `step` bytes behind those before: so a forecast of a large file takes a few numbers.
+    There are two cases. (1) A unit holds `samples` whole samples, one after the other. (2) A sample is made of `pieces`
+    units, one after the other; then `samples` is 1. The last unit may hold fewer samples. All numbers are bytes, except
+    counts.
     """
 
+    #: samples of one unit; the largest number where units differ (see `first`)
     samples: int
+    #: units of one sample; 1 where a unit holds whole samples
     pieces: int
+    #: bytes of one sample in a unit; ENCODED where a unit is read whole and decoded
     row_bytes: int
+    #: bytes of a unit after decoding; the largest number where units differ
     unit_bytes: int
+    #: first byte of each unit in the file; (units,)
     offset: Ints
+    #: bytes of each unit in the file; (units,); 0 for a unit that is not in the file (HDF5 fills it in)
     length: Ints
+    #: steps of the encoding, in the order of writing
     filters: tuple[Filter, ...] = ()
+    #: first sample of each unit; (units,); only where units hold different numbers of samples (row groups)
     first: Ints | None = None
+    #: 0, or the distance in bytes from each `pieces` units to the next; then `offset` and `length` are only those of
+    #: the first `pieces` units, and all later ones are as long; a forecast of a large file so takes few numbers
     step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FileIndex:
-    """Where the samples of one file lie: a sample is a range in each of the columns (one, mostly).
+    """The places of the samples of one file: a sample is a range in each of the columns (mostly one)."""
 
-    `size` is the bytes of the file, `touched` the bytes of it that had to be read to know all this. `sample_bytes` is
-    what the format's library gives for each sample, 0 without a library, or where samples differ in that.
-    """
-
+    #: number of samples in the file
     samples: int
+    #: bytes of the file
     size: int
+    #: one for each part of a sample
     columns: tuple[Column, ...]
+    #: bytes of the file that had to be read to build this index
     touched: int = 0
+    #: bytes that the format's library returns for each sample; 0 without a library, or where samples differ
     sample_bytes: int = 0
 
 
 @runtime_checkable
 class Format(Protocol):
-    """What every format has: a name, its checks, its index, its decoder."""
+    """The protocol of every format: a name, checks, an index and a decoder."""
 
     @property
     def name(self) -> str:
-        """What a pattern calls it."""
+        """Name of the format in a pattern."""
         ...
 
     def variant(self, dataset: Dataset) -> Format:
-        """The format that serves this data set: itself, unless it is `Framed` for some and `Resolved` for others.
+        """Return the format that serves this data set: itself, or another one where it is `Framed` only for some.
 
-        Asked of every data set before anything else, `refuse` included, and never fails.
+        It is called before all other methods, also before `refuse`, and never fails.
         """
         ...
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """What of a description this format cannot hold: the setting and why, to be said in a sentence; or None."""
+        """Return the setting that this format cannot serve, and why (the end of a sentence); or None."""
         ...
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """A module that is not installed and the extra that brings it (`parquet`: dliosim[parquet]); or None."""
+        """Return a missing module and the extra that installs it (`parquet`: dliosim[parquet]); or None."""
         ...
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        """Read where the samples of a file lie, from the file alone, whoever wrote it.
+        """Read where the samples of a file are, from the file alone, by any writer.
 
-        Of `dataset` nothing is used but what the file cannot say: the size of raw samples, the names of data sets or
-        columns. Raises ExecutionError [R401], naming file and sample or offset, where the file is not whole, is no such
-        file, or points outside itself; OSError as the calls do. Never allocates by what a file says before it is
-        checked against the file's size.
+        `dataset` only gives what the file cannot say: the size of raw samples, the names of data sets or columns.
+        Raises ExecutionError [R401], with file and sample or offset, where the file is cut short, has another format or
+        points outside itself; OSError as the calls do. Checks each number of the file against the file's size before it
+        allocates memory by it.
         """
         ...
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """Run the format's real decoder on what a read gave: a sample, or a whole unit of an encoded column.
+        """Run the format's real decoder on the bytes of a read: a sample, or a whole unit of an encoded column.
 
-        Returns the contents of the samples in it (uint8, flat), or None where decoding gives something else (pixels).
-        Raises ExecutionError [R401], saying what is wrong, where the data are damaged.
+        Returns the contents of its samples (uint8, flat), or None where decoding gives something else (pixels). Raises
+        ExecutionError [R401], with the reason, where the data are damaged.
         """
         ...
 
 
 @runtime_checkable
 class Framed(Format, Protocol):
-    """A format in whose files every byte has its place before it is written.
+    """A format whose files have a fixed place for every byte before it is written.
 
-    A file is a header, its samples, each at the next multiple of `align` after the one before, and a trailer. All
-    methods with arrays give one entry for each of theirs. `counts` are samples of files.
+    A file is a header, its samples, each at the next multiple of `align` after the one before, and a trailer. A method
+    that takes arrays returns one entry for each of their entries. `counts` are numbers of samples of files.
     """
 
     @property
     def checksum(self) -> Callable[[memoryview, int], int] | None:
-        """CRC over a file's samples (header and trailer need it): such a file is written by one rank, front to back.
+        """CRC over the samples of a file, or None; a file with one is written by one rank, from front to back.
 
-        It is called with what is there so far, `start_checksum` at first.
+        Header and trailer need it. It is called with the bytes and the CRC so far, at first `start_checksum`.
         """
         ...
 
     def header(self, dataset: Dataset) -> int:
-        """Bytes before sample 0 in every file (files differ by one in their number of samples)."""
+        """Return the bytes before sample 0; the same for every file (numbers of samples differ by at most one)."""
         ...
 
     def align(self, dataset: Dataset) -> int:
-        """Bytes to multiples of which samples begin."""
+        """Return the number of bytes that the begin of every sample is a multiple of."""
         ...
 
     def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """Bytes from where a sample of that size begins to where the next may begin."""
+        """Return the bytes from the begin of a sample of that size to where the next sample may begin."""
         ...
 
     def length(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """Bytes that reading a sample takes, from where it begins."""
+        """Return the bytes that a read of a sample takes, from the begin of the sample."""
         ...
 
     def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
-        """Where in these the sample's own bytes begin, and how many of them: those made of (seed, sample)."""
+        """Return (begin, length) of the sample's own bytes, those made of (seed, sample), within its range."""
         ...
 
     def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
-        """Bytes after the last sample of files of that many samples; `ends` is where their last samples end."""
+        """Return the bytes after the last sample for files of `counts` samples; `ends` are the ends of those."""
         ...
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
-        """Put what surrounds samples around them: sample i begins at out[starts[i]], its own bytes are there already.
+        """Write the frame around samples: sample i begins at out[starts[i]], its own bytes are there already.
 
-        Writes out[start:start + stride] but for the contents, which only a text format may change in place (`dress`).
+        Writes out[start:start + stride] except the contents. Only a text format may change these in place (`dress`).
         """
         ...
 
     def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
-        """What `checksum` goes on from at the first sample: 0, or the CRC of what of the header it takes in, too."""
+        """Return the value that `checksum` starts with: 0, or the CRC of the part of the header that it also covers."""
         ...
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """The header of a file of `count` samples that end at `end`; `header(dataset)` bytes."""
+        """Return the header of a file of `count` samples that end at `end`; `header(dataset)` bytes."""
         ...
 
     def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """The trailer of such a file."""
+        """Return the trailer of a file of `count` samples that end at `end`."""
         ...
 
     def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """Suffixes of files that stand beside each file (`idx`) and hold no contents, but what a reader needs."""
+        """Return the suffixes of the files (`idx`) next to each file that hold no contents but that readers need."""
         ...
 
     def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
-        """The sidecar of a file, in pieces: its samples are `first` and those after it, of `sizes`."""
+        """Yield the sidecar of a file in pieces; the file's samples are `first` and those after it, of `sizes`."""
         ...
 
 
 @dataclass(slots=True)
 class EncodeTime:
-    """What building a file took: time in the format's encoder apart from all else."""
+    """The time in the format's encoder while a file is built, without all other work."""
 
-    encode_ns: int = 0
+    encode_ns: int = 0  #: ns
 
 
 @runtime_checkable
 class Resolved(Format, Protocol):
-    """A format whose files alone know where samples lie. All samples have one size, `dataset.fixed_size`."""
+    """A format whose files alone know where samples are. All samples have one size, `dataset.constant_size`."""
 
     def is_preallocated(self, dataset: Dataset) -> bool:
-        """Whether `lay_out` gives every sample its place, so that all ranks can write; else `build` writes a file."""
+        """Return True if `lay_out` gives every sample its place, so all ranks write; else `build` writes a file."""
         ...
 
     def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
-        """Make a file with room for `count` samples, none written yet; `index` then says where they lie."""
+        """Create a file with room for `count` samples, none written yet; `index` then says where they are."""
         ...
 
     def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
-        """Write a file of `count` samples; `batches` gives their contents in order, (n, size) each, n as it likes."""
+        """Write a file of `count` samples; `batches` gives their contents in order, (n, size) each, with any n."""
         ...
 
     def batch(self, dataset: Dataset) -> int:
-        """Samples that `build` wants at a time, at most: a chunk, a row group."""
+        """Return the largest number of samples that `build` takes at a time: a chunk, a row group."""
         ...
 
     def forecast(self, dataset: Dataset, count: int) -> FileIndex:
-        """What `index` will roughly say of a file of `count` samples that nobody has written yet; no `Column.first`."""
+        """Return what `index` will roughly say about a file of `count` samples not yet written; no `Column.first`."""
         ...
 
 
 @runtime_checkable
 class GroupEncoder(Resolved, Protocol):
-    """A format whose files are built of groups of samples that can be encoded apart, so that many ranks can."""
+    """A format that encodes groups of samples independently, so that many ranks can work on one file."""
 
     def group_size(self, dataset: Dataset, count: int) -> int:
-        """Samples that are encoded together in a file of `count`; the last group may have fewer."""
+        """Return the samples that are encoded together in a file of `count`; the last group may have fewer."""
         ...
 
     def encode_group(self, dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
-        """What a group, (n, size) of contents, becomes; for `assemble` alone to read."""
+        """Encode a group, (n, size) of contents; only `assemble` reads the result."""
         ...
 
     def assemble(self, dataset: Dataset, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
-        """Write a file of what `encode_group` gave, in the order of the groups."""
+        """Write a file from the results of `encode_group`, in the order of the groups."""
         ...
 
 
 @runtime_checkable
 class LibraryPreload(Format, Protocol):
-    """A format that reads or decodes by modules which take long to import: that is not to fall into a measured step."""
+    """A format that uses modules with a long import time, which must not be part of a measured step."""
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -255,36 +260,37 @@ class LibraryFile(Protocol):
     """A file that the format's library has open; used by one thread."""
 
     def read(self, first: int, count: int, into: memoryview) -> int:
-        """Read so many samples from `first` (of the file) on into the beginning of `into`, one after the other.
+        """Read `count` samples from `first` (in the file) to the beginning of `into`, one after the other.
 
-        Returns the bytes of their contents. Raises ExecutionError. With a communicator collective, `count` may be 0.
+        Returns the bytes of their contents. Raises ExecutionError. Collective where the file was opened with a
+        communicator; `count` may then be 0.
         """
         ...
 
     def close(self) -> None:
-        """Close; safe to call twice. Collective where opening was."""
+        """Close the file; safe to call twice. Collective where opening was."""
         ...
 
 
 @runtime_checkable
 class LibraryReadable(Format, Protocol):
-    """A format whose samples can also be read as an application would, by its library (`through library`)."""
+    """A format whose samples can also be read by its library, as an application does (`through library`)."""
 
     def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
-        """Open a file by the library: alone, or (`comm`, an mpi4py communicator) with others, reading collectively.
+        """Open a file by the library: alone, or with others (`comm`, an mpi4py communicator) for collective reads.
 
-        Raises ExecutionError [R401] for a file that is no such file, [R403] where the library cannot do what is asked.
+        Raises ExecutionError [R401] for a file of another format, [R403] where the library cannot do what is asked.
         """
         ...
 
 
 @runtime_checkable
 class Dressed(Protocol):
-    """A format whose contents are not arbitrary bytes: each is made of the random one and its place in the sample."""
+    """A format whose contents are no arbitrary bytes: each is made of a random byte and its place in the sample."""
 
     def dress(self, dataset: Dataset, data: Bytes, place: Ints | int) -> Bytes:
-        """The bytes that stand for random ones: `place` is where in the sample each (or the first of all) lies.
+        """Return the bytes that stand for random ones; `place` is the position of each in the sample, or of the first.
 
-        A function of (byte, place, size) alone, so that any part of a sample can be made and checked by itself.
+        A function of (byte, place, size) alone, so that any part of a sample can be made and checked without the rest.
         """
         ...

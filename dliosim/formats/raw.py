@@ -1,4 +1,4 @@
-"""Raw files: a header of zeros, samples one after the other, nothing around them."""
+"""Raw files: a header of zeros, then samples one after the other, without a frame."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from dliosim.model import Dataset
 
 
 class Raw(ContiguousFormat):
-    """See `contract.Framed`."""
+    """The format `raw`; see `protocols.Framed`."""
 
     name: Final = "raw"
 
     def variant(self, dataset: Dataset) -> Raw:
-        """Itself."""
+        """Return the format itself."""
         return self
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """What would need something around samples, or in them."""
+        """Refuse settings that need a frame around samples, or a structure in them."""
         return refuse_unused(dataset, self.name, ("header", "align", "shape"))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Nothing."""
+        """Return None: no module is needed."""
         return None
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        """The file is a sample; or, where samples have one size, as many as fit."""
+        """Return the places of the samples: one sample for the whole file, or as many as fit where all have one size.
+
+        Raises ExecutionError [R401] where the file is no whole number of samples.
+        """
         size = path.stat().st_size
         each, header = dataset.constant_size, self.header(dataset)
         if each is None:
@@ -43,19 +46,19 @@ class Raw(ContiguousFormat):
         return FileIndex(count, size, (unit,))
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """The bytes as they are."""
+        """Return the bytes as they are."""
         return np.frombuffer(data, np.uint8)
 
     def header(self, dataset: Dataset) -> int:
-        """`header`, rounded up to `align`."""
+        """Return `header` of the data set, rounded up to `align`."""
         return -(-dataset.header // dataset.align) * dataset.align
 
     def align(self, dataset: Dataset) -> int:
-        """As the data set says."""
+        """Return `align` of the data set."""
         return dataset.align
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Zeros."""
+        """Return zeros."""
         return bytes(self.header(dataset))
 
 

@@ -1,4 +1,4 @@
-"""Formats by name: those that come with this package, and those that others bring by an entry point."""
+"""Formats by name: those of this package, and those that other packages add by an entry point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "dliosim.formats"
 
-#: Module and attribute; imported when a pattern names the format, as some need libraries that take long to import.
+#: Module and attribute. Imported when a pattern names the format: the libraries of some take long to import.
 _BUILT_IN: Final = {
     "raw": "raw:RAW",
     "npy": "numpy_files.npy:NPY",
@@ -33,23 +33,23 @@ _BUILT_IN: Final = {
 
 
 def find_entry_points(group: str) -> EntryPoints:
-    """The entry points by which packages bring something of their own."""
-    from importlib.metadata import entry_points  # takes longer than all formats, and few runs ask for others
+    """Return the entry points of a group, by which other packages add formats and backends."""
+    from importlib.metadata import entry_points  # slower than all formats together, and few runs need others
 
     return entry_points(group=group)
 
 
 def format_names() -> tuple[str, ...]:
-    """Names of all formats, those of other packages last."""
+    """Return the names of all formats, those of other packages last."""
     others = sorted({point.name for point in find_entry_points(GROUP)} - set(_BUILT_IN))
     return (*_BUILT_IN, *others)
 
 
 @cache
 def load_format(name: str) -> Format:
-    """The format of that name; KeyError where there is none.
+    """Return the format of that name; KeyError where there is none.
 
-    UsageError [R403] where the package that brings it cannot be loaded, or brings something else.
+    UsageError [R403] where the package that provides it cannot be loaded, or provides something else.
     """
     if name in _BUILT_IN:
         module, attribute = _BUILT_IN[name].split(":")
@@ -60,7 +60,7 @@ def load_format(name: str) -> Format:
             raise KeyError(name)
         try:
             found = point.load()
-        except Exception as error:  # whatever another package's import raises
+        except Exception as error:  # the import of another package may raise anything
             text = f"format `{name}` cannot be loaded from `{point.value}`: {type(error).__name__}: {error}"
             raise UsageError(text, "R403") from error
     if not isinstance(found, Format):
@@ -69,12 +69,12 @@ def load_format(name: str) -> Format:
 
 
 def import_libraries(form: Format) -> None:
-    """Import what a format reads and decodes by, as far as it is installed, before any clock runs."""
+    """Import the installed libraries that a format reads and decodes with, before any clock runs."""
     for module in form.libraries if isinstance(form, LibraryPreload) else ():
         with suppress(ImportError):
             import_module(module)
 
 
 def format_for(dataset: Dataset) -> Format:
-    """The format that serves a data set: that of its name, or its variant for such data sets."""
+    """Return the format that serves a data set: the one of its name, or a variant of it."""
     return load_format(dataset.format).variant(dataset)

@@ -1,12 +1,12 @@
 """Tar archives as shards of WebDataset (github.com/webdataset/webdataset, "The WebDataset Format").
 
-A sample is two members, as in the data sets that people publish: `000000012.bin` with its contents, and
-`000000012.cls` with its label, the sample's number modulo 1000, in decimal digits. Each member is a header of 512
-bytes, its data, and zeros up to a multiple of 512; a sample is read whole, with its headers and padding, as WebDataset
-does. An archive ends in two blocks of zeros and fills up records of 10240 bytes.
+A sample is two members, as in published data sets: `000000012.bin` with its contents, and `000000012.cls` with its
+label, the sample's number modulo 1000, in decimal digits. Each member is a header of 512 bytes, its data, and zeros up
+to a multiple of 512. A sample is read whole, with its headers and padding, as WebDataset does. An archive ends with two
+blocks of zeros and more zeros up to a multiple of 10240 bytes (a record of tar).
 
-Archives of others are read by their headers alone (POSIX.1-2017 pax, "ustar Interchange Format", and GNU's additions).
-Nothing is ever extracted, so names are only names, also those with `..` in them or from the root.
+Archives of other writers are read by their headers alone (POSIX.1-2017 pax, "ustar Interchange Format", and GNU's
+additions). No member is ever extracted, so a name with `..` in it or from the root is harmless.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 UNIT: Final = 512
-"""Bytes of a header; data begin and end at multiples of it."""
+"""Bytes of a header; members begin and end at multiples of it."""
 
 LARGEST_EXTENSION: Final = 1 << 20
-"""Bytes of a long name, or of a pax header, that is believed."""
+"""The longest long name or pax header that is accepted, bytes."""
 
-#: From this size on a header says it in base 256, as GNU tar does: eleven octal digits end here.
+#: From this size on a header holds it in base 256, as GNU tar does: eleven octal digits are not enough.
 _OCTAL_END: Final = 8**11
 
 _BELOW_128: Final = bytes(range(128))
@@ -41,30 +41,30 @@ _TYPE: Final = slice(156, 157)
 _REGULAR: Final = b"\0", b"0", b"7"
 _NO_DATA: Final = b"1", b"2", b"3", b"4", b"5", b"6"
 
-#: What is the same in every header that is written: mode 0644, nobody's, from 1970, a regular file, ustar 00.
+#: Fields that are the same in every header that is written: mode 0644, owner 0, time 0, a regular file, ustar 00.
 _FIELDS: Final = {100: b"0000644\0", 108: b"0000000\0", 116: b"0000000\0", 136: b"00000000000\0", 148: b" " * 8,
                   156: b"0", 257: b"ustar\x0000"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class TarMember:
-    """One member: `begin` is where its first header is, extended ones included, `end` where the next may begin."""
+    """One member of an archive. All numbers are bytes from the begin of the archive, except `size`."""
 
-    name: str
-    regular: bool
-    begin: int
-    data: int
-    size: int
-    end: int
+    name: str  #: path in the archive
+    regular: bool  #: True for a regular file
+    begin: int  #: begin of its first header, extended headers included
+    data: int  #: begin of its data
+    size: int  #: bytes of its data
+    end: int  #: begin of the next member
 
 
 def pad_sizes(sizes: Ints) -> Ints:
-    """Bytes that data of these sizes take."""
+    """Return the bytes that data of these sizes take with their padding."""
     return -(-sizes // UNIT) * UNIT
 
 
 def write_headers(names: list[bytes], sizes: Ints) -> Bytes:
-    """(members, 512): ustar headers of regular files; names have at most 100 bytes."""
+    """Return (members, 512): ustar headers of regular files; names have at most 100 bytes."""
     rows = np.zeros((len(names), UNIT), np.uint8)
     rows[:, :100] = np.array(names, dtype="S100")[:, None].view(np.uint8)
     for at, field in _FIELDS.items():
@@ -85,11 +85,11 @@ def _format_octal(values: Ints, digits: int) -> Bytes:
 
 
 def parse_members(take: Callable[[int, int], memoryview], size: int, archive: str, whole: bool) -> Iterator[TarMember]:
-    """The members of an archive of `size` bytes, in order; `take` gives bytes by offset and count.
+    """Yield the members of an archive of `size` bytes, in order; `take` returns bytes by offset and count.
 
-    `whole` is whether it must end in a block of zeros, as archives do; else it is a piece that ends with a member.
-    Raises ExecutionError [R401], naming `archive` and offset, where a header has a wrong checksum or size, where a
-    member lies outside of `size`, or is a sparse file.
+    With `whole` the archive must end in a block of zeros, as archives do; without it, it is a piece that ends with a
+    member. Raises ExecutionError [R401], with `archive` and offset, where a header has a wrong checksum or size, where
+    a member ends outside of `size`, or is a sparse file.
     """
     offset = begin = 0
     name, length, extended = "", -1, False
@@ -140,14 +140,14 @@ def _check_header(head: bytes, archive: str, offset: int) -> None:
     said = _parse_number(head[148:156], archive, offset)
     rest = head[:148] + head[156:]
     total = sum(rest) + 8 * ord(" ")
-    signed = total - 256 * len(rest.translate(None, _BELOW_128))  # as some old writers added up
+    signed = total - 256 * len(rest.translate(None, _BELOW_128))  # some old writers summed signed bytes
     if said not in (total, signed):
         text = f"{archive}: no tar header at {offset}: its checksum is {total}, and it says {said}"
         raise ExecutionError(text, "R401")
 
 
 def _parse_number(field: bytes, archive: str, offset: int) -> int:
-    """A number of a header: octal digits, or in base 256 after a byte of 0x80; never negative."""
+    """Return a number of a header: octal digits, or base 256 after a byte of 0x80; never negative."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     text = field.split(b"\0")[0].strip(b" ")
@@ -164,7 +164,7 @@ def _parse_name(head: bytes) -> str:
 
 
 def _parse_pax(records: bytes, name: str, length: int, archive: str, offset: int) -> tuple[str, int]:
-    """Name and size of the next member, where these records ("%d key=value\\n") say so, else as they are."""
+    r"""Return name and size of the next member: those of these records ("%d key=value\\n"), else those given."""
     at = 0
     while at < len(records):
         digits, space, _ = records[at : at + 20].partition(b" ")
@@ -185,36 +185,37 @@ def _parse_pax(records: bytes, name: str, length: int, archive: str, offset: int
 
 
 CLASSES: Final = 1000
-"""Labels are below this, as those of ImageNet."""
+"""Labels are smaller than this, as those of ImageNet."""
 
 _RECORD: Final = 20 * UNIT
 _LABEL: Final = 2 * UNIT
 
 
 class Tar(SimpleFormat):
-    """See `contract.Framed`."""
+    """The format `tar`; see `protocols.Framed`."""
 
     name: Final = "tar"
 
     def variant(self, dataset: Dataset) -> Tar:
-        """There is one kind of these files."""
+        """Return the format itself: there is one kind of these files."""
         return self
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """What members have no use for."""
+        """Refuse settings that members do not use."""
         return refuse_unused(dataset, self.name, ("shape",))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Nothing."""
+        """Return None: no module is needed."""
         return None
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        """By the members' headers. Members that follow each other with one name up to its first dot are a sample.
+        """Return the samples by the members' headers: members in a row with one name up to the first dot are a sample.
 
-        That is WebDataset's rule. As there, what is no regular file, what has no dot in the last part of its name and
-        what is called `__so__`, or lies in such a folder, belongs to no sample. A sample lies from the first header of
-        its first member, a pax header or a long name included, to the end of its last one's padding. No name is
-        refused: nothing is extracted. Raises ExecutionError [R401] where an archive does not end as archives do.
+        That is WebDataset's rule. As there, some members belong to no sample: those that are no regular files, those
+        without a dot in the last part of their name, and those named `__so__` or in a folder of such a name. A sample
+        is from the first header of its first member, a pax header or a long name included, to the end of the padding of
+        its last member. No name is refused, as nothing is extracted. Raises ExecutionError [R401] where an archive does
+        not end as archives do.
         """
         begins, ends = array("q"), array("q")
         with file_to_read(path) as stream:
@@ -243,8 +244,12 @@ class Tar(SimpleFormat):
         return FileIndex(len(offset), size, (column,), scanner.touched)
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """The contents of a sample's first member, as tarfile finds it in memory, after a check of all its headers."""
-        # First our own walk: tarfile stops without a word at a damaged header, and may hang on a negative size.
+        """Check all headers of a sample; return the contents of its first member, as tarfile finds it in memory.
+
+        Raises ExecutionError [R401] where headers are damaged or no member has contents.
+        """
+        # The headers are checked first: tarfile stops without an error at a damaged one, and may hang on a negative
+        # size.
         found = list(
             parse_members(lambda offset, count: data[offset : offset + count], len(data), "a sample of tar", False)
         )
@@ -261,31 +266,31 @@ class Tar(SimpleFormat):
         return np.frombuffer(data, np.uint8)[first.offset_data : first.offset_data + first.size]
 
     def header(self, dataset: Dataset) -> int:
-        """None."""
+        """Return 0: there is no header before the first member."""
         return 0
 
     def align(self, dataset: Dataset) -> int:
-        """Blocks of tar."""
+        """Return 512: members begin at blocks of tar."""
         return UNIT
 
     def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """Both members, with their padding."""
+        """Return the bytes of both members, with their padding."""
         return UNIT + pad_sizes(sizes) + _LABEL
 
     def length(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """All of it, as WebDataset reads it."""
+        """Return the bytes of both members: WebDataset reads all of them."""
         return self.stride(dataset, sizes)
 
     def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
-        """The data of the first member."""
+        """Return the range of the data of the first member."""
         return np.full_like(sizes, UNIT), sizes
 
     def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
-        """Two blocks of zeros, and more of them up to a whole record."""
+        """Return two blocks of zeros, and more up to a whole record."""
         return -(-(ends + 2 * UNIT) // _RECORD) * _RECORD - ends
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
-        """Put headers before the contents, padding and the label's member after them."""
+        """Write headers before the contents, and padding and the label's member after them."""
         numbers = samples.tolist()
         heads = write_headers([b"%09d.bin" % number for number in numbers], sizes)
         labels = np.array([b"%d" % (number % CLASSES) for number in numbers], dtype="S3")
@@ -300,16 +305,16 @@ class Tar(SimpleFormat):
             out[begin + fill : begin + fill + _LABEL] = after[row * _LABEL : (row + 1) * _LABEL]
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
+        """Return no bytes."""
         return b""
 
     def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Zeros."""
+        """Return zeros."""
         return bytes(int(self.trailer(dataset, np.array([count]), np.array([end]))[0]))
 
 
 def _sample_key(name: str) -> tuple[str, str]:
-    """(name up to the first dot of its last part, all after it in small letters); empty for what is no sample's."""
+    """Return (name up to the first dot of its last part, the rest in small letters); empty if in no sample."""
     folder, slash, last = name.rpartition("/")
     stem, dot, suffix = last.partition(".")
     top = name.partition("/")[0]

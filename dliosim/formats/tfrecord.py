@@ -10,7 +10,7 @@ A record (tensorflow.org/tutorials/load_data/tfrecord, "TFRecords format details
 where masked(crc) = ((crc >> 15) | (crc << 17)) + 0xa282ead8, modulo 2^32. A file is records one after the other.
 
 Data is an Example of two features, `image/class/label` and then `image/encoded`, in protobuf's wire format: a field is
-a tag (number << 3 | type; type 2 is a length, as varint, and so many bytes) and its value. With <x> for a length:
+a tag (number << 3 | type; type 2 is a length, as varint, and that many bytes) and its value. With <x> for a length:
 
     0a <features>                                       Example.features
       0a <1b> 0a <11> image/class/label 12 <06>         Features.feature, an entry of the map: key, value
@@ -18,13 +18,13 @@ a tag (number << 3 | type; type 2 is a length, as varint, and so many bytes) and
       0a <entry> 0a <0d> image/encoded 12 <feature>     Features.feature: key, value
         0a <list> 0a <size> CONTENTS                    Feature.bytes_list, BytesList.value
 
-The label is the sample's number modulo 1000, always in two bytes (a varint may end in zeros, which readers must take),
-so that a record's length follows from the sample's size alone. Contents are the last that data holds.
+The label is the sample's number modulo 1000, always in two bytes (a varint may end in zeros, and readers must accept
+it). So a record's length follows from the sample's size alone. The contents are the last bytes of the data.
 
-CRCs come from the package `crc32c` (github.com/ICRAR/crc32c). It and `google-crc32c` are both kept up, have wheels for
-3.10 to 3.13, use SSE 4.2, release the GIL and take the same time: 0.07 us for 128 bytes, 4 us for 128 KiB. But only
-crc32c takes buffers that can be written, where the other would need a copy of every sample. Below 32 KiB, which take
-a microsecond, it keeps the GIL. Its licence is the LGPL, 2.1 or later.
+CRCs come from the package `crc32c` (github.com/ICRAR/crc32c). It and `google-crc32c` are both maintained, have wheels
+for 3.10 to 3.13, use SSE 4.2, release the GIL and take the same time: 0.07 us for 128 bytes, 4 us for 128 KiB. But only
+crc32c takes writable buffers; the other would need a copy of every sample. Below 32 KiB, which take a microsecond, it
+keeps the GIL. Its licence is the LGPL, 2.1 or later.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
 CLASSES: Final = 1000
-"""Labels are below this, as those of ImageNet."""
+"""Labels are smaller than this, as those of ImageNet."""
 
 LARGEST: Final = (1 << 31) - 1
-"""Bytes of a record's data: no protobuf message may be longer (protobuf.dev/programming-guides/proto-limits)."""
+"""Largest data of a record, bytes: the limit of a protobuf message (protobuf.dev/programming-guides/proto-limits)."""
 
 _HEAD: Final = 12
 _FOOT: Final = 4
@@ -66,30 +66,30 @@ _LINES: Final = 16_384
 
 
 class TfRecord(SimpleFormat):
-    """See `contract.Framed`."""
+    """The format `tfrecord`; see `protocols.Framed`."""
 
     name: Final = "tfrecord"
 
     def variant(self, dataset: Dataset) -> TfRecord:
-        """There is one kind of these files."""
+        """Return the format itself: there is one kind of these files."""
         return self
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Samples that no record can hold, and what records have no use for."""
+        """Refuse samples that no record can hold, and settings that records do not use."""
         size = dataset.constant_size
         if size is not None and size > LARGEST - _MOST_AROUND and _example_bytes_cached(size) > LARGEST:
             return "size", "a record of tfrecord is a protobuf message, which must be shorter than 2 GiB"
         return refuse_unused(dataset, self.name, ("shape", "names"))
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Nothing."""
+        """Return None: no module is needed."""
         return None
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        """From the sidecar where it is there and of this file, else by reading the records' headers.
+        """Return the records by the sidecar, if there is one that fits this file; else by the records' headers.
 
-        A sidecar is of this file if its records follow each other from byte 0 to the end. Headers that are read are
-        checked by their CRC.
+        A sidecar fits if its records follow each other from byte 0 to the end of the file. Headers that are read are
+        checked by their CRC; ExecutionError [R401] where one is wrong or a record ends outside the file.
         """
         with file_to_read(path) as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -105,9 +105,9 @@ class TfRecord(SimpleFormat):
         return FileIndex(len(offset), size, (Column(1, 1, ENCODED, largest, offset, length),), touched)
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """Check both CRCs of a record and parse its Example; the features that `names` says, or the first of bytes.
+        """Check both CRCs of a record and parse its Example; return the features of `names`, or the first with bytes.
 
-        None where it has no feature of bytes and `names` asks for none.
+        None where it has no feature with bytes and `names` is empty. Raises ExecutionError [R401] for damaged records.
         """
         if len(data) < _HEAD + _FOOT:
             raise ExecutionError(f"a tfrecord of {len(data)} bytes: it ends at byte {len(data)} of its frame", "R401")
@@ -128,27 +128,27 @@ class TfRecord(SimpleFormat):
         return flat[0] if len(flat) == 1 else np.concatenate(flat)
 
     def header(self, dataset: Dataset) -> int:
-        """None."""
+        """Return 0: there is no header."""
         return 0
 
     def align(self, dataset: Dataset) -> int:
-        """Records follow each other."""
+        """Return 1: records follow each other."""
         return 1
 
     def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """A record."""
+        """Return the bytes of a record with its frame."""
         return _example_bytes(sizes) + (_HEAD + _FOOT)
 
     def length(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """A record, with its frame: readers check it."""
+        """Return the bytes of a record with its frame, which readers check."""
         return self.stride(dataset, sizes)
 
     def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
-        """The last that a record's data hold."""
+        """Return the range of the contents, the last bytes of a record's data."""
         return _HEAD + _example_bytes(sizes) - sizes, sizes
 
     def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
-        """Put length and CRCs around the Examples, and the Examples around the contents.
+        """Write length and CRCs around the Examples, and the Examples around the contents.
 
         Raises ExecutionError [R401] for a sample that is too large for a record.
         """
@@ -164,7 +164,7 @@ class TfRecord(SimpleFormat):
             flat[starts[:, None] + np.arange(len(prefix))] = prefix
             flat[starts[:, None] + np.arange(label, label + 2)] = _labels(samples)
         else:
-            for width in np.unique(before).tolist():  # as many as there are kinds of varints, so a few
+            for width in np.unique(before).tolist():  # a few: one for each combination of varint lengths
                 rows = np.flatnonzero(before == width)
                 flat[starts[rows, None] + np.arange(width)] = _prefixes(samples[rows], sizes[rows], width)
         ends = np.empty((len(starts), 2), np.uint64)
@@ -177,15 +177,15 @@ class TfRecord(SimpleFormat):
         flat[(starts + _HEAD + data)[:, None] + np.arange(_FOOT)] = words[:, 1]
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Nothing."""
+        """Return no bytes."""
         return b""
 
     def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """Where records lie, as DALI's reader needs it: `offset length` of each, whole, in a line of text."""
+        """Return the suffix of the index that DALI's reader needs: a line of text a record, `offset length`."""
         return ("index",)
 
     def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
-        """What tfrecord2idx of DALI, or of the package `tfrecord`, would write."""
+        """Yield the index that tfrecord2idx of DALI, or of the package `tfrecord`, would write."""
         offset = 0
         for begin in range(0, len(sizes), _LINES):
             lengths = self.stride(dataset, sizes[begin : begin + _LINES])
@@ -200,7 +200,7 @@ def _mask_crc(crc: int) -> int:
 
 
 def _lengths(sizes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """The four lengths that stand before contents of these sizes, outermost first: features, entry, feature, list."""
+    """Return the four lengths before contents of these sizes, outermost first: features, entry, feature, list."""
     of_list = 1 + varint_size(sizes) + sizes
     feature = 1 + varint_size(of_list) + of_list
     entry = len(_KEY) + 1 + varint_size(feature) + feature
@@ -209,12 +209,12 @@ def _lengths(sizes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _is_uniform(sizes: Ints) -> bool:
-    """Whether there are any, and all are one."""
+    """Return True if there is at least one size and all are equal."""
     return len(sizes) > 0 and bool((sizes == sizes[0]).all())
 
 
 def _example_bytes(sizes: Ints) -> Ints:
-    """Bytes of the Example around contents of these sizes."""
+    """Return the bytes of the Example around contents of these sizes."""
     return (
         np.full(len(sizes), _example_bytes_cached(int(sizes[0]))) if _is_uniform(sizes) else _example_bytes_each(sizes)
     )
@@ -232,25 +232,25 @@ def _example_bytes_each(sizes: Ints) -> Ints:
 
 @lru_cache(maxsize=64)
 def _sample_prefix(size: int) -> tuple[Bytes, int]:
-    """What stands before contents of a size in sample 0, and where in it the label is: others have another."""
+    """Return the bytes before contents of a size, and the position of the label in them; the label is sample 0's."""
     sizes = np.array([size])
     label = _HEAD + 1 + int(varint_size(_lengths(sizes)[0])[0]) + len(_LABEL)
     return _prefixes(np.zeros(1, np.int64), sizes, _HEAD + _example_bytes_cached(size) - size)[0], label
 
 
 def _labels(samples: Ints) -> Bytes:
-    """(samples, 2): the label of each, a varint."""
+    """Return (samples, 2): the label of each, a varint."""
     labels = samples % CLASSES
     return np.stack([labels & 0x7F | 0x80, labels >> 7], axis=1).astype(np.uint8)
 
 
 def _prefixes(samples: Ints, sizes: Ints, width: int) -> Bytes:
-    """All that stands before contents, (samples, width): these have varints of as many bytes, all in all."""
+    """Return the bytes before the contents, (samples, width); all prefixes of these sizes must have `width` bytes."""
     rows = np.zeros((len(samples), width), np.uint8)
     features, entry, feature, of_list = _lengths(sizes)
     data = 1 + varint_size(features) + features
     rows[:, :8] = data.astype("<u8").view(np.uint8).reshape(-1, 8)
-    # The four lengths grow together, but where one takes a byte more differs; as many bytes in all means the same ones.
+    # Each of the four lengths grows with the size. So prefixes of equal length in all have equal lengths in each part.
     parts = (
         _constant_bytes(b"\x0a"), encode_varints(features), _constant_bytes(_LABEL), _labels(samples),
         _constant_bytes(b"\x0a"), encode_varints(entry), _constant_bytes(_KEY + b"\x12"), encode_varints(feature),
@@ -268,9 +268,9 @@ def _constant_bytes(part: bytes) -> Bytes:
 
 
 def _read_sidecar(path: Path, size: int) -> tuple[tuple[Ints, Ints] | None, int]:
-    """Offsets and lengths if the sidecar says all there is to a file of `size` bytes; and the bytes read of it.
+    """Return offsets and lengths if the sidecar covers a file of `size` bytes, else None; and the bytes read.
 
-    Raises FileNotFoundError where there is none.
+    Raises FileNotFoundError where there is no sidecar.
     """
     pieces: list[Ints] = []
     touched, end, rest = 0, 0, b""
@@ -280,7 +280,7 @@ def _read_sidecar(path: Path, size: int) -> tuple[tuple[Ints, Ints] | None, int]
         while block := stream.read(BLOCK):
             touched += len(block)
             whole, newline, rest = (rest + block).rpartition(b"\n")
-            if len(rest) > 64:  # two numbers are shorter
+            if len(rest) > 64:  # a line of two numbers is shorter
                 return None, touched
             rows = _parse_lines(whole + newline)
             if rows is None:
@@ -299,7 +299,7 @@ def _read_sidecar(path: Path, size: int) -> tuple[tuple[Ints, Ints] | None, int]
 
 
 def _parse_lines(text: bytes) -> Ints | None:
-    """(lines, 2) numbers of whole lines, or None where there is anything else."""
+    """Return the numbers of whole lines, (lines, 2), or None where there is anything else."""
     lines = text.count(b"\n")
     if text.translate(None, b"0123456789 \n") or text.count(b" ") != lines:
         return None
@@ -310,7 +310,7 @@ def _parse_lines(text: bytes) -> Ints | None:
 
 
 def _scan_records(scanner: Scanner, path: Path, size: int) -> tuple[Ints, Ints]:
-    """Offsets and lengths of the records, by their headers."""
+    """Return offsets and lengths of the records, by their headers. Raises ExecutionError [R401]."""
     offsets, lengths = array("q"), array("q")
     offset = 0
     while offset < size:

@@ -1,1 +1,1 @@
-"""Pictures of results. The one package that needs matplotlib: only its figures and Agg and SVG backends, no pyplot."""
+"""Pictures of results. Only this package needs matplotlib: its figures and the Agg and SVG backends, no pyplot."""

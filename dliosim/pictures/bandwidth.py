@@ -1,4 +1,4 @@
-"""Bytes by time: of each rank as a map, and of all together as a curve."""
+"""Bandwidth over time: of each rank as a map, and of all ranks together as a curve."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dliosim.report.reader.loops import RecordedEpoch
 
 MAP_CAPTION = (
     "How to read it: a row is a rank, and light is much. A dark row is a rank that gets less than the others, a "
-    "dark column a time in which nobody gets anything: a checkpoint, steps that have all they need, or storage that "
+    "dark column a time in which no rank gets anything: a checkpoint, steps that have all they need, or storage that "
     "stalls. "
     "Formula: bytes of a rank in a bin / the bin's length, the bytes of a step spread evenly over the time in which "
     "it was read."
@@ -30,7 +30,7 @@ SUM_CAPTION = (
 
 
 def bandwidth_map(epochs: Sequence[RecordedEpoch]) -> Figure:
-    """Bandwidth by rank and time."""
+    """Draw bandwidth by rank and time."""
     places = align_epochs(epochs)
     rows = max(len(place.epoch.ranks) for place in places)
     drawn = figure(height=min(5.6, 2.2 + 0.1 * rows))
@@ -55,7 +55,7 @@ def bandwidth_map(epochs: Sequence[RecordedEpoch]) -> Figure:
 
 
 def bandwidth_over_time(epochs: Sequence[RecordedEpoch], ranks: int) -> Figure:
-    """Bandwidth of all ranks together over time, with each epoch's mean."""
+    """Draw the bandwidth of all ranks together over time, with each epoch's mean."""
     places = align_epochs(epochs)
     drawn = figure(height=2.9)
     axes = drawn.add_subplot()
@@ -78,7 +78,7 @@ def bandwidth_over_time(epochs: Sequence[RecordedEpoch], ranks: int) -> Figure:
                 ha="center",
                 va="top",
             )
-    # Room above the curves for what is said of them.
+    # Room above the curves for the means.
     axes.set_ylim(0, 1.2 * greatest or 1.0)
     rate_axis(axes.yaxis)
     axes.set_ylabel(f"bytes per second, {rank_text(places[0].epoch, ranks)}")

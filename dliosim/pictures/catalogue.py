@@ -1,4 +1,4 @@
-"""All pictures of results: names, captions, why some are left out, and the files they are written to."""
+"""All pictures of results: names, captions, reasons why some are left out, and their files."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from dliosim.report.results import write_atomic
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture that can be drawn, within `style.apply_style`. `name` is for files, `title` and `caption` for people."""
+    """A picture that can be drawn while `style.apply_style` is active."""
 
-    name: str
-    title: str
-    caption: str
-    draw: Callable[[], Figure]
+    name: str  #: part of its file names
+    title: str  #: heading above it
+    caption: str  #: how to read it, and its formula
+    draw: Callable[[], Figure]  #: function that draws it
 
 
 @dataclass(frozen=True, slots=True)
 class Gallery:
-    """Pictures in their order, and sentences on those that are left out."""
+    """Pictures of a result."""
 
-    pictures: tuple[Picture, ...]
-    left_out: tuple[str, ...]
+    pictures: tuple[Picture, ...]  #: pictures in their order
+    left_out: tuple[str, ...]  #: sentences on pictures that are left out
 
 
 def loop_gallery(saved: SavedRun, loop: LoopResult) -> Gallery:
-    """The pictures of one loop of a run."""
+    """Return the pictures of one loop of a run."""
     said: list[str] = []
     pictures = list(_epoch_pictures(saved, loop))
     if loop.rank_times:
@@ -55,7 +55,7 @@ def loop_gallery(saved: SavedRun, loop: LoopResult) -> Gallery:
             )
         )
     else:
-        said.append("The time of each rank is left out: there is no ranks.h5 beside results.json.")
+        said.append("The time of each rank is left out: there is no ranks.h5 next to results.json.")
     recorded = [epoch for epoch in loop.timeline if epoch.bin_count and len(epoch.ranks)]
     if recorded:
         pictures += _timeline_pictures(saved, loop, recorded)
@@ -63,13 +63,13 @@ def loop_gallery(saved: SavedRun, loop: LoopResult) -> Gallery:
             said.append("Bandwidth is left out: nothing was read (--null).")
     else:
         missing = "timeline.h5" in saved.missing
-        why = "there is no timeline.h5 beside results.json" if missing else "timeline.h5 has no epoch of this loop"
+        why = "there is no timeline.h5 next to results.json" if missing else "timeline.h5 has no epoch of this loop"
         said.append(f"All pictures over time, of offsets and of the distribution of latencies are left out: {why}.")
     return Gallery(tuple(pictures), tuple(said))
 
 
 def comparison_gallery(found: ComparisonResult) -> Gallery:
-    """The pictures of a comparison."""
+    """Return the pictures of a comparison."""
     if not comparisons.variants_with_ratio(found):
         return Gallery((), ("No variant has a ratio to the reference, so that there is nothing to show.",))
     captions = (comparisons.FOREST_CAPTION, comparisons.GRID_CAPTION)
@@ -84,7 +84,7 @@ def comparison_gallery(found: ComparisonResult) -> Gallery:
 
 
 def runs_gallery(runs: Sequence[SavedRun], title: str) -> Gallery:
-    """The pictures of one loop, by its title, over several runs."""
+    """Return the pictures of one loop, by its title, over several runs."""
     pairs = [(saved, loop) for saved in runs for loop in saved.loops if loop.title == title]
     in_bytes = all(aggregate.bytes_per_second(loop.epochs) is not None for _, loop in pairs)
     named = zip(pairs, scaling_groups.study_names(pairs), strict=True)
@@ -94,7 +94,7 @@ def runs_gallery(runs: Sequence[SavedRun], title: str) -> Gallery:
     pictures = [
         Picture(
             "side-by-side",
-            f"{title}: results beside each other",
+            f"{title}: results next to each other",
             scaling.SIDE_CAPTION,
             partial(scaling.rate_bars, rated, in_bytes),
         )
@@ -113,7 +113,7 @@ def runs_gallery(runs: Sequence[SavedRun], title: str) -> Gallery:
 
 
 def draw_pictures(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure]]:
-    """Each picture with its figure, one after the other: to be rendered before the next one is asked for."""
+    """Yield each picture with its figure; render it before the next one is drawn."""
     for picture in pictures:
         with apply_style():
             yield picture, picture.draw()
@@ -139,7 +139,7 @@ def _timeline_pictures(saved: SavedRun, loop: LoopResult, recorded: Sequence[Rec
             f"{gantt.step_text(epoch)} {gantt.CAPTION}",
             partial(gantt.rank_timeline, epoch, _gap_kind(loop.epochs[epoch.epoch])),
         )
-    # Without I/O steps have their bytes all the same, and bandwidth would be a figure of nothing.
+    # Without I/O, steps are still recorded with their bytes, but bandwidth would have no meaning.
     if not saved.run.null and any(epoch.bytes.any() for epoch in recorded):
         over_time = partial(bandwidth.bandwidth_over_time, recorded, ranks)
         sum_caption = f"{bins} {bandwidth.SUM_CAPTION}"
@@ -170,12 +170,12 @@ def _timeline_pictures(saved: SavedRun, loop: LoopResult, recorded: Sequence[Rec
 
 
 def _gap_kind(epoch: EpochSummary) -> gantt.Gap:
-    """Whether what lies between a step's data and its compute was mostly decoding: both are one span in timeline.h5."""
+    """Return the larger part between a step's data and its compute: timeline.h5 has decoding and tool as one span."""
     return "processing" if epoch.processing_seconds.mean > epoch.tool_seconds.mean else "tool"
 
 
 def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) -> scaling.LoopRate | None:
-    """None where the time is 0, so that there is no rate."""
+    """Return the rate of a loop; None where its time is 0, so that there is no rate."""
     later = loop.epochs[1:] or loop.epochs
     rate = aggregate.bytes_per_second(later) if in_bytes else aggregate.samples_per_second(later)
     of_epochs = [epoch.bytes_per_second if in_bytes else epoch.samples_per_second for epoch in later]
@@ -196,9 +196,10 @@ _LONGEST_PART = 40
 
 
 def write_pictures(results: Sequence[SavedRun | SavedComparison], directory: Path) -> tuple[list[str], list[str]]:
-    """Write `result-loop-picture.png` and `.svg` into a directory, made if need be; names, and what was left out.
+    """Write `result-loop-picture.png` and `.svg` into a directory; return names, and sentences on pictures left out.
 
-    Files of these names are replaced, each whole or not at all. Raises OSError.
+    The directory is created if it does not exist. Files of these names are replaced, each whole or not at all. Raises
+    OSError.
     """
     directory.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
@@ -226,7 +227,7 @@ def _galleries(results: Sequence[SavedRun | SavedComparison]) -> Iterator[tuple[
 
 
 def _file_part(text: str) -> str:
-    """A text as part of a file's name: small letters, digits and hyphens."""
+    """Return a text as part of a file's name: small letters, digits and hyphens."""
     return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_PART] or "unnamed"
 
 

@@ -20,43 +20,43 @@ from dliosim.report.reader.labels import variant_legend
 FOREST_CAPTION = (
     "How to read it: a dot is a variant's rate by the reference's, the line through it the interval that the "
     "repetitions leave; right of 1 is faster. An interval that holds 1 shows no difference. A true difference "
-    "within the grey band would have been missed by so many repetitions more than once in five times (the limit of a "
-    "power of 80 %); a verdict may still fall inside. "
-    "Formula: rate of the variant / rate of the reference, on a logarithmic axis, so that half and double are alike "
+    "within the grey band would have been missed by this many repetitions more than once in five times (the limit of "
+    "a power of 80 %); a verdict may still fall inside. "
+    "Formula: rate of the variant / rate of the reference, on a logarithmic axis, so that half and double are equally "
     "far."
 )
 
 GRID_CAPTION = (
     "How to read it: a cell is a pair of settings, its number the ratio to the reference (1), below it the rate; "
-    "blue is faster, red slower, white alike. Ratios in brackets were not shown to differ. "
+    "blue is faster, red slower, white equal. Ratios in brackets were not shown to differ. "
     "Formula: rate of the variant / rate of the reference."
 )
 
 STALL_FOREST_CAPTION = (
     "How to read it: a dot is the reference's stall by a variant's, the line through it the interval that the "
     "repetitions leave; right of 1 the job stalls less. An interval that holds 1 shows no difference. A true "
-    "difference within the grey band would have been missed by so many repetitions more than once in five times (the "
+    "difference within the grey band would have been missed by this many repetitions more than once in five times (the "
     "limit of a power of 80 %); a verdict may still fall inside. At each name stands its stall: the median over passes "
     "of the rank that was held longest. "
-    "Formula: stall of the reference / stall of the variant, on a logarithmic axis, so that half and double are alike "
-    "far."
+    "Formula: stall of the reference / stall of the variant, on a logarithmic axis, so that half and double are "
+    "equally far."
 )
 
 STALL_GRID_CAPTION = (
     "How to read it: a cell is a pair of settings, its number the ratio to the reference (1), below it the stall; "
-    "blue stalls less, red more, white alike. Ratios in brackets were not shown to differ. "
+    "blue stalls less, red more, white the same. Ratios in brackets were not shown to differ. "
     "Formula: stall of the reference / stall of the variant."
 )
 
 _COLOURS = {FASTER: "#0072B2", SLOWER: "#D55E00", ALIKE: "#7F7F7F", UNJUDGED: "#7F7F7F", REFERENCE: "#7F7F7F"}
 _MARKERS = {FASTER: "o", SLOWER: "s", ALIKE: "D", UNJUDGED: "D", REFERENCE: "D"}
 
-# Factors that people think in; the same ones stand below 1.
+# Ticks at common factors; below 1 at their inverses.
 _TICKS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
 
 
 def forest_plot(found: ComparisonResult) -> Figure:
-    """A row for each variant that has a ratio: the ratio, its interval, and the verdict."""
+    """Draw a row for each variant that has a ratio: the ratio, its interval, and the verdict."""
     shown = variants_with_ratio(found)
     named = dict(zip((one.label for one in found.variants), _row_labels(found), strict=True))
     lines = max(name.count("\n") + 1 for name in named.values())
@@ -89,12 +89,12 @@ def forest_plot(found: ComparisonResult) -> Figure:
 
 
 def variants_with_ratio(found: ComparisonResult) -> list[SavedVariant]:
-    """The variants that have a ratio."""
+    """Return the variants that have a ratio."""
     return [one for one in found.variants if one.ratio is not None]
 
 
 def _row_labels(found: ComparisonResult) -> list[str]:
-    """The label of each variant, whole, with its number where tables have only that, and its stall if it has one."""
+    """Return the full label of each variant, with its number if tables have only that, and its stall if it has one."""
     labels = [one.label for one in found.variants]
     stalls = [f"\n{_stall(one)}" if one.stall is not None else "" for one in found.variants]
     named = [wrap_text(label, 46) for label in variant_legend(labels) or labels]
@@ -112,15 +112,15 @@ def _interval(one: SavedVariant) -> str:
 
 
 def _interval_factors(one: SavedVariant) -> Sequence[float]:
-    """How far a variant's dot and interval reach from 1, as factors above 1."""
+    """Return how far a variant's dot and interval are from 1, as factors above 1."""
     return [max(edge, 1 / edge) for edge in (one.ratio, one.ratio_low, one.ratio_high) if edge]
 
 
 def _ratio_axis(axis: Axis, reach: float) -> None:
-    """Ticks at the same factors on both sides of 1, no more than find room."""
+    """Draw ticks at the same factors on both sides of 1, as many as there is room for."""
     above: list[float] = []
     for tick in _TICKS:
-        # A fifth of the half axis is room for a label.
+        # A label needs a fifth of the half axis.
         if tick <= reach and tick >= (above[-1] if above else 1.0) * reach**0.2:
             above.append(tick)
     ticks = [*(1 / tick for tick in reversed(above)), 1.0, *above]
@@ -136,7 +136,7 @@ def _factor(value: float) -> str:
 
 
 def ratio_matrix(found: ComparisonResult) -> Figure:
-    """Ratios of all pairs of the values of two varied names."""
+    """Draw the ratios of all pairs of the values of two varied names."""
     (first, rows), (second, columns) = found.varied
     cells = {one.settings: one for one in found.variants}
     drawn = figure(height=1.4 + 0.55 * len(rows), width=min(9.6, 3.6 + 1.5 * len(columns)))
@@ -174,7 +174,7 @@ def ratio_matrix(found: ComparisonResult) -> Figure:
 
 
 def has_ratio_matrix(found: ComparisonResult) -> bool:
-    """Whether two names were varied, few enough values of each to be read, and any variant has a ratio."""
+    """Return True if two names were varied, with few enough values to be read, and a variant has a ratio."""
     few = all(1 < len(values) <= 24 for _, values in found.varied)
     return len(found.varied) == 2 and few and bool(variants_with_ratio(found))
 
@@ -194,7 +194,7 @@ def _cell(one: SavedVariant, found: ComparisonResult) -> str:
 
 
 def _has_one_sample_size(found: ComparisonResult) -> bool:
-    """Whether samples are as many bytes in all variants: compressed ones are fewer, and their bytes say nothing."""
+    """Return True if samples have the same size in all variants; else (compression) bytes do not compare."""
     rates = [(one.bytes_per_second, one.samples_per_second) for one in found.variants]
     sizes = [of_bytes / of_samples for of_bytes, of_samples in rates if of_bytes and of_samples]
     return bool(sizes) and max(sizes) <= 1.01 * min(sizes)

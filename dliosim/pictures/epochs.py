@@ -1,4 +1,4 @@
-"""Recorded epochs laid one after the other on one axis of time."""
+"""Recorded epochs one after the other on one axis of time."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from dliosim.report.reader.loops import RecordedEpoch
 
 @dataclass(frozen=True, slots=True)
 class EpochSpan:
-    """Where an epoch lies on the common axis: from `begin` on, its bins' `edges`, all in seconds."""
+    """The place of an epoch on the common axis of time."""
 
-    epoch: RecordedEpoch
-    begin: float
-    edges: Floats
+    epoch: RecordedEpoch  #: the recorded epoch
+    begin: float  #: begin on the common axis; s
+    edges: Floats  #: edges of its bins on the common axis; s; (bins + 1,)
 
     @property
     def end(self) -> float:
-        """Where its last bin ends."""
+        """End of its last bin; s."""
         return float(self.edges[-1])
 
 
 def align_epochs(epochs: Sequence[RecordedEpoch]) -> list[EpochSpan]:
-    """The epochs that have anything, one after the other."""
+    """Return the places of epochs with events, one after the other."""
     places: list[EpochSpan] = []
     begin = 0.0
     for epoch in epochs:
@@ -42,13 +42,13 @@ def align_epochs(epochs: Sequence[RecordedEpoch]) -> list[EpochSpan]:
 
 
 def bin_text(epochs: Sequence[RecordedEpoch]) -> str:
-    """How long bins are."""
+    """Return a sentence with the length of bins."""
     lengths = dict.fromkeys(seconds(epoch.bin_ns * 1e-9, 3) for epoch in epochs)
     return f"A bin is {' or '.join(lengths)} long."
 
 
 def mark_epochs(axes: Axes, places: Sequence[EpochSpan]) -> float:
-    """Label the axis of time, and mark where epochs begin; what to multiply seconds with."""
+    """Label the axis of time and mark the begins of epochs; return the factor from seconds to the axis's unit."""
     whole = places[-1].end
     unit = time_axis(axes.xaxis, whole, "time in the epochs shown, one after the other")
     axes.set_xlim(0, whole * unit)
@@ -72,7 +72,7 @@ def mark_epochs(axes: Axes, places: Sequence[EpochSpan]) -> float:
 
 
 def name_rows(axis: Axis, epoch: RecordedEpoch) -> None:
-    """Label whole positions with the ranks that have these rows."""
+    """Label rows with their ranks."""
 
     def name(value: float, _: object) -> str:
         row = round(value)
@@ -82,7 +82,7 @@ def name_rows(axis: Axis, epoch: RecordedEpoch) -> None:
 
 
 def rank_text(epoch: RecordedEpoch, ranks: int) -> str:
-    """`4 ranks`, or of how many the ranks with rows are."""
+    """Return `4 ranks`, or `4 of 8 ranks` where only some have rows."""
     rows = len(epoch.ranks)
     if rows == ranks:
         return f"{ranks} rank{'s' if ranks != 1 else ''}"

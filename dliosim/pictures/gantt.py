@@ -1,4 +1,4 @@
-"""What each rank did when: its steps, and the read calls beside them."""
+"""The steps of each rank over time, with the read calls during them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dliosim.pictures.style import MOST_SHAPES, PARTS, READS, figure, grid_lines
 from dliosim.report.reader.arrays import Floats, Ints
 from dliosim.report.reader.loops import RecordedEpoch
 
-#: At most so many ranks have a row, and so many steps are shown of each.
+#: The most ranks with a row, and the most steps of each.
 MOST_ROWS, MOST_STEPS = 32, 24
 
 CAPTION = (
@@ -31,8 +31,8 @@ Gap = Literal["tool", "processing"]
 
 
 def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
-    """The first steps of an epoch, a row a rank; `gap` is what took most of the time between data and compute."""
-    # Marks of a step, and the parts that lie between them.
+    """Draw the first steps of an epoch, a row a rank; `gap` is the larger part of the time between data and compute."""
+    # Parts of a step, each between two of its marks in `window_ns`.
     spans = (("data wait", 0, 1), (gap, 1, 2), ("compute", 2, 3), ("sync wait", 3, 4), ("checkpoint", 4, 5))
     rows = select_rows(epoch)
     steps = min(MOST_STEPS, epoch.window_ns.shape[1])
@@ -62,7 +62,7 @@ def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
 
 
 def step_text(epoch: RecordedEpoch) -> str:
-    """Which ranks and steps `rank_timeline` shows of an epoch."""
+    """Return which ranks and steps of an epoch `rank_timeline` shows."""
     rows, steps = len(epoch.ranks), min(MOST_STEPS, epoch.steps, epoch.window_ns.shape[1])
     said = f"Epoch {epoch.epoch + 1}, its first {steps} of {epoch.steps} steps."
     if rows <= MOST_ROWS:
@@ -76,7 +76,7 @@ def step_text(epoch: RecordedEpoch) -> str:
 
 
 def select_rows(epoch: RecordedEpoch) -> Ints:
-    """Rows of the ranks to show, at most `MOST_ROWS`, in order: the slowest, the fastest, and even ones between."""
+    """Return rows of at most `MOST_ROWS` ranks, in order: the slowest, the fastest, and evenly chosen ones between."""
     rows = len(epoch.ranks)
     if rows <= MOST_ROWS:
         return np.arange(rows)
@@ -88,7 +88,7 @@ def select_rows(epoch: RecordedEpoch) -> Ints:
 
 
 def _own_time(epoch: RecordedEpoch) -> Ints:
-    """What each rank spent on its own steps: without the waiting for others."""
+    """Return the time of each rank's own steps, without waits for other ranks; ns."""
     window = epoch.window_ns[:, :MOST_STEPS]
     times: Ints = (window[:, :, 3] - window[:, :, 0]).sum(axis=1)
     return times
@@ -105,7 +105,7 @@ def _row_names(epoch: RecordedEpoch, rows: Ints) -> list[str]:
 
 
 def _draw_bars(axes: Axes, begin: Ints, end: Ints, low: float, high: float, colour: str, unit: float) -> int:
-    """A bar for each (row, step) with any length, from `low` to `high` of its row; how many."""
+    """Draw a bar for each (row, step) longer than 0, from `low` to `high` of its row; return their number."""
     row, step = np.nonzero(end > begin)
     times = np.stack([begin[row, step], end[row, step]], axis=1) * (1e-9 * unit)
     return _draw_boxes(axes, times, row + low, row + high, colour)
@@ -118,7 +118,7 @@ def _draw_boxes(axes: Axes, times: Floats, low: Floats, high: Floats, colour: st
 
 
 def _draw_reads(axes: Axes, epoch: RecordedEpoch, rank: int, row: int, until: int, unit: float) -> int:
-    """The read calls of a rank that begin before `until`, a line for each of its readers."""
+    """Draw the read calls of a rank that begin before `until`, a line for each of its readers; return their number."""
     reads = epoch.reads_ns[(epoch.reads_ns[:, 0] == rank) & (epoch.reads_ns[:, 2] < until)]
     readers, lines = np.unique(reads[:, 1], return_inverse=True)
     if not len(readers):

@@ -1,4 +1,4 @@
-"""Pieces of a page, as HTML: every text that comes in is escaped here, and nothing is loaded from anywhere."""
+"""Pieces of a page as HTML: every text is escaped here, and a page loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabu
 th, td { padding: .18rem .2rem .18rem .95rem; text-align: right; vertical-align: bottom; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 thead th { border-bottom: 1.5px solid #222; white-space: pre-line; }
-tr.apart td { border-top: 1px solid #bbb; }
+tr.separate td { border-top: 1px solid #bbb; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1.2rem; font-size: .88rem; margin: .6rem 0; }
 dt { color: #555; } dd { margin: 0; overflow-wrap: anywhere; }
 figure { margin: 1.8rem 0 2.4rem; break-inside: avoid; }
@@ -51,7 +51,7 @@ pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; l
 
 
 def document(title: str, body: Sequence[str]) -> str:
-    """A whole page of pieces. Its policy forbids what is not in it: scripts, and anything from elsewhere."""
+    """Return a whole page. Its policy forbids everything that is not in it: scripts, and content from elsewhere."""
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     head = [
         "<!DOCTYPE html>",
@@ -69,32 +69,32 @@ def document(title: str, body: Sequence[str]) -> str:
 
 
 def heading(level: int, text: str, anchor: str = "") -> str:
-    """A heading; `anchor` is of our own making."""
+    """Return a heading; `anchor` comes from this package, so it is safe."""
     return f"<h{level}{_id(anchor)}>{escape(text)}</h{level}>"
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """A paragraph; `kind` is a class of the style."""
+    """Return a paragraph; `kind` is a class of the style."""
     return f"<p{_class(kind)}>{escape(text)}</p>"
 
 
 def items(texts: Sequence[str], kind: str = "") -> str:
-    """A list, or nothing where there are no texts."""
+    """Return a list, or nothing where there are no texts."""
     return f"<ul{_class(kind)}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>" if texts else ""
 
 
 def definitions(pairs: Sequence[tuple[str, str]]) -> str:
-    """Names and values."""
+    """Return names and values."""
     return f"<dl>{''.join(f'<dt>{escape(name)}</dt><dd>{escape(value)}</dd>' for name, value in pairs)}</dl>"
 
 
 def collapse_text(summary: str, text: str) -> str:
-    """A long text that is shown when asked for."""
+    """Return a long text that is hidden until it is opened."""
     return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
 
 
 def contents(entries: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> str:
-    """Links to anchors of this page, in two levels: (text, anchor, entries below)."""
+    """Return links to anchors of this page, in two levels: (text, anchor, entries below)."""
 
     def link(text: str, anchor: str) -> str:
         return f'<a href="#{escape(anchor)}">{escape(text)}</a>'
@@ -106,26 +106,26 @@ def contents(entries: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> s
 
 
 def table(content: Table) -> str:
-    """A table as it stands on a terminal, in as many parts, so that none is wider than the page."""
+    """Return a table in the same parts as on a terminal, so that none is wider than the page."""
     parts = split_columns(content.headings, content.rows, content.groups)
     return paragraph(content.title, "title") + "\n".join(_table_part(content, [0, *columns]) for columns in parts)
 
 
 def _table_part(content: Table, columns: Sequence[int]) -> str:
-    """Some columns of a table; a line between rows is a rule."""
+    """Return some columns of a table; a `LINE` is a rule between rows."""
     head = "".join(f"<th>{escape(content.headings[column])}</th>" for column in columns)
     body, is_apart = [], False
     for row in content.rows:
         if row:
             cells = "".join(f"<td>{escape(row[column])}</td>" for column in columns)
-            body.append(f"<tr{_class('apart' if is_apart else '')}>{cells}</tr>")
+            body.append(f"<tr{_class('separate' if is_apart else '')}>{cells}</tr>")
         is_apart = not row
     rows = "\n".join(body)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
 
 
 def picture(title: str, caption: str, svg: bytes) -> str:
-    """A picture with its caption. As an image its SVG can neither run anything nor meet the names of another."""
+    """Return a picture with its caption. As an image, its SVG cannot run scripts, and its ids cannot conflict."""
     data = base64.b64encode(svg).decode()
     how, _, formula = caption.partition(" Formula: ")
     said = f"<p>{escape(how)}</p>" + (f"<p>Formula: {escape(formula)}</p>" if formula else "")

@@ -1,4 +1,4 @@
-"""One page of all results: beside each other first, then each by itself."""
+"""One page of all results: first next to each other, then each result."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _HOW = (
 
 @dataclass(slots=True)
 class _Section:
-    """A heading with what stands below it; `parts` are the anchors of headings within."""
+    """A heading with its content."""
 
-    title: str
-    anchor: str
-    pieces: list[str] = field(default_factory=list)
-    parts: list[tuple[str, str]] = field(default_factory=list)
+    title: str  #: text of the heading
+    anchor: str  #: anchor of the heading
+    pieces: list[str] = field(default_factory=list)  #: HTML below the heading
+    parts: list[tuple[str, str]] = field(default_factory=list)  #: (title, anchor) of headings inside
 
     def add_part(self, title: str) -> None:
         anchor = f"{self.anchor}-{len(self.parts) + 1}"
@@ -46,7 +46,7 @@ class _Section:
 
 
 def page(results: Sequence[SavedRun | SavedComparison]) -> str:
-    """The page as HTML, complete in itself; the same for the same results."""
+    """Return the page as HTML, complete in itself; the same for the same results."""
     runs = [one for one in results if isinstance(one, SavedRun)]
     sections = [_overview_section(runs)] if runs else []
     for i, one in enumerate(results):
@@ -102,7 +102,7 @@ def _comparison_section(saved: SavedComparison, anchor: str) -> _Section:
     found = saved.comparison
     section = _Section(saved.label, anchor)
     section.pieces.append(html.paragraph(f"{found.name}: {found.title}" if found.title else found.name))
-    # The first sentence answers the question, the others tell how far to trust it.
+    # The first sentence is the answer, the others say how far to trust it.
     section.pieces += [html.paragraph(line, "said") for line in found.verdict[:1]]
     section.pieces.append(html.items(found.verdict[1:]))
     section.pieces.append(html.items(legend_of_comparison(saved)))

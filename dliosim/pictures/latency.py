@@ -1,4 +1,4 @@
-"""How long batches and read calls took: their distribution, and when the long ones were."""
+"""Latencies of batches and read calls: their distribution, and the times of the long ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STYLES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (1, 1)))
 
 
 def latency_distribution(epochs: Sequence[RecordedEpoch]) -> Figure:
-    """What share of batch and of call latencies is longer than so much, a curve an epoch."""
+    """Draw the share of batch and of call latencies above each time, a curve an epoch."""
     kinds = [(name, [getattr(epoch, key) for epoch in epochs]) for name, key in _KINDS]
     kinds = [(name, found) for name, found in kinds if any(one[:, 1].sum() for one in found)]
     drawn = figure(height=3.6)
@@ -46,7 +46,7 @@ def latency_distribution(epochs: Sequence[RecordedEpoch]) -> Figure:
         _finish_axes(axes, name, [one for one in found if one[:, 1].sum()])
         if i == 0:
             axes.set_ylabel("share that took longer")
-    # Above the axes: within them curves may be anywhere. Epochs without any calls have no curve on the right.
+    # The legend is above the axes, as curves may be anywhere in them. Epochs without calls have no curve on the right.
     lines = {str(line.get_label()): line for axes in drawn.axes for line in axes.lines}
     names = [f"epoch {epoch.epoch + 1}" for epoch in epochs if f"epoch {epoch.epoch + 1}" in lines]
     drawn.legend([lines[name] for name in names], names, loc="outside upper left", ncols=len(names))
@@ -57,7 +57,7 @@ _KINDS = (("batch latency (data wait of a step)", "batch_latency"), ("latency of
 
 
 def tail_shares(latencies: Ints) -> tuple[Floats, Floats]:
-    """Upper edges of buckets in seconds, in order, and the share of latencies above each."""
+    """Return upper edges of buckets in seconds, in order, and the share of latencies above each."""
     order = np.argsort(latencies[:, 0], kind="stable")
     edges, counts = latencies[order, 0] * 1e-9, latencies[order, 1].astype(np.float64)
     return edges, 1.0 - np.cumsum(counts) / counts.sum()
@@ -65,7 +65,7 @@ def tail_shares(latencies: Ints) -> tuple[Floats, Floats]:
 
 def _draw_curve(axes: Axes, latencies: Ints, name: str, colour: str, style: object) -> None:
     edges, above = tail_shares(latencies)
-    # What ends at 0 is no point of a logarithmic axis: the last step goes down to its lower end.
+    # A logarithmic axis has no 0: the last step of the curve goes down to the lower end of the axis.
     floor = 0.5 / float(latencies[:, 1].sum(dtype=np.float64))
     x = np.maximum(edges, 1e-9)
     y = np.maximum(above, floor)
@@ -74,7 +74,7 @@ def _draw_curve(axes: Axes, latencies: Ints, name: str, colour: str, style: obje
     for share in (0.5, 0.01):
         if share < 2 * floor:
             continue
-        # The first edge above which no more than that share lies.
+        # The first edge with no more than that share above it.
         at = int(np.argmax(above <= share + 1e-12))
         axes.plot(x[at + 1], share, marker="o", markersize=4.5, color=colour)
 
@@ -112,7 +112,7 @@ def _share(value: float) -> str:
 
 
 def latency_over_time(epochs: Sequence[RecordedEpoch]) -> Figure:
-    """The longest batch latency in each bin of time: of the median rank, and from the least to the greatest."""
+    """Draw the longest batch latency in each bin of time: of the median rank, and from the least to the greatest."""
     places = align_epochs(epochs)
     drawn = figure(height=2.9)
     axes = drawn.add_subplot()
@@ -157,15 +157,15 @@ def latency_over_time(epochs: Sequence[RecordedEpoch]) -> Figure:
 
 
 def _longest_waits(place: EpochSpan) -> tuple[Floats, Floats]:
-    """Middles of columns, and (ranks, columns) the longest latency in each, nan for a rank without; all in seconds.
+    """Return middles of columns, and the longest latency of each rank in each, nan for none; s; (ranks, columns).
 
-    A column is as many bins as two steps take: in finer ones hardly any rank would have the end of a step.
+    A column is as many bins as two steps take: in shorter ones hardly any rank would have the end of a step.
     """
     bins = place.epoch.bin_count
     together = max(min(-(-2 * bins // max(place.epoch.steps, 1)), bins // 8), 1)
     firsts = np.arange(0, bins, together)
     waits = np.maximum.reduceat(place.epoch.batch_latency_max_ns[:, :bins], firsts, axis=1).astype(np.float64)
-    # Where no step ended there is no latency, rather than one of 0.
+    # Where no step ended there is no latency; 0 would be wrong.
     waits[waits == 0] = np.nan
     known = np.flatnonzero(~np.isnan(waits).all(axis=0))
     ends = np.append(firsts[1:], bins)
@@ -173,7 +173,7 @@ def _longest_waits(place: EpochSpan) -> tuple[Floats, Floats]:
 
 
 def longest_wait_text(epochs: Sequence[RecordedEpoch], ranks: int) -> str:
-    """Which epoch and rank had the longest data wait."""
+    """Return a sentence with the epoch and rank of the longest data wait."""
     places = align_epochs(epochs)
     epoch = max((place.epoch for place in places), key=lambda one: int(one.batch_latency_max_ns.max()))
     row = int(np.argmax(epoch.batch_latency_max_ns.max(axis=1)))

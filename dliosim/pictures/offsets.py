@@ -1,4 +1,4 @@
-"""Where in the data each step read: the quality of a shuffle can be seen."""
+"""The place in the data that each step read, which shows the quality of a shuffle."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CAPTION = (
     "How to read it: a dot is a read call, its height the place in the data, its colour the rank; within a step "
     "ranks stand from left to right. A cloud without any form is a global shuffle; slanted lines are reading in "
     "order; bands of one colour are shards that stay with a rank; a band that moves up with the steps is a shuffle "
-    "within a buffer only. The same picture in two epochs means that they were not shuffled anew. Of each rank the "
+    "within a buffer only. The same picture in two epochs means that they were not shuffled again. Of each rank the "
     "first 512 calls are recorded and then evenly chosen ones: a denser beginning means nothing. "
     "Formula: step, and offset in the file (with several files: the file's number, and how far within it)."
 )
 
-# More dots than this hide each other; even ones are chosen.
+# More dots than this hide each other, so some are chosen at random.
 _MOST_DOTS = 40_000
 
 # With more ranks than this, colours are a scale.
@@ -31,7 +31,7 @@ _FEW_RANKS = 8
 
 
 def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
-    """Place in the data over the step: the first and the last recorded epoch beside each other."""
+    """Draw the place in the data over the steps, for the first and the last recorded epoch next to each other."""
     some = select_epochs(epochs)
     files = max(int(epoch.offsets[:, 2].max()) for epoch in some) + 1
     furthest = max(int(epoch.offsets[:, 3].max()) for epoch in some)
@@ -72,13 +72,13 @@ def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
 
 
 def select_epochs(epochs: Sequence[RecordedEpoch]) -> list[RecordedEpoch]:
-    """The first and the last epoch of which reads were recorded."""
+    """Return the first and the last epoch with recorded reads."""
     some = [epoch for epoch in epochs if len(epoch.offsets)]
     return some[:1] + some[1:][-1:]
 
 
 def offset_text(epochs: Sequence[RecordedEpoch]) -> str:
-    """Of which ranks the reads are."""
+    """Return a sentence with the ranks of the reads."""
     ranks = np.unique(np.concatenate([epoch.offsets[:, 0] for epoch in select_epochs(epochs)]))
     if len(ranks) > _FEW_RANKS:
         return f"Reads of {len(ranks)} ranks."
@@ -89,13 +89,13 @@ def offset_text(epochs: Sequence[RecordedEpoch]) -> str:
 def _thin_dots(dots: Ints) -> Ints:
     if len(dots) <= _MOST_DOTS:
         return dots
-    # An even stride could fall in with the ranks or the steps; an order of its own cannot.
+    # A random order: a constant stride could always choose the same ranks or steps.
     chosen: Ints = dots[np.random.default_rng(0).permutation(len(dots))[:_MOST_DOTS]]
     return chosen
 
 
 def _dot_heights(dots: Ints, files: int, furthest: int) -> Floats:
-    """Offsets in the only file, or file numbers with what part of the longest file lies before."""
+    """Return offsets in the only file, or file numbers plus a fraction by the place in the longest file."""
     if files == 1:
         return dots[:, 3].astype(np.float64)
     return dots[:, 2] + dots[:, 3] / (furthest * 1.05 + 1)

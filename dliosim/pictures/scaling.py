@@ -1,4 +1,4 @@
-"""Several runs of one loop: beside each other, and over the number of ranks."""
+"""Several runs of one loop: next to each other, and over the number of ranks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIDE_CAPTION = (
 )
 
 SCALING_CAPTION = (
-    "How to read it: on the broken line each rank would get what it gets with the fewest ranks. Beside each dot is "
+    "How to read it: on the broken line each rank would get what it gets with the fewest ranks. Next to each dot is "
     "its share of that; of several results with as many ranks the line takes the median. Hollow dots, and figures "
     "marked ?, waited for cores, and say nothing about storage. "
     "Formula: rate / (rate with the fewest ranks x ranks / fewest ranks); bars span the slowest and fastest epoch."
@@ -42,22 +42,19 @@ SCALING_CAPTION = (
 
 @dataclass(frozen=True, slots=True)
 class LoopRate:
-    """A loop of a result: its rate in bytes (or samples) per second over the epochs after the first, that of each of
-    them, and the share of each of the `PARTS` in the time of its ranks. Results of the same `study` belong on one line
-    of a scaling curve.
-    """
+    """A loop of a result. Results of the same `study` belong on one line of a scaling curve."""
 
-    label: str
-    study: str
-    ranks: int
-    rate: float
-    epochs: tuple[float, ...]
-    shares: dict[str, float]
-    is_doubtful: bool
+    label: str  #: label of the result
+    study: str  #: name of the study; empty for a result in no curve
+    ranks: int  #: number of ranks
+    rate: float  #: rate over the epochs after the first; B/s or samples/s
+    epochs: tuple[float, ...]  #: rate of each of these epochs; B/s or samples/s
+    shares: dict[str, float]  #: share of each of the `PARTS` in the time of all ranks
+    is_doubtful: bool  #: True if ranks waited for cores
 
 
 def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
-    """Rates, and where the time went, a row a result."""
+    """Draw rates and parts of the time, a row a result."""
     drawn = figure(height=1.6 + 0.34 * len(rated))
     left, right = drawn.subplots(1, 2, sharey=True)
     for row, one in enumerate(rated):
@@ -99,7 +96,7 @@ def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
 
 
 def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
-    """Rate over ranks, both logarithmic, with the line of ideal scaling of each series."""
+    """Draw the rate over ranks, both logarithmic, with the line of ideal scaling of each series."""
     drawn = figure(height=4.0)
     axes = drawn.add_subplot()
     lines: dict[str, list[LoopRate]] = {}
@@ -122,7 +119,7 @@ def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
             share = percent(rate * fewest / (base * count), 2) if count > fewest else ""
             is_doubtful = any(one.is_doubtful for one in points if one.ranks in (fewest, count))
             if said := f"{share}{'?' if is_doubtful else ''}":
-                # Below each other where lines meet.
+                # Labels of different lines have different heights, as the lines may meet.
                 below = (7, -9 - 11 * (i % 4))
                 axes.annotate(said, (count, rate), xytext=below, textcoords="offset points", color=colour, fontsize=8.5)
     axes.set_xscale("log", base=2)
@@ -146,12 +143,12 @@ def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
 
 
 def _median(points: Sequence[LoopRate], ranks: int) -> float:
-    """The median rate of the results with so many ranks."""
+    """Return the median rate of the results with `ranks` ranks."""
     return statistics.median(one.rate for one in points if one.ranks == ranks)
 
 
 def _select_ticks(counts: Sequence[int]) -> list[int]:
-    """Numbers of ranks far enough apart for their labels."""
+    """Return numbers of ranks with enough room between them for labels."""
     kept: list[int] = []
     for count in counts:
         if not kept or count >= kept[-1] * 1.2:

@@ -1,4 +1,4 @@
-"""Which runs are the same study on other numbers of ranks, so that a scaling curve may join them."""
+"""Groups of runs of the same study on different numbers of ranks, which a scaling curve may join."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from dliosim.report.pattern_diff import override_rows, pattern_names
 from dliosim.report.reader.load import LoopResult, SavedRun
 
 RULE = (
-    "Joined are results with the same pattern, overrides, options (null, verify), kinds of file systems and access "
-    "method, and no others."
+    "Only results with the same pattern, overrides, options (null, verify), kinds of file systems and access method "
+    "are joined."
 )
 
 
 def study_names(pairs: Sequence[tuple[SavedRun, LoopResult]]) -> list[str]:
-    """The name of each run's study, with what sets it apart from the others; empty for a run to be left out, as no
-    other number of ranks has its study.
+    """Return the name of each run's study, with what distinguishes it from the others.
+
+    The name is empty for a run that is left out, as its study has no other number of ranks.
     """
     keys = [_study_key(saved.run, loop) for saved, loop in pairs]
     ranks: dict[object, set[int]] = {}
@@ -29,12 +30,12 @@ def study_names(pairs: Sequence[tuple[SavedRun, LoopResult]]) -> list[str]:
 
 
 def omission_text(labels: Sequence[str]) -> str:
-    """The sentence on results that no curve has."""
+    """Return the sentence on results that are in no curve."""
     return f"Left out, as nothing here can be joined with them: {', '.join(labels)}." if labels else ""
 
 
 def _study_key(run: RunSummary, loop: LoopResult) -> object:
-    # Of overrides of other names the order means nothing; of one name the last, or each for its own part, counts.
+    # The order of overrides only matters for equal names: the last one counts, or each counts for its own part.
     overrides = tuple(sorted(run.overrides, key=lambda pair: pair[0]))
     roots = tuple(sorted((place.root, place.kind) for place in run.environment.file_systems))
     return (run.name, run.pattern, overrides, run.null, run.verify, roots, loop.phases[0].api)

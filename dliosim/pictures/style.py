@@ -1,4 +1,4 @@
-"""What all pictures share: colours, fonts, axes with units, and bytes that are the same each time."""
+"""The common style of all pictures: colours, fonts, axes with units, and files that are the same each time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from dliosim.readable import number, seconds, size
 
-#: The parts of the wall time, in the order in which they are stacked, each with its colour everywhere. The colours are
-#: those of Okabe and Ito, which are told apart with any kind of colour blindness, and a violet that is darker than all.
+#: The parts of the wall time in the order of stacking, each with its colour in all pictures. The colours are those of
+#: Okabe and Ito, which differ with any kind of colour blindness, and a violet that is darker than all.
 PARTS = {
     "data wait": "#D55E00",
     "processing": "#4B2E83",
@@ -30,18 +30,18 @@ PARTS = {
     "tool": "#7F7F7F",
 }
 
-#: Read calls of a reader, beside the steps.
+#: Colour of the read calls of a reader.
 READS = "#56B4E9"
 
-#: One series after the other where a series is an epoch, a result or a rank.
+#: Colours of series: epochs, results or ranks.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
 
-#: From dark for nothing to light for much; even in grey, and for the colour-blind.
+#: Colour map from dark (nothing) to light (much); also even in grey, and for the colour-blind.
 HEAT = "cividis"
 
 INK, FAINT = "#222222", "#8A8A8A"
 
-#: The width of a picture in inches; a page shows it as wide as its text.
+#: The width of a picture, inches; a page shows it as wide as its text.
 WIDE = 9.6
 
 #: More marks than this are drawn as an image within an SVG.
@@ -73,7 +73,7 @@ _SETTINGS = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "figure.dpi": 100.0,
-    "svg.fonttype": "path",  # Looks the same everywhere, and nothing of what results say becomes markup.
+    "svg.fonttype": "path",  # Looks the same everywhere, and no text of results becomes markup.
     "svg.hashsalt": "dliosim",
     "image.cmap": HEAT,
 }
@@ -81,22 +81,22 @@ _SETTINGS = {
 
 @contextmanager
 def apply_style() -> Iterator[None]:
-    """Settings of its own for all that is drawn and saved within, whatever the user's matplotlib is set to."""
+    """Set the style for all that is drawn and saved in a block, independent of the user's matplotlib settings."""
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
-        # Names in patterns may be in any script; a box stands for what the font lacks.
+        # Names in patterns may be in any script; a character that the font does not have becomes a box.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
         yield
 
 
 def figure(height: float, width: float = WIDE) -> Figure:
-    """An empty figure, in inches, whose parts are laid out so that nothing overlaps."""
+    """Return an empty figure, in inches, with a layout in which nothing overlaps."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def render_figure(drawn: Figure, kind: Literal["svg", "png"]) -> bytes:
-    """A figure as a file's bytes: the same for the same figure, with no date and no version in them."""
+    """Return a figure as the bytes of a file: the same for the same figure, without date and version."""
     content = io.BytesIO()
     nothing = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
     drawn.savefig(content, format=kind, dpi=160, metadata=nothing)
@@ -104,7 +104,7 @@ def render_figure(drawn: Figure, kind: Literal["svg", "png"]) -> bytes:
 
 
 def time_axis(axis: Axis, longest: float, label: str) -> float:
-    """Label an axis with `label` and a unit of time; what to multiply seconds with."""
+    """Label an axis with `label` and a unit of time; return the factor from seconds to that unit."""
     unit, name = next(
         ((unit, name) for unit, name in ((1.0, "s"), (1e3, "ms"), (1e6, "us")) if longest * unit >= 2), (1e9, "ns")
     )
@@ -114,50 +114,50 @@ def time_axis(axis: Axis, longest: float, label: str) -> float:
 
 
 def rate_axis(axis: Axis) -> None:
-    """Ticks of an axis in bytes per second, in the unit that fits each."""
+    """Label an axis in bytes per second, each tick in the unit that fits it."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{_trim_zeros(size, value)}/s" if value else "0"))
 
 
 def log_axis(axis: Axis, show: Callable[[float], str]) -> None:
-    """Ticks of a logarithmic axis, a label at each power of ten."""
+    """Label a logarithmic axis at each power of ten."""
     axis.set_major_locator(LogLocator(10.0, numticks=10))
     axis.set_major_formatter(FuncFormatter(lambda value, _: show(value)))
     axis.set_minor_formatter(NullFormatter())
 
 
 def log_time_axis(axis: Axis) -> None:
-    """Ticks of a logarithmic axis of seconds: 10 us, 1 ms, 1 s."""
+    """Label a logarithmic axis of seconds: 10 us, 1 ms, 1 s."""
     log_axis(axis, lambda value: _trim_zeros(seconds, value))
 
 
 def whole_axis(axis: Axis) -> None:
-    """Ticks of an axis at whole numbers alone: ranks, steps and epochs."""
+    """Label an axis at whole numbers only: ranks, steps and epochs."""
     axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
     axis.set_major_formatter(FuncFormatter(_format_number))
 
 
 def percent_axis(axis: Axis) -> None:
-    """Ticks of an axis of ratios, in per cent."""
+    """Label an axis of ratios in per cent."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{_format_number(100 * value)} %"))
 
 
 def grid_lines(axes: Axes, axis: Literal["x", "y", "both"]) -> None:
-    """Faint lines across, behind everything."""
+    """Draw faint lines across, behind everything."""
     axes.grid(True, axis=axis)
 
 
 def brief_size(value: float) -> str:
-    """Bytes for a tick: `10 MB`."""
+    """Return bytes for a tick: `10 MB`."""
     return _trim_zeros(size, value) if value else "0"
 
 
 def wrap_text(text: str, width: int) -> str:
-    """A text in lines of at most so many characters; what has more than six, which nobody reads, is cut."""
+    """Return a text in lines of at most `width` characters, cut after six lines."""
     return textwrap.fill(text, width, max_lines=6, placeholder=" ...")
 
 
 def _format_number(value: float, _: object = None) -> str:
-    """A number without exponent and without zeros at its end."""
+    """Return a number without exponent and without zeros at its end."""
     if not math.isfinite(value):
         return ""
     text = number(value, 6) if value else "0"
@@ -165,6 +165,6 @@ def _format_number(value: float, _: object = None) -> str:
 
 
 def _trim_zeros(show: Callable[[float], str], value: float) -> str:
-    """`1.000 ms` as `1 ms`."""
+    """Return `1.000 ms` as `1 ms`."""
     text, _, unit = show(value).partition(" ")
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"

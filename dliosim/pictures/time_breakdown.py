@@ -1,4 +1,4 @@
-"""Where the time of each rank went, and how busy epochs were."""
+"""Parts of the time of each rank, and the utilization or rate of each epoch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _COLUMNS = {
 
 
 def time_by_rank(times: dict[str, Ints]) -> Figure:
-    """The parts of the wall time of each rank, stacked, over the epochs after the first (of the only one)."""
+    """Draw the parts of the wall time of each rank, stacked, over the epochs after the first (or the only one)."""
     sums = {part: _later_rows(times[column]).sum(axis=0, dtype=np.float64) * 1e-9 for part, column in _COLUMNS.items()}
     ranks = len(sums["tool"])
     drawn = figure(height=3.4)
@@ -65,7 +65,7 @@ def time_by_rank(times: dict[str, Ints]) -> Figure:
     unit = time_axis(axes.yaxis, longest, "wall time of a rank")
     below = np.zeros(ranks)
     for part, colour in PARTS.items():
-        # A remainder, tool time may be a little below 0.
+        # Tool time is a remainder, and may be slightly below 0.
         height = np.maximum(sums[part], 0.0)
         if not height.any():
             continue
@@ -97,12 +97,12 @@ def _later_rows(rows: Ints) -> Ints:
 
 
 def has_utilization(epochs: Sequence[EpochSummary]) -> bool:
-    """Whether every epoch has one."""
+    """Return True if every epoch has a utilization."""
     return all(epoch.utilization is not None for epoch in epochs)
 
 
 def utilization_by_epoch(epochs: Sequence[EpochSummary], doubtful: bool) -> Figure:
-    """Mean, least and greatest utilization of each epoch, from 0 to 100 %."""
+    """Draw mean, least and greatest utilization of each epoch, from 0 to 100 %."""
     drawn = figure(height=2.8)
     axes = drawn.add_subplot()
     x = np.array([epoch.epoch + 1 for epoch in epochs])
@@ -116,9 +116,9 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], doubtful: bool) -> Figu
     )
     if len(epochs) <= 12:
         for i, value in enumerate(mean):
-            # Below the bar, where there is room, and so never on the line of 100 %.
+            # The label is below the bar, if there is room: so it is never on the line of 100 %.
             is_below = low[i] > 0.2
-            # Where the line comes from further down, it would cross what stands below its end.
+            # A line that rises to this dot would cross a label in the middle below it.
             is_rising = is_below and i > 0 and mean[i - 1] < 0.9 * value
             axes.annotate(
                 f"{number(100 * value, 3)}{'?' if doubtful else ''}",
@@ -139,7 +139,7 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], doubtful: bool) -> Figu
 
 
 def rate_by_epoch(epochs: Sequence[EpochSummary]) -> Figure:
-    """Bytes per second of each epoch, or samples where nothing was read."""
+    """Draw the bytes per second of each epoch, or the samples per second where nothing was read."""
     bytes_known = all(epoch.bytes_per_second is not None for epoch in epochs)
     rates = [(epoch.bytes_per_second if bytes_known else epoch.samples_per_second) or 0.0 for epoch in epochs]
     drawn = figure(height=2.8)

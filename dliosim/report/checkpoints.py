@@ -1,4 +1,4 @@
-"""Tables of checkpoints: how long saves held a run, what they cost its steps, and how often it is best to save."""
+"""Tables of checkpoints: the time that saves held a run, their cost for its steps, and the best interval of saves."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ EXPLAINED = (
 
 @dataclass(frozen=True, slots=True)
 class IntervalRow:
-    """One row: its name, what a save and a failure cost, and the interval that the workload has, if it has one."""
+    """One row of the interval table."""
 
-    name: str
-    costs: Costs
-    own: float | None = None
+    name: str  #: checkpoint, or bandwidth
+    costs: Costs  #: costs of a save and of a failure; s
+    own: float | None = None  #: interval of the workload itself, if it has one; s
 
 
 def format_long_time(value: float) -> str:
-    """A time that may be hours."""
+    """Return a time that may be hours."""
     return f"{number(value / 3600)} h" if value >= 3600 else seconds(value)
 
 
 def interval_table(title: str, first: str, rows: Sequence[IntervalRow]) -> str:
-    """The table below a title; `first` heads the names."""
+    """Return the interval table below a title; `first` is the heading of the names."""
     flushes = any(row.costs.flush for row in rows)
     owns = any(row.own is not None for row in rows)
     costs = ["stall", *(["flush"] if flushes else []), "restart"]
@@ -81,19 +81,20 @@ _BACKGROUND = (
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCosts:
-    """What the saves of one checkpoint cost, as measured, and the mean time of steps between two of them in its loop.
+    """The measured costs of the saves of one checkpoint."""
 
-    `interval` is None of saves that no loop made.
-    """
-
+    #: name of the checkpoint
     checkpoint: str
+    #: number of saves
     saves: int
+    #: costs of a save and of a failure; s
     costs: Costs
+    #: mean time of steps between two saves, in the loops that made them; s; None if no loop made them
     interval: float | None
 
 
 def checkpoint_tables(run: RunSummary) -> str:
-    """Everything that is to be said of saves beside the table of files."""
+    """Return the tables of saves that follow the table of files."""
     if run.null:
         return ""
     sections = [_background(run.phases), _overheads(run), _intervals(run)]
@@ -101,12 +102,13 @@ def checkpoint_tables(run: RunSummary) -> str:
 
 
 def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
-    """What failures would cost each checkpoint that was saved, if the MTBF was said: the mean stall, the median flush.
+    """Yield the costs of each saved checkpoint, if the MTBF is given: the mean stall and the median flush.
 
-    None where less was saved than the checkpoint is named for: its calls, syncs and renames were not as much fewer.
+    A checkpoint is left out where less was saved than the whole: its calls, syncs and renames do not shrink in
+    proportion.
 
-    The stall is that of the slowest rank, deleting old ones included where it waits for that. A restart takes as long
-    as the restores of the same checkpoint, else as long as its saves took until they were complete.
+    The stall is that of the slowest rank, with the deletion of old checkpoints where it waits for that. A restart takes
+    as long as the restores of the same checkpoint, else as long as its saves took until they were complete.
     """
     if run.mtbf is None or run.null:
         return
@@ -127,7 +129,7 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
 
 
 def _interval(run: RunSummary, checkpoint: str) -> float | None:
-    """Mean time of steps between saves of a checkpoint, over the loops that made them."""
+    """Return the mean time of steps between saves of a checkpoint, over the loops that made them; s."""
     made = [phase for phase in run.phases if phase.within is not None and phase.name == checkpoint]
     loops = {phase.within for phase in made}
     steps = sum(one.steps_seconds for one in loop_overheads(run) if one.loop in loops)
@@ -139,7 +141,7 @@ def _saves(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:
 
 
 def _background(phases: Sequence[PhaseSummary]) -> str:
-    """A row for each checkpoint that was flushed beside the steps, drained or copied to partners."""
+    """Return a row for each checkpoint that was flushed during the steps, drained or copied to partners."""
     groups = [group for group in _saves(phases) if any(one.verb and _has_background(one.verb) for one in group)]
     verbs = [one.verb for group in groups for one in group if one.verb]
     times = [(head, name) for head, name in _BACKGROUND if any(getattr(verb, name).max > 0 for verb in verbs)]
@@ -154,7 +156,7 @@ def _background(phases: Sequence[PhaseSummary]) -> str:
         ]
         for group in groups
     ]
-    title = "saves beside the steps: medians over saves of the slowest rank; the stall is what the steps waited for"
+    title = "saves in the background: medians over saves of the slowest rank; the stall is what the steps waited for"
     headings = ["", "saves", *(head for head, _ in times), "flush\nGB/s"]
     return grid(title, headings, rows, [1] * (len(headings) - 1))
 
@@ -164,14 +166,14 @@ def _has_background(verb: VerbSummary) -> bool:
 
 
 def _flush_rate(group: Sequence[PhaseSummary]) -> float | None:
-    """GB/s of all flushes, by the slowest rank of each."""
+    """Return GB/s of all flushes, by the slowest rank of each."""
     flushed = [one.verb for one in group if one.verb and one.verb.flush_seconds.max > 0]
     time = sum(verb.flush_seconds.max for verb in flushed)
     return sum(verb.bytes for verb in flushed) / time / 1e9 if time > 0 else None
 
 
 def _overheads(run: RunSummary) -> str:
-    """A line for each loop that saves, and one for all there is, where that is more than one loop."""
+    """Return a line for each loop that saves, and one for all loops if there are several."""
     loops = loop_overheads(run)
     lines = []
     for one in loops:
@@ -186,13 +188,13 @@ def _overheads(run: RunSummary) -> str:
 
 def _overhead_line(text: str, one: Overhead) -> str:
     saves = count(one.saves, "save")
-    told = f"{seconds(one.held_seconds)} in {saves} beside {seconds(one.steps_seconds)} of steps"
+    told = f"{seconds(one.held_seconds)} in {saves}, {seconds(one.steps_seconds)} in steps"
     return textwrap.fill(f"{text} {percent(one.share, 3)} of the time ({told})", WIDTH)
 
 
 def _background_line(loop: str, flushed: StepTimes, clear: StepTimes) -> str:
     times = number(flushed.step_seconds / clear.step_seconds, 3)
-    text = f"steps of {loop} beside a save in the background took {times} times as long as others"
+    text = f"steps of {loop} during a save in the background took {times} times as long as others"
     told = ", ".join(
         f"{which} {one.steps} {seconds(one.step_seconds, 3)} each, {seconds(one.data_wait_seconds, 3)} of it data wait"
         for which, one in (("these", flushed), ("those", clear))
@@ -211,7 +213,7 @@ def _intervals(run: RunSummary) -> str:
 
 
 def _partial_save_notes(run: RunSummary) -> Iterator[str]:
-    """Of which checkpoints there is no interval, since less was saved than they are named for."""
+    """Yield a note for each checkpoint without an interval, as less than the whole was saved."""
     if run.mtbf is None:
         return
     for name, part in dict.fromkeys((phase.name, phase.part_of) for phase in run.phases if phase.part_of):

@@ -1,4 +1,4 @@
-"""Under which conditions a run was made: the first thing that it prints."""
+"""The conditions of a run: the first lines that it prints."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dliosim.report.text_table import WIDTH
 
 
 def header(run: RunSummary) -> str:
-    """The conditions of a run as text."""
+    """Return the conditions of a run as text."""
     return align_rows(conditions(run))
 
 
 def conditions(run: RunSummary) -> list[tuple[str, str]]:
-    """Pattern, digest, ranks, libraries, file systems, hints, and what was in the page cache: names and values."""
+    """Return names and values: pattern, digest, ranks, libraries, file systems, hints, state of the page cache."""
     rows = [
         ("workload", f"{run.name}: {run.title}" if run.title else run.name),
         ("digest", run.digest),
@@ -34,7 +34,7 @@ def conditions(run: RunSummary) -> list[tuple[str, str]]:
 
 
 def _verification_text(run: RunSummary) -> str:
-    """How many of the bytes that were read were compared, and why not all."""
+    """Return how many of the bytes read were compared, and why not all."""
     checked, read = run.bytes_verified, run.verifiable_bytes
     if checked == read:
         return f"{checked:_} bytes, all as prepared".replace("_", " ")
@@ -43,7 +43,7 @@ def _verification_text(run: RunSummary) -> str:
 
 
 def environment_rows(environment: Environment, ranks: int, nodes: int) -> list[tuple[str, str]]:
-    """Names and values of what must be known of the machine and the libraries."""
+    """Return names and values of the machine and the libraries."""
     load = f"{environment.ranks_per_node} on the {count(environment.cores_per_node, 'core')} of a node"
     rows = [
         ("ranks", f"{ranks} on {count(nodes, 'node')}, {load}"),
@@ -59,19 +59,19 @@ def environment_rows(environment: Environment, ranks: int, nodes: int) -> list[t
 
 
 def align_rows(rows: Sequence[tuple[str, str]]) -> str:
-    """Names and values, a pair a line, the values below each other and wrapped."""
+    """Return names and values, a pair a line; values are aligned and wrapped."""
     indent = max(len(name) for name, _ in rows) + 2
     return "\n".join(_wrap_text(value, f"{name:<{indent}}", " " * indent) for name, value in rows)
 
 
 def format_notes(phases: Sequence[PhaseSummary]) -> str:
-    """What else is worth knowing of phases, each thing once."""
+    """Return all notes of phases, each once."""
     notes = dict.fromkeys(f"{title_of(phase)}: {note}" for phase in phases for note in phase.notes)
     return "\n".join(_wrap_text(note, "", " " * 4) for note in notes)
 
 
 def cache_state(phase: PhaseSummary) -> str:
-    """Whether a loop began cold or warm, if it goes through the page cache; unknown where the kernel did not tell."""
+    """Return if a loop began cold or warm, where it uses the page cache; unknown where the kernel did not report it."""
     if phase.cache == "off":
         return "past the page cache"
     share = phase.resident_share
@@ -81,7 +81,7 @@ def cache_state(phase: PhaseSummary) -> str:
 
 
 def _hints(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
-    """Hints asked, then what became of them: a row for all phases with the same; results.json has the others."""
+    """Return the hints asked and granted: a row for all phases with the same hints; results.json has the defaults."""
     asked = [(title_of(phase), _format_hints(phase.hints_asked)) for phase in phases if phase.hints_asked]
     granted = [(title_of(phase), _format_granted(phase)) for phase in phases if phase.hints_granted]
     return [
@@ -103,7 +103,7 @@ def _format_hints(hints: Sequence[tuple[str, str]]) -> str:
 
 
 def _cache_rows(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
-    """Cold or warm: a row for all loops that found the same."""
+    """Return the state of the page cache: a row for all loops with the same state."""
     states = [(title_of(phase), _cache_at_start(phase)) for phase in phases if phase.epochs and phase.api != "null"]
     return [("page cache", text) for text in _group_by_text(states)]
 
@@ -118,7 +118,7 @@ def _cache_at_start(phase: PhaseSummary) -> str:
 
 
 def _group_by_text(said: Sequence[tuple[str, str]]) -> list[str]:
-    """`prepare d, train: ...` for each thing said, with the names of all of which it is."""
+    """Return `prepare d, train: ...` for each text, with the names of all phases that have it."""
     names: dict[str, dict[str, None]] = {}
     for name, text in said:
         names.setdefault(text, {})[name] = None
@@ -126,7 +126,7 @@ def _group_by_text(said: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _wrap_text(text: str, first: str, later: str) -> str:
-    """Lines that fit, but for words that cannot: a path is there to be copied."""
+    """Wrap a text, but break no long word: a path must stay whole so that it can be copied."""
     return textwrap.fill(
         text, WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
     )

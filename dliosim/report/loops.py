@@ -1,4 +1,4 @@
-"""The tables of one loop: rates and where the time went, latencies, and what the last ranks were late for."""
+"""The tables of one loop: rates, parts of the time, latencies, and the causes of the last ranks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dliosim.report.phase_titles import title_of
 from dliosim.report.summary_line import headline, processing_note
 from dliosim.report.text_table import LINE, WIDTH, grid
 
-#: Of more epochs than this only the first ones and the last are printed; results.json has all.
+#: Of more epochs than this, only the first ones and the last are printed; results.json has all.
 MOST_EPOCHS = 12
 
-#: The share of the time from which on waiting for data is worth a word.
+#: Waiting for data is mentioned from this share of the time on.
 _WAIT_WORTH_A_WORD = 0.05
 
-#: Calls in flight may differ by so much from 1 before they have a column.
+#: Calls in flight have a column where they differ from 1 by this or more.
 _DEPTH_WORTH_A_COLUMN = 0.01
 
 _TAILS = ("p50", "p90", "p99", "p99.9", "max")
@@ -32,21 +32,22 @@ _TAILS = ("p50", "p90", "p99", "p99.9", "max")
 
 @dataclass(frozen=True, slots=True)
 class _EpochColumn:
-    """A figure of an epoch, and how it is shown; an `optional` one is left out where it is nothing in every epoch."""
+    """A figure of an epoch in a table."""
 
-    heading: str
-    figure: Callable[[EpochSummary], float | None]
-    show: Callable[[float | None], str] = number
-    optional: bool = False
+    heading: str  #: heading of the column
+    figure: Callable[[EpochSummary], float | None]  #: the figure of an epoch
+    show: Callable[[float | None], str] = number  #: the figure as text
+    optional: bool = False  #: True if the column is left out where the figure is 0 or None in every epoch
 
 
 def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool, counted: bool) -> str:
-    """The tables of all runs of one loop.
+    """Return the tables of all runs of one loop.
 
-    `doubtful` marks its utilization as not to be trusted; `counted` is whether the kernel counts what a device gives.
+    `doubtful` marks its utilization as not to be trusted. `counted` is True if the kernel counts the bytes from a
+    device.
     """
     name = title_of(runs[0])
-    # Epochs count on from run to run, so that only the very first stands apart.
+    # Epochs are numbered across runs, so that only the very first epoch is separate.
     epochs = [replace(epoch, epoch=i) for i, epoch in enumerate(epoch for phase in runs for epoch in phase.epochs)]
     most, fewest = max(one.steps for one in epochs), min(one.fewest_steps for one in epochs)
     steps = count(most, "step") if most == fewest else f"{fewest} to {most} steps"
@@ -68,7 +69,7 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool, counted: bool) -> 
 
 
 def _access_method(phase: PhaseSummary) -> str:
-    """How a loop reads, by its api and its set of hints."""
+    """Return the api of a loop with its set of hints."""
     if phase.through == "library":
         return f"{phase.api} by the format's library"
     if phase.api == "mpi-collective" and phase.hint_set == "no-aggregation":
@@ -78,7 +79,7 @@ def _access_method(phase: PhaseSummary) -> str:
 
 
 def _shares_line(name: str, epochs: Sequence[EpochSummary]) -> str:
-    """Where the time of all ranks went, in one sentence; over the epochs after the first, if there are any."""
+    """Return the parts of the time of all ranks in one sentence; over the epochs after the first, if there are any."""
     said = ", ".join(f"{part} {percent(share, 3)}" for part, share in time_shares(epochs).items() if share)
     if not said:
         return ""
@@ -89,7 +90,7 @@ def _shares_line(name: str, epochs: Sequence[EpochSummary]) -> str:
 
 
 def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
-    """The share of each part in the time of all ranks, over the epochs after the first, if there are any."""
+    """Return the share of each part in the time of all ranks, over the epochs after the first, if there are any."""
     some = epochs[1:] or epochs
     parts = {
         "data wait": sum(one.data_wait_seconds.mean for one in some),
@@ -104,7 +105,7 @@ def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
 
 
 def _data_wait_note(name: str, epochs: Sequence[EpochSummary]) -> str:
-    """That ranks waited for data where no step is put down to storage, because something else took longer still."""
+    """Return a note that ranks waited for data though no step is bound by storage, as another part took longer."""
     bounds = [one.bound_by for one in epochs[1:] or epochs]
     waited = time_shares(epochs).get("data wait", 0.0)
     if waited <= _WAIT_WORTH_A_WORD or any(bound is None or bound.storage > 0 for bound in bounds):
@@ -114,7 +115,7 @@ def _data_wait_note(name: str, epochs: Sequence[EpochSummary]) -> str:
 
 
 def _processing_note(name: str, phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
-    """That what looks like waiting for storage is waiting for decoding, beside readers."""
+    """Return a note that, with readers, waits that look like storage are waits for decoding."""
     waited = time_shares(epochs).get("data wait", 0.0) > _WAIT_WORTH_A_WORD
     processing = processing_note(phase, epochs[1:] or epochs) if phase.readers and waited else ""
     text = f"{name}: {processing}: data waits, and steps bound by storage, are waits for that"
@@ -153,7 +154,7 @@ def _rank(rank: float | None) -> str:
 
 
 def _depth_columns(epochs: Sequence[EpochSummary]) -> list[_EpochColumn]:
-    """The calls in flight, where these ever were more than one at a time."""
+    """Return the column of calls in flight, if more than one was in flight in any epoch."""
     several = any(one.depth is not None and abs(one.depth - 1) >= _DEPTH_WORTH_A_COLUMN for one in epochs)
     return [_EpochColumn("calls in\nflight", lambda one: one.depth)] if several else []
 
@@ -209,7 +210,7 @@ def _select_columns(columns: Sequence[_EpochColumn], epochs: Sequence[EpochSumma
 
 
 def _figure_table(title: str, groups: Sequence[Sequence[_EpochColumn]], epochs: Sequence[EpochSummary]) -> str:
-    """The first epoch, the later ones, then these ones' mean and standard deviation in per cent of it."""
+    """Return the first epoch, the later ones, and of the later ones the mean and the standard deviation in per cent."""
     shown = [_select_columns(group, epochs) for group in groups]
     columns = [one for group in shown for one in group]
     rows = [(str(epoch.epoch + 1), *(one.show(one.figure(epoch)) for one in columns)) for epoch in epochs]
@@ -226,7 +227,7 @@ def _figure_table(title: str, groups: Sequence[Sequence[_EpochColumn]], epochs: 
 
 
 def _amounts(column: _EpochColumn, epochs: Sequence[EpochSummary]) -> list[float]:
-    """The figures of all epochs, or nothing where one is missing. Ranks are names, not amounts."""
+    """Return the figures of all epochs, or none where one is missing. Ranks have no mean, so they have none, too."""
     values = [value for value in map(column.figure, epochs) if value is not None]
     return [] if len(values) < len(epochs) or column.show is _rank else values
 
@@ -237,7 +238,7 @@ def _variation(amounts: Sequence[float]) -> str:
 
 
 def _latency_table(title: str, epochs: Sequence[EpochSummary]) -> str:
-    """A row an epoch; then one of all later epochs' latencies together."""
+    """Return a row for each epoch, then one for the latencies of all later epochs together."""
     kinds: dict[str, Callable[[EpochSummary], Histogram]] = {
         "batch": lambda one: one.batch_latency,
         "call": lambda one: one.call_latency,
@@ -259,7 +260,7 @@ def _latency_table(title: str, epochs: Sequence[EpochSummary]) -> str:
 
 
 def latency_cells(latencies: Histogram) -> tuple[str, ...]:
-    """p50, p90, p99, p99.9 and the maximum, for people; the quantiles are known to 1 %, the maximum exactly."""
+    """Return p50, p90, p99, p99.9 and the maximum as text; the quantiles are exact to 1 %, the maximum is exact."""
     found = latencies.quantiles()
     if found is None:
         return (ABSENT,) * len(_TAILS)
@@ -267,7 +268,7 @@ def latency_cells(latencies: Histogram) -> tuple[str, ...]:
 
 
 def _separate_first(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """The rows of epochs, the first one apart, and the middle ones left out if there are many."""
+    """Return the rows of epochs with a line after the first; the middle ones are left out if there are many."""
     if len(rows) > MOST_EPOCHS:
         rows = [*rows[: MOST_EPOCHS - 2], ("...", *[""] * (len(rows[0]) - 1)), rows[-1]]
     return rows if len(rows) == 1 else [rows[0], LINE, *rows[1:]]

@@ -1,4 +1,4 @@
-"""In what the inputs of runs differ: their patterns and their overrides."""
+"""The differences between the inputs of runs: their patterns and their overrides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dliosim.readable import ABSENT
 
 
 def override_rows(runs: Sequence[RunSummary]) -> list[tuple[str, ...]]:
-    """`-D name` and its value in each run, for the names whose values are not the same in all."""
+    """Return rows of `-D name` and its value in each run, for names with different values."""
     values = [_overrides(run) for run in runs]
     names = dict.fromkeys(name for of_run in values for name in of_run)
     rows = [(f"-D {name}", *(of_run.get(name, ABSENT) for of_run in values)) for name in names]
@@ -17,13 +17,16 @@ def override_rows(runs: Sequence[RunSummary]) -> list[tuple[str, ...]]:
 
 
 def pattern_names(runs: Sequence[RunSummary]) -> list[str]:
-    """A letter, or a number after the 26th, for each run's pattern: the same for the same text."""
+    """Return a letter for each run's pattern, or a number after the 26th; equal texts have the same one."""
     texts = list(dict.fromkeys(run.pattern for run in runs))
     return [_letter(texts.index(run.pattern)) for run in runs]
 
 
 def line_rows(runs: Sequence[RunSummary]) -> list[tuple[str, ...]]:
-    """Each line of the patterns that not all have, and in which they are; without comments and indentation."""
+    """Return a row for each line that not all patterns have, with the patterns that have it.
+
+    Comments and indentation are left out.
+    """
     lines = [dict.fromkeys(_lines(run.pattern)) for run in runs]
     some = dict.fromkeys(line for of_run in lines for line in of_run)
     return [
@@ -34,7 +37,7 @@ def line_rows(runs: Sequence[RunSummary]) -> list[tuple[str, ...]]:
 
 
 def _overrides(run: RunSummary) -> dict[str, str]:
-    """Values by name; one given several times has all of them, as each may be for another part."""
+    """Return values by name; a name that is given several times has all of them, as each may change another part."""
     found: dict[str, str] = {}
     for name, value in run.overrides:
         found[name] = f"{found[name]}, {value}" if name in found else value

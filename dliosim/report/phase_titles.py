@@ -1,4 +1,4 @@
-"""What phases are called, and which of them are runs of the same verb or loop."""
+"""Titles of phases, and groups of phases that are runs of the same verb or loop."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Sequence
 
 from dliosim.measure.phase import PhaseSummary
 
-# Longer names are cut in tables; the conditions above them have them whole.
+# Longer names are cut in tables; the conditions above the tables have them in full.
 _LONGEST = 32
 
 
 def title_of(phase: PhaseSummary) -> str:
-    """What a phase is called: its keyword, its name where that says more, and what tells it from others of the name."""
+    """Return the title of a phase: keyword, name (if it adds to the keyword), and what distinguishes it from others."""
     name = phase.name if phase.name.startswith(phase.kind) else f"{phase.kind} {phase.name}".rstrip()
     return f"{name} {phase.how}".rstrip()
 
 
 def shorten_name(name: str) -> str:
-    """A name that leaves room for figures: its beginning and its end."""
+    """Return the beginning and the end of a long name, so that there is room for figures."""
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 15]}...{name[-12:]}"
 
 
 def group_phases(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:
-    """All runs of the same verb or loop together, in the order of the first ones."""
+    """Return the runs of each verb or loop as a group, in the order of their first runs."""
     groups: dict[str, list[PhaseSummary]] = {}
     for phase in phases:
         groups.setdefault(title_of(phase), []).append(phase)

@@ -1,4 +1,4 @@
-"""How far a long phase is: one line on a terminal, and this rank's row of the board."""
+"""The progress of a long phase: one line on a terminal, and this rank's row of the board."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import TextIO
 from dliosim.measure.board import DONE, STEP, BoardRow, private_row
 from dliosim.readable import seconds, size
 
-#: Nothing is shown before a phase has lasted this long, in ns.
+#: No line is shown before a phase has lasted this long; ns.
 SILENT_NS = 2_000_000_000
 
-#: The line is written again at most this often, in ns.
+#: The shortest time between two updates of the line; ns.
 EVERY_NS = 500_000_000
 
 _NEVER = 1 << 62
 
 
 class ProgressLine:
-    """A line that is written over and over on one rank, and is gone when the phase ends; `row` is written on each.
+    """A line that one rank updates until the phase ends, then removes; each rank writes its `row` of the board.
 
-    Where `stream` is None or no terminal no line is ever written. Not thread-safe.
+    No line is written where `stream` is None or no terminal. Not thread-safe.
     """
 
     __slots__ = (
@@ -48,15 +48,15 @@ class ProgressLine:
         self._due = _NEVER
 
     def stage(self, text: str) -> None:
-        """Say at once, and until the next stage, of what the phases are a part; an empty text takes the line away."""
+        """Show at once, and until the next stage, a text before the phases; an empty text removes the line."""
         self._stage = text
         self._shown = True
         self.end()
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int, unit: str = "step") -> None:
-        """Begin epoch `epoch` (from 1) of a phase, with so many steps: 0 if nobody knows how many there will be.
+        """Begin epoch `epoch` (from 1) of a phase with `steps` steps; 0 if their number is unknown.
 
-        `unit` is what is said in place of "step".
+        `unit` is shown instead of "step".
         """
         self._begin(f"{phase}, epoch {epoch} of {epochs}" if epochs > 1 else phase, steps, None)
         self._unit = unit
@@ -64,9 +64,9 @@ class ProgressLine:
 
     @contextmanager
     def track_bytes(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
-        """A block of bytes rather than steps, and the line that was there before it again after it.
+        """Show bytes instead of steps for the length of a block, then the line from before it again.
 
-        `total` gives the bytes of this rank, and is asked when the line is written; 0 if nobody knows.
+        `total` returns the bytes of this rank, 0 if they are unknown. It is called when the line is written.
         """
         before, outer = (self._label, self._steps, self._total, self._started, self._due), self._phase
         self._begin(phase, 0, total)
@@ -90,14 +90,15 @@ class ProgressLine:
         self._row.begin(phase, epoch)
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
-        """`step` steps and `done_bytes` bytes of this rank are done at `now_ns` of perf_counter_ns."""
+        """Record that `step` steps and `done_bytes` bytes of this rank are done at `now_ns` of perf_counter_ns."""
+        # Called in every step: two stores and a comparison. Text is only made when the line is due.
         words = self._words
         words[STEP], words[DONE] = step, done_bytes
         if now_ns >= self._due:
             self._show(now_ns, step, done_bytes)
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         self._due = _NEVER
         if self._shown and self._stream is not None:
             self._stream.write(f"\r{self._stage[:110]}\x1b[K")
@@ -129,7 +130,7 @@ class ProgressLine:
 
 @contextmanager
 def show_elapsed(stream: TextIO | None, label: str, silent: float = 1.0) -> Iterator[None]:
-    """A block that nothing is known of but how long it has lasted: from `silent` seconds on, on a terminal alone."""
+    """Show the time since the begin of a block, from `silent` seconds on; only on a terminal."""
     if stream is None or not stream.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""The results of a run as files: ranks.h5 (the figures of every rank), timeline.h5, and results.json, written last."""
+"""The results of a run as files: ranks.h5 (figures of every rank), timeline.h5, and results.json, written last."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from dliosim.report.timeline import encode_timeline
 
 SCHEMA_VERSION = 1
 RESULTS = "results.json"
-#: What a signal leaves in its place of a run that is not over.
+#: The results so far of a run that a signal asked for them.
 PARTIAL = "results.partial.json"
-#: What a comparison writes last in its place.
+#: The results of a comparison, written last.
 COMPARE = "compare.json"
 RANKS = "ranks.h5"
 TIMELINE = "timeline.h5"
@@ -135,7 +135,7 @@ _VERB_SPREADS = (
 
 
 def results_content(run: RunSummary) -> dict[str, Any]:
-    """What results.json holds: plain values, None where there is no figure. Epochs and ranks count from 0."""
+    """Return the content of results.json: plain values, None for no figure. Epochs and ranks count from 0."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "dliosim_version": dliosim.__version__,
@@ -169,14 +169,14 @@ def results_content(run: RunSummary) -> dict[str, Any]:
 
 
 def encode_ranks(phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> memoryview:
-    """What ranks.h5 holds, as its bytes.
+    """Return the bytes of ranks.h5.
 
-    For each loop a group (numbered, in order) with a data set (epochs, ranks) for each of `RANK_COLUMNS`, from arrays
-    (ranks, epochs, columns) as `gather_ranks` gives them.
+    Each loop has a group (numbered, in order) with a data set (epochs, ranks) for each of `RANK_COLUMNS`. The input
+    arrays are (ranks, epochs, columns), as from `gather_ranks`.
     """
-    import h5py  # 100 ms and 10 MB that only the rank which writes should pay
+    import h5py  # takes 100 ms and 10 MB: only the rank that writes imports it
 
-    # Not into the file: where the disk is full, HDF5 neither says so once nor survives it.
+    # Written to memory first: HDF5 repeats its error where the disk is full, and may crash.
     content = io.BytesIO()
     with h5py.File(content, "w", libver="v108") as file:
         file.attrs["schema_version"] = SCHEMA_VERSION
@@ -198,8 +198,8 @@ def write_results(
 ) -> None:
     """Write ranks.h5 (see `encode_ranks`), timeline.h5, then results.json, into an existing directory.
 
-    `timelines` has one for each of `phases`. Each file is there whole or not at all, so that where there is a
-    results.json, everything else is there too. Raises OSError with the file's name.
+    `timelines` has one for each of `phases`. Each file is there whole or not at all. So where there is a results.json,
+    the other files are there, too. Raises OSError with the file's name.
     """
     text = _results_json(run)
     write_atomic(directory / RANKS, encode_ranks(phases))
@@ -211,7 +211,7 @@ def write_results(
 
 
 def write_partial(directory: Path, run: RunSummary) -> Path:
-    """Write what is finished of a run, as results.json has it; the file. It is there whole or not at all."""
+    """Write the finished part of a run as results.json has it, whole or not at all; return the path."""
     path = directory / PARTIAL
     write_atomic(path, _results_json(run))
     return path
@@ -222,7 +222,7 @@ def _results_json(run: RunSummary) -> bytes:
 
 
 def _overhead(run: RunSummary) -> dict[str, Any]:
-    """What saves held of the time of each loop that made some, and of all."""
+    """Return the time that saves held of each loop that made some, and of all."""
     whole = total_overhead(run)
     return {
         "share": whole and whole.share,
@@ -232,7 +232,7 @@ def _overhead(run: RunSummary) -> dict[str, Any]:
 
 
 def _interval(one: CheckpointCosts) -> dict[str, Any]:
-    """What a checkpoint's saves and the job's failures cost, and the intervals at which that is least."""
+    """Return the costs of a checkpoint's saves and of failures, and the intervals with the least loss; s."""
     costs = one.costs
     return {
         "name": one.checkpoint,
@@ -280,7 +280,7 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
 
 
 def _loop(runs: Sequence[PhaseSummary]) -> dict[str, Any]:
-    """The latencies of all runs of a loop together, over the epochs after the first (the only one, if there is one)."""
+    """Return the latencies of all runs of a loop together, over the epochs after the first (or the only one)."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     return {"title": title_of(runs[0]), **_latencies(epochs[1:] or epochs)}
 
@@ -313,7 +313,7 @@ def _verb(verb: VerbSummary) -> dict[str, Any]:
 
 
 def drop_nonfinite(value: Any) -> Any:
-    """The value with None for every number that JSON does not know."""
+    """Return the value with None for every number that JSON does not have (inf, nan)."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -330,7 +330,7 @@ def _unit(column: str) -> str:
 
 
 def write_atomic(path: Path, content: bytes | memoryview) -> None:
-    """Write a file under another name, make it durable, and give it its own."""
+    """Write a file under another name, make it durable (fsync), and rename it."""
     aside = path.with_name(f"{path.name}.partial")
     try:
         with aside.open("wb") as stream:
@@ -339,7 +339,7 @@ def write_atomic(path: Path, content: bytes | memoryview) -> None:
             os.fsync(stream.fileno())
         aside.replace(path)
     except OSError as error:
-        # Calls on an open file do not name it.
+        # Errors of calls on an open file do not have its name.
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         aside.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a run prints at its end: conditions, the verbs that touched files, each loop, expectations and hashes."""
+"""The report that a run prints at its end: conditions, verbs that touched files, each loop, expectations and hashes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dliosim.report.phase_titles import group_phases, shorten_name, title_of
 from dliosim.report.text_table import grid
 from dliosim.report.warnings import format_warnings
 
-#: Parts of the time of a verb, shown by their means over ranks; then what rank 0 does while the others wait.
+#: Parts of a verb's time, as means over ranks. `_COMPLETING_TIMES` are parts of rank 0 while the others wait.
 _VERB_TIMES = (
     ("calls", "call_seconds"),
     ("making\ndata", "content_seconds"),
@@ -30,7 +30,7 @@ _VERB_TIMES = (
     ("view", "view_seconds"),
     ("sync", "file_sync_seconds"),
 )
-#: What became of the bytes that a restore asked for.
+#: Bytes of a restore: different ones, those of read calls, and those from the device.
 _AMOUNTS = (("differ-\nent", "distinct_bytes"), ("read()", "read_call_bytes"), ("device", "device_bytes"))
 _COMPLETING_TIMES = (
     ("plans", "plan_seconds"),
@@ -43,7 +43,7 @@ _COMPLETING_TIMES = (
 
 
 def run_report(run: RunSummary) -> str:
-    """Everything that a run prints at its end, at most 120 columns wide."""
+    """Return all that a run prints at its end, at most 120 columns wide."""
     loops = [
         loop_tables(
             group,
@@ -64,7 +64,7 @@ def run_report(run: RunSummary) -> str:
 
 
 def expectation_line(result: ExpectationResult) -> str:
-    """What became of an `expect` line."""
+    """Return the line about the result of an `expect`."""
     if result.measured is None:
         measured = "nothing was measured"
     elif result.unit == "ratio":
@@ -82,7 +82,7 @@ def expectation_line(result: ExpectationResult) -> str:
 
 
 def _file_table(phases: Sequence[PhaseSummary]) -> str:
-    """A row for each verb that wrote, read or dropped files; one for all runs of the same verb."""
+    """Return a row for each verb that wrote, read or dropped files; one row for all runs of the same verb."""
     groups = group_phases([phase for phase in phases if phase.verb is not None])
     if not groups:
         return ""
@@ -122,7 +122,7 @@ def _file_row(
     times: Sequence[str],
     completing: Sequence[str],
 ) -> list[str]:
-    """The means over runs; `extremes` is whether there are columns for the shortest and the longest of them."""
+    """Return the means over runs; with `extremes` also the shortest and the longest time."""
     verbs = [phase.verb for phase in group if phase.verb is not None]
     walls = [phase.seconds for phase in group]
     row = [shorten_name(title_of(group[0])), str(len(group)), seconds(statistics.fmean(walls))]
@@ -149,7 +149,7 @@ def _file_row(
 
 
 def _amount(values: Sequence[int | None]) -> str:
-    """The mean of bytes over runs, or nothing where one does not know."""
+    """Return the mean of bytes over runs; empty where it is unknown for one."""
     known = [value for value in values if value is not None]
     return size(statistics.fmean(known)) if known and len(known) == len(values) else ""
 

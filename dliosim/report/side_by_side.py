@@ -1,4 +1,4 @@
-"""Results beside each other: a column each, a row a figure; the same tables for terminals and for pages."""
+"""Results next to each other: a column each, a row a figure; the same tables for terminals and for pages."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from dliosim.report.warnings import warnings_of
 _BRIEF = 26
 _LONGEST_VALUE = 60
 
-# Of patterns that differ in more lines none is shown.
+# Patterns that differ in more lines are not shown.
 _MOST_LINES = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A title, headings of columns, and rows of cells; `LINE` is a row that is drawn as one."""
+    """A table of text."""
 
-    title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    title: str  #: text above the table
+    headings: tuple[str, ...]  #: headings of the columns, the first one of the rows' names
+    rows: tuple[tuple[str, ...], ...]  #: cells of each row; `LINE` is drawn as a line
 
     @property
     def groups(self) -> list[int]:
-        """Columns that belong together, as `grid` takes them: each may be the first of another part."""
+        """Columns that belong together, as in `grid`: here the table may be broken before each column."""
         return [1] * (len(self.headings) - 1)
 
 
 def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
-    """All tables and warnings of results as text, at most 120 columns wide but for long paths."""
+    """Return all tables and warnings of results as text, at most 120 columns wide except for long paths."""
     runs = [one for one in results if isinstance(one, SavedRun)]
     sections = ["\n".join(label_places(results))] if label_places(results) else []
     sections += [_format_table(table) for table in tables_of_runs(runs)]
@@ -66,7 +66,7 @@ def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
 
 
 def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
-    """The conditions, each loop that any run has, and the verbs beside them."""
+    """Return the conditions, a table for each loop that any run has, then the verbs and the saves."""
     if not runs:
         return []
     loops = [_loop_table(title, [_find_loop(one, title) for one in runs], runs) for title in loop_titles(runs)]
@@ -74,12 +74,12 @@ def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
 
 
 def label_places(results: Sequence[SavedRun | SavedComparison]) -> list[str]:
-    """Which directory each label means that is not the directory's name."""
+    """Return the directory of each label that is not the name of its directory."""
     return [f"{one.label}: {one.place}" for one in results if one.label != Path(one.place).absolute().name]
 
 
 def warnings_of_runs(runs: Sequence[SavedRun]) -> list[tuple[str, str]]:
-    """Label and text of each warning; one that several runs share stands once, with all their labels."""
+    """Return label and text of each warning; one that several runs share is there once, with all their labels."""
     said: dict[str, list[str]] = {}
     for one in runs:
         for line in warnings_of(one.run):
@@ -88,7 +88,7 @@ def warnings_of_runs(runs: Sequence[SavedRun]) -> list[tuple[str, str]]:
 
 
 def tables_of_comparison(saved: SavedComparison) -> list[Table]:
-    """What a comparison found, a row for each variant."""
+    """Return the results of a comparison, a row for each variant."""
     found = saved.comparison
     labels = [one.label for one in found.variants]
     names = variant_names(labels)
@@ -120,12 +120,12 @@ def tables_of_comparison(saved: SavedComparison) -> list[Table]:
 
 
 def legend_of_comparison(saved: SavedComparison) -> list[str]:
-    """Which variant each number in its tables means; nothing where these have the labels."""
+    """Return the variant of each number in its tables; empty where the tables have the labels."""
     return variant_legend([one.label for one in saved.comparison.variants])
 
 
 def not_run_lines(found: ComparisonResult) -> list[str]:
-    """Which variants were not run, and why."""
+    """Return the variants that were not run, and why."""
     return [f"not run: {label}: {reason}" for label, reason in found.not_run]
 
 
@@ -138,7 +138,7 @@ def _format_table(table: Table) -> str:
 
 
 def _shorten(text: str, longest: int = _BRIEF) -> str:
-    """A text of at most so many characters: its beginning and its end."""
+    """Return the beginning and the end of a text, at most `longest` characters."""
     half = (longest - 3) // 2
     return text if len(text) <= longest else f"{text[:half]}...{text[-(longest - 3 - half) :]}"
 
@@ -152,14 +152,14 @@ def _conditions(runs: Sequence[SavedRun]) -> Table:
     summaries = [one.run for one in runs]
     names = pattern_names(summaries)
     differing = [("pattern", *names)] if len(set(names)) > 1 else []
-    # The end of a value may be where it differs, so that these are cut late.
+    # Values may differ only at their end, so they are cut at a larger length.
     differing += [tuple(_shorten(cell, _LONGEST_VALUE) for cell in row) for row in override_rows(summaries)]
     at = 1 + _CONDITIONS.index(_DIGEST)
     return Table("conditions", ("", *(one.label for one in runs)), (*rows[:at], *differing, *rows[at:]))
 
 
 def _patterns(runs: Sequence[SavedRun]) -> list[Table]:
-    """The lines in which patterns differ; of more than `_MOST_LINES` nothing, as they are then other patterns."""
+    """Return the lines in which patterns differ; nothing for more than `_MOST_LINES`: these are other workloads."""
     rows = [(_shorten(line, _LONGEST_VALUE), *cells) for line, *cells in line_rows([one.run for one in runs])]
     title = "lines that not all patterns have"
     return [Table(title, ("", *(one.label for one in runs)), tuple(rows))] if 0 < len(rows) <= _MOST_LINES else []
@@ -194,7 +194,7 @@ _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
 
 
 def _loop_table(title: str, loops: Sequence[LoopResult | None], runs: Sequence[SavedRun]) -> Table:
-    """The figures of one loop, over the epochs after the first; rows that nobody has are left out."""
+    """Return the figures of one loop over the epochs after the first, without rows that no run has."""
     rows: list[tuple[str, ...]] = []
     for group in _LOOP_ROWS:
         some = [
@@ -204,8 +204,8 @@ def _loop_table(title: str, loops: Sequence[LoopResult | None], runs: Sequence[S
         some = [row for row in some if set(row[1:]) != {ABSENT}]
         rows += [LINE, *some] if rows and some else some
     about = (
-        "over the epochs after the first (the only one, if there is one); rates are all bytes (samples) by all time, "
-        "and latencies all of theirs together, as in the headline of a run, utilization is the mean of theirs"
+        "over the epochs after the first (or the only one), as in the headline of a run: rates are all bytes (samples) "
+        "by all time, latencies are those of all these epochs together, utilization is their mean"
     )
     return Table(f"{title}: {about}", ("", *(one.label for one in runs)), tuple(rows))
 
@@ -237,7 +237,7 @@ def _share(part: str) -> Callable[[LoopResult, RunSummary], str]:
 
 
 def _reader_share(loop: LoopResult, run: RunSummary) -> str:
-    """What of their time readers decoded and preprocessed; of steps that read themselves processing has it."""
+    """Return the share of their time that readers decoded and preprocessed; without readers it is in processing."""
     readers = loop.phases[0].readers
     share = aggregate.processing_share(_later_epochs(loop), readers) if readers else 0.0
     return percent(share, 3) if share else ABSENT
@@ -261,7 +261,7 @@ def _core_waits(loop: LoopResult, run: RunSummary) -> str:
 
 
 def _mark_rate(rate: float | None, loop: LoopResult, run: RunSummary) -> str:
-    """A rate, with `?` where ranks waited for cores."""
+    """Return a rate, with `?` where ranks waited for cores."""
     return (
         ABSENT if rate is None else f"{number(rate)}{'?' if doubt_of_core_waits(run.environment, loop.phases) else ''}"
     )
@@ -321,7 +321,7 @@ _LOOP_ROWS: list[list[tuple[str, Callable[[LoopResult, RunSummary], str]]]] = [
         ("time in processing", _share("processing")),
         ("time in tool", _share("tool")),
         ("of these waiting for a core", _core_waits),
-        ("checkpoints beside", _checkpoints),
+        ("blocking checkpoints", _checkpoints),
         ("readers' time decoding", _reader_share),
     ],
     [
@@ -333,7 +333,7 @@ _LOOP_ROWS: list[list[tuple[str, Callable[[LoopResult, RunSummary], str]]]] = [
 
 
 def _verbs(runs: Sequence[SavedRun]) -> list[Table]:
-    """Time and rate of each verb that writes or reads files, over all its runs."""
+    """Return time and rate of each verb that writes or reads files, over all its runs."""
     groups = [
         {title_of(group[0]): group for group in group_phases([phase for phase in one.run.phases if phase.verb])}
         for one in runs
@@ -352,7 +352,7 @@ def _verbs(runs: Sequence[SavedRun]) -> list[Table]:
 
 
 def _saves(runs: Sequence[SavedRun]) -> list[Table]:
-    """How long saves of each checkpoint held the ranks and were flushed; the share of each loop that saves held."""
+    """Return stall and flush of each checkpoint, and the share of each loop that saves held."""
     stalls = [{each.checkpoint: each for each in save_times(one.run)} for one in runs]
     rows: list[tuple[str, ...]] = []
     for name in dict.fromkeys(name for of_run in stalls for name in of_run):
@@ -393,7 +393,7 @@ def _gigabytes(rate: float | None) -> str:
     return number(None if rate is None else rate / 1e9)
 
 
-# Heading, figure, and where it is left out for being nothing in all variants what tells that.
+# Heading, cell, and a figure or None: the column is left out where that figure is 0 or None in all variants.
 _VariantColumn = tuple[str, Callable[[SavedVariant], str], Callable[[SavedVariant], float | None] | None]
 
 _VARIANT_COLUMNS: list[_VariantColumn] = [

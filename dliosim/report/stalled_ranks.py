@@ -1,4 +1,4 @@
-"""What is said of a job of which nothing moves: who keeps the others waiting, who waits, and what to type next."""
+"""The text about a stalled job: the late ranks, the ranks that wait for them, and the commands to type next."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dliosim.measure.stalled_ranks import JobStall, RankStatus, format_ranks
 from dliosim.readable import count, seconds, size
 
-#: Lines of ranks that are late, and hosts that are named.
+#: The most lines of late ranks, and the most hosts by name.
 _MOST = 8
 
 _STATES = {
@@ -20,12 +20,12 @@ _STATES = {
     "R": "running, in no call",
     "S": "asleep",
     "c": "in a call",
-    "?": "nobody else may look at its process",
+    "?": "no other user may look at its process",
 }
 
 
 def stall_text(stall: JobStall) -> str:
-    """The lines of a stall, without an end of line."""
+    """Return the lines of a stall, without an end of line."""
     late, waiting = _group_ranks(stall.late_ranks), stall.waiting_ranks
     lines = [f"stall: nothing has moved for {seconds(stall.quiet, 2)}: no step, chunk or call of any rank has ended"]
     lines += [f"  late: {_late_line(group)}" for group in late[:_MOST]]
@@ -50,12 +50,12 @@ def stall_text(stall: JobStall) -> str:
 
 
 def recovery_text(quiet: float) -> str:
-    """The line of a stall that is over."""
+    """Return the line of a stall that is over."""
     return f"stall: the job moves again; nothing had ended for {seconds(quiet, 2)}"
 
 
 def _group_ranks(late: Sequence[RankStatus]) -> list[list[RankStatus]]:
-    """Ranks of which the same is to be said, together."""
+    """Return late ranks with the same state as groups."""
     groups: dict[tuple[object, ...], list[RankStatus]] = {}
     for one in late:
         key = (one.host, one.phase, one.epoch, one.step, one.state, one.call, one.meeting, one.action, one.is_watched)
@@ -95,7 +95,7 @@ def _wait_state(one: RankStatus) -> str:
 
 
 def _next_commands(stall: JobStall) -> list[str]:
-    """What to type, for the first of those that are late."""
+    """Return the commands for the first of the late ranks."""
     late = stall.late_ranks or ([] if stall.silent else list(stall.seen[:1]))
     if not late:
         return ["look whether these hosts are up, and at their kernels' logs (dmesg)"]

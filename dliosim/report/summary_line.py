@@ -1,4 +1,4 @@
-"""A loop in one line: how busy, how fast, how late, and what it would take to be busy."""
+"""A loop in one line: utilization, rate, latency, and the rate that storage needs for a utilization of 90 %."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from dliosim.readable import count, percent, seconds, size
 from dliosim.report.conditions import cache_state
 from dliosim.report.text_table import WIDTH
 
-#: The share of the time from which on waiting for data is worth a word.
+#: Waiting for data is mentioned from this share of the time on.
 _WAIT_WORTH_A_WORD = 0.05
 
-#: Bytes from the device by bytes asked, from which on a rate is of what the device gave.
+#: From this share of the bytes asked on, a rate counts as the device's.
 _ALL = 0.9
 
-#: From this share of their time on those who read are said to do something else.
+#: From this share of their busy time on, readers are reported to process rather than read.
 _MOSTLY = 0.5
 
 
 def headline(
     name: str, runs: Sequence[PhaseSummary], epochs: Sequence[EpochSummary], doubtful: bool, counted: bool
 ) -> str:
-    """Over the epochs after the first (the only one, if there is one).
+    """Return the line over the epochs after the first (over the only one, if there is one).
 
-    `doubtful` marks the utilization; `counted` is whether the kernel counts what a device gives.
+    `doubtful` marks the utilization. `counted` is True if the kernel counts the bytes from a device.
     """
     later = epochs[1:] or epochs
     busy, rate = aggregate.utilization(later), aggregate.bytes_per_second(later)
@@ -45,7 +45,7 @@ def headline(
 
 
 def _byte_source(epochs: Sequence[EpochSummary], counted: bool) -> str:
-    """How little of the bytes of a rate came from the device, or that memory kept them; empty where neither is so."""
+    """Return the device's share of a rate's bytes, or that memory kept them; empty where the device gave nearly all."""
     content = sum(epoch.bytes for epoch in epochs)
     if content and not any(epoch.bytes_from_storage for epoch in epochs):
         return " (none of it read: memory kept it)"
@@ -56,7 +56,7 @@ def _byte_source(epochs: Sequence[EpochSummary], counted: bool) -> str:
 
 
 def processing_note(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
-    """That whoever read spent most of the time not on reading, and on what; empty where that is not so."""
+    """Return a note that readers, or steps without readers, spent most of that time on processing; else empty."""
     share = aggregate.processing_share(epochs, phase.readers)
     if share <= _MOSTLY:
         return ""
@@ -75,7 +75,7 @@ def _processing_parts(epochs: Sequence[EpochSummary]) -> str:
 
 
 def _busy_reason(was_enough: bool, hardly_waited: bool, overlapped: bool, processing: str) -> str:
-    """Why a loop that was less busy than wished was so, where the rates alone do not say it."""
+    """Return why a loop was less busy than wanted, where the rates alone do not show it."""
     if processing and not (overlapped and hardly_waited):
         return f", {'yet' if was_enough else 'and'} {processing}"
     if hardly_waited:
@@ -89,10 +89,10 @@ def _start_state(phase: PhaseSummary) -> str:
 
 
 def _rate_target(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
-    """What storage must deliver for a utilization of 90 %, as `dliosim plan` says it, and what it delivered.
+    """Return the rate for a utilization of 90 %, as `dliosim plan` computes it, and the rate that storage delivered.
 
-    Beside readers that is what it delivered while calls were in flight: over all of the time it would be no more than
-    what computing and waiting for others let a rank ask for. What steps decode themselves leaves less time to read in.
+    With readers, the delivered rate counts only the time with calls in flight: over the whole time it would be limited
+    by compute and by waits for other ranks. What steps decode themselves leaves less time for reading.
     """
     content = sum(epoch.bytes_once for epoch in epochs)
     busy = aggregate.utilization(epochs)
@@ -113,7 +113,7 @@ def _rate_target(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     why = ""
     if busy < UTILIZATION:
         hardly_waited = waited < _WAIT_WORTH_A_WORD * sum(epoch.loop_seconds for epoch in epochs)
-        # Without readers what was fast enough took no more of a step than it may.
+        # Without readers a fast enough rate took no more of a step than allowed.
         hardly_waited = hardly_waited or (got >= needed and not overlapped)
         why = _busy_reason(got >= needed, hardly_waited, overlapped, processing_note(phase, epochs))
     rates = (
@@ -123,7 +123,7 @@ def _rate_target(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
 
 
 def _decode_limit(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
-    """That decoding alone takes as long as everything may."""
+    """Return the line for a loop whose decoding alone takes as long as the whole step may."""
     who = f" on {count(phase.readers, 'reader')}" if phase.readers else ""
     time = f"the time for {_processing_parts(epochs)} alone is longer{who} than that allows"
     return f"no storage makes it {percent(UTILIZATION, 2)} busy: {time}"

@@ -1,4 +1,4 @@
-"""Tables on a terminal."""
+"""Tables for a terminal."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import textwrap
 from collections.abc import Sequence
 from itertools import accumulate, pairwise, zip_longest
 
-#: Columns of a terminal; nothing that is printed is wider.
+#: Columns of a terminal; no printed line is wider.
 WIDTH = 120
 
-#: A row of a table that is drawn as a line.
+#: A row that is drawn as a line.
 LINE: tuple[str, ...] = ()
 
 
 def grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = ()) -> str:
-    """A title, then a table whose first column is text and whose others are numbers; headings may have two lines.
+    """Return a title and a table: text in the first column, numbers in the others; headings may have two lines.
 
-    `groups` are how many of those other columns belong together, in order: where all of them are too wide together, the
-    table is broken between two groups, and the first column stands again.
+    `groups` are the numbers of other columns that belong together, in order. Where the table is too wide, it is broken
+    between two groups, and each part begins with the first column.
     """
     tables = [_draw_table(headings, rows, columns) for columns in split_columns(headings, rows, groups)]
     return textwrap.fill(title, WIDTH) + "\n" + "\n\n".join(tables)
@@ -26,7 +26,7 @@ def grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], gro
 def split_columns(
     headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = ()
 ) -> list[list[int]]:
-    """The columns, from 1, of each part into which `grid` breaks such a table."""
+    """Return the columns, from 1, of each part into which `grid` breaks such a table."""
     ends = [0, *accumulate(groups or (len(headings) - 1,))]
     parts: list[list[int]] = [[]]
     for begin, end in pairwise(ends):
@@ -42,10 +42,10 @@ def _text_width(text: str) -> int:
 
 
 def _draw_table(headings: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int]) -> str:
-    from tabulate import SEPARATING_LINE, tabulate  # 20 ms that only a rank that prints should pay
+    from tabulate import SEPARATING_LINE, tabulate  # takes 20 ms: only a rank that prints imports it
 
     chosen = [0, *columns]
-    # Headings go in as rows, because tabulate makes columns two wider than their headings. They end on one line.
+    # Headings are given as rows: tabulate makes a column two wider than its heading. They all end on one line.
     reversed_lines = zip_longest(*(headings[column].split("\n")[::-1] for column in chosen), fillvalue="")
     above = list(reversed_lines)[::-1]
     body = [[row[column] for column in chosen] if row else SEPARATING_LINE for row in rows]

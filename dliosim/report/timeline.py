@@ -1,4 +1,4 @@
-"""timeline.h5: what pictures of a run need; docs/metrics.md has its layout."""
+"""timeline.h5: the data for pictures of a run; docs/metrics.md has its layout."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SCHEMA_VERSION = 1
 
 _OVER = "the time that the step's data took to be read, on its readers' threads; without readers, its data wait"
 
-# From so many bytes on an array is stored in compressed chunks, which cost some kilobytes themselves.
+# Arrays from this size on, bytes, are stored in compressed chunks; chunks themselves cost some kilobytes.
 _COMPRESSED = 1 << 16
 
 
 def encode_timeline(phases: Sequence[tuple[PhaseSummary, Timeline | None]]) -> memoryview:
-    """What timeline.h5 holds, as its bytes: a group for each loop, as ranks.h5 has them, and in it one for each epoch.
+    """Return the bytes of timeline.h5: a group for each loop, as in ranks.h5, and in it a group for each epoch.
 
     Loops without a timeline have no epochs.
     """
-    import h5py  # 100 ms and 10 MB that only the rank which writes should pay
+    import h5py  # takes 100 ms and 10 MB: only the rank that writes imports it
 
     content = io.BytesIO()
     with h5py.File(content, "w", libver="v108") as file:

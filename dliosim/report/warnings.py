@@ -1,4 +1,4 @@
-"""What a reader of a run's figures must not overlook."""
+"""Warnings about the figures of a run."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from dliosim.readable import count, number, percent, size
 from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.text_table import WIDTH
 
-#: Bytes through read calls for each byte asked, and the share of the time in syncs themselves, that are worth a word.
+#: Warn from this ratio on: bytes of read calls by bytes asked.
 _AMPLIFIED = 2.0
-#: Time outside the clock of a save or restore by its own time, above which storage may have gained by it.
+#: Warn from this ratio on: time of making contents, outside the clock of a save or restore, by its own time.
 _CONTENT_SHARE = 0.1
-#: Different bytes by bytes asked, below which a rate is not storage's.
+#: Warn below this ratio: different bytes by bytes asked. A rate is then not that of storage.
 _REPEATED = 0.9
+#: Warn from this share of the time on: waits of the last rank of each step in its sync.
 _SYNC_SHARE = 0.1
 
-#: With I/O an epoch takes no less than without, but for noise.
+#: Warn below this ratio: time of an epoch with I/O by the time without, which can only be less by noise.
 _TOO_QUICK = 0.95
 
 _DOUBTFUL = "utilization (marked ?) is not to be trusted"
 
 
 def format_warnings(run: RunSummary) -> str:
-    """All warnings, a paragraph each; empty if there are none."""
+    """Return all warnings, a paragraph each; empty if there are none."""
     lines = [textwrap.fill(f"warning: {line}", WIDTH, subsequent_indent=" " * 9) for line in warnings_of(run)]
     return "\n".join(lines)
 
 
 def warnings_of(run: RunSummary) -> list[str]:
-    """All warnings, the text alone of each."""
+    """Return the texts of all warnings."""
     groups = group_phases(run.phases)
     found = [*_partial_warnings(run), *_machine_warnings(run), *_option_warnings(run)]
     for group in groups:
@@ -56,7 +57,7 @@ def _partial_warnings(run: RunSummary) -> Iterator[str]:
 
 
 def describe_partial(partial: PartialProgress) -> str:
-    """How much of a run there is, and which signal asked for it."""
+    """Return how much of a run was done, and the signal that asked for partial results."""
     loops = (f"{_format_done(one.epochs_done, one.epochs, 'epoch')} of {one.name}" for one in partial.loops)
     done = [_format_done(partial.verbs_done, partial.verbs, "verb"), *loops]
     return f"{', '.join(done)} were done when {partial.signal} came"
@@ -72,18 +73,18 @@ def _machine_warnings(run: RunSummary) -> Iterator[str]:
         yield from _oversubscription_warnings(run, _ranks_on_cores(environment))
     memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
     if memories and not run.null:
-        lie = "lies" if len(memories) == 1 else "lie"
+        lie = "is" if len(memories) == 1 else "are"
         yield f"root {', '.join(memories)} {lie} in memory: nothing there says anything about storage"
 
 
 def _oversubscription_warnings(run: RunSummary, crowd: str) -> Iterator[str]:
-    """What more ranks than cores (`crowd`) may have done to times of which nobody has counted it."""
+    """Warn that times which are not counted may include waits for a core; `crowd` describes the ranks and cores."""
     loops = [phase for phase in run.phases if phase.epochs]
     if any(aggregate.core_wait_share(loop.epochs) is None for loop in loops):
-        turns = "every time holds the others' turns on the cores, of which this kernel keeps no count"
+        turns = "all times include waiting for a core, which this kernel does not count"
         yield f"{crowd}: {_DOUBTFUL}, and {turns}"
     elif any(phase.kind in ("save", "restore") for phase in run.phases):
-        yield f"{crowd}: saves and restores hold waits for a core, which are counted of loops alone"
+        yield f"{crowd}: saves and restores include waits for a core, which are only counted for loops"
 
 
 def _ranks_on_cores(environment: Environment) -> str:
@@ -91,7 +92,7 @@ def _ranks_on_cores(environment: Environment) -> str:
 
 
 def _core_wait_warnings(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterator[str]:
-    """That ranks of a loop waited for cores, as a kernel has counted it, and what to do about it."""
+    """Warn that ranks of a loop waited for cores, as the kernel counts it, and say what to do."""
     waited = doubt_of_core_waits(environment, runs)
     if not waited or any(epoch.core_wait_seconds is None for phase in runs for epoch in phase.epochs):
         return
@@ -103,8 +104,8 @@ def _core_wait_warnings(environment: Environment, runs: Sequence[PhaseSummary]) 
         crowd += f", {count(readers, 'reader')} each" if readers else ""
         todo = f"{crowd}: use fewer{' of either' if readers else ' ranks'}, or give each a core of its own"
     yield (
-        f"{waited}, which lies in data wait, sync wait, compute and tool, nobody knows how much in which: "
-        f"{f'{_DOUBTFUL}, and ' if busy else ''}rates and latencies hold that ({todo})"
+        f"{waited}, in data wait, sync wait, compute and tool (how much of each is unknown): "
+        f"{f'{_DOUBTFUL}, and ' if busy else ''}rates and latencies include it ({todo})"
     )
 
 
@@ -119,7 +120,7 @@ def _option_warnings(run: RunSummary) -> Iterator[str]:
 
 
 def _loop_warnings(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterator[str]:
-    """Of all runs of a loop taken together."""
+    """Yield the warnings about all runs of a loop together."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     if not epochs:
         return
@@ -127,7 +128,7 @@ def _loop_warnings(environment: Environment, runs: Sequence[PhaseSummary]) -> It
     slept = doubt_of_oversleep(runs)
     if slept:
         known = any(epoch.utilization is not None for epoch in epochs)
-        yield f"{slept}: {_DOUBTFUL if known else 'rates and latencies hold that'}"
+        yield f"{slept}: {_DOUBTFUL if known else 'rates and latencies include that'}"
     early = doubt_of_prefetch(runs)
     if early:
         yield f"{early}: {_DOUBTFUL}, because those steps were read during the first; use more samples or fewer batches"
@@ -155,9 +156,9 @@ def _amplification_cause(phase: PhaseSummary, epoch: EpochSummary) -> str:
     if phase.through == "library":
         return "the format's library reads more than samples (indexes, whole chunks or row groups)"
     if phase.cache != "off" and epoch.bytes_moved > _AMPLIFIED * epoch.bytes:
-        return "samples lie in units (chunks, row groups) that are read whole for each of them"
+        return "samples are in units (chunks, row groups) that are read whole for each of them"
     if phase.api == "mpi-collective":
-        return "mpi-collective reads all that lies between samples; see the hints romio_cb_read and romio_ds_read"
+        return "mpi-collective reads all bytes between samples; see the hints romio_cb_read and romio_ds_read"
     if phase.api == "mpi-independent":
         return (
             "mpi-independent may read more than samples (data sieving); see the hints romio_ds_read and romio_cb_read"
@@ -168,7 +169,7 @@ def _amplification_cause(phase: PhaseSummary, epoch: EpochSummary) -> str:
 
 
 def _cache_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
-    """Where the page cache gave what looks as if storage had."""
+    """Warn where the page cache served bytes that seem to come from storage."""
     if run.is_stored_on(phase, MEMORY_KINDS):
         return
     cached = _format_epochs([epoch for epoch in phase.epochs if _is_from_cache(epoch)])
@@ -189,23 +190,23 @@ def _cache_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
 
 
 def _is_from_cache(epoch: EpochSummary) -> bool:
-    """Whether less than half of the different bytes that calls asked for came from a device, as the kernel counts."""
+    """Return True if a device gave less than half of the different bytes that were asked, by the kernel's count."""
     return epoch.device_bytes is not None and epoch.device_bytes < 0.5 * epoch.unique_bytes
 
 
 def _has_repeated_reads(asked: int, one: EpochSummary | VerbSummary) -> bool:
-    """Whether storage gave fewer bytes than were asked, as the ranks of a node asked for some of them several times."""
+    """Return True if storage gave fewer bytes than asked, as ranks of a node asked for some of them several times."""
     return one.distinct_bytes is not None and max(one.distinct_bytes, one.bytes_once) < _REPEATED * asked
 
 
 def _describe_repeats(asked: int, one: EpochSummary | VerbSummary) -> str:
     different = size(one.distinct_bytes)
     whence = "the page cache or another rank gave the rest"
-    return f"ranks asked for {size(asked)}, of which {different} are different bytes: {whence}"
+    return f"ranks asked for {size(asked)}, and only {different} are different bytes: {whence}"
 
 
 def _checkpoint_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
-    """What flatters the times of a save or a restore."""
+    """Warn where the times of a save or a restore are too good."""
     if phase.fsync is False:
         yield "`fsync off`: its times end when the data are in the page cache, and a crash would have lost them"
     if phase.commit == "none":
@@ -213,7 +214,7 @@ def _checkpoint_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     verb = phase.verb
     if phase.kind not in ("save", "restore") or verb is None or not verb.seconds:
         return
-    in_memory = run.is_stored_on(phase, MEMORY_KINDS)  # which works on at nothing
+    in_memory = run.is_stored_on(phase, MEMORY_KINDS)  # memory has no work to finish meanwhile
     if verb.content_seconds.max > _CONTENT_SHARE * verb.seconds and not in_memory:
         doing = "making" if phase.kind == "save" else "checking"
         yield (
@@ -223,7 +224,7 @@ def _checkpoint_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
 
 
 def _format_epochs(epochs: Sequence[EpochSummary]) -> str:
-    """Epochs by their numbers, from 1; empty if there are none."""
+    """Return epochs by their numbers, from 1; empty if there are none."""
     some = [epoch.epoch + 1 for epoch in epochs]
     if len(some) < 2:
         return f"epoch {some[0]}" if some else ""
@@ -236,12 +237,12 @@ def _hint_warnings(phase: PhaseSummary) -> Iterator[str]:
     for key, asked, granted in phase.hints_refused:
         outcome = "was dropped by the MPI library" if granted is None else f'became "{granted}"'
         if phase.api not in MPI_APIS:
-            outcome = f"went to nobody: {phase.api} takes no hints"
+            outcome = f"had no effect: {phase.api} takes no hints"
         yield f'HINT NOT GRANTED: "{key}" = "{asked}" {outcome}'
 
 
 def _warn_each_run(runs: Sequence[PhaseSummary], check: Callable[[PhaseSummary], Iterator[str]]) -> Iterator[str]:
-    """What is to be said of each run of a verb or loop, once, with how many of them it is true of."""
+    """Yield each warning about runs of a verb or loop once, with the number of runs that have it."""
     found = Counter(text for phase in runs for text in check(phase))
     for text, times in found.items():
         which = f" ({times} of {len(runs)} runs)" if len(runs) > 1 else ""

@@ -36,7 +36,7 @@ def described(
 
 
 ANY = described(size=1)
-"""What is said of files that others wrote: nothing that the index may use."""
+"""A data set of existing files, which says nothing that the index may use."""
 
 
 def by_application(path: Path, names: list[str]) -> list[bytes]:
@@ -47,7 +47,7 @@ def by_application(path: Path, names: list[str]) -> list[bytes]:
 
 
 def by_library(path: Path, dataset: Dataset, at_once: int = 3) -> list[bytes]:
-    """Each sample's bytes as `hdf5_library` reads them, so many at a time."""
+    """Each sample's bytes as `hdf5.library` reads them, in groups."""
     handle = open_library(path, dataset)
     try:
         found = bytearray(handle.samples * handle.row_bytes)

@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def refusal(path: Path, *names: str) -> str:
-    """What the index and the library reader say, alike."""
+    """The answers of the index and of the library reader, which must agree."""
     dataset = described(size=1, names=names)
     with pytest.raises(ExecutionError) as found:
         HDF5.index(path, dataset)

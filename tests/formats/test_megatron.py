@@ -1,4 +1,4 @@
-"""Token data sets lie where they were planned, have an index as Megatron's, and are refused where it is not whole."""
+"""Token data sets: samples are where they were planned, the index is Megatron's, and a damaged index is refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.formats.datasets import VARYING, dataset, ints
 
 
 class Megatron(NamedTuple):
-    """What a reader by the published layout finds: maps of both files, by nothing of ours."""
+    """Read both files by the published layout, as maps, without code of dliosim."""
 
     tokens: NDArray[np.generic]
     lengths: NDArray[np.int32]
@@ -58,7 +58,7 @@ def read_as_megatron(prefix: Path) -> Megatron:
 
 
 def tokens(count: int, element: str = "uint16") -> Dataset:
-    """Samples of so many tokens, the shared one included."""
+    """Samples of `tokens` tokens, the shared one included."""
     return dataset("indexed", count * ELEMENTS[element], shape=Shape((count,), element))
 
 

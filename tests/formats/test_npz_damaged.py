@@ -67,13 +67,13 @@ def test_damaged_records_are_refused_by_what_is_wrong(tmp_path: Path, level: int
         (0, b"XX", "no member begins at 0"),
         (30, b"y", "another than `x.npy`"),
         (26, b"\xff\x7f", "another than `x.npy`"),
-        (28, b"\xff\x7f", "longer than what there is"),
+        (28, b"\xff\x7f", "longer than the bytes before"),
         (entry, b"XX", "makes no sense"),
         (entry + 8, b"\1", "encrypted"),
-        (entry + 20, b"\xff\xff", "lies outside"),
+        (entry + 20, b"\xff\xff", "is outside"),
         (entry + 24, b"\xff\xff\xff\x7f", "stored as it is|cannot inflate"),
         (entry + 28, b"\xff", "cut short"),
-        (entry + 42, b"\xff\xff", "lies outside"),
+        (entry + 42, b"\xff\xff", "is outside"),
         (len(whole) - 18, b"\1", "part 1 of several"),
         (len(whole) - 12, b"\2", "has 1 members, and should have 2"),
         (len(whole) - 10, b"\xff\xff\xff", "does not end where"),
@@ -153,7 +153,7 @@ def unchecked(head: bytes) -> bytes:
 
 
 def zlib_raw(data: bytes, end: int = zlib.Z_FINISH) -> bytes:
-    """What deflate makes of it, without a header; and without an end where that is asked for."""
+    """Deflate it without a header, and without an end if asked."""
     deflater = zlib.compressobj(9, zlib.DEFLATED, -15)
     return deflater.compress(data) + deflater.flush(end)
 

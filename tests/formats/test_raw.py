@@ -1,4 +1,4 @@
-"""Raw files: where samples lie by header and alignment, and what is no whole number of them."""
+"""Raw files: places of samples by header and alignment, and files with no whole number of samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tar shards lie where they were planned, tarfile and WebDataset read them, and what is damaged is refused."""
+"""Tar shards: samples are where they were planned, tarfile and WebDataset read them, and damaged ones are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TFRecords lie where they were planned, other people's readers read them, and damage is found."""
+"""TFRecords: records are where they were planned, other readers read them, and damage is found."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def check_cut_short(comm: MPI.Intracomm, access: Access, directory: Path) -> Non
                 assert (error.code, error.shared) == ("R401", comm.size > 1)
                 assert f"MPI_File_get_size of {path} gave 20000 bytes, and 40000 before" in error.message
             else:
-                assert not cut, "nobody noticed"
+                assert not cut, "no rank noticed"
         # What was cut before an epoch begins is found by the read that reaches beyond the end.
         begin_batches(batches, access, calls, comm)
         try:
@@ -101,7 +101,7 @@ def check_cut_short(comm: MPI.Intracomm, access: Access, directory: Path) -> Non
         except ExecutionError as error:
             assert f"MPI_File_read_at_all of 100 bytes at offset {offset} returned 0 on {path}" in error.message
         else:
-            raise AssertionError("nobody noticed")
+            raise AssertionError("no rank noticed")
         batches.end()
 
 

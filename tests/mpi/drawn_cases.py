@@ -16,7 +16,7 @@ from tests.mpi.drawn_patterns import ENDINGS, RANKS, Drawing, Lines, Loop, Nothi
 Verb = str | Loop
 Name = Literal["first", "again", "others", "found"]
 
-#: A run whose verbs do not go together is drawn anew, so often at most.
+#: The most draws for one run: one whose verbs do not go together is drawn again.
 _MOST_ATTEMPTS = 9
 _MOST_TRIES = 40
 

@@ -8,7 +8,7 @@ from tests.mpi.drawn_patterns import Drawing, Lines, block
 
 
 def split(drawing: Drawing, ranks: int, present: bool = False) -> str:
-    """A way to split a state over so many ranks; not over `present` ones, but more of which these are the first."""
+    """A way to split a state over this many ranks: more than the `present` ones, which are the first of them."""
     whole = ranks * drawing.number(2, 3) if present else ranks
     tensor = drawing.source.choice([each for each in range(1, whole + 1) if whole % each == 0])
     rest = whole // tensor

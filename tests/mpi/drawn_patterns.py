@@ -1,7 +1,7 @@
 """Patterns drawn at random: data sets, loops, checkpoints and verbs, small and uneven, of every setting.
 
 Pieces are drawn one by one, and each is shown to the compiler with what was drawn before. One that it refuses, by an
-E code, is drawn anew: what the language allows is said there, not here.
+E code, is drawn again: the language says what is allowed, not this module.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ def block(head: str, lines: Lines, more: Iterable[str] = ()) -> str:
 
 
 class NothingIsRightError(Exception):
-    """What was drawn before leaves nothing that the compiler takes."""
+    """The parts drawn before leave nothing that the compiler accepts."""
 
 
 @dataclass
 class Drawing:
-    """What was drawn so far of one pattern, for a job of `ranks`, and how often what was drawn was refused.
+    """The parts of one pattern drawn so far, for a job of `ranks`, and how often a draw was refused.
 
     `place` is a file for patterns that are shown to the compiler.
     """
@@ -129,7 +129,7 @@ class Drawing:
     # ---- what the compiler says -----------------------------------------------------------------------------------
 
     def compiles(self, verbs: str) -> bool:
-        """Whether a pattern of what was drawn, and of `verbs`, is right; what it is not for is counted."""
+        """Return True if a pattern of the drawn parts and of `verbs` is right; count the reason where it is not."""
         self.tried += 1
         self.place.write_text(self.pattern(verbs))
         try:
@@ -238,7 +238,7 @@ class Drawing:
         return lines
 
     def access(self, data: Lines, loop: Loop) -> Lines:
-        """How a loop reads a data set."""
+        """Draw the access method of a loop."""
         shared, form = data.get("layout") in ("shared file", "1 files"), data.get("format", "raw")
         asks = "requests" in loop.lines
         if form in WITH_LIBRARY and self.chance(0.3):

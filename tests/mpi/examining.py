@@ -1,4 +1,4 @@
-"""What must be true of a run of any pattern: of what it says, of its figures, of its order, and of what it leaves."""
+"""Checks of a run of any pattern: its output, its figures, its order, and the files that it leaves."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Examined:
             yield Phase(summary, rows)
 
     def _figures(self) -> Iterator[str]:
-        """What differs from what `plan` says without `~`."""
+        """Return the differences from the exact figures of `plan` (those without `~`)."""
         compared = Compared()
         planned = forecast(self.workload, self.indexes).phases
         phases = list(self.phases())
@@ -125,7 +125,7 @@ class Examined:
     # ---- order ----------------------------------------------------------------------------------------------------
 
     def hashes(self) -> Hashes:
-        """Of each loop, as often as it ran, the order hashes of its epochs; nothing for one that time may end."""
+        """Order hashes of the epochs of each run of each loop; none for a loop that time may end."""
         names = set()
         for loop in _loops(self.workload.verbs):
             ended = [loop] if loop.seconds is not None else []
@@ -156,7 +156,7 @@ class Examined:
                     yield f"{name}, epoch {epoch}: not in the order that was planned"
 
     def _expected(self) -> Iterator[tuple[Loop, int, int]]:
-        """Loops in the order of their phases, what tells their hashes apart, and how many epochs each has."""
+        """Loops in the order of their phases, the key of their hashes, and the number of epochs of each."""
         for ordinal, loop in enumerate(_loops(self.workload.verbs)):
             yield loop, ordinal, loop.epochs
             for number, one in enumerate(loop.evaluations):
@@ -171,7 +171,7 @@ class Examined:
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 
     def _checkpoints(self) -> Iterator[str]:
-        """What is wrong with those that are there."""
+        """Return the faults of those that are there."""
         for kept in self.workload.checkpoints:
             for root in {kept.root, kept.drain} - {None}:
                 for base in (self.roots[root] / kept.path).glob("*"):
@@ -204,7 +204,7 @@ def _asked(plan: PhaseForecast) -> PhaseForecast:
 def _of_samples(rows: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
     """The rows with the bytes of samples where those of calls stand, which `plan` does not say of files that are there.
 
-    Of a unit that is read whole, and that several samples lie in, it counts each sample's part.
+    Where a unit holds several samples and is read whole, it counts each sample's part.
     """
     if rows is None:
         return None
@@ -259,7 +259,7 @@ def said_wrong(said: str) -> list[str]:
 
 
 def looked_at(pattern: Path, ranks: int, roots: dict[str, Path], output: Path) -> Iterator[str]:
-    """What is wrong with the commands that look at a pattern or at results: each must end well."""
+    """Return the faults of the commands that read a pattern or results: each must end well."""
     places = ["--dir", f"{roots['data']}"]
     commands = [
         ["check", f"{pattern}", "--ranks", f"{ranks}", *places],

@@ -2,7 +2,7 @@
 
 `CALL` counts that rank's calls of the method (`read`, `write` or `end_epoch` of a backend) from 0; `KIND` is `error`, a
 failed call as a backend reports it, `shared`, one that all ranks of its communicator report, `memory`, more of it asked
-for than there is, or `bug`, an exception that nobody expects.
+for than there is, or `bug`, an unexpected exception.
 """
 
 from __future__ import annotations

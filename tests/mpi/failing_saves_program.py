@@ -1,4 +1,4 @@
-"""Run by every rank of a job: saves of which one call after the other finds no room, on the last rank.
+"""Run by every rank of a job: saves in which one call after the other finds no room, on the last rank.
 
 The directory is the first argument. tests/mpi/failing_calls.c is loaded before.
 """
@@ -34,7 +34,7 @@ CALLS = {
 
 
 def ways(ranks: int) -> Iterator[Checkpoint]:
-    """Checkpoints of other names, each saved in another way, of which none ends the job where it fails."""
+    """Checkpoints of other names, each saved in another way; none ends the job where it fails."""
     blocking = replace(STAGED, background=None, keep=1)
     yield replace(blocking, name="rename", folder=1, metadata=True, drain="local", partner=None if ranks == 1 else 1)
     yield replace(blocking, name="manifest", commit="metadata")
@@ -44,7 +44,7 @@ def ways(ranks: int) -> Iterator[Checkpoint]:
 
 
 def saved(world: World, place: Path, checkpoint: Checkpoint) -> str:
-    """What is said of two saves of it, the second of which fails; empty where it does not."""
+    """Return the error of the second of two saves; empty where it does not fail."""
     saving = session(world, place, checkpoint)
     try:
         with CheckpointManager(saving, [checkpoint]) as saves:
@@ -63,7 +63,7 @@ def saved(world: World, place: Path, checkpoint: Checkpoint) -> str:
 
 
 def main() -> None:
-    """Fail each call of each way on the last rank, and see what is said of it."""
+    """Fail each call of each way on the last rank, and check its error."""
     os.environ |= {"FAIL_RANK": str(MPI.COMM_WORLD.size - 1), "FAIL_TIMES": "1", "FAIL_ERRNO": str(errno.ENOSPC)}
     world = make_world(MPI.COMM_WORLD, lambda node: 1, "test")
     tried = 0

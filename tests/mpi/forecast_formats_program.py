@@ -1,4 +1,4 @@
-"""Run by every rank of a job: data sets of every format, each of which must be written and read as its forecast says.
+"""Run by every rank of a job: data sets of every format, written and read as their forecasts say.
 
 Rank 0 prints, as JSON, how many figures it compared and those that differ.
 """
@@ -44,7 +44,7 @@ def loops(described: Dataset) -> list[Loop]:
         ways = ways | LIBRARY
     made = []
     for name, access in ways.items():
-        # In the order of the file, calls go on where those before them ended.
+        # In the order of the file, calls continue where those before them ended.
         shuffle = Shuffle() if "each" in name else Shuffle("globally")
         made.append(Loop("train", name, "d", access, 4, shuffle=shuffle, last_batch="keep", epochs=2))
     return made

@@ -1,4 +1,4 @@
-"""Run by every rank of a job: random small workloads, each of which must do what its forecast says.
+"""Run by every rank of a job: random small workloads, which must do what their forecasts say.
 
 Rank 0 prints, as JSON, how many figures it compared and those that differ.
 """
@@ -108,7 +108,7 @@ def random_workload(number: int, ranks: int) -> Workload:
         how = access(turn)
         if kind != "infer" and not collective and not how.readers:
             how = replace(how, scatter=bool(turn // 3 % 2))
-        # In the order of the file, calls go on where those before them ended.
+        # In the order of the file, calls continue where those before them ended.
         order = Shuffle() if how.open == "each sample" else shuffle()
         shard = one_of("by sample", "by block", "off", "by file" if files >= ranks else "by block")
         return Loop(
@@ -200,7 +200,7 @@ def compare(planned: list[PhaseForecast], phase: Phase, compared: Compared, wher
 
 
 def compare_sums(planned: list[PhaseForecast], phase: Phase, compared: Compared, where: str) -> None:
-    """What all passes add up to, over the ranks."""
+    """Return the sums of all passes over the ranks."""
     for name in ("samples", "bytes", "calls", "opens"):
         spreads = [getattr(plan, name) for plan in planned]
         total = sum(plan.times * spread.total for plan, spread in zip(planned, spreads, strict=True))

@@ -1,7 +1,7 @@
 """Run by every rank of a job: each format, written by these ranks by some api, and read in many ways, all verified.
 
-Rank 0 prints, as JSON, for each case the digest of its files, and of each way of reading a hash of which samples were
-read in which order.
+Rank 0 prints, as JSON, for each case the digest of its files, and for each way of reading a hash of the samples in
+the order in which they were read.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def parquet(path: Path, count: int) -> list[bytes]:
 
 
 def hub(path: Path, count: int) -> list[bytes]:
-    """As a model hub keeps it: a blob whose name says nothing, and a link to it."""
+    """Store a file as a model hub does: a blob whose name says nothing, and a link to it."""
     blob = path.parents[2] / f"blobs/{count}e3b"
     blob.parent.mkdir(exist_ok=True)
     rows = _rows(count)
@@ -180,7 +180,7 @@ CASES: dict[str, tuple[Callable[[Path, int], list[bytes]], str, str, dict[str, A
 
 
 def write(name: str, root: Path) -> tuple[str, dict[str, Any], list[bytes]]:
-    """Write the files of a case below `root`: pattern of names, settings beside it, and what the samples hold."""
+    """Write the files of a case below `root`: pattern of names, other settings, and the contents of the samples."""
     make, file_name, pattern, settings = CASES[name]
     folder = name.replace(" ", "_")
     contents: list[bytes] = []

@@ -69,7 +69,7 @@ class Found:
 
 
 def contents_of(session: Session, dataset: Dataset, samples: list[int]) -> list[bytes | None]:
-    """What the bytes at the planned ranges of samples are, decoded; None where only the library could tell."""
+    """Return the decoded bytes at the planned ranges of samples; None where only the library can decode."""
     index = session.places[dataset.name]
     assert isinstance(index, DataIndex)
     form, columns = format_for(dataset), DecoderColumns(index)
@@ -123,7 +123,7 @@ def read_by_library(session: Session, dataset: Dataset) -> list[str] | None:
 
 
 def read_one_way(found: Found, name: str) -> dict[str, object]:
-    """Run the loop by one way of reading; on rank 0 figures of it beside those of its forecast."""
+    """Run the loop by one way of reading; on rank 0 its figures next to those of its forecast."""
     world, (loop,) = found.world, found.workload.verbs
     assert isinstance(loop, Loop)
     access, shard, shuffle = WAYS[name]

@@ -54,12 +54,12 @@ class Place:
 
     @property
     def data(self) -> Path:
-        """Where data go."""
+        """The directory of data sets."""
         return self.directory / "data"
 
     @property
     def output(self) -> Path:
-        """Where results go."""
+        """The directory of results."""
         return self.directory / "out"
 
     def write(self, *parts: str) -> Path:

@@ -47,7 +47,7 @@ class Killer:
         self._left = call
 
     def is_due(self) -> bool:
-        """Whether this call is the one."""
+        """Return True if this call is the one."""
         self._left -= self.armed
         return self._left < 0
 

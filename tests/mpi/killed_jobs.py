@@ -1,4 +1,4 @@
-"""Jobs that are killed, or told to end, while their ranks wait for each other: how soon, and how, they end."""
+"""Jobs that are killed, or get SIGTERM, while their ranks wait for each other: how soon, and how, they end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WORK: dict[str, tuple[Sequence[str], str]] = {
 #: Whom a signal is sent to: a rank, the launcher alone, or its process group.
 Whom = Literal["rank", "mpiexec", "group"]
 
-#: The status of a job that is told to end by a signal, and what it says.
+#: The status of a job that a signal ends, and its message.
 TOLD = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (143, "ended by SIGTERM")}
 
 #: Seconds within which a job ends that is killed, and the most for which it works before.
@@ -51,7 +51,7 @@ _SHARED = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Kill:
-    """What a job does when it gets a signal, on how many ranks; whom it is sent to, after so many seconds of work."""
+    """The work of a job, its ranks, the process that gets a signal, and the seconds of work before it."""
 
     work: str
     ranks: int
@@ -63,7 +63,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended: after how many seconds, what it said and left (processes, files in shared memory)."""
+    """The end of a job: after how many seconds, what it said and left (processes, files in shared memory)."""
 
     seconds: float
     status: int
@@ -106,7 +106,7 @@ def end(kill: Kill, directory: Path, longest: float = 30.0) -> Ended:
 
 
 def wrong(kill: Kill, ended: Ended) -> Iterator[str]:
-    """What is not as it must be, however busy the machine is."""
+    """Return the faults that do not depend on the load of the machine."""
     if ended.processes:
         yield f"{ended.processes} processes were left"
     if ended.files:

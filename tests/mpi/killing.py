@@ -65,10 +65,10 @@ How = Literal["one", "all", "full", "ended"]
 
 @dataclass(frozen=True)
 class Kill:
-    """Where a job is killed: before a call of a kind on one rank, or (`time`) from outside after `seconds` of saving.
+    """The point of a kill: before a call of a kind on one rank, or (`time`) from outside after `seconds` of saving.
 
     `how` is whether that rank is killed alone or all are at once; with `full` no disk has room from that call on, and
-    with `ended` (`time` alone) the launcher and all ranks are told SIGTERM, as by a batch system.
+    with `ended` (`time` alone) the launcher and all ranks get SIGTERM, as from a batch system.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class Kill:
 
     @property
     def point(self) -> str:
-        """As tests/mpi/kill_program.py takes it."""
+        """Return it as an argument of tests/mpi/kill_program.py."""
         kind = "never" if self.kind == "time" else self.kind
         return f"{kind}:{self.rank}:{self.call}:{self.how}"
 
@@ -111,7 +111,7 @@ class Place:
     newest: int = 0
 
     def bases(self) -> list[Path]:
-        """Where checkpoints lie, those drained after those saved."""
+        """The directories of checkpoints: saved ones, then drained ones."""
         return [base for root in ("data", "drained") for base in sorted((self.directory / root).glob("c/*"))]
 
     def run(self, kill: Kill = NEVER, saves: int = 4) -> CompletedProcess[str]:
@@ -136,11 +136,11 @@ class Place:
         return done
 
     def has_ended(self) -> bool:
-        """Whether the last job came to its end; mpiexec does not always tell by its status."""
+        """Return True if the last job came to its end; the status of mpiexec does not always show it."""
         return self._results.exists()
 
     def expect_no_litter(self) -> None:
-        """After a job that was not killed, complete checkpoints are all that is there, as many as are kept."""
+        """Check that a job that was not killed leaves only complete checkpoints, as many as are kept."""
         assert self.has_ended()
         for base in self.bases():
             names = sorted(entry.name for entry in base.iterdir())
@@ -179,7 +179,7 @@ class Place:
         self.newest = newest
 
     def _locks(self) -> set[int]:
-        """When the locks that are there were taken, in ns."""
+        """Times when the existing locks were taken; ns."""
         return {path.stat().st_mtime_ns for base in self.bases() for path in base.glob(LOCK)}
 
     def _kill_from_outside(self, job: Job, kill: Kill, locks_before: set[int]) -> None:

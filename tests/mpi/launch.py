@@ -134,7 +134,7 @@ def start_ranks(
 
 @contextmanager
 def running(job: Job) -> Iterator[Job]:
-    """The job, of which nothing is left after the block, whatever happens in it."""
+    """The job; none of its processes is left after the block."""
     try:
         yield job
     finally:
@@ -150,13 +150,13 @@ def run_ranks(
 
 
 def library_environment(ranks: int) -> dict[str, str]:
-    """What dliosim tells MPI and numpy as it starts; to be given to programs that import them themselves."""
+    """The environment that dliosim sets for MPI and numpy; for programs that import them themselves."""
     started = {**os.environ, "MPI_LOCALNRANKS": f"{ranks}", "PMI_SIZE": f"{ranks}"}
     return library_settings(started, len(os.sched_getaffinity(0)))
 
 
 def run_program(ranks: int, module: str, *arguments: str, seconds: float = 60) -> str:
-    """Run a module on that many ranks, all of which end if one raises; what they print. It must succeed."""
+    """Run a module on that many ranks and return its output; all ranks end if one raises. It must succeed."""
     command = ("-m", "mpi4py", "-m", module, *arguments)
     done = run_ranks(ranks, *command, seconds=seconds, env=library_environment(ranks))
     assert done.returncode == 0, f"{module} on {ranks} ranks: {done.stdout}\n{done.stderr}"

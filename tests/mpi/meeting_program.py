@@ -24,7 +24,7 @@ from dliosim.execute.mpi.world import World, duplicate_world, make_world, split_
 #: Elements of int64: none, one, few, what one rank reduces for all and one more, a piece of 512 KiB and more.
 SIZES = (0, 1, 7, 512, 513, 1 << 16, (1 << 16) + 3)
 
-#: Sequences of so many operations on one world, before another is made.
+#: The operations on one world before another is made.
 LENGTH = 8
 
 
@@ -72,7 +72,7 @@ def reduce_and_gather(world: World, random: Random) -> None:
 
 def gather_parts(world: World, random: Random) -> None:
     brought = [numbers(random, random.choice(SIZES)) for _ in range(world.size)]
-    # Elsewhere than on rank 0 nobody needs to know what others have.
+    # Only rank 0 needs to know what others have.
     lengths = [len(each) if world.rank in (0, rank) else 0 for rank, each in enumerate(brought)]
     parts = world.gather_parts(brought[world.rank], lengths)
     assert (parts is None) == (world.rank > 0)
@@ -138,7 +138,7 @@ def pass_on(world: World, random: Random) -> None:
 
 
 def agree(world: World, random: Random) -> None:
-    """All raise what the lowest of those that fail has met, and go on."""
+    """All ranks raise the error of the lowest one that fails, and continue."""
     failing = {rank for rank in range(world.size) if random.random() < 0.3}
     caught: ExecutionError | None = None
     try:

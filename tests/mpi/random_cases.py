@@ -21,10 +21,10 @@ from tests.mpi.waiting import Done, Ended, WaitingRanks
 #: A run that takes longer has hung; seconds.
 LONGEST = 90.0
 
-#: Of the cases so many are run by command lines, a job for each run.
+#: The number of cases that are run by command lines, a job for each run.
 PLAINLY = 0.03
 
-#: Of the runs one in so many is also looked at by the commands that need no MPI.
+#: One in this many runs is also read by the commands that need no MPI.
 _LOOKED_AT = 4
 
 

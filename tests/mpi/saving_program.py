@@ -42,7 +42,7 @@ def ways(ranks: int) -> Iterator[Checkpoint]:
     yield replace(STAGED, name="folders", folder=2, metadata=True, commit="metadata", drain="local")
     yield replace(STAGED, name="shared", writers=shared, drain="local", partner=partner)
     yield replace(STAGED, name="together", writers=shared, access=mpi["mpi-collective"], drain="local")
-    yield replace(STAGED, name="apart", writers=shared, access=mpi["mpi-independent"])
+    yield replace(STAGED, name="separate", writers=shared, access=mpi["mpi-independent"])
     yield replace(STAGED, name="groups", writers=Writers("one per", 2), drain="local")
     yield replace(STAGED, name="one", writers=Writers("rank", 0), partner=partner)
 
@@ -56,7 +56,7 @@ def session(world: World, directory: Path, *checkpoints: Checkpoint) -> Session:
 
 
 def whole(base: Path) -> list[int]:
-    """Numbers of the checkpoints there, of which every byte is as its manifest says; nothing else may be there."""
+    """Numbers of the checkpoints; every byte must be as the manifest says, and no other file may be there."""
     found = sorted(path for path in base.iterdir() if path.is_dir())
     assert all(check_checksums(path) == [] for path in found), found
     return [int(path.name) for path in found]

@@ -1,4 +1,4 @@
-"""Ranks that open FOLDER/data together, which the last one never reaches: it opens FOLDER/pipe, as nobody else does.
+"""Ranks that open FOLDER/data together, which the last one never reaches: it alone opens FOLDER/pipe.
 
     python -m tests.mpi.stall_program FOLDER
 

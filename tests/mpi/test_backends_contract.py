@@ -1,4 +1,4 @@
-"""What every backend promises, on job sizes that divide nothing; the checks themselves are in backends_program."""
+"""Contract of every backend, on job sizes that divide nothing; the checks themselves are in backends_program."""
 
 from __future__ import annotations
 

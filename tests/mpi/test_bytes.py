@@ -62,10 +62,10 @@ BESIDE = 3 * MIB
 
 @pytest.fixture
 def on_disk(tmp_path: Path) -> Place:
-    """A place on a file system of which the kernel counts what is read from its device."""
+    """A place on a file system where the kernel counts the bytes from its device."""
     kind = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True).stdout
     if kind.strip() not in DISK_KINDS | {"ext2/ext3"}:
-        pytest.skip(f"{tmp_path} lies on {kind.strip()}, of which the kernel does not count what is read")
+        pytest.skip(f"{tmp_path} is on {kind.strip()}, where the kernel does not count bytes from a device")
     return Place(tmp_path)
 
 
@@ -103,7 +103,7 @@ def figures(place: Place, kind: str) -> dict[str, Any]:
 
 
 def same_as(witness: int, found: int) -> bool:
-    """Whether the kernel, which has all that a process did from its start, has what was found and little more."""
+    """Check that the kernel, which counts a process from its start, has the bytes found and little more."""
     return found <= witness <= found + BESIDE
 
 
@@ -136,7 +136,7 @@ def test_what_two_ranks_restore_of_the_same_bytes_comes_from_the_device_once(
     assert given <= found["device_bytes"] < given + BESIDE
     assert same_as(witness, found["device_bytes"])
     assert found["bytes_per_second"] * found["seconds"] == pytest.approx(given, rel=0.1)
-    assert ("of which 16.78 MB are different bytes" in " ".join(printed.split())) == (cache == "page")
+    assert ("and only 16.78 MB are different bytes" in " ".join(printed.split())) == (cache == "page")
 
 
 def test_a_loop_in_which_two_ranks_read_all_is_told_apart_from_one_that_the_device_fed(on_disk: Place) -> None:
@@ -147,7 +147,7 @@ def test_a_loop_in_which_two_ranks_read_all_is_told_apart_from_one_that_the_devi
     assert same_as(witness, found["device_bytes"])
     assert SIZE <= found["device_bytes"] < SIZE + BESIDE
     said = " ".join(printed.split())
-    assert "ranks asked for 33.55 MB, of which 16.78 MB are different bytes" in said
+    assert "ranks asked for 33.55 MB, and only 16.78 MB are different bytes" in said
     assert "/s (50 % of it from the device)" in said
     assert "less than half" not in said
 

@@ -61,7 +61,7 @@ def test_every_way_of_reading_gets_the_same_samples_in_the_same_order(place: Pat
 
 def test_each_variants_data_are_prepared_wherever_they_lie(place: Path) -> None:
     """One description in four places: data that are there already are those of the same place alone."""
-    pattern = HEAD + 'param p = "d" "where data lie"\n' + DATASET.replace('"d"', "$p") + PREPARE + TRAIN
+    pattern = HEAD + 'param p = "d" "directory of the data"\n' + DATASET.replace('"d"', "$p") + PREPARE + TRAIN
     (place / "tiny.dlio").write_text(pattern)
     vary = ("--vary", 'p="one","two"', "--vary", "d.root=data,local")
     found = outcome(place, 2, *vary, "--root", f"local={place / 'local'}", repeat=1)

@@ -1,7 +1,7 @@
-"""What three ranks prepare, each format's own library opens and reads in full: every sample of every file.
+"""Files that three ranks prepare are read in full by each format's own library: every sample of every file.
 
 Nothing of ours finds or decodes a sample here: no index, no decoder. Only what samples must hold is asked of
-`execute.payload.payload_format`, and in which file each lies of the layout's rule.
+`execute.payload.payload_format`, and the file of each sample by the layout's rule.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def installed(form: str) -> bool:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Dataset]]:
-    """Where three ranks prepared all data sets, in calls that divide nothing, and these."""
+    """The directory where three ranks prepared all data sets, in calls that divide nothing; and the data sets."""
     place = tmp_path_factory.mktemp("conformance")
     text = 'dlio 1\nworkload conformance "files for other readers"\nseed 11\n'
     for number, (name, said) in enumerate(DATASETS.items()):
@@ -88,7 +88,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 
 def files_of(root: Path, dataset: Dataset) -> list[Path]:
-    """The files of the data set, by their numbers: there is nothing else beside them but what the format needs."""
+    """The files of the data set, by their numbers: no other files are there but those that the format needs."""
     (directory,) = (root / dataset.path).iterdir()
     beside = {"manifest.json", *(path.name for path in directory.rglob("*") if path.suffix in (".idx", ".index"))}
     every = (path for path in directory.rglob("*") if path.is_file() and path.name not in beside)
@@ -98,13 +98,13 @@ def files_of(root: Path, dataset: Dataset) -> list[Path]:
 
 
 def samples_of(dataset: Dataset, file: int) -> range:
-    """Sample i lies in file i * files // samples."""
+    """Sample i is in file i * files // samples."""
     inside = [sample for sample in range(SAMPLES) if sample * dataset.layout.files // SAMPLES == file]
     return range(inside[0], inside[-1] + 1)
 
 
 def expected(dataset: Dataset, sample: int, length: int | None = None) -> bytes:
-    """The sample's own bytes, by (seed, sample) alone; all of them, or the first so many."""
+    """The sample's own bytes, by (seed, sample) alone; all of them, or only the first ones."""
     number = np.array([sample])
     content = bytearray(int(sample_sizes(dataset, number)[0]) if length is None else length)
     fill_part(dress_function(dataset), int(sample_keys(dataset, number)[0]), 0, memoryview(content))
@@ -162,7 +162,7 @@ def by_pyarrow(path: Path, dataset: Dataset) -> list[bytes]:
 
 
 def records(data: bytes) -> Iterator[bytes]:
-    """What TensorFlow's RecordReader gives: each length and each record with its masked CRC-32C."""
+    """Read as TensorFlow's RecordReader does: each length and each record with its masked CRC-32C."""
 
     def sealed(begin: int, end: int) -> bytes:
         crc = crc32c(data[begin:end])
@@ -234,7 +234,7 @@ READERS: dict[str, Reader] = {
 
 
 def own_bytes(dataset: Dataset, sample: int) -> bytes:
-    """What of a sample is made of (seed, sample)."""
+    """Return the part of a sample that is made of (seed, sample)."""
     if dataset.format in ("jpeg", "png"):
         return expected(dataset, sample, 64)
     whole = expected(dataset, sample)

@@ -1,4 +1,4 @@
-"""How long ranks and their readers waited for cores, beside programs that take these and without."""
+"""Waits of ranks and their readers for cores, with other programs on these cores and without."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from dliosim.execute.node.core_waits import core_wait
 from tests.mpi.jobs import DATASET, PREPARE, Place, phases
 
-#: A rank that works on a core beside one program that wants it, too, waits for it half of the time.
+#: A rank that shares its core with one busy program waits for it half of the time.
 SPINNING = 1
 
 LOOP = """
@@ -46,7 +46,7 @@ def taken_cores() -> Iterator[None]:
 
 
 def waited(place: Path, ranks: int, compute: str) -> tuple[float, float, str]:
-    """What of a loop's time its ranks waited for cores, and their readers; and what was printed."""
+    """Return the shares of a loop's time that ranks and readers waited for cores; and the output."""
     there = Place(place)
     place.mkdir()
     there.write(DATASET, PREPARE, LOOP % compute)

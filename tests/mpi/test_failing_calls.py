@@ -27,7 +27,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(library: Path, fault: dict[str, str]) -> dict[str, str]:
-    """What ranks are given of which some meet a fault: CALL, PATH and so on, as failing_calls.c has them."""
+    """The environment of ranks that meet a fault: CALL, PATH and so on, as failing_calls.c has them."""
     return {"LD_PRELOAD": str(library), **{f"FAIL_{name}": value for name, value in fault.items()}}
 
 
@@ -45,7 +45,7 @@ save c
 
 @pytest.mark.parametrize("pattern", [SHARED, f"{DATASET}prepare d {{\n    api  mpi-independent\n}}\n"])
 def test_a_shared_file_whose_making_fails_is_an_error_of_all_ranks(library: Path, tmp_path: Path, pattern: str) -> None:
-    # Whoever makes a file for all by MPI-IO closes it before all open it.
+    # The rank that makes a file for all by MPI-IO closes it before all open it.
     fault = {"CALL": "close", "PATH": ".ckpt" if "save" in pattern else ".raw", "ERRNO": str(errno.EIO), "TIMES": "1"}
     place = Place(tmp_path)
     place.write(pattern)

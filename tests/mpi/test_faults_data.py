@@ -188,7 +188,7 @@ def test_a_checkpoint_that_was_changed(tmp_path: Path) -> None:
     assert "000001: 000001.ckpt has 10 bytes, not 150000" in error
 
 
-#: Ranks open a file together, of which one may open no more files; each says what it hears.
+#: Ranks open a file together, and one may open no more files; each prints its error.
 _OPENING = """\
 import os, resource, sys
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Ranks that fail, are killed or interrupted: the others hear of it or end, and nobody is left behind."""
+"""Ranks that fail, are killed or interrupted: the others get the error or end, and no process is left."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_data_that_were_whole_no_longer_count_once_they_are_written_over(place: 
 def test_a_rank_that_fails_does_not_leave_the_others_to_write_for_hours(place: Place) -> None:
     place.write(DATASET.replace("samples  41", "samples  60_000").replace("shared file", "6000 files"), PREPARE)
     only_error(fail(place, 2, "write:1:0:error"))
-    assert len(place.files()) < 3000  # of which rank 0 would have written as many
+    assert len(place.files()) < 3000  # rank 0 alone would have written that many
 
 
 @pytest.mark.parametrize(
@@ -206,10 +206,10 @@ def test_a_rank_killed_while_preparing(tmp_path: Path) -> None:
     assert not place.output.exists()
     assert 100 < len(place.files()) < 6000
     assert not place.files("d/*/manifest.json")
-    # Nobody takes what is there for whole ...
+    # The incomplete data set is not used ...
     place.write(large, TRAIN.replace("epochs   2", "steps    5"))
     assert "is incomplete in" in only_error(place.run(2))
-    # ... and whoever prepares writes all of it.
+    # ... and the next `prepare` writes all of it.
     place.write(large, PREPARE, TRAIN.replace("epochs   2", "steps    5"))
     assert place.run(2, "--verify").returncode == 0
     assert len(place.files()) == 6000

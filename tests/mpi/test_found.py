@@ -19,7 +19,7 @@ LIBRARIES = {"hdf5", "hdf5 packed", "hdf5 pieces", "npy", "hub", "npz", "npz pac
 
 @pytest.fixture(scope="module", params=[1, 2, 3])
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """By case: what was written, and what each way of reading it gave."""
+    """Results by case: what was written, and what each way of reading gave."""
     for package in ("PIL", "pyarrow"):
         pytest.importorskip(package)
     place = tmp_path_factory.mktemp("found")
@@ -30,7 +30,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def test_the_planned_bytes_are_what_the_libraries_wrote(outcome: dict[str, Any]) -> None:
     for name, case in outcome.items():
-        if name != "parquet":  # of which only its library can decode a part
+        if name != "parquet":  # only its library can decode a part of it
             assert case["posix"]["planned"] == case["written"], name
 
 
@@ -93,7 +93,7 @@ def test_a_file_cut_short_while_it_is_read_is_said_with_its_place(arrays: Path) 
     command = (*CLI, "run", str(_pattern(arrays, *lines)), "--dir", str(arrays), "--output", str(arrays / "out"))
     with running(start_ranks(2, *command)) as job:
         job.wait_until(lambda: len(job.ranks()) == 2)
-        # Rank 1 opens files to read them, and not to look where samples lie.
+        # Rank 1 opens files to read them, and not to find its samples.
         job.wait_until(lambda: _has_open(job.ranks()[1], "3.npy"))
         with (arrays / "3.npy").open("r+b") as stream:
             stream.truncate(300)

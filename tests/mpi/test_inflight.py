@@ -22,7 +22,7 @@ def test_a_window_is_as_wide_as_asked_and_leaves_nothing_in_flight() -> None:
 
 
 class _Limited:
-    """An open file of which a request reads 10 bytes at most, as one of ROMIO's reads less than 2 GiB at most."""
+    """An open file; a request reads 10 bytes at most, as one of ROMIO reads less than 2 GiB."""
 
     def __init__(self, file: MPI.File) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Through a parallel HDF5, where h5py is built for one (scripts/parallel_hdf5.sh), ranks read what is in the file."""
+"""Ranks read by a parallel HDF5, where h5py is built for one (scripts/parallel_hdf5.sh)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ MOST = 3
 
 
 def small_ones(number: int, first: int, place: Path) -> list[int]:
-    """Seeds from `first` on, of so many cases on few ranks."""
+    """Seeds from `first` on, one a case on few ranks."""
     cases = (draw_case(seed, place) for seed in count(first))
     return [case.seed for case in islice((one for one in cases if all(run.ranks <= MOST for run in one.runs)), number)]
 

@@ -1,4 +1,4 @@
-"""What one split of the ranks saved, any other restores, by every api; damage is passed over by all of them."""
+"""A checkpoint of one split is restored by any other split, by every api; all ranks skip a damaged one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `plan` says of a phase and an epoch without `~` is what a run does: workloads of forecast(_formats)_program."""
+"""A run does what `plan` says without `~` of a phase and an epoch: workloads of forecast(_formats)_program."""
 
 from __future__ import annotations
 

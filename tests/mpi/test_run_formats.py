@@ -12,7 +12,7 @@ from tests.mpi.waiting import run_main
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
-    """By ranks and case: a digest of the files, and the order hashes of each way of reading them, all verified."""
+    """Results by ranks and case: a digest of the files, and the order hash of each way of reading; all verified."""
     pytest.importorskip("PIL")
     pytest.importorskip("pyarrow")
     found = {}

@@ -17,7 +17,7 @@ INDEPENDENT, COLLECTIVE = {"train.api": "mpi-independent"}, {"train.api": "mpi-c
 
 
 def hashes(results: dict[str, Any]) -> Hashes:
-    """Of the order and of the extents of a run."""
+    """Return the order hash and the extent hash of a run."""
     return results["order_hash"], results["extent_hash"]
 
 

@@ -1,4 +1,4 @@
-"""What a run shows while it runs, and what ranks do not load."""
+"""The output of a run while it runs, and modules that ranks do not load."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_where_there_is_no_terminal_nothing_is_shown(tmp_path: Path) -> None:
     assert "\r" not in done.stdout
 
 
-#: What rank 0 alone needs; what lies below counts, too.
+#: Modules that only rank 0 needs, with the modules below them.
 FOR_RANK_0 = {
     "lark", "h5py", "tabulate", "importlib.metadata", "concurrent", "logging", "statistics", "tempfile", "email",
     "dliosim.language", "dliosim.execute.datasets.discovery", "dliosim.commands.run_results",

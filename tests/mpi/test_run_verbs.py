@@ -1,4 +1,4 @@
-"""What each verb and setting does when it is run, as the files and the results show."""
+"""The effect of each verb and setting in a run, by its files and results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = 5  # of an epoch of 41 samples on 2 ranks, 4 each a step
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Where nothing is yet."""
+    """An empty directory."""
     return Place(tmp_path)
 
 
@@ -29,7 +29,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def only_phase(results: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The phase of a kind of which there is one."""
+    """Return the only phase of a kind."""
     (phase,) = phases(results, kind)
     return phase
 

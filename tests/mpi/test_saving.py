@@ -1,4 +1,4 @@
-"""Saves in the background by several ranks, alone (saving_program) and beside the steps of a loop."""
+"""Saves in the background by several ranks, alone (saving_program) and during the steps of a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that are told to end, or to write what they have: partial results, one message, the signal's own status."""
+"""Signals that end jobs, or ask for what they have: partial results, one message, the signal's own status."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def content(place: Place, name: str = "results.partial.json") -> dict[str, Any]:
 
 
 def wait_for_epochs(place: Place, job: Job, epochs: int) -> dict[str, Any]:
-    """Ask a job for its results, as a batch system would, until they have so many epochs."""
+    """Ask a job for its results, as a batch system would, until they have `epochs` epochs."""
     job.wait_until(lambda: bool(place.files("d/*/manifest.json")))
 
     def asked() -> bool:
@@ -105,7 +105,7 @@ def test_partial_results_that_cannot_be_written_are_told_and_the_job_ends(place:
 
 @pytest.mark.parametrize("ranks", [0, 3])
 def test_ctrl_c_while_ranks_start_is_one_line(place: Place, ranks: int) -> None:
-    """From the first line of dliosim on, wherever it is then: importing, in MPI_Init, reading the pattern."""
+    """Signals from the first line of dliosim on: while it imports, is in MPI_Init, reads the pattern."""
 
     def keep_signals() -> bool:
         found = [Path(f"/proc/{rank}/status").read_text() for rank in job.ranks()]
@@ -126,7 +126,7 @@ def test_ctrl_c_while_ranks_start_is_one_line(place: Place, ranks: int) -> None:
 
 
 def test_a_launcher_that_ends_all_when_one_fails_hears_of_a_wrong_mpi_nevertheless(place: Place) -> None:
-    """As srun does that kills the others by SIGTERM: status 2 and the message, whichever of them is the first."""
+    """Kill the others by SIGTERM as srun does: status 2 and the message, in any order."""
     launcher = place.directory / "srun"
     launcher.write_text(
         "#!/bin/bash\n"
@@ -148,7 +148,7 @@ def test_a_launcher_that_ends_all_when_one_fails_hears_of_a_wrong_mpi_neverthele
 
 
 def test_a_rank_that_alone_is_told_to_end_says_so_at_last() -> None:
-    """Rank 0 has the results, and what tells all ranks has told it as well: it comes first, if it comes."""
+    """Rank 0 has the results, and gets the signal with all ranks: its message comes first, if it comes."""
     program = (
         "import os, signal, time\n"
         "from dliosim.commands.signals import handle_signals\n"
@@ -163,7 +163,7 @@ def test_a_rank_that_alone_is_told_to_end_says_so_at_last() -> None:
 
 
 def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status() -> None:
-    """Until the last moment of the process: the C library raises the signal when Python has ended."""
+    """Signals until the end of the process: the C library raises the signal when Python has ended."""
     program = (
         "import ctypes, os, signal, sys, time\n"
         "from mpi4py import MPI\n"

@@ -1,4 +1,4 @@
-"""Runs of which nothing moves any more: who keeps the others waiting is said, and the run ends if that is asked for."""
+"""Stalled runs: the late ranks are named, and the run ends if that is asked for."""
 
 from __future__ import annotations
 

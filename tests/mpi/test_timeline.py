@@ -156,7 +156,7 @@ def test_reads_lie_in_the_epoch_and_are_those_of_its_readers(made: Made) -> None
         assert {*reader.tolist()} <= readers[epoch.loop]
         assert (begin >= 0).all() and (end > begin).all()
         assert (begin < epoch.arrays["window_ns"][rank, :, -1].max(axis=1)).all()
-        # Every call lies in one of the runs, as no epoch has more than can be kept.
+        # Every call is in one of the runs, as no epoch has more than can be kept.
         if epoch.columns["steps"].max() <= 64 and epoch.loop in ("infer", "evaluate"):
             busy = [int((end - begin)[rank == one].sum()) for one in range(made.ranks)]
             assert busy == epoch.columns["io_busy_ns"].tolist()

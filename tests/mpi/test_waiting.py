@@ -69,7 +69,7 @@ def test_jobs_of_2_3_and_5_ranks_that_wait_use_less_than_a_hundredth_of_a_core()
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What pytest prints of tests whose ranks pass, die, pass, hang and pass."""
+    """The output of pytest for tests whose ranks pass, die, pass, hang and pass."""
     place = tmp_path_factory.mktemp("ending")
     (place / "test_ending.py").write_text(ENDING)
     (place / "conftest.py").write_text("from tests.conftest import pytest_sessionfinish\n")

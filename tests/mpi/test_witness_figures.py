@@ -1,4 +1,4 @@
-"""What a run says that it wrote and read is what an independent witness, strace, saw of it.
+"""The bytes that a run reports as written and read are those that an independent witness, strace, saw.
 
 A few ways of preparing, reading, saving and restoring; `scripts/witness_figures.py` has those of every format.
 """
@@ -60,12 +60,12 @@ def test_the_kernel_sees_the_figures_of_a_run_and_notices_others(tmp_path: Path)
                 claims("save", "behind", lambda one: one.update(flush_seconds={"max": 1e-9})),
                 seen,
             ),
-            "bytes that nobody read of a restore": (
+            "bytes that no rank read of a restore": (
                 claims("restore", "together", lambda one: one.update(distinct_bytes=one["bytes_moved"] + 1)),
                 seen,
             ),
             "what all ranks asked for as read": (loop_claims("raw_one_aggregated", "read_call_bytes", 2), seen),
-            "bytes that nobody read of a loop": (loop_claims("raw_one_aggregated", "distinct_bytes", 3), seen),
+            "bytes that no rank read of a loop": (loop_claims("raw_one_aggregated", "distinct_bytes", 3), seen),
             "a write of a library unseen": (results, without("parquet", "write")),
             "a write of a save unseen": (results, without("split", "pwrite64")),
             "a read of a restore unseen": (results, without("once", "preadv2")),

@@ -18,4 +18,4 @@ def test_every_method_keeps_its_promise_however_ranks_wait(ranks: int, tmp_path:
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_rank_that_aborts_ends_those_that_wait_for_it(ranks: int) -> None:
     done = run_ranks(ranks, "-m", "tests.mpi.world_program", seconds=30)
-    assert only_error(done) == f"error[R401]: rank {ranks - 1}: nobody comes"
+    assert only_error(done) == f"error[R401]: rank {ranks - 1}: no rank comes"

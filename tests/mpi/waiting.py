@@ -33,16 +33,16 @@ _USES = 200
 #: Variables that tests set for what they run.
 _OF_A_TASK = ("PATH",)
 
-#: Looks at what was said, 10 ms apart, until all of it has come.
+#: The number of reads of the output, one each 10 ms, until all of it has come.
 _HEARD = 500
 
-#: Seconds for a launcher to end whose ranks did, for ranks to say where they are, and to end when they are told so.
+#: Seconds for a launcher to end after its ranks, for ranks to say where they are, and for ranks to end when asked.
 _DYING, _STACKS, _CLOSING = 10.0, 1.0, 60.0
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a command did: its status, what it said on either stream, and what it has left in its processes."""
+    """The result of a command: its status, what it said on either stream, and what it has left in its processes."""
 
     status: int
     printed: str
@@ -61,7 +61,7 @@ class Ended(Exception):
 
 @dataclass
 class WaitingRanks:
-    """Up to `most` ranks, started when they are first needed, and anew after `uses` commands or when they died."""
+    """Up to `most` ranks, started when they are first needed, and again after `uses` commands or when they died."""
 
     most: int
     uses: int = 60
@@ -142,7 +142,7 @@ class _Waiting:
         pipes = [Path(self._directory.name, f"{rank}") for rank in range(ranks)]
         for pipe in pipes:
             os.mkfifo(pipe)
-        # For reading, too: to open it waits for nobody then, and ranks that died are no broken pipe.
+        # For reading, too: then open does not wait for a reader, and ranks that died are no broken pipe.
         self._tell = [os.open(pipe, os.O_RDWR) for pipe in pipes]
         with _on_own_cores():
             told = library_environment(ranks)
@@ -154,7 +154,7 @@ class _Waiting:
         return self._job.processes()
 
     def ask(self, task: dict[str, Any], seconds: float) -> dict[str, Any] | None:
-        """What it answers; None where it does not, in so much time."""
+        """Return its answer; None where it does not answer in that time."""
         out = self._job.launcher.stdout
         assert out is not None
         for tell in self._tell[: task["ranks"]]:
@@ -165,7 +165,7 @@ class _Waiting:
         return json.loads(line) if line.startswith("{") and line.endswith("\n") else None
 
     def said(self, ranks: int = 0) -> str:
-        """What was said on standard error since this was last asked, when so many ranks have said that it is all."""
+        """Return standard error since the last call, when this many ranks have said that it is all."""
         text = ""
         for _ in range(_HEARD):
             # The ranks write where this descriptor stands: it is theirs, too.
@@ -220,7 +220,7 @@ class _Waiting:
 
 _WAITING: dict[int, WaitingRanks] = {}
 
-#: A program on more ranks than these is a job of its own: few need so many, and all that wait hold memory.
+#: A program on more ranks than these is a job of its own: few need that many, and all that wait hold memory.
 _MOST = 5
 
 

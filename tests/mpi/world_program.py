@@ -31,7 +31,7 @@ SIZES = (0, 3, 512, 513, LARGE // 8)
 
 
 def raised(world: World, action: Callable[[], object]) -> DliosimError:
-    """What `action` raises on this rank; everybody waits for everybody after it."""
+    """Return the error that `action` raises on this rank; all ranks wait for each other after it."""
     try:
         action()
     except DliosimError as error:
@@ -41,7 +41,7 @@ def raised(world: World, action: Callable[[], object]) -> DliosimError:
 
 
 def check_waiting(world: World, place: Path) -> None:
-    """Nobody leaves a barrier that somebody has not reached."""
+    """No rank leaves a barrier before all have reached it."""
     for late in range(world.size):
         mark = place / f"{world.job}-reached-by-{late}"
         if world.rank == late:
@@ -174,7 +174,7 @@ def check_rank_0(world: World) -> None:
 
 
 def check_all(comm: MPI.Intracomm, place: Path, cores: int) -> None:
-    """Every method, on ranks that believe to have so many cores."""
+    """Every method, on ranks that believe to have this many cores."""
     world = make_world(comm, lambda node: cores, job_name(comm))
     assert world.polite == (cores < comm.size)
     assert (world.rank, world.size, world.nodes) == (comm.rank, comm.size, 1)
@@ -214,11 +214,11 @@ def check_groups(world: World) -> None:
 
 
 def main(comm: MPI.Intracomm, place: str = "") -> None:
-    """With a directory for marks, check everything; without, let the last rank abort."""
+    """Check everything with a directory for marks; without one, let the last rank abort."""
     if not place:
         world = make_world(comm, lambda node: 0, job_name(comm))
         if comm.rank == comm.size - 1:
-            world.abort(ExecutionError("nobody comes", "R401"))
+            world.abort(ExecutionError("no rank comes", "R401"))
         world.barrier()
         return
     check_all(comm, Path(place), 0)

@@ -68,7 +68,7 @@ def events(ranks: int, steps: int, cold: bool, seed: int, save_every: int = 16) 
 
 
 def timeline(epochs: dict[int, Events]) -> Timeline:
-    """What rank 0 gathers of some epochs."""
+    """The arrays that rank 0 gathers of some epochs."""
     ranks = next(iter(epochs.values())).marks.shape[0]
     return Timeline(np.arange(ranks), {number: _epoch(found) for number, found in epochs.items()})
 
@@ -89,7 +89,7 @@ def _epoch(found: Events) -> EpochTimeline:
 
 
 def _binned(begin: NDArray[np.int64], end: NDArray[np.int64], bin_ns: int) -> NDArray[np.int64]:
-    """How much of each bin lies within the intervals of each row."""
+    """Return how much of each bin is within the intervals of each row."""
     edges = np.arange(BINS + 1) * bin_ns
     within = np.clip(np.minimum(end[..., None], edges[1:]) - np.maximum(begin[..., None], edges[:-1]), 0, None)
     return within.sum(axis=1)
@@ -105,7 +105,7 @@ def write_run(
 ) -> RunSummary:
     """A whole directory of results: one loop `train`, of whose epochs the first 3 and the last are recorded.
 
-    Ranks waited for cores for so many seconds of each epoch.
+    Ranks waited for cores for `core_wait` seconds of each epoch.
     """
     directory.mkdir(parents=True, exist_ok=True)
     happened = [events(ranks, steps, index == 0, seed=index) for index in range(epochs)]
@@ -193,7 +193,7 @@ def _three(values: NDArray[np.float64]) -> dict[str, float]:
 
 
 def comparison(**changed: object) -> dict[str, Any]:
-    """compare.json of three access methods on two layouts, of which one could not be run."""
+    """compare.json of three access methods on two layouts; one variant could not be run."""
     ratios = {
         ("posix", "shared file"): (1.0, 1.0, 1.0, "not judged"),
         ("posix", "file per sample"): (0.81, 0.77, 0.84, "slower"),

@@ -218,7 +218,7 @@ def test_utilization_stands_on_an_axis_from_0_to_100_percent(loop: LoopResult) -
 
 
 def bottom_and_top(axes: Axes, text: Text) -> tuple[float, float]:
-    """Where a text begins and ends on the y axis, in its units."""
+    """Return begin and end of a text on the y axis, in its units."""
     axes.get_figure(root=True).canvas.draw()
     edges = text.get_window_extent().get_points()
     low, high = axes.transData.inverted().transform(edges)[:, 1]

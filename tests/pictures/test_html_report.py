@@ -106,7 +106,7 @@ def test_every_svg_is_xml_without_scripts_links_or_mathematics(hostile: str) -> 
     for one in found:
         names = {element.tag.rsplit("}", 1)[-1] for element in ElementTree.fromstring(one).iter()}
         assert not names & {"script", "foreignObject", "a"}
-    # Matplotlib says in a comment what a text drawn as paths was: with the dollars, hence not as a formula.
+    # Matplotlib says in a comment what a text drawn as paths was: with the dollars, so it is not a formula.
     assert any(rb"$\nonsense" in one for one in found)
 
 

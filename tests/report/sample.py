@@ -107,7 +107,7 @@ def verb(seconds: float, **changed: object) -> VerbSummary:
     return replace(summary, **changed)  # type: ignore[arg-type]
 
 
-#: A fourth of the steps of an epoch had a save beside them.
+#: A fourth of the steps of an epoch ran during a save.
 BESIDE = {
     "flush_steps": 15,
     "flush_step_seconds": 0.0163,

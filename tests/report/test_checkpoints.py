@@ -1,4 +1,4 @@
-"""What a run says of its checkpoints beside the table of files."""
+"""Tables of a run about its checkpoints, other than the table of files."""
 
 from __future__ import annotations
 
@@ -86,22 +86,22 @@ def test_saves_beside_the_steps_have_their_stall_and_flush_apart() -> None:
     assert "saves stall waiting copying flush drain GB/s" in text
     assert "save c 2 500 ms 138 ms 500 ms 3.00 s 1.65 s 0.03333" in text
     assert "partner" not in text
-    assert "beside the steps" not in said(of(TRAIN, phase(saved(0.5), within="train"), mtbf=None))
+    assert "saves in the background" not in said(of(TRAIN, phase(saved(0.5), within="train"), mtbf=None))
 
 
 def test_the_share_that_saves_held_is_said_of_each_loop_and_of_all() -> None:
     alone = said(of(TRAIN, phase(saved(20.0), within="train"), mtbf=None))
-    assert "checkpoints held train for 25.0 % of the time (20.00 s in 1 save beside 60.00 s of steps)" in alone
+    assert "checkpoints held train for 25.0 % of the time (20.00 s in 1 save, 60.00 s in steps)" in alone
     assert "all loops" not in alone
     pause = PhaseSummary("", "pause", 20.0)
     both = said(of(TRAIN, phase(saved(20.0), within="train"), pause, phase(saved(20.0)), mtbf=None))
-    assert "all loops and pauses for 33.3 % of the time (40.00 s in 2 saves beside 80.00 s of steps)" in both
+    assert "all loops and pauses for 33.3 % of the time (40.00 s in 2 saves, 80.00 s in steps)" in both
 
 
 def test_what_a_flush_cost_the_steps_beside_it_is_said_with_their_numbers() -> None:
     train = replace(TRAIN, epochs=(epoch(0, **BESIDE),))
     text = said(of(train, phase(flushed(0.5, 2.0), within="train"), mtbf=None))
-    assert "steps of train beside a save in the background took 1.14 times as long as others (these 15 16.3 ms" in text
+    assert "steps of train during a save in the background took 1.14 times as long as others (these 15 16.3 ms" in text
     assert "took" not in said(of(TRAIN, phase(flushed(0.5, 2.0), within="train"), mtbf=None))
 
 

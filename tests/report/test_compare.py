@@ -1,4 +1,4 @@
-"""What a comparison prints and writes."""
+"""The output and the files of a comparison."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_a_block_of_unknown_length_shows_for_how_long_it_has_lasted():
 
 def test_the_total_is_not_worked_out_unless_it_shows():
     def total():
-        raise AssertionError("nobody asked")
+        raise AssertionError("not asked for")
 
     progress = ProgressLine(Terminal())
     with progress.track_bytes("save model", total):

@@ -1,4 +1,4 @@
-"""What a real run leaves behind: results.json as its schema says, ranks.h5 that agrees with it, tables that fit."""
+"""The files of a real run: results.json as its schema says, ranks.h5 that agrees with it, tables that fit."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Made:
     loops: dict[str, Columns]
 
     def epochs(self) -> Iterator[tuple[dict[str, Any], Columns]]:
-        """Each epoch of results.json, beside its rows (one entry a rank) of ranks.h5."""
+        """Each epoch of results.json, with its rows (one entry a rank) of ranks.h5."""
         for phase in self.results["phases"]:
             for number, epoch in enumerate(phase["epochs"]):
                 yield epoch, {name: rows[number] for name, rows in self.loops[phase["name"]].items()}
@@ -97,7 +97,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def faults(value: Any, schema: Mapping[str, Any], where: str = "results") -> Iterator[str]:
-    """What of a value is not as the schema says; knows as much of JSON Schema as docs/results.schema.json uses."""
+    """Return the faults of a value by the schema; knows the part of JSON Schema that docs/results.schema.json uses."""
     known = {"$ref", "type", "const", "enum", "pattern", "minimum", "maximum", "anyOf", "items", "properties"}
     known |= {"required", "additionalProperties", "description", "title", "$schema", "$defs"}
     assert schema.keys() <= known, f"the checker does not know {schema.keys() - known}"

@@ -124,7 +124,7 @@ def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_r
     assert "?" not in text
     assert "; in these 4.90 % waiting for a core" in " ".join(text.split())
     text = " ".join(report_of(*waiting(0.123), environment=crowded).split())
-    assert "warning: train: 12 % of the time was waiting for a core, which lies in data wait," in text
+    assert "warning: train: 12 % of the time was waiting for a core, in data wait," in text
     assert "(16 ranks on 2 cores: use fewer ranks, or give each a core of its own)" in text
     assert "%? busy" in text
     quiet = " ".join(report_of(*waiting(0.123)).split())
@@ -142,7 +142,7 @@ def test_readers_that_wait_for_cores_are_told_apart():
 def test_more_ranks_than_cores_are_named_beside_saves_whose_waits_nobody_counts():
     crowded = replace(run().environment, ranks_per_node=16, cores_per_node=2)
     text = run_report(run(environment=crowded, phases=run().phases[:3]))
-    assert "warning: 16 ranks on 2 cores: saves and restores hold waits for a core, which are counted of loops" in text
+    assert "warning: 16 ranks on 2 cores: saves and restores include waits for a core, which are only" in text
 
 
 @pytest.mark.parametrize(("share", "warned"), [(0.0099, False), (0.0101, True)])
@@ -240,7 +240,7 @@ def phase_of(*epochs, kind="train", **changed):
 
 def warnings_of(*phases, **changed):
     text = run_report(run(phases=phases, expectations=(), **changed)).split("\n\n")[1]
-    return [" ".join(line.split()) for line in text.split("warning: ")[1:] if "lies in memory" not in line]
+    return [" ".join(line.split()) for line in text.split("warning: ")[1:] if "is in memory" not in line]
 
 
 ON_DISK = replace(run().environment, file_systems=(replace(run().environment.file_systems[0], kind="ext4"),))
@@ -317,7 +317,7 @@ def test_what_a_library_or_whole_units_read_besides_is_not_put_down_to_somebody_
     assert found.endswith("the format's library reads more than samples (indexes, whole chunks or row groups)")
     whole = replace(more, bytes_moved=3 * more.bytes)
     (found,) = warnings_of(phase_of(epoch(0), whole, api="posix", cache="page"))
-    assert found.endswith("samples lie in units (chunks, row groups) that are read whole for each of them")
+    assert found.endswith("samples are in units (chunks, row groups) that are read whole for each of them")
     (found,) = warnings_of(phase_of(epoch(0), more, api="posix", cache="page"))
     assert found.endswith("something else in these processes has read the rest")
 
@@ -376,7 +376,7 @@ def test_ranks_that_ask_for_the_same_bytes_are_warned_about_where_the_device_gav
     half = {"distinct_bytes": whole.bytes // 2, "storage_amplification": 0.5}
     phases = phase_of(replace(whole, **half), replace(whole, epoch=1, **half))
     (found,) = warnings_of(phases, environment=ON_DISK)
-    different = "ranks asked for 181.0 MB, of which 90.51 MB are different bytes: the page cache or another rank gave"
+    different = "ranks asked for 181.0 MB, and only 90.51 MB are different bytes: the page cache or another rank gave"
     assert found.startswith(f"train: in epochs 1 and 2 {different}")
     assert "(50 % of it from the device)" in report_of(*phases.epochs, environment=ON_DISK)
     warm = replace(whole, distinct_bytes=whole.bytes // 2, storage_amplification=0.24)
@@ -433,7 +433,7 @@ def test_the_first_line_of_a_loop_says_what_it_would_take_to_be_busy():
         "train: 69.9 % busy, 791 MB/s, batch p99 4.16 ms after the first epoch; page cache unknown at its start\n"
         in beside
     )
-    # Beside readers what it got is that while calls were in flight: 181 MB in 91.8 ms.
+    # With readers the rate is that while calls were in flight: 181 MB in 91.8 ms.
     needs = "to be 90 % busy it needs 1.02 GB/s; it got 1.97 GB/s while it was read from"
     assert f"{needs}, yet steps waited: reading did not keep ahead of them" in " ".join(beside.split())
     idle = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1, data_wait_seconds=spread(0.001)), prefetch=2),)))

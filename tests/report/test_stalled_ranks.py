@@ -1,4 +1,4 @@
-"""What is said of a stall, to the letter, and whom ranks are taken to wait for."""
+"""The exact text about a stall, and the ranks that others are taken to wait for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STALLS = {
     "inside a collective open": JobStall(
         3, 31.2, (replace(OPENS, rank=0), replace(OPENS, rank=1), replace(DEEP, rank=2))
     ),
-    "many alike": JobStall(66, 300, (WAITS, *(replace(STOPPED, rank=rank, pid=rank + 5000) for rank in range(1, 66)))),
+    "many equal": JobStall(66, 300, (WAITS, *(replace(STOPPED, rank=rank, pid=rank + 5000) for rank in range(1, 66)))),
     "a node from which nothing comes": JobStall(4, 31.2, (WAITS, replace(WAITS, rank=1)), ("node8",)),
     "where results go hangs as well": JobStall(4, 31.2, (WAITS, replace(DEEP, rank=1)), alone=True),
     "all have arrived": JobStall(2, 31.2, (WAITS, replace(WAITS, rank=1))),

@@ -1,4 +1,4 @@
-"""What a comparison of saves or restores prints and writes, and what is read back of it."""
+"""The output and the files of a comparison of saves or restores, and the files read back."""
 
 from __future__ import annotations
 

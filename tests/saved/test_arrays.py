@@ -99,8 +99,8 @@ def _huge(group: Any) -> None:
         (lambda group: group.__delitem__("offsets"), "/0000/0000/offsets is missing"),
         (lambda group: group.attrs.__setitem__("bin_ns", 0), "bins of 0 ns"),
         (lambda group: group.attrs.__setitem__("bin_ns", "long"), "bin_ns is not an attribute with a whole number"),
-        (lambda group: group.parent.attrs.__setitem__("name", "other"), "has other loops than results.json beside it"),
-        (lambda group: group.parent.move("0000", "0009"), "0009 is not the number of an epoch, of which there are 1"),
+        (lambda group: group.parent.attrs.__setitem__("name", "other"), "has other loops than results.json next to it"),
+        (lambda group: group.parent.move("0000", "0009"), "0009 is not the number of an epoch; there are 1"),
         (lambda group: group.file.attrs.__setitem__("schema_version", 7), "schema version 7, and this dliosim reads 1"),
     ],
 )

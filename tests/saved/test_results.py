@@ -279,7 +279,7 @@ def test_a_comparison_is_read_with_its_variants(tmp_path: Path) -> None:
     [
         ({"verdict": "better"}, "variants[1].verdict is none of faster"),
         ({"ratio": 0.0}, "variants[1].ratio is not between 1e-09 and"),
-        ({"ratio_low": 0.9}, "variants[1].ratio does not lie within ratio_low and ratio_high"),
+        ({"ratio_low": 0.9}, "variants[1].ratio is not between ratio_low and ratio_high"),
     ],
 )
 def test_a_wrong_variant_is_named(tmp_path: Path, change: Content, said: str) -> None:

@@ -1,8 +1,8 @@
-"""HDF5's filters, done for real: deflate, shuffle and Fletcher's checksum here, all others by HDF5 itself.
+"""HDF5's filters, really executed: deflate, shuffle and Fletcher's checksum here, all others by HDF5 itself.
 
-HDF5 has no call that runs a filter on bytes. But it runs them on chunks of a file in memory: what was read goes into
-such a file as it is and comes back decoded, or the other way round. So every filter that the library has works, those
-of plugins among them, and it is the decoder that applications have.
+HDF5 has no call that runs a filter on bytes. But it runs filters on the chunks of a file in memory: stored bytes are
+written to such a file as they are and read back decoded, or the other way round. So every filter of the library works,
+also those of plugins, and it is the same decoder that applications use.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from h5py import h5d, h5f, h5p, h5s, h5t, h5z
 from dliosim.errors import ExecutionError
 from dliosim.formats.protocols import Bytes, Filter
 
-#: Not filters of HDF5, but what else decoding needs to know. "elements" comes first where a filter depends on them:
-#: kind and order of the type by numpy's letters, its bytes, the rank of a chunk, its extents, bytes of the fill value.
-#: "tiled", the extents of a chunk, comes before that where decoding gives no runs of samples. "skipped" comes last
-#: where some chunks, which did not compress, are stored without the filters of that mask: their length tells which.
+#: These are no filters of HDF5, but carry more that decoding needs. "elements" comes first where a filter depends on
+#: them: kind and order of the type by numpy's letters, its bytes, the dimensions of a chunk, its extents, bytes of the
+#: fill value. "tiled", the extents of a chunk, comes before it where decoding gives no runs of samples. "skipped" comes
+#: last where some chunks, which did not compress, are stored without the filters of that mask; their length shows it.
 ELEMENTS_OF: Final = "elements"
 SKIPPED: Final = "skipped"
 TILED: Final = "tiled"
 _NO_FILTERS: Final = (ELEMENTS_OF, SKIPPED, TILED)
 
-#: Names of those that HDF5 or h5py bring; the numbers are registered with The HDF Group.
+#: Filters of HDF5 and h5py with their numbers, which are registered with The HDF Group.
 _CODES: Final = {
     "deflate": 1, "shuffle": 2, "fletcher32": 3, "szip": 4, "nbit": 5, "scaleoffset": 6, "lzf": 32000,
 }  # fmt: skip
@@ -38,13 +38,13 @@ _OURS: Final = ("deflate", "shuffle", "fletcher32")
 
 _CHECKSUM: Final = 4
 _SZIP_BLOCK: Final = 32
-"""Pixels of a block, at most (H5_SZIP_MAX_PIXELS_PER_BLOCK)."""
+"""The largest number of pixels of a block (H5_SZIP_MAX_PIXELS_PER_BLOCK)."""
 _BLOCK: Final = 1 << 16
 _numbers = count()
 
 
 def filter_name(code: int, text: bytes) -> str:
-    """The name of a filter: that of HDF5's own, else what the file calls it and its number (`blosc#32001`)."""
+    """Return the name of a filter: HDF5's own, else the name in the file and the number (`blosc#32001`)."""
     if code in _NAMES:
         return _NAMES[code]
     plain = "".join(letter for letter in text.decode("ascii", "replace")[:40] if letter.isprintable() and letter != "#")
@@ -52,27 +52,27 @@ def filter_name(code: int, text: bytes) -> str:
 
 
 def needs_elements(filters: tuple[Filter, ...]) -> bool:
-    """Whether HDF5 undoes these, and any depends on the type of the elements: `lzf` alone does not."""
+    """Return True if HDF5 must decode these filters and one depends on the elements' type (`lzf` alone does not)."""
     return any(step.name not in _OURS for step in filters) and [step.name for step in filters] != ["lzf"]
 
 
 def filter_output_bytes(filters: tuple[Filter, ...], unit_bytes: int) -> int | None:
-    """Bytes of a chunk of `unit_bytes` behind these filters, None where that depends on what is in it."""
+    """Return the bytes of a chunk of `unit_bytes` after these filters; None where they depend on its contents."""
     if any(step.name not in ("shuffle", "fletcher32") for step in filters):
         return None
     return unit_bytes + _CHECKSUM * sum(step.name == "fletcher32" for step in filters)
 
 
 def active_filters(filters: tuple[Filter, ...], mask: int) -> tuple[Filter, ...]:
-    """The filters that a chunk with this mask went through: bit i is set where it did not go through the i-th."""
+    """Return the filters that a chunk with this mask went through: bit i of the mask is set if it skipped filter i."""
     return tuple(step for place, step in enumerate(filters) if not mask >> place & 1)
 
 
 def decode(filters: tuple[Filter, ...], unit_bytes: int, data: memoryview) -> Bytes:
-    """What went into the filters (in the order of writing), `unit_bytes` bytes.
+    """Return the `unit_bytes` bytes of a chunk before its filters, which are listed in the order of writing.
 
-    Raises ExecutionError: [R401] where the data are damaged, as far as the filters tell (lzf has no checksum), [R403]
-    where this HDF5 does not have a filter.
+    Raises ExecutionError: [R401] where the data are damaged, as far as the filters show it (lzf has no checksum),
+    [R403] where this HDF5 does not have a filter.
     """
     elements = next((step.parameters for step in filters if step.name == ELEMENTS_OF), ())
     mask = next((step.parameters[0] for step in filters if step.name == SKIPPED), 0)
@@ -84,9 +84,9 @@ def decode(filters: tuple[Filter, ...], unit_bytes: int, data: memoryview) -> By
 
 
 def encode(filters: tuple[Filter, ...], data: Bytes) -> tuple[int, bytes]:
-    """The mask of skipped filters, and a chunk as HDF5's own encode it.
+    """Return the mask of skipped filters and the encoded chunk, made by HDF5's own filters.
 
-    One that a compressor makes no shorter skips all of them, so that its length tells it from those that did not.
+    A chunk that a compressor makes no shorter skips all filters, so that its length distinguishes it from the others.
     """
     chunk = _memory_chunk(get_ident(), filters, (), len(data))
     chunk.write(h5s.ALL, h5s.ALL, data)
@@ -98,9 +98,9 @@ def encode(filters: tuple[Filter, ...], data: Bytes) -> tuple[int, bytes]:
 
 
 def fletcher32(data: Bytes) -> int:
-    """The checksum of HDF5 (H5_checksum_fletcher32): Fletcher's, over 16-bit words with the high byte first.
+    """Return the checksum of HDF5 (H5_checksum_fletcher32): Fletcher's, over 16-bit words, high byte first.
 
-    Two sums with end-around carry, of the words and of the sums so far; an odd last byte is the high one of a word.
+    Two sums with end-around carry: of the words, and of the sums so far. An odd last byte is the high byte of a word.
     """
     words = data[: len(data) // 2 * 2].view(">u2")
     if len(data) % 2:
@@ -114,7 +114,7 @@ def fletcher32(data: Bytes) -> int:
 
 
 def _fold_carry(total: int) -> int:
-    """A sum of 16-bit words with end-around carry: 1 to 65535, and 0 for 0 alone."""
+    """Return a sum of 16-bit words with end-around carry: 1 to 65535, and 0 only for 0."""
     return (total - 1) % 0xFFFF + 1 if total else 0
 
 
@@ -136,7 +136,7 @@ def _decode(steps: tuple[Filter, ...], elements: tuple[int, ...], unit_bytes: in
 
 
 def _max_encoded_bytes(steps: tuple[Filter, ...], unit_bytes: int) -> int:
-    """The most that these filters make of a chunk; HDF5 lets deflate add a thousandth and 12 bytes."""
+    """Return the largest size that these filters make of a chunk; HDF5 lets deflate add a thousandth and 12 bytes."""
     most = unit_bytes
     for step in steps:
         most += {"fletcher32": _CHECKSUM, "deflate": most // 1000 + 13}.get(step.name, 0)
@@ -157,7 +157,7 @@ def _check_fletcher32(data: Bytes) -> Bytes:
 def _inflate(data: Bytes, most: int) -> Bytes:
     stream = zlib.decompressobj()
     try:
-        found = stream.decompress(data.data, most + 1)  # never more than a chunk holds, whatever the stream says
+        found = stream.decompress(data.data, most + 1)  # limits the memory to a chunk, also for a damaged stream
     except zlib.error as error:
         raise ExecutionError(f"a chunk does not inflate: {error}", "R401") from error
     if len(found) > most or not stream.eof:
@@ -172,7 +172,7 @@ def _unshuffle(data: Bytes, element_bytes: int) -> Bytes:
     whole = len(data) // element_bytes * element_bytes
     out = np.empty_like(data)
     out[:whole].reshape(-1, element_bytes)[:] = data[:whole].reshape(element_bytes, -1).T
-    out[whole:] = data[whole:]  # the rest of a division stays where it is
+    out[whole:] = data[whole:]  # HDF5 does not shuffle the bytes after the last whole element
     return out
 
 
@@ -192,9 +192,9 @@ def _decode_by_library(
 
 @lru_cache(maxsize=8)
 def _memory_chunk(thread: int, steps: tuple[Filter, ...], elements: tuple[int, ...], unit_bytes: int) -> Any:
-    """A data set of one chunk in memory, with these filters; each thread has its own, as a chunk is written and read.
+    """Return a data set of one chunk in memory, with these filters; one for each thread, as it is written and read.
 
-    It is kept, as making it takes 0.2 ms, more than decoding a chunk of 64 KiB.
+    It is kept: creating it takes 0.2 ms, more than decoding a chunk of 64 KiB.
     """
     missing = [step.name for step in steps if not h5z.filter_avail(_filter_code(step.name))]
     if missing:
@@ -220,7 +220,7 @@ def _memory_chunk(thread: int, steps: tuple[Filter, ...], elements: tuple[int, .
     for step in steps:
         create.set_filter(_filter_code(step.name), h5z.FLAG_OPTIONAL, step.parameters)
     caching = h5p.create(h5p.DATASET_ACCESS)
-    caching.set_chunk_cache(1, 0, 1.0)  # none: every write encodes, every read decodes
+    caching.set_chunk_cache(1, 0, 1.0)  # no cache: every write encodes, every read decodes
     file = h5f.create(f"dliosim filters {next(_numbers)}".encode(), h5f.ACC_TRUNC, fapl=access)
     return h5d.create(file, b"chunk", kind, h5s.create_simple(extents), create, dapl=caching)
 

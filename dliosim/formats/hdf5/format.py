@@ -13,34 +13,35 @@ from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
 
 _LARGEST_CHUNK: Final = (1 << 32) - 1
-"""Bytes; readers before HDF5 2.0 hold them in 32 bits."""
+"""Bytes; readers before HDF5 2.0 keep the size in 32 bits."""
 
 _HEADERS: Final = 2048
-"""Bytes before the first data set's, measured; and one of the chunks' B-tree has 47 bytes, at its fullest 33."""
+"""Bytes before the data of the first data set, measured."""
 _CHUNK_ENTRY: Final = 47
+"""Bytes of a chunk in the B-tree, measured; 33 where the tree is full."""
 
 
 class Hdf5:
-    """See `contract.Resolved`."""
+    """The format `hdf5`; see `protocols.Resolved`."""
 
     name: Final = "hdf5"
     libraries: Final = ("dliosim.formats.hdf5.library",)
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Varying sizes, what raw files have, codecs that HDF5 has no filter of its own for, chunks beyond 4 GiB."""
+        """Refuse sizes that vary, settings of raw files, codecs without a filter in HDF5, and chunks from 4 GiB."""
         size = dataset.constant_size
         if dataset.source:
-            return None  # what is there already is what it is
+            return None  # the layout of existing files is fixed
         if size is None:
             return "size", "all samples of an HDF5 data set have one size"
         if dataset.header:
             return "header", "HDF5 files have a header of their own"
         if dataset.align > 1:
-            return "align", "HDF5 decides where samples lie"
+            return "align", "HDF5 decides where samples are stored"
         if dataset.compress is not None and dataset.compress.codec not in ("gzip", "lzf"):
             return "compress", f"HDF5 files are compressed by gzip or lzf, not by {dataset.compress.codec}"
         if size % dataset.parts:
-            return "size", f"{size} bytes cannot be shared out over {dataset.parts} data sets"
+            return "size", f"{size} bytes cannot be divided equally among {dataset.parts} data sets"
         if dataset.shape is not None and dataset.shape.size * dataset.parts != size:
             return "shape", f"it makes {dataset.shape.size * dataset.parts} bytes of a sample, not {size}"
         if size == 0:
@@ -56,24 +57,27 @@ class Hdf5:
         return refuse_excess_units(dataset, units * dataset.parts)
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Nothing: h5py is there."""
+        """Return None: h5py is always installed."""
         return None
 
     def variant(self, dataset: Dataset) -> Hdf5:
-        """This one, for every data set."""
+        """Return the format itself, for every data set."""
         return self
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        """See `Format.index`: a column a data set, those of `dataset.names` or those that hold the samples."""
+        """Return a column for each data set of `dataset.names`, or for those that hold the samples.
+
+        ExecutionError [R401] where the file is damaged, or does not say where its samples are.
+        """
         from dliosim.formats.hdf5.index import read_index
 
         return read_index(path, dataset.names)
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """A chunk as it was before its filters, padding included.
+        """Return a chunk as it was before its filters, padding included.
 
-        None for a chunk that is not in the file, and for one that holds no runs of samples but tiles of them; the
-        latter's filters are run all the same.
+        None for a chunk that is not in the file, and for one that holds tiles of samples; the filters of a tiled chunk
+        are run all the same.
         """
         from dliosim.formats.hdf5.filters import TILED, decode
 
@@ -85,52 +89,52 @@ class Hdf5:
         return None if column.filters and column.filters[0].name == TILED else found
 
     def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
-        """By h5py; see `hdf5_library`."""
+        """Open a file by h5py; see `hdf5.library`."""
         from dliosim.formats.hdf5.library import open_library
 
         return open_library(path, dataset, comm, collective)
 
     def is_preallocated(self, dataset: Dataset) -> bool:
-        """Whether samples are stored as they are."""
+        """Return True if samples are stored without compression."""
         return dataset.compress is None
 
     def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
-        """See `Resolved.lay_out`."""
+        """Create a file with room for `count` samples."""
         from dliosim.formats.hdf5.layout import lay_out
 
         lay_out(dataset, path, count)
 
     def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
-        """See `Resolved.build`."""
+        """Write a file of `count` samples through a filter."""
         from dliosim.formats.hdf5.layout import build
 
         build(dataset, path, count, batches, encoding)
 
     def group_size(self, dataset: Dataset, count: int) -> int:
-        """Samples of a chunk."""
+        """Return the samples of a chunk."""
         from dliosim.formats.hdf5.layout import group_size
 
         return group_size(dataset, count)
 
     def encode_group(self, dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
-        """Chunks through the filter."""
+        """Encode the chunks of a group by the filter."""
         from dliosim.formats.hdf5.layout import encode_group
 
         return encode_group(dataset, count, samples)
 
     def assemble(self, dataset: Dataset, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
-        """A file of such chunks."""
+        """Write a file of encoded groups."""
         from dliosim.formats.hdf5.layout import assemble
 
         assemble(dataset, path, count, groups)
 
     def batch(self, dataset: Dataset) -> int:
-        """The samples of a chunk, 1 where there are none."""
+        """Return the samples of a chunk, 1 where there are no chunks."""
         chunk = chunk_shape(dataset, record_parts(dataset)[0], max(1, dataset.samples))
         return 1 if chunk is None else chunk[0]
 
     def forecast(self, dataset: Dataset, count: int) -> FileIndex:
-        """Data sets one after the other behind their headers, chunks as small as `compressible` makes them."""
+        """Return the data sets one after the other behind their headers; `compressible` sets the size of chunks."""
         from dliosim.formats.hdf5.layout import chunk_filters
 
         end, touched, columns = _HEADERS, _HEADERS, []
@@ -143,7 +147,7 @@ class Hdf5:
                 columns.append(Column(max(1, count), 1, part.row_bytes, whole, place, length))
                 end += whole
                 continue
-            found = chunk_grid((chunk[0], *part.extents), chunk, ELEMENTS[part.element])  # those of the first samples
+            found = chunk_grid((chunk[0], *part.extents), chunk, ELEMENTS[part.element])  # of the first samples
             units = -(-count // chunk[0]) * found.units
             stored = max(1, round(found.unit_bytes / dataset.compressible)) if filters else found.unit_bytes
             touched += units * _CHUNK_ENTRY

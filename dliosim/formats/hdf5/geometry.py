@@ -1,4 +1,4 @@
-"""How a data set of samples is cut into chunks, and what of a sample lies in each: numbers only, no file."""
+"""The chunks of a data set of samples, and the part of a sample in each: numbers only, no file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dliosim.model import ELEMENTS, Dataset
 
 @dataclass(frozen=True, slots=True)
 class RecordPart:
-    """One of the data sets of a record, as this format writes it: its name, and what each sample has in it."""
+    """One of the data sets of a record, as this format writes it."""
 
-    name: str
-    extents: tuple[int, ...]
-    element: str
+    name: str  #: name of the data set
+    extents: tuple[int, ...]  #: shape of one sample in it, elements
+    element: str  #: type of the elements, numpy's name
 
     @property
     def row_bytes(self) -> int:
@@ -26,33 +26,32 @@ class RecordPart:
 
 @dataclass(frozen=True, slots=True)
 class ChunkGrid:
-    """Chunks of a data set, in the order of C; `samples`, `pieces`, `row_bytes`, `unit_bytes` as in `contract.Column`.
+    """The chunks of a data set, in C order; `samples`, `pieces`, `row_bytes`, `unit_bytes` as in `protocols.Column`.
 
-    `row_bytes` is 0 where the bytes of a sample in a chunk are no run of the sample's own (`tiled`), and `samples` is 0
-    where chunks hold several samples, but none of them whole. A sample's run is cut along one dimension into `along`
-    chunks, of whose last `last` bytes belong to the sample.
+    The bytes of a sample are cut along one dimension into `along` chunks. The last of them holds `last` bytes of the
+    sample; the rest is padding.
     """
 
-    grid: tuple[int, ...]
-    samples: int
-    pieces: int
-    row_bytes: int
-    unit_bytes: int
-    along: int = 1
-    last: int = 0
+    grid: tuple[int, ...]  #: chunks along each dimension
+    samples: int  #: samples of one chunk; 0 where chunks hold several samples but none of them whole
+    pieces: int  #: chunks of one sample; 1 where a chunk holds whole samples
+    row_bytes: int  #: bytes of one sample; 0 where chunks hold tiles, not contiguous bytes of a sample (`is_tiled`)
+    unit_bytes: int  #: bytes of a chunk after decoding
+    along: int = 1  #: chunks that a run of a sample's bytes is cut into
+    last: int = 0  #: bytes of the sample in the last of these chunks
 
     @property
     def is_tiled(self) -> bool:
-        """Whether chunks of a sample would have to be put together element by element."""
+        """Return True if a sample would have to be put together element by element from its chunks."""
         return self.row_bytes == 0
 
     @property
     def units(self) -> int:
-        """Chunks of the whole data set, whether the file has them or not."""
+        """Chunks of the whole data set, also those that the file does not have."""
         return prod(self.grid)
 
     def run_bytes(self) -> Ints:
-        """Of each chunk the bytes that belong to samples, padding of the last samples apart."""
+        """Return the bytes of each chunk that belong to samples, with any padding after the last sample of all."""
         length = np.full(self.units, self.unit_bytes, np.int64)
         if self.pieces > 1:
             length[self.along - 1 :: self.along] = self.last
@@ -60,7 +59,7 @@ class ChunkGrid:
 
 
 def record_parts(dataset: Dataset) -> tuple[RecordPart, ...]:
-    """The data sets of a record: `records`, or with several parts `records_0`, `records_1`, ... as DLIO calls them."""
+    """Return the data sets of a record: `records`, or with several parts `records_0`, `records_1`, ... as in DLIO."""
     names = ("records",) if dataset.parts == 1 else tuple(f"records_{part}" for part in range(dataset.parts))
     if dataset.shape is not None:
         return tuple(RecordPart(name, dataset.shape.extents, dataset.shape.element) for name in names)
@@ -70,10 +69,10 @@ def record_parts(dataset: Dataset) -> tuple[RecordPart, ...]:
 
 
 def chunk_shape(dataset: Dataset, part: RecordPart, count: int) -> tuple[int, ...] | None:
-    """Chunks of a file of `count` samples, in elements; None where the data set is one run.
+    """Return the shape of the chunks of a file of `count` samples, elements; None where the data set is contiguous.
 
-    HDF5 refuses chunks longer than a data set that cannot grow: a file of few samples has shorter ones. With
-    compression and nothing said, a chunk is a sample.
+    HDF5 refuses chunks longer than a data set that cannot grow: a file of few samples has shorter ones. With `compress`
+    and without `chunk`, a chunk is a sample.
     """
     if count == 0 or (dataset.chunk is None and dataset.compress is None):
         return None
@@ -88,7 +87,7 @@ def chunk_shape(dataset: Dataset, part: RecordPart, count: int) -> tuple[int, ..
 
 
 def chunk_grid(shape: tuple[int, ...], chunk: tuple[int, ...], element_bytes: int) -> ChunkGrid:
-    """What chunks of a data set (samples first) hold; all extents are 1 or more."""
+    """Return the grid of chunks of a data set (samples first); all extents are 1 or more."""
     grid = tuple(-(-extent // length) for extent, length in zip(shape, chunk, strict=True))
     unit_bytes = prod(chunk) * element_bytes
     row_bytes = prod(shape[1:]) * element_bytes
@@ -106,10 +105,11 @@ def chunk_grid(shape: tuple[int, ...], chunk: tuple[int, ...], element_bytes: in
 
 
 def _longest_run(part: RecordPart, size: int, whole: bool) -> tuple[int, ...]:
-    """The longest run of a sample, in elements of each dimension, that is no longer than `size` bytes, 1 element least.
+    """Return the extents of the longest contiguous part of a sample: at most `size` bytes, at least 1 element.
 
-    With `whole` it has no padding inside a sample: that of encoded chunks would be decoded amid its contents. So only
-    the first dimension, whose last chunk is a sample's last, is cut in lengths that do not divide it.
+    With `whole`, chunks inside a sample have no padding: an encoded chunk is decoded with its padding, which would then
+    be inside the contents. So only the first dimension may be cut in lengths that do not divide it: its last chunk is
+    the end of a sample.
     """
     inner = part.row_bytes
     for axis, extent in enumerate(part.extents):

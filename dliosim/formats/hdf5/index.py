@@ -1,4 +1,4 @@
-"""Where the samples of an HDF5 file lie: read through h5py from the file's own index, and checked against its size."""
+"""The index of an HDF5 file: the places of its samples, read by h5py and checked against the size of the file."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from dliosim.formats.header_scanner import file_to_read
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter
 
 _FEW: Final = 1 << 20
-"""Chunks that a file may have without as many bytes: those never written take no room in it."""
+"""Chunks that a file may have more than bytes: chunks that were never written take no room in it."""
 
 _LARGEST_CHUNK: Final = 1 << 32
 
 
 @dataclass(slots=True)
 class _CountingFile:
-    """A file for h5py to read, which counts the bytes that it gets. An error is kept: h5py makes another of it."""
+    """A file for h5py that counts the bytes it reads. It keeps an OSError, as h5py raises another error for it."""
 
-    descriptor: int
-    size: int
-    at: int = 0
-    touched: int = 0
-    error: OSError | None = None
+    descriptor: int  #: of the open file
+    size: int  #: bytes of the file
+    at: int = 0  #: offset of the next read
+    touched: int = 0  #: bytes read so far
+    error: OSError | None = None  #: the last OSError of a read
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self.at = offset + (0, self.at, self.size)[whence]
@@ -56,12 +56,12 @@ class _CountingFile:
         return self.at
 
     def read(self, length: int) -> bytes:
-        """By this and `seek` h5py knows a file; it calls `readinto`."""
+        """Return bytes at the offset; h5py needs this method and `seek` to accept a file, but calls `readinto`."""
         buffer = bytearray(length)
         return bytes(buffer[: self.readinto(memoryview(buffer))])
 
     def readinto(self, buffer: memoryview) -> int:
-        # A call may give less than what is there, and h5py asks no second time: the end is where one gives nothing.
+        # A call may return less than what is there, and h5py does not repeat it. So repeat it until it returns nothing.
         count, last = 0, 1
         try:
             while last and count < len(buffer):
@@ -75,11 +75,14 @@ class _CountingFile:
         return count
 
     def flush(self) -> None:
-        """Nothing is written."""
+        """Do nothing: nothing is written."""
 
 
 def read_index(path: Path, names: tuple[str, ...]) -> FileIndex:
-    """See `Format.index`: columns are the data sets of these names, or those that `choose` finds."""
+    """Return the index of a file; columns are the data sets of these names, or those that `find_datasets` finds.
+
+    ExecutionError [R401] where the file is damaged, or does not say where its samples are.
+    """
     with _open_counting(path) as (file, counted):
         chosen = find_datasets(file, path, names)
         found = [_column(path, name, dset, counted.size) for name, dset in chosen]
@@ -94,7 +97,7 @@ def read_index(path: Path, names: tuple[str, ...]) -> FileIndex:
 
 @contextmanager
 def _open_counting(path: Path) -> Iterator[tuple[Any, _CountingFile]]:
-    """The file, and what counts its reads; whatever h5py finds wrong becomes an error that names the file."""
+    """Open the file with h5py and count its reads; h5py's errors become ExecutionError [R401] with the file's name."""
     with file_to_read(path) as stream:
         counted = _CountingFile(stream.fileno(), os.fstat(stream.fileno()).st_size)
         try:
@@ -102,23 +105,23 @@ def _open_counting(path: Path) -> Iterator[tuple[Any, _CountingFile]]:
                 yield file, counted
         except ExecutionError:
             raise
-        except Exception as error:  # h5py raises what fits HDF5's own error, of a dozen types
+        except Exception as error:  # h5py maps HDF5's errors to a dozen types
             if counted.error is not None:
                 raise counted.error from error
             raise ExecutionError(f"{path} is no whole HDF5 file: {error}", "R401") from error
 
 
 def _column(path: Path, name: str, dset: Any, size: int) -> tuple[str, int, Column]:
-    """A data set's name, its samples, and where they lie."""
+    """Return a data set's name, its number of samples, and their places."""
     where = f"{path}: data set `{name}`"
     create = dset.get_create_plist()
     layout = create.get_layout()
     if layout == h5d.VIRTUAL:
-        raise ExecutionError(f"{where} is virtual: its data lie in other files", "R401")
+        raise ExecutionError(f"{where} is virtual: its data are in other files", "R401")
     if layout == h5d.COMPACT:
-        raise ExecutionError(f"{where} is compact: its data lie in its header, where HDF5 does not say", "R401")
+        raise ExecutionError(f"{where} is compact: its data are in its header, where HDF5 does not report them", "R401")
     if create.get_external_count():
-        raise ExecutionError(f"{where} is external: its data lie in other files", "R401")
+        raise ExecutionError(f"{where} is external: its data are in other files", "R401")
     element_bytes = _element_type(where, dset).itemsize
     shape = _shape(where, dset)
     row_bytes = prod(shape[1:]) * element_bytes
@@ -140,14 +143,14 @@ def _shape(where: str, dset: Any) -> tuple[int, ...]:
 
 
 def _element_type(where: str, dset: Any) -> np.dtype[Any]:
-    """The elements' type; ExecutionError where their bytes do not lie in the data set, or numpy has no such type."""
+    """Return the type of the elements; ExecutionError where their bytes are elsewhere, or numpy has no such type."""
     kind = dset.get_type()
     try:
         found: np.dtype[Any] = kind.dtype
     except TypeError as error:
         raise ExecutionError(f"{where} has elements that numpy does not know: {error}", "R401") from error
     if found.hasobject:
-        raise ExecutionError(f"{where} has elements of varying length or references: they lie elsewhere", "R401")
+        raise ExecutionError(f"{where} has elements of varying length or references: their data are elsewhere", "R401")
     if found.itemsize != kind.get_size():
         text = f"{where} has elements of {kind.get_size()} bytes, which numpy reads as {found.itemsize}"
         raise ExecutionError(text, "R401")
@@ -203,7 +206,7 @@ def _chunk_column(where: str, dset: Any, create: Any, shape: tuple[int, ...], el
 
 
 def _list_chunks(where: str, dset: Any, most: int, rank: int) -> NDArray[np.uint64]:
-    """Rows of offset, length, filter mask and coordinates, one a chunk that the file has."""
+    """Return offset, length, filter mask and coordinates of each chunk that the file has; (chunks, 3 + rank)."""
     numbers = array("Q")
     base = int(h5i.get_file_id(dset).get_create_plist().get_userblock())
     if base and not _has_user_block_bug():
@@ -211,11 +214,11 @@ def _list_chunks(where: str, dset: Any, most: int, rank: int) -> NDArray[np.uint
 
     def take(chunk: Any) -> bool | None:
         numbers.extend((chunk.byte_offset + base, chunk.size, chunk.filter_mask, *chunk.chunk_offset))
-        return True if len(numbers) > most * (3 + rank) else None  # a B-tree may lead back into itself
+        return True if len(numbers) > most * (3 + rank) else None  # a damaged B-tree may contain itself
 
     if hasattr(dset, "chunk_iter"):
         dset.chunk_iter(take)
-    else:  # HDF5 before 1.10.10 and 1.12.3 has no call for all of them; this one looks from the first on each time
+    else:  # HDF5 before 1.10.10 and 1.12.3 has no call for all chunks; this one starts at the first chunk each time
         for number in range(min(dset.get_num_chunks(), most + 1)):
             take(dset.get_chunk_info(number))
     found = np.frombuffer(numbers, np.uint64).reshape(-1, 3 + rank)
@@ -229,7 +232,7 @@ def _list_chunks(where: str, dset: Any, most: int, rank: int) -> NDArray[np.uint
 def _chunk_numbers(
     where: str, starts: NDArray[np.uint64], chunk: tuple[int, ...], found: ChunkGrid
 ) -> NDArray[np.int64]:
-    """Each chunk's number in the order of samples."""
+    """Return the number of each chunk in the order of samples."""
     index, rest = np.divmod(starts, np.array(chunk, np.uint64))
     if rest.any() or (index >= np.array(found.grid, np.uint64)).any():
         raise ExecutionError(f"{where} has a chunk that begins where none of its shape can", "R401")
@@ -249,7 +252,7 @@ def _filters(create: Any) -> Iterator[Filter]:
 def _add_skip_mask(
     where: str, steps: tuple[Filter, ...], unit_bytes: int, numbers: NDArray[np.uint64]
 ) -> tuple[Filter, ...]:
-    """The filters, and the mask of those that some chunks skipped; a decoder tells such chunks by their length."""
+    """Return the filters with the mask of those that some chunks skipped; the length of a chunk shows if it did."""
     masks = {int(mask) & ((1 << len(steps)) - 1) for mask in np.unique(numbers[:, 2])} - {0}
     if not masks:
         return steps
@@ -257,7 +260,7 @@ def _add_skip_mask(
     plain = filter_output_bytes(active_filters(steps, mask), unit_bytes)
     skipped = (numbers[:, 2] & np.uint64((1 << len(steps)) - 1)) != 0
     if masks or plain is None or ((numbers[:, 1] == plain) != skipped).any():
-        raise ExecutionError(f"{where} has chunks that skipped filters and cannot be told from the others", "R401")
+        raise ExecutionError(f"{where} has chunks that skipped filters and look the same as the others", "R401")
     return (*steps, Filter(SKIPPED, (mask,)))
 
 
@@ -275,7 +278,7 @@ def _element_filter(dset: Any, create: Any, chunk: tuple[int, ...]) -> Filter:
 
 @cache
 def _has_user_block_bug() -> bool:
-    """Whether a chunk seems to lie at the same place with and without a user block (HDF5 1.10.8 does that)."""
+    """Return True if a chunk's offset is the same with and without a user block (HDF5 1.10.8 has this bug)."""
     places = []
     for block in (0, 512):
         create, access = h5p.create(h5p.FILE_CREATE), h5p.create(h5p.FILE_ACCESS)

@@ -1,7 +1,7 @@
-"""Making HDF5 files: laid out for all ranks to write into, or built chunk by chunk through a filter.
+"""Write HDF5 files: preallocated for all ranks to write into, or built chunk by chunk through a filter.
 
-Both are files that the oldest readers know (superblock 0, chunks in a version 1 B-tree), without times of day, so that
-the same data set has the same bytes whenever it is made.
+Both have only structures that the oldest readers know (superblock 0, chunks in a version 1 B-tree) and no time stamps.
+So the same data set always has the same bytes.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from dliosim.formats.hdf5.geometry import RecordPart, chunk_shape, record_parts
 from dliosim.formats.protocols import Bytes, EncodeTime, Filter
 from dliosim.model import ELEMENTS, Compression, Dataset
 
-#: From the oldest version of every structure to the newest that is needed, as HDF5 before 2.0 does by itself.
+#: The oldest version of every structure that can hold the data: the default of HDF5 before 2.0.
 _VERSIONS: Final = ("earliest", "latest")
 
 
 def chunk_filters(compress: Compression | None) -> tuple[Filter, ...]:
-    """The filters of a chunk. No shuffle before them: the contents are bytes that are alike at every place."""
+    """Return the filters of a chunk. No shuffle before them: the contents have the same distribution in all bytes."""
     if compress is None:
         return ()
     return (Filter("deflate", (compress.level,)),) if compress.codec == "gzip" else (Filter("lzf"),)
 
 
 def lay_out(dataset: Dataset, path: Path, count: int) -> None:
-    """Make a file in which every sample has its place, at its full length, with nothing in it yet."""
+    """Create a file in its full length, in which every sample has its place but is not written yet."""
     with _create_file(path) as file:
         for part in record_parts(dataset):
             _create_dataset(file, dataset, part, count)
 
 
 def build(dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
-    """Write a file through a filter; `batches` give `count` samples in all, a chunk of which is held, and a batch."""
+    """Write a file through a filter; `batches` give `count` samples in all. Holds one chunk and one batch in memory."""
 
     def groups() -> Iterator[list[bytes]]:
         for _, samples in _regroup_batches(batches, group_size(dataset, count)):
@@ -55,13 +55,13 @@ def build(dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], en
 
 
 def group_size(dataset: Dataset, count: int) -> int:
-    """Samples that are encoded together: those of a chunk."""
+    """Return the samples that are encoded together: those of a chunk."""
     chunks = [chunk_shape(dataset, part, count) for part in record_parts(dataset)]
     return next((chunk[0] for chunk in chunks if chunk is not None), 1)
 
 
 def encode_group(dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
-    """The chunks that samples of one group fill in every part: 4 bytes of its filter mask, then what is stored."""
+    """Return the chunks of one group, part by part: for each 4 bytes of its filter mask, then the stored bytes."""
     filters, begin, made = chunk_filters(dataset.compress), 0, []
     for part in record_parts(dataset):
         data = samples[:, begin : begin + part.row_bytes]
@@ -98,7 +98,7 @@ def _encode_chunk(filters: tuple[Filter, ...], unit: Bytes) -> tuple[int, bytes]
 
 
 def _chunk_offsets(part: RecordPart, chunk: tuple[int, ...], first: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Where the chunks of samples `first` and `count - 1` more begin, in elements."""
+    """Yield the begin of each chunk of `count` samples from `first`, in elements."""
     if chunk[1:] == part.extents:
         yield (first, *[0] * len(part.extents))
         return
@@ -108,7 +108,7 @@ def _chunk_offsets(part: RecordPart, chunk: tuple[int, ...], first: int, count: 
 
 
 def _cut_chunks(part: RecordPart, chunk: tuple[int, ...], data: Bytes) -> Iterator[Bytes]:
-    """The chunks made of `data`, the samples of one group, in the order of `_places`."""
+    """Yield the chunks of `data`, the samples of one group, in the order of `_chunk_offsets`."""
     element_bytes = ELEMENTS[part.element]
     unit_bytes = prod(chunk) * element_bytes
     if chunk[1:] == part.extents:
@@ -121,7 +121,7 @@ def _cut_chunks(part: RecordPart, chunk: tuple[int, ...], data: Bytes) -> Iterat
 
 
 def _chunk_starts(part: RecordPart, chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Where the chunks of one sample begin in it, in elements."""
+    """Yield the begin of each chunk of one sample in it, in elements."""
     lengths = chunk[1:]
     for place in np.ndindex(*[-(-extent // length) for extent, length in zip(part.extents, lengths, strict=True)]):
         yield tuple(index * length for index, length in zip(place, lengths, strict=True))
@@ -136,7 +136,7 @@ def _pad_chunk(data: Bytes, length: int) -> Bytes:
 
 
 def _regroup_batches(batches: Iterator[Bytes], rows: int) -> Iterator[tuple[int, Bytes]]:
-    """The samples of the batches, `rows` at a time (the last may be fewer), and which is the first of them."""
+    """Yield (first sample, samples) of the batches, `rows` samples at a time; the last group may have fewer."""
     first, held, have = 0, [], 0
     for batch in batches:
         rest = batch
@@ -159,7 +159,7 @@ def _create_file(path: Path) -> Iterator[Any]:
 
 
 def _create_dataset(file: Any, dataset: Dataset, part: RecordPart, count: int) -> tuple[Any, Any]:
-    """The data set of a part, and its chunks; what is not filtered has its place in the file at once."""
+    """Create the data set of a part; return it and its chunk shape. Without a filter its space is allocated at once."""
     chunk = chunk_shape(dataset, part, count)
     create = h5p.create(h5p.DATASET_CREATE)
     create.set_obj_track_times(False)

@@ -1,4 +1,4 @@
-"""Reading HDF5 samples as an application does: through h5py, which looks up, reads and decodes."""
+"""Read HDF5 samples as an application does: by h5py, which finds, reads and decodes them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ PARALLEL_MISSING: Final = (
 
 
 def has_parallel_hdf5() -> bool:
-    """Whether h5py can open files by MPI-IO."""
+    """Return True if h5py can open files by MPI-IO."""
     return bool(h5py.get_config().mpi)
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenPart:
-    """One data set of a record: its id, the type of its elements, extents of a sample, where its bytes are in one."""
+    """One data set of a record."""
 
-    dset: Any
-    kind: Any
-    element_bytes: int
-    extents: tuple[int, ...]
-    begin: int
+    dset: Any  #: h5py.h5d.DatasetID
+    kind: Any  #: type of its elements, h5py.h5t.TypeID
+    element_bytes: int  #: bytes of an element
+    extents: tuple[int, ...]  #: shape of one sample in it, elements
+    begin: int  #: offset of its bytes in a sample, bytes
 
     @property
     def row_bytes(self) -> int:
@@ -44,21 +44,21 @@ class _OpenPart:
 
 @dataclass(frozen=True, slots=True)
 class Hdf5Handle:
-    """An open file: `samples` in it, `row_bytes` each over all of its parts."""
+    """An open file of samples."""
 
-    path: Path
-    file: Any
-    parts: tuple[_OpenPart, ...]
-    transfer: Any
-    samples: int
-    row_bytes: int
+    path: Path  #: path of the file
+    file: Any  #: h5py.File
+    parts: tuple[_OpenPart, ...]  #: data sets that hold a sample, in the order of its bytes
+    transfer: Any  #: property list of the reads (h5py.h5p), collective or not
+    samples: int  #: number of samples
+    row_bytes: int  #: bytes of a sample over all parts
 
     def read(self, first: int, count: int, into: memoryview) -> int:
-        """Read samples `first` and those after it to the front of `into`; returns how many bytes.
+        """Read `count` samples from `first` to the front of `into`; return the number of bytes.
 
-        A sample is its bytes in every part, one part after the other. HDF5 puts those of a single part where they
-        belong, without a copy. With collective transfers every
-        rank calls it as often, with 0 samples where it has none. Raises ExecutionError [R401] where HDF5 cannot read.
+        A sample is its bytes in every part, one part after the other. HDF5 reads a single part directly into `into`,
+        without a copy. With collective transfers every rank must make the same number of calls, with 0 samples where it
+        has none. Raises ExecutionError [R401] where HDF5 cannot read.
         """
         length = count * self.row_bytes
         if first < 0 or count < 0 or first + count > self.samples or length > into.nbytes:
@@ -76,7 +76,7 @@ class Hdf5Handle:
         return length
 
     def close(self) -> None:
-        """Close the file; collective where it was opened by several."""
+        """Close the file; collective where several ranks opened it."""
         self.file.close()
 
     def _read_part(self, part: _OpenPart, first: int, count: int, out: Any) -> None:
@@ -88,8 +88,8 @@ class Hdf5Handle:
             part.dset.read(memory, stored, np.empty(part.element_bytes, np.uint8), part.kind, self.transfer)
             return
         stored.select_hyperslab((first, *[0] * len(part.extents)), (count, *part.extents))
-        # Of the shape of what is read: between spaces of different ranks HDF5 copies an element at a time, 1.2 ms for
-        # 32 KiB that else take 20 us.
+        # The memory space has the shape of the selection: between spaces of different rank HDF5 copies one element at
+        # a time, which takes 1.2 ms for 32 KiB instead of 20 us.
         memory = h5s.create_simple((count, *part.extents))
         if part.row_bytes == self.row_bytes:
             part.dset.read(memory, stored, out, part.kind, self.transfer)
@@ -100,15 +100,15 @@ class Hdf5Handle:
 
 
 def open_library(path: Path, dataset: Dataset, comm: object | None = None, collective: bool = False) -> Hdf5Handle:
-    """Open a file as an application would, with an MPI communicator by all of its ranks together (driver "mpio").
+    """Open a file as an application does, with an MPI communicator by all of its ranks together (driver "mpio").
 
-    `collective` is whether transfers are. Raises ExecutionError: [R403] where a communicator is given and this h5py is
-    not parallel, [R401] where the file is no HDF5 file or has no such data sets; OSError as the calls do.
+    With `collective`, transfers are collective. Raises ExecutionError: [R403] where a communicator is given and this
+    h5py is not parallel, [R401] where the file is no HDF5 file or has no such data sets; OSError as the calls do.
     """
     if comm is not None and not has_parallel_hdf5():
         raise ExecutionError(PARALLEL_MISSING, "R403")
     with file_to_read(path):
-        pass  # what the system refuses is said in its words, not in HDF5's
+        pass  # where the system refuses the file, its own error is clearer than HDF5's
     try:
         file = h5py.File(path, "r") if comm is None else h5py.File(path, "r", driver="mpio", comm=comm)
     except (OSError, RuntimeError) as error:
@@ -118,7 +118,7 @@ def open_library(path: Path, dataset: Dataset, comm: object | None = None, colle
     except ExecutionError:
         file.close()
         raise
-    except Exception as error:  # h5py raises what fits HDF5's own error, of a dozen types
+    except Exception as error:  # h5py maps HDF5's errors to a dozen types
         file.close()
         raise ExecutionError(f"{path} is no whole HDF5 file: {error}", "R401") from error
 

@@ -1,4 +1,7 @@
-"""Which data sets of an HDF5 file hold its samples. Links are not followed: they lead to other names, or files."""
+"""Find the data sets of an HDF5 file that hold its samples.
+
+Links are not followed: they lead to other names or files.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ _MOST_SHOWN: Final = 8
 
 
 def find_datasets(file: Any, path: Path, names: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """Names and data sets (h5py.h5d.DatasetID): those named; else `records`, `records_0`, ...; else the longest.
+    """Return names and data sets (h5py.h5d.DatasetID): `names`; else `records`, `records_0`, ...; else the longest.
 
-    The longest is that of the most samples, along its first dimension. Raises ExecutionError [R401] where a name is
+    The longest is the one with most samples, along its first dimension. Raises ExecutionError [R401] where a name is
     missing, is a link or no data set, or where several are the longest.
     """
     root = h5g.open(file.id, b"/")
@@ -65,18 +68,18 @@ def _find_dataset(root: Any, path: Path, name: str) -> Any:
 
 
 def _list_present(root: Any, path: Path) -> str:
-    """The first data sets that there are, to be said after one that there is not."""
+    """Return the first data sets of the file, as the end of a message about a missing one."""
     names = [name for name, _ in islice(_walk_datasets(root, path), _MOST_SHOWN + 1)]
     shown = ", ".join(f"`{name[:60]}`" for name in names[:_MOST_SHOWN])
     return f", and these: {shown}{', ...' if len(names) > _MOST_SHOWN else ''}" if names else ""
 
 
 def _find_longest(root: Any, path: Path) -> str:
-    """The data set with the longest first dimension."""
+    """Return the data set with the longest first dimension."""
     rows: dict[str, int] = {}
     for name, dset in _walk_datasets(root, path):
         if dset.get_create_plist().get_layout() == h5d.VIRTUAL:
-            continue  # asking for its shape would open the files that it is made of
+            continue  # its shape would open the files that it is made of
         space = dset.get_space()
         if space.get_simple_extent_type() == h5s.SIMPLE:
             rows[name] = int(space.shape[0])
@@ -93,9 +96,9 @@ def _find_longest(root: Any, path: Path) -> str:
 
 
 def _walk_datasets(root: Any, path: Path) -> Iterator[tuple[str, Any]]:
-    """All data sets, by name, those of outer groups first.
+    """Yield all data sets with their names, those of outer groups first.
 
-    HDF5's own walk (H5Ovisit) also asks how large every object's index is, which crashes it where that is damaged.
+    HDF5's own walk (H5Ovisit) also asks for the size of every object's index, and crashes where that index is damaged.
     """
     waiting, seen, groups = deque([("", root)]), 0, {root}
     while waiting:

@@ -1,4 +1,4 @@
-"""Reading arrays as applications do: `numpy.load`, which reads a whole array whatever of it is wanted."""
+"""Read arrays as applications do: by `numpy.load`, which reads a whole array even where only a part is needed."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MEMBER: Final = "x"
-"""The array of an archive that nobody names."""
+"""Name of the array of an archive where the data set has no `names`."""
 
 
 class ArrayFile:
-    """A file that `numpy.load` has opened; its arrays are read when the first sample is asked for, and kept.
+    """A file that `numpy.load` has opened; its arrays are read with the first sample, and kept.
 
-    Nothing is read but by numpy: what it does with a file is what is measured. So what the arrays hold is checked when
-    they are there. Files of others were looked at by their index before the run.
+    Only numpy reads, as its way of reading a file is what is measured. So the arrays are checked after they were read.
+    Files of other writers were checked by their index before the run.
     """
 
     def __init__(self, path: Path, dataset: Dataset) -> None:
-        """Raises ExecutionError [R401] for what numpy cannot open, OSError as the calls do."""
+        """Open the file. Raises ExecutionError [R401] where numpy cannot open it, OSError as the calls do."""
         self._path = path
         self._dataset = dataset
         self._samples = 0
@@ -37,7 +37,7 @@ class ArrayFile:
         self._loaded: Any = self._wrap_errors(lambda: np.load(path, allow_pickle=False))
 
     def read(self, first: int, count: int, into: memoryview) -> int:
-        """See `contract.LibraryFile`."""
+        """Copy `count` samples from `first` to the front of `into`; return the bytes. ExecutionError [R401]."""
         if self._rows is None:
             self._rows = self._wrap_errors(lambda: self._view_rows(self._load_arrays()))
         rows = [array[first : first + count] for array in self._rows]
@@ -50,7 +50,7 @@ class ArrayFile:
         return count * each
 
     def close(self) -> None:
-        """Close the archive; forget the arrays."""
+        """Close the archive and free the arrays."""
         self._rows = None
         if hasattr(self._loaded, "close"):
             self._loaded.close()
@@ -65,7 +65,7 @@ class ArrayFile:
         return {f"`{name[:60]}` in {self._path}": self._loaded[name] for name in names}
 
     def _view_rows(self, arrays: dict[str, NDArray[Any]]) -> list[Bytes]:
-        """A row of bytes for each sample; how many there are, the first array tells."""
+        """Return the bytes of each array, (samples, bytes of a sample); the first array gives the number of samples."""
         found: list[Bytes] = []
         counted = False
         for where, data in arrays.items():
@@ -83,5 +83,5 @@ class ArrayFile:
             return action()
         except (OSError, ExecutionError):
             raise
-        except Exception as error:  # hostile headers make numpy's parser raise nearly anything, MemoryError too
+        except Exception as error:  # numpy's parser may raise nearly anything for hostile headers, also MemoryError
             raise ExecutionError(f"numpy cannot read {self._path}: {type(error).__name__}: {error}", "R401") from error

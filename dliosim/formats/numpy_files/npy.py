@@ -23,24 +23,24 @@ from dliosim.model import Dataset
 
 
 class Npy(ContiguousFormat):
-    """See `contract.Framed`."""
+    """The format `npy`; see `protocols.Framed`."""
 
     name: str = "npy"
 
     def variant(self, dataset: Dataset) -> Npy:
-        """Itself."""
+        """Return the format itself."""
         return self
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Several data sets a record, compression, and sizes that vary within a file."""
+        """Refuse several data sets a record, compression, and sizes that vary within a file."""
         return refuse_arrays(dataset, self.name, ())
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Nothing."""
+        """Return None: no module is needed."""
         return None
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        """The header says all."""
+        """Return the places of the samples by the header of the array. ExecutionError [R401] where the size differs."""
         with file_to_read(path) as stream:
             size = os.fstat(stream.fileno()).st_size
             array = parse_array_header(lambda most: read_at(stream.fileno(), most, 0), str(path))
@@ -51,19 +51,19 @@ class Npy(ContiguousFormat):
         return FileIndex(rows.samples, size, (array_column(rows, array.header),), array.header, rows.size)
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """The bytes as they are: they are the elements."""
+        """Return the bytes as they are: they are the elements."""
         return np.frombuffer(data, np.uint8)
 
     def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> ArrayFile:
-        """By `numpy.load`, which knows no MPI."""
+        """Open a file by `numpy.load`, which does not use MPI."""
         return ArrayFile(path, dataset)
 
     def header(self, dataset: Dataset) -> int:
-        """The length of an array's header, whatever it counts."""
+        """Return the length of the array's header, which is the same for any number of samples."""
         return len(array_header(dataset, 1, 1))
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """That of the array."""
+        """Return the header of the array."""
         return array_header(dataset, count, end - self.header(dataset))
 
 

@@ -1,6 +1,6 @@
-"""Arrays as numpy writes them: what stands before their bytes, and how many samples they hold.
+r"""Arrays as numpy writes them: the header before their bytes, and the number of samples that they hold.
 
-The format is numpy's own, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: 6 bytes `\\x93NUMPY`,
+The format is numpy's own, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: 6 bytes `\x93NUMPY`,
 2 of version, 2 (version 1) or 4 of length, and a Python dictionary of type, order and shape, padded with spaces.
 """
 
@@ -21,27 +21,27 @@ from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Shape
 
 LARGEST_HEADER: Final = 1 << 16
-"""Bytes of a header that are read; numpy itself believes none of more than 10,000 characters."""
+"""The largest header that is read, bytes; numpy itself refuses more than 10,000 characters."""
 BEGINNING: Final = 12
-"""Bytes of an array from which the length of its header is known."""
+"""The first bytes of an array, which say how long its header is."""
 
-#: numpy leaves room for so many digits of the first extent, that arrays may grow without a new header.
+#: numpy leaves room for this many digits of the first extent, so that arrays may grow without a new header.
 _GROWTH_DIGITS: Final = 21
-#: Headers are multiples of this: mapped arrays are then aligned for every type.
+#: Headers are a multiple of this, so that mapped arrays are aligned for every type; bytes.
 _ALIGNED: Final = 64
 _MOST_BYTES: Final = 1 << 63
-#: Dimensions of an array of numpy before 2.0.
+#: The most dimensions of an array of numpy before 2.0.
 _MOST_DIMENSIONS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """What a header says: `header` bytes, and then `shape` of `dtype` in the order of Fortran or of C."""
+    """The contents of an array's header."""
 
-    header: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    fortran: bool
+    header: int  #: bytes of the header
+    shape: tuple[int, ...]  #: extents, elements
+    dtype: np.dtype[Any]  #: type of the elements
+    fortran: bool  #: True for the order of Fortran, False for that of C
 
     @property
     def size(self) -> int:
@@ -54,17 +54,17 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class SampleRows:
-    """How many samples an array holds, bytes of each, and whether its first axis counts them."""
+    """The samples of an array."""
 
-    samples: int
-    size: int
-    counted: bool
+    samples: int  #: number of samples
+    size: int  #: bytes of each
+    counted: bool  #: True if the first axis of the array counts the samples
 
 
 def shape_of_samples(dataset: Dataset) -> Shape | None:
-    """The shape of every sample: bytes in a row where none is given; None where samples' sizes differ or are unknown.
+    """Return the shape of every sample: a row of bytes where none is given; None where sizes differ or are unknown.
 
-    Of files that were there already only `shape` says how samples look.
+    For existing files (`from`) only `shape` gives the shape of samples.
     """
     if dataset.shape is not None or dataset.source or dataset.constant_size is None:
         return dataset.shape
@@ -72,7 +72,7 @@ def shape_of_samples(dataset: Dataset) -> Shape | None:
 
 
 def refuse_arrays(dataset: Dataset, form: str, taken: tuple[str, ...]) -> tuple[str, str] | None:
-    """What of a data set does not go into arrays of `form`, as `Format.refuse` says it."""
+    """Refuse a data set that arrays of `form` cannot hold: return the setting and why, as `Format.refuse`; or None."""
     refused = refuse_unused(dataset, form, ("shape", *taken))
     if refused is not None:
         return refused
@@ -89,9 +89,9 @@ def refuse_arrays(dataset: Dataset, form: str, taken: tuple[str, ...]) -> tuple[
 
 @lru_cache(maxsize=64)
 def array_header(dataset: Dataset, count: int, size: int) -> bytes:
-    """The header, version 1.0, of the array in a file of `count` samples, `size` bytes in all.
+    """Return the header, version 1.0, of the array in a file of `count` samples, `size` bytes in all.
 
-    Has the length of those of all other files of the data set.
+    It has the same length in all files of the data set.
     """
     shape = shape_of_samples(dataset)
     if shape is None:
@@ -108,7 +108,10 @@ def array_header(dataset: Dataset, count: int, size: int) -> bytes:
 
 
 def header_length(beginning: bytes | memoryview, where: str) -> int:
-    """Bytes of the header that begins so; ExecutionError [R401] where none does, or one that is unknown or absurd."""
+    """Return the bytes of a header by its beginning.
+
+    ExecutionError [R401] where it is no header, of an unknown version, or longer than `LARGEST_HEADER`.
+    """
     if len(beginning) < BEGINNING or beginning[:6] != np.lib.format.MAGIC_PREFIX:
         raise ExecutionError(f"{where} does not begin as an array of numpy does", "R401")
     major, minor = beginning[6], beginning[7]
@@ -122,26 +125,26 @@ def header_length(beginning: bytes | memoryview, where: str) -> int:
 
 
 def parse_array_header(read: Callable[[int], bytes], where: str) -> Array:
-    """Parse a header by numpy's own functions; `read(n)` gives the first n bytes, or all where there are fewer.
+    """Parse a header by numpy's own functions; `read(n)` returns the first n bytes, or all where there are fewer.
 
-    Raises ExecutionError [R401] where it is cut short or makes no sense, and where elements are objects.
+    Raises ExecutionError [R401] where the header is cut short or damaged, and where elements are objects.
     """
     length = header_length(read(BEGINNING), where)
     header = read(length)
     if len(header) < length:
         raise ExecutionError(f"{where} ends within the header of its array, {length} bytes", "R401")
     stream = BytesIO(header[8:])
-    # Versions 2 and 3 differ in how names of fields are written, which nothing here depends on.
+    # Versions 2 and 3 differ only in the encoding of field names, which has no effect here.
     parse = np.lib.format.read_array_header_1_0 if header[6] == 1 else np.lib.format.read_array_header_2_0
     try:
         try:
             shape, fortran, dtype = parse(stream)
         except SystemError:
-            # Python 3.11 to 3.11.7 and 3.12.1 at times, whatever the text, when another thread parses at the same time
-            # ("AST constructor recursion depth mismatch").
+            # Python 3.11 to 3.11.7 and 3.12.1 sometimes raise it for any text while another thread parses ("AST
+            # constructor recursion depth mismatch").
             stream.seek(0)
             shape, fortran, dtype = parse(stream)
-    except Exception as error:  # hostile text makes the parser of literals raise nearly anything, MemoryError too
+    except Exception as error:  # the parser of literals may raise nearly anything for hostile text, also MemoryError
         text = f"{where} has a header that numpy cannot read: {type(error).__name__}: {str(error)[:200]}"
         raise ExecutionError(text, "R401") from error
     if dtype.hasobject:
@@ -155,9 +158,9 @@ def parse_array_header(read: Callable[[int], bytes], where: str) -> Array:
 
 
 def sample_rows(array: Array, dataset: Dataset, where: str) -> SampleRows:
-    """How many samples an array holds: one if it has a sample's shape, k if (k, *shape), one whatever it is if none.
+    """Return the samples of an array: 1 if it has a sample's shape, k if (k, *shape), 1 where no shape is known.
 
-    Raises ExecutionError [R401] for an array that is neither, and where samples' bytes do not lie together.
+    Raises ExecutionError [R401] for an array of another shape, and where the bytes of a sample are not contiguous.
     """
     shape = shape_of_samples(dataset)
     if shape is None:
@@ -172,14 +175,14 @@ def sample_rows(array: Array, dataset: Dataset, where: str) -> SampleRows:
 
 
 def split_rows(array: Array, samples: int, where: str) -> SampleRows:
-    """An array of which the first axis counts samples, and has to count `samples`.
+    """Return the samples of an array whose first axis must count `samples`.
 
-    Raises ExecutionError [R401] where it does not, and where samples' bytes do not lie together.
+    Raises ExecutionError [R401] where it does not, and where the bytes of a sample are not contiguous.
     """
     if not array.shape or array.shape[0] != samples:
-        raise ExecutionError(f"{where} holds {array}, and not {samples} samples as the arrays beside it", "R401")
+        raise ExecutionError(f"{where} holds {array}, and not {samples} samples as the other arrays", "R401")
     if array.fortran and samples > 1 and len(array.shape) > 1:
-        text = "has its elements in the order of Fortran: those of a sample lie strewn over the whole array"
+        text = "has its elements in the order of Fortran: those of a sample are scattered over the whole array"
         raise ExecutionError(f"{where} {text}", "R401")
     size = prod(array.shape[1:]) * array.dtype.itemsize
     if size == 0:
@@ -194,7 +197,7 @@ def _single_row(array: Array, where: str) -> SampleRows:
 
 
 def array_column(rows: SampleRows, offset: int) -> Column:
-    """The column of an array whose elements begin at `offset` of its file: one unit, or none where it is empty."""
+    """Return the column of an array with elements from `offset` of its file: one unit, or none where it is empty."""
     content = rows.samples * rows.size
     units = 1 if rows.samples else 0
     offsets, lengths = np.full(units, offset, np.int64), np.full(units, content, np.int64)
@@ -202,7 +205,7 @@ def array_column(rows: SampleRows, offset: int) -> Column:
 
 
 def column_with_filters(rows: SampleRows, offset: int, length: int, filters: tuple[Filter, ...]) -> Column:
-    """That of an array which `length` bytes at `offset` decode to as a whole."""
+    """Return the column of an array that is encoded as a whole, in `length` bytes at `offset`."""
     units = 1 if rows.samples else 0
     offsets, lengths = np.full(units, offset, np.int64), np.full(units, length, np.int64)
     return Column(max(1, rows.samples), 1, 0, rows.samples * rows.size, offsets, lengths, filters)

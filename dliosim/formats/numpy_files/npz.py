@@ -1,7 +1,7 @@
-"""Archives of numpy, `.npz`: zip files of arrays, stored as they are or deflated. Ours hold one array, `x`.
+"""Archives of numpy, `.npz`: zip files of arrays, stored as they are or deflated. Files of dliosim hold one array, `x`.
 
-Stored, every row has its place (`Framed`); deflated, a file is one encoded unit (`Resolved`). A file that somebody else
-wrote may be either, so index and decoder are the same for both.
+In a stored file every row has its place (`Framed`); a deflated file is one encoded unit (`Resolved`). Files of other
+writers may be either, so both have the same index and decoder.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ from dliosim.model import Dataset
 
 _FILE: Final = f"{MEMBER}.npy"
 _BATCH: Final = 4 << 20
-#: Deflate takes at least a bit for 258 bytes and a block has a beginning, https://zlib.net/zlib_tech.html.
+#: The most that deflate can shrink data: it takes at least a bit for 258 bytes, https://zlib.net/zlib_tech.html.
 _LARGEST_RATIO: Final = 1032
 _RAW_DEFLATE: Final = -15
 _FILTERS: Final = (Filter("deflate"),)
 
 
 class Npz:
-    """See `contract.Format`: what stored and deflated archives have in common."""
+    """The format `npz`, with the common part of stored and deflated archives; see `protocols.Format`."""
 
     name: str = "npz"
-    #: By which Python's zipfile reads the names of members.
+    #: Python's zipfile needs the codec cp437 for the names of members.
     libraries: tuple[str, ...] = ("encodings.cp437", "zipfile")
 
     def variant(self, dataset: Dataset) -> Format:
-        """Stored, or deflated where the data set is compressed; of files that are there already only these know."""
+        """Return the stored variant, or the deflated one for data sets with `compress` and for existing files."""
         return NPZ_DEFLATED if dataset.compress is not None or dataset.source else NPZ_STORED
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Several data sets a record, other codecs than deflate, and sizes that vary within a file."""
+        """Refuse several data sets a record, codecs other than deflate, and sizes that vary within a file."""
         taken = ("compress", "names", "parts") if dataset.source else ("compress",)
         refused = refuse_arrays(dataset, self.name, taken)
         if refused is not None or dataset.compress is None:
@@ -79,13 +79,14 @@ class Npz:
         return None
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Nothing."""
+        """Return None: no module is needed."""
         return None
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        """The directory, and the headers of the arrays that `names` says; `x`, or the only one, where it says nothing.
+        """Return a column for each array of `names`, else for `x` or the only array; reads directory and headers alone.
 
-        The first of them tells how many samples there are, the others have as many, or are whole samples as it is.
+        The first array gives the number of samples. The others must have as many, or be whole samples as it is.
+        ExecutionError [R401] where the file is damaged.
         """
         with file_to_read(path) as stream:
             descriptor = stream.fileno()
@@ -115,7 +116,7 @@ class Npz:
         return FileIndex(first.samples, size, tuple(columns), min(size, touched), sample_bytes)
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """Inflate a whole member, and check its CRC; rows of one that is stored are what they are."""
+        """Inflate a whole member and check its CRC; return rows of a stored one as they are. ExecutionError [R401]."""
         if column is None or not column.filters:
             return np.frombuffer(data, np.uint8)
         begin, crc = parse_local_header(data)
@@ -136,55 +137,55 @@ class Npz:
         return np.frombuffer(plain, np.uint8)[header:]
 
     def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> ArrayFile:
-        """By `numpy.load`, which knows no MPI."""
+        """Open a file by `numpy.load`, which does not use MPI."""
         return ArrayFile(path, dataset)
 
 
 class StoredNpz(Npz, ContiguousFormat):
-    """See `contract.Framed`."""
+    """The stored variant; see `protocols.Framed`."""
 
     checksum: Callable[[memoryview, int], int] | None = staticmethod(zlib.crc32)
 
     def header(self, dataset: Dataset) -> int:
-        """The headers of the member and of its array."""
+        """Return the bytes of the headers of the member and of its array."""
         return len(local_header(ZipMember(_FILE, STORED, 0, 0, 0))) + len(array_header(dataset, 1, 1))
 
     def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
-        """The directory and its end."""
+        """Return the bytes of the directory and its end."""
         return trailer_sizes(_FILE, ends - len(local_header(ZipMember(_FILE, STORED, 0, 0, 0))), ends)
 
     def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
-        """The CRC of the array's header, which is part of the member."""
+        """Return the CRC of the array's header, which is part of the member."""
         return zlib.crc32(array_header(dataset, count, end - self.header(dataset)))
 
     def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Those of the member and of its array."""
+        """Return the headers of the member and of its array."""
         array = array_header(dataset, count, end - self.header(dataset))
         return local_header(_raw_member(dataset, array, end - self.header(dataset), checksum)) + array
 
     def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """The directory and its end."""
+        """Return the directory and its end."""
         array = array_header(dataset, count, end - self.header(dataset))
         return trailer(_raw_member(dataset, array, end - self.header(dataset), checksum), end)
 
 
 class DeflatedNpz(Npz):
-    """See `contract.Resolved`."""
+    """The deflated variant; see `protocols.Resolved`."""
 
     def is_preallocated(self, dataset: Dataset) -> bool:
-        """No."""
+        """Return False: samples have no place before they are deflated."""
         return False
 
     def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
-        """Never asked for."""
-        raise NotImplementedError("where samples lie in a deflated archive is known when it is written")
+        """Raise NotImplementedError; never called."""
+        raise NotImplementedError("the places of samples in a deflated archive are known when it is written")
 
     def batch(self, dataset: Dataset) -> int:
-        """As many as 4 MiB hold."""
+        """Return the samples in 4 MiB."""
         return max(1, _BATCH // (dataset.constant_size or _BATCH))
 
     def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
-        """Deflate the samples as they come, and fill in the sizes at the end."""
+        """Deflate the samples in order, and write the sizes into the header at the end."""
         size = count * (dataset.constant_size or 0)
         array = array_header(dataset, count, size)
         level = dataset.compress.level if dataset.compress is not None else 0
@@ -215,7 +216,7 @@ class DeflatedNpz(Npz):
             raise ValueError(f"{path} was given {given} bytes for {count} samples of {dataset.constant_size}")
 
     def forecast(self, dataset: Dataset, count: int) -> FileIndex:
-        """One unit, as much shorter than its samples as these are compressible."""
+        """Return one unit, of the samples' bytes divided by `compressible`."""
         each = dataset.constant_size or 0
         array = array_header(dataset, count, count * each)
         stored = len(array) + round(count * each / dataset.compressible)
@@ -231,7 +232,7 @@ def _raw_member(dataset: Dataset, array: bytes, content: int, checksum: int) -> 
 
 
 def _select_members(directory: Directory, names: tuple[str, ...], path: Path) -> tuple[ZipMember, ...]:
-    """The members of these names, in their order; the names of arrays are those of members without `.npy`."""
+    """Return the members of these names, in their order; an array's name is its member's without `.npy`."""
     arrays = {member.name.removesuffix(".npy"): member for member in directory.members if member.name.endswith(".npy")}
     if not names:
         names = tuple(arrays) if len(arrays) == 1 else (MEMBER,)
@@ -244,7 +245,10 @@ def _select_members(directory: Directory, names: tuple[str, ...], path: Path) ->
 
 
 def _prefix_reader(descriptor: int, member: ZipMember, offset: int, where: str) -> Callable[[int], bytes]:
-    """What gives the first n bytes of a member, inflated if need be; refuses those that cannot be read."""
+    """Return a function for the first n bytes of a member, inflated if it is deflated.
+
+    ExecutionError [R401] for a member that cannot be read.
+    """
     if member.encrypted:
         raise ExecutionError(f"{where} is encrypted", "R401")
     if member.method not in (STORED, DEFLATED):
@@ -270,8 +274,8 @@ def _prefix_reader(descriptor: int, member: ZipMember, offset: int, where: str) 
 def _column(member: ZipMember, array: Array, rows: SampleRows, offset: int) -> Column:
     if member.method == STORED:
         return array_column(rows, offset + array.header)
-    # The unit begins at the member's own header, which has its CRC. As a parameter of the filter that would make a
-    # pipeline of every file.
+    # The unit begins at the member's own header, which has its CRC. As a parameter of the filter, the CRC would give
+    # every file its own decoder.
     return column_with_filters(rows, member.offset, offset - member.offset + member.stored, _FILTERS)
 
 

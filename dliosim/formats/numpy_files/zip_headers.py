@@ -1,7 +1,7 @@
-"""Zip files: the headers that are written around one member, and the directory that is read of any.
+"""Zip files: the headers to write around one member, and the directory to read of any file.
 
 After PKWARE's APPNOTE.TXT 6.3.10, sections 4.3.7 (local headers), 4.3.12 (directory), 4.3.14 to 4.3.16 (its end) and
-4.5.3 (ZIP64). Local headers always carry sizes of 8 bytes, as numpy's do, so that they have one length.
+4.5.3 (ZIP64). Local headers always have sizes of 8 bytes, as numpy's have, so that all have one length.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ STORED: Final = 0
 DEFLATED: Final = 8
 
 ZIP64: Final = 0xFFFFFFFF
-"""Sizes and offsets from here on do not fit into the 4 bytes of the older records."""
+"""Sizes and offsets from this value on do not fit into the 4 bytes of the older records."""
 
 LARGEST_DIRECTORY: Final = 32 << 20
-"""Bytes of a directory that are read: some hundred thousand members."""
+"""The largest directory that is read, bytes: some hundred thousand members."""
 
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _ENTRY: Final = struct.Struct("<4s6H3L5H2L")
@@ -42,8 +42,8 @@ _LOCATOR_MARK: Final = b"PK\x06\x07"
 
 #: A comment of 65,535 bytes may follow the end record.
 _LONGEST_END: Final = _END.size + 0xFFFF
-_VERSION: Final = 45  # the first that knows ZIP64
-_DATE: Final = 0x21  # 1 January 1980, the first there is: the same data give the same bytes
+_VERSION: Final = 45  # the first with ZIP64
+_DATE: Final = 0x21  # 1 January 1980, the first possible date: the same data give the same bytes
 _UNIX: Final = 3 << 8
 _MODE: Final = 0o600 << 16
 _ENCRYPTED: Final = 1
@@ -53,35 +53,35 @@ _UTF8: Final = 1 << 11
 
 @dataclass(frozen=True, slots=True)
 class ZipMember:
-    """An entry of a directory: `stored` bytes in the file, after a local header at `offset`, are `size` bytes."""
+    """An entry of a directory."""
 
-    name: str
-    method: int
-    crc: int
-    stored: int
-    size: int
-    offset: int = 0
-    encrypted: bool = False
+    name: str  #: name of the member
+    method: int  #: compression, STORED or DEFLATED
+    crc: int  #: CRC-32 of the member before compression
+    stored: int  #: bytes in the file, after the local header
+    size: int  #: bytes before compression
+    offset: int = 0  #: offset of the local header in the file
+    encrypted: bool = False  #: True for an encrypted member
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Members of a zip file in their order, where the directory begins, and how many bytes it and its end take."""
+    """The directory of a zip file."""
 
-    members: tuple[ZipMember, ...]
-    begin: int
-    touched: int
+    members: tuple[ZipMember, ...]  #: entries in the order of the directory
+    begin: int  #: offset of the directory in the file
+    touched: int  #: bytes of the directory and its end records
 
 
 def local_header(member: ZipMember) -> bytes:
-    """What stands before the bytes of a member."""
+    """Return the header before the bytes of a member."""
     name = member.name.encode("ascii")
     fields = (_VERSION, 0, member.method, 0, _DATE, member.crc, ZIP64, ZIP64, len(name), _SIZES.size)
     return _LOCAL.pack(_LOCAL_MARK, *fields) + name + _SIZES.pack(1, 16, member.size, member.stored)
 
 
 def trailer(member: ZipMember, end: int) -> bytes:
-    """Directory and end records of a file with one member, whose bytes end at `end`."""
+    """Return directory and end records of a file with one member, whose bytes end at `end`."""
     name = member.name.encode("ascii")
     long = max(member.stored, member.size) >= ZIP64
     extra = _SIZES.pack(1, 16, member.size, member.stored) if long else b""
@@ -97,15 +97,15 @@ def trailer(member: ZipMember, end: int) -> bytes:
 
 
 def trailer_sizes(name: str, sizes: Ints, ends: Ints) -> Ints:
-    """Bytes of `trailer` for stored members of `sizes` that end at `ends`."""
+    """Return the bytes of `trailer` for stored members of `sizes` that end at `ends`."""
     plain = _ENTRY.size + len(name) + _END.size
     return plain + np.where(sizes >= ZIP64, _SIZES.size, 0) + np.where(ends >= ZIP64, _END64.size + _LOCATOR.size, 0)
 
 
 def read_directory(descriptor: int, path: Path) -> Directory:
-    """The directory of a zip file, whoever wrote it.
+    """Read the directory of a zip file of any writer.
 
-    Raises ExecutionError [R401] where there is none, or where it is not whole, or points outside the file.
+    Raises ExecutionError [R401] where there is none, where it is cut short, or points outside the file.
     """
     size = os.fstat(descriptor).st_size
     tail_begin = max(0, size - _LONGEST_END - _LOCATOR.size)
@@ -136,7 +136,7 @@ def read_directory(descriptor: int, path: Path) -> Directory:
 
 
 def data_offset(descriptor: int, member: ZipMember, directory: Directory, path: Path) -> int:
-    """Where the bytes of a member begin, by its local header; raises ExecutionError [R401] where that is damaged."""
+    """Return the offset of a member's bytes, by its local header; ExecutionError [R401] where that is damaged."""
     head = read_at(descriptor, _LOCAL.size + len(member.name) * 4, member.offset)
     if len(head) < _LOCAL.size or not head.startswith(_LOCAL_MARK):
         raise _damage_error(path, f"no member begins at {member.offset}, where `{member.name[:60]}` should")
@@ -145,15 +145,15 @@ def data_offset(descriptor: int, member: ZipMember, directory: Directory, path: 
         raise _damage_error(path, f"the member at {member.offset} is another than `{member.name[:60]}`")
     begin: int = member.offset + _LOCAL.size + name + extra
     if begin + member.stored > directory.begin:
-        raise _damage_error(path, f"member `{member.name[:60]}` is longer than what there is before the directory")
+        raise _damage_error(path, f"member `{member.name[:60]}` is longer than the bytes before the directory")
     return begin
 
 
 def parse_local_header(data: memoryview) -> tuple[int, int | None]:
-    """How long the local header is that data begin with, and the CRC in it, or None where that follows the member.
+    """Return the length of the local header at the front of `data`, and its CRC, or None where that follows the member.
 
-    Whoever writes it after the member leaves 0 here: a CRC that is here is one, whatever damage makes of the flags.
-    Raises ExecutionError [R401] where there is no header.
+    A writer that puts the CRC after the member leaves 0 here. So a CRC that is not 0 is valid, also where the flags are
+    damaged. Raises ExecutionError [R401] where there is no header.
     """
     if len(data) < _LOCAL.size or bytes(data[:4]) != _LOCAL_MARK:
         raise ExecutionError("a member of a zip file begins otherwise", "R401")
@@ -170,11 +170,11 @@ def _find_end(tail: bytes, path: Path) -> int:
 
 
 def _read_end64(descriptor: int, before: bytes, end: int, path: Path) -> tuple[int, int, int, int] | None:
-    """(where it is, members, bytes of the directory, where that begins) of the ZIP64 end record, if there is one."""
+    """Return (offset, members, bytes of the directory, its offset) of the ZIP64 end record, or None without one."""
     if len(before) < _LOCATOR.size or not before[-_LOCATOR.size :].startswith(_LOCATOR_MARK):
         return None
     at: int = _LOCATOR.unpack(before[-_LOCATOR.size :])[2]
-    # Also keeps the offset within what pread takes.
+    # The check also keeps the offset in the range of pread.
     record = read_at(descriptor, _END64.size, at) if at + _END64.size + _LOCATOR.size <= end else b""
     if len(record) < _END64.size or not record.startswith(_END64_MARK):
         raise _damage_error(path, f"there is no ZIP64 end record at {at}")
@@ -197,13 +197,13 @@ def _parse_entries(data: bytes, begin: int, path: Path) -> Iterator[ZipMember]:
         size, stored, offset = _apply_zip64(data[after : after + extra], size, stored, offset)
         text = _decode_name(data[at + _ENTRY.size : after], flags)
         if offset + _LOCAL.size + stored > begin:
-            raise _damage_error(path, f"member `{text[:60]}`, {stored} bytes at {offset}, lies outside the file")
+            raise _damage_error(path, f"member `{text[:60]}`, {stored} bytes at {offset}, is outside the file")
         yield ZipMember(text, method, crc, stored, size, offset, bool(flags & _ENCRYPTED))
         at = following
 
 
 def _apply_zip64(extra: bytes, *values: int) -> tuple[int, int, int]:
-    """(size, stored, offset), of which those that are full are in the ZIP64 field, in this order."""
+    """Return (size, stored, offset); those with the value `ZIP64` are in the ZIP64 field, in this order."""
     found, at = list(values), 0
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<2H", extra, at)

@@ -1,9 +1,9 @@
-"""The footer of a Parquet file: its leaf columns, row groups and column chunks, whoever wrote them.
+"""The footer of a Parquet file of any writer: its leaf columns, row groups and column chunks.
 
-Read here and not by pyarrow, of which version 26 ends the process when a column chunk of a damaged footer is looked at
-(`RowGroupMetaData.column`: an exception of C++ that nobody catches). It is a struct in Thrift's compact protocol
-(apache/thrift, doc/specs/thrift-compact-protocol.md) with the fields of apache/parquet-format, parquet.thrift; those
-that do not say where data lie are passed over.
+It is read here and not by pyarrow: pyarrow 26 ends the process at a column chunk of a damaged footer
+(`RowGroupMetaData.column`: a C++ exception that is not caught). The footer is a struct in Thrift's compact protocol
+(apache/thrift, doc/specs/thrift-compact-protocol.md) with the fields of apache/parquet-format, parquet.thrift. Fields
+that do not say where data are stored are skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dliosim.model import Dataset
 MAGIC: Final = b"PAR1"
 
 MOST_DECODED: Final = 1 << 32
-"""Bytes of a column chunk, decoded, that are believed; files that claim more are refused."""
+"""The largest decoded column chunk, bytes; files with larger ones are refused."""
 
 _ENCRYPTED = b"PARE"
 _TAIL = 8  # length of the footer, magic
@@ -40,26 +40,21 @@ _Readers: TypeAlias = dict[int, tuple[int, Callable[["_Thrift"], Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a footer says. `leaves` are paths (`image.bytes`), `rows` the rows of each row group.
+    """The contents of a footer. Arrays of column chunks are (row groups, leaves)."""
 
-    Of column chunks, (row groups, leaves) each: where they begin, their bytes, and their bytes before compression, as
-    claimed and not checked. `codec` is the first chunk's of each leaf ("" without one or without compression). `size`
-    is the file's, `touched` how much of its end was read.
-    """
-
-    size: int
-    touched: int
-    leaves: tuple[str, ...]
-    rows: Ints
-    begin: Ints
-    length: Ints
-    decoded: Ints
-    codec: tuple[str, ...]
+    size: int  #: bytes of the file
+    touched: int  #: bytes read at the end of the file
+    leaves: tuple[str, ...]  #: paths of the leaf columns (`image.bytes`)
+    rows: Ints  #: rows of each row group
+    begin: Ints  #: offset of each column chunk in the file, as stored, not checked
+    length: Ints  #: bytes of each column chunk, as stored, not checked
+    decoded: Ints  #: bytes of each column chunk before compression, as stored, not checked
+    codec: tuple[str, ...]  #: codec of each leaf's first chunk; "" without one or without compression
 
     def select_leaves(self, path: Path, names: tuple[str, ...]) -> list[int]:
-        """Numbers of the leaves that `names` choose, with all below a name, in the order of the file; all without.
+        """Return the numbers of the leaves at or below `names`, in the order of the file; all without `names`.
 
-        ExecutionError [R401] for a name that the file has not.
+        ExecutionError [R401] for a name that the file does not have.
         """
         found: set[int] = set()
         for name in names:
@@ -71,13 +66,13 @@ class Footer:
 
 
 def quote_names(names: tuple[str, ...]) -> str:
-    """The first names, to be said in a sentence."""
+    """Return the first names, for a sentence."""
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return ", ".join(f"`{name}`" for name in names[:8]) + more
 
 
 def read_footer(path: Path) -> Footer:
-    """Read the footer, and 8 bytes after it that say how long it is.
+    """Read the footer, and the 8 bytes after it with its length.
 
     ExecutionError [R401] where the file is no Parquet file, is cut short, or its footer is damaged or encrypted.
     """
@@ -103,11 +98,11 @@ def read_footer(path: Path) -> Footer:
 
 
 class _Damage(ValueError):
-    """What is wrong with a footer."""
+    """A fault of a footer, as the end of a message."""
 
 
 class _Thrift:
-    """Bytes of a struct and how far they have been read; raises _Damage where they end too early."""
+    """Bytes of a struct and the position of the next one; raises _Damage where they end too early."""
 
     def __init__(self, data: bytes) -> None:
         self.at = 0
@@ -140,7 +135,7 @@ class _Thrift:
         return self._data[self.at - length : self.at].decode(errors="replace")
 
     def struct(self, readers: _Readers) -> _Fields:
-        """The fields that there are readers for, by number."""
+        """Return the fields that have a reader, by number."""
         found: _Fields = {}
         number = 0
         while header := self.byte():
@@ -156,7 +151,7 @@ class _Thrift:
         return found
 
     def items(self) -> tuple[int, int]:
-        """The type of a list's items and how many there are: each takes a byte at least."""
+        """Return the type of a list's items and their number; each item takes at least a byte."""
         header = self.byte()
         count = header >> 4 if header >> 4 < 15 else self.varint()
         if count > len(self._data) - self.at:
@@ -164,7 +159,7 @@ class _Thrift:
         return header & 15, count
 
     def skip(self, kind: int, depth: int) -> None:
-        """Pass over a value; as an item of a list or map, truths have a byte too."""
+        """Skip a value; a truth value has a byte only as an item of a list or map."""
         if depth > _DEEPEST:
             raise _Damage(f"over {_DEEPEST} structs in each other")
         if kind in (_I16, _I32, _I64):
@@ -219,7 +214,7 @@ def _struct(readers: _Readers, make: Callable[[_Fields], Any]) -> tuple[int, Cal
 
 
 def _list(readers: _Readers, make: Callable[[_Fields], Any]) -> tuple[int, Callable[[_Thrift], list[Any]]]:
-    """A list of structs, each made something of before the next is read, so that little is held of many."""
+    """Return a reader of a list of structs, each converted before the next is read, so that memory stays small."""
 
     def read(thrift: _Thrift) -> list[Any]:
         kind, count = thrift.items()
@@ -237,16 +232,16 @@ def _require_field(fields: _Fields, number: int, what: str) -> Any:
 
 
 def _schema_element(fields: _Fields) -> tuple[str, int | None]:
-    """Name of a node of the schema, and its children, None of a leaf."""
+    """Return the name of a node of the schema, and the number of its children, None for a leaf."""
     return _require_field(fields, 4, "a column's name"), None if 1 in fields else _require_field(
         fields, 5, "a column's type"
     )
 
 
 def _parse_chunk_meta(fields: _Fields) -> tuple[int, int, int, int]:
-    """Where a column chunk begins, its bytes, those before compression, its codec."""
+    """Return a column chunk's offset, its bytes, its bytes before compression, and its codec."""
     begin, dictionary = _require_field(fields, 9, "the offset of a chunk"), fields.get(11, 0)
-    if len(MAGIC) <= dictionary < begin:  # some writers say 0 where there is none
+    if len(MAGIC) <= dictionary < begin:  # some writers store 0 where there is none
         begin = dictionary
     return (
         begin,
@@ -258,7 +253,7 @@ def _parse_chunk_meta(fields: _Fields) -> tuple[int, int, int, int]:
 
 def _parse_chunk(fields: _Fields) -> tuple[int, int, int, int]:
     if 1 in fields:
-        raise _Damage(f"a column chunk lies in another file, {fields[1]!r}")
+        raise _Damage(f"a column chunk is in another file, {fields[1]!r}")
     found: tuple[int, int, int, int] = _require_field(fields, 3, "the description of a chunk (or it is encrypted)")
     return found
 
@@ -302,9 +297,9 @@ def _build_footer(fields: _Fields, size: int, touched: int) -> Footer:
 
 
 def _leaf_paths(elements: list[tuple[str, int | None]]) -> list[str]:
-    """Paths of the leaves of a schema, given as its nodes, each before its children."""
+    """Return the paths of the leaves of a schema, given as its nodes, each before its children."""
     leaves: list[str] = []
-    above: list[tuple[str, int]] = [("", 1)]  # of each level what paths begin with, and nodes that are still to come
+    above: list[tuple[str, int]] = [("", 1)]  # of each level the prefix of its paths, and the nodes that still follow
     for number, (name, children) in enumerate(elements):
         while above and not above[-1][1]:
             above.pop()
@@ -327,15 +322,15 @@ def _leaf_paths(elements: list[tuple[str, int | None]]) -> list[str]:
 
 
 def footer_index(path: Path, footer: Footer, dataset: Dataset) -> FileIndex:
-    """What a footer says of where samples lie, without what pyarrow would make of them."""
+    """Return the places of the samples by a footer, without pyarrow."""
     columns = tuple(_column(path, footer, leaf) for leaf in footer.select_leaves(path, dataset.names))
     return FileIndex(int(footer.rows.sum()), footer.size, columns, footer.touched)
 
 
 def _column(path: Path, footer: Footer, leaf: int) -> Column:
-    """A leaf's chunks, but for those of row groups without rows, which writers leave behind.
+    """Return the chunks of a leaf, without those of empty row groups, which some writers leave.
 
-    ExecutionError [R401] for a chunk that does not lie between the magic and the footer.
+    ExecutionError [R401] for a chunk that is not between the magic and the footer.
     """
     full = np.flatnonzero(footer.rows)
     rows, begin, length = footer.rows[full], footer.begin[full, leaf], footer.length[full, leaf]

@@ -1,16 +1,17 @@
-"""Parquet by pyarrow: rows are samples, `parts` columns of them, row groups are what is read and decoded at a time.
+"""Parquet by pyarrow: rows are samples, in `parts` columns; a row group is read and decoded at a time.
 
-Columns are what training readers store and get back without copying. Samples without a `shape` are fixed-size binary
-(encoded images, tensors as bytes: what petastorm and Ray write). With a `shape`, its elements: one a row is a plain
-column, as tables of features have (Criteo), more are a fixed-size list. Integers of 8 and 16 bits are the exception,
-fixed-size binary with any shape: Parquet stores them as 32 bits each, so a file would not have the size asked for.
+The types of columns are those that training readers store and get back without a copy. Samples without a `shape` are
+fixed-size binary (encoded images, tensors as bytes: as petastorm and Ray write). With a `shape` a row holds its
+elements: a single one is a plain column, as in tables of features (Criteo), more are a fixed-size list. Integers of 8
+and 16 bits are the exception, fixed-size binary with any shape: Parquet stores them as 32 bits each, so a file would
+not have the size asked for.
 
-Values are stored plain, without dictionaries and statistics, so that sizes are what the description says. One file
-differs from another in its values only, with the same version of pyarrow.
+Values are stored plain, without dictionaries and statistics, so that sizes are as described. With the same version of
+pyarrow, files differ from each other only in their values.
 
-An index is the footer alone. Each leaf of the columns chosen by `names` (all, without) is a `Column`: `image` chooses
-`image.bytes` and `image.path`, `image.bytes` only that. Its units are column chunks, whole. A chunk does not say how it
-is to be decoded, its file's footer does: so `decode` gives None and does nothing, and `parquet_library` decodes.
+The index is the footer alone. Each leaf of the columns in `names` (of all, without `names`) is a `Column`: `image`
+chooses `image.bytes` and `image.path`, `image.bytes` only that. Its units are whole column chunks. A chunk does not say
+how to decode it; only the file's footer does. So `decode` returns None and does nothing, and `parquet.library` decodes.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP: Final = 64 << 20
-"""Bytes of the samples in a row group where no `chunk` says otherwise: what is held in memory to write or read one."""
+"""Bytes of the samples in a row group without `chunk`; a writer or reader holds one row group in memory."""
 
 
 _LARGEST_VALUE = 1 << 30  # a page, and so a value, has less than 2^31 bytes
-_PAGE, _VALUES = 1 << 20, 1024  # pyarrow's own size of a page, to which it looks only after so many values
+_PAGE, _VALUES = 1 << 20, 1024  # pyarrow's default size of a page, and the values between two checks of that size
 _PAGE_HEADER, _FOOTER, _FOOTER_CHUNK = 25, 280, 60  # bytes, about
 
 
 class Parquet:
-    """See `contract.Resolved`."""
+    """The format `parquet`; see `protocols.Resolved`."""
 
     name: Final = "parquet"
     libraries: Final = ("dliosim.formats.parquet.library", "pyarrow.parquet")
 
     def variant(self, dataset: Dataset) -> Parquet:
-        """Itself."""
+        """Return the format itself."""
         return self
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Sizes that vary or do not divide, what only raw files have, codecs that Parquet has not."""
+        """Refuse sizes that vary or do not divide, settings of raw files, and codecs that Parquet does not have."""
         if dataset.header:
             return "header", "a Parquet file has its own"
         if dataset.align != 1:
@@ -79,11 +80,11 @@ class Parquet:
         return refuse_excess_units(dataset, -(-fullest // self.batch(dataset)) * dataset.parts)
 
     def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """The library pyarrow."""
+        """Return pyarrow and its extra, unless it is installed."""
         return None if find_spec("pyarrow") is not None else ("pyarrow", "parquet")
 
     def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        """The column chunks of the chosen leaves, by the footer; nothing else of the file is read."""
+        """Return the column chunks of the chosen leaves; reads only the footer. ExecutionError [R401]."""
         index = footer_index(path, read_footer(path), dataset)
         if not dataset.source or self.needs(dataset) is not None:
             return index
@@ -92,25 +93,25 @@ class Parquet:
         return replace(index, sample_bytes=sample_bytes(path, dataset))
 
     def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
-        """None: a column chunk alone cannot be decoded, see `parquet_library`."""
+        """Return None: a column chunk alone cannot be decoded, see `parquet.library`."""
         return None
 
     def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
-        """By pyarrow, which knows no MPI; see `parquet_library`."""
+        """Open a file by pyarrow, which does not use MPI; see `parquet.library`."""
         from dliosim.formats.parquet.library import open_library
 
         return open_library(path, dataset)
 
     def is_preallocated(self, dataset: Dataset) -> bool:
-        """No: where pages lie is known when they are encoded."""
+        """Return False: pages have no place before they are encoded."""
         return False
 
     def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
-        """Never asked for."""
+        """Raise NotImplementedError; never called."""
         raise NotImplementedError
 
     def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
-        """Write row groups of `batch` samples, the last perhaps of fewer. OSError where the file cannot be written."""
+        """Write row groups of `batch` samples; the last may have fewer. OSError where the file cannot be written."""
         from pyarrow import parquet
 
         schema, compress = table_schema(dataset), dataset.compress
@@ -134,14 +135,14 @@ class Parquet:
             encoding.encode_ns += spent + perf_counter_ns() - begin - sink.write_ns
 
     def batch(self, dataset: Dataset) -> int:
-        """Samples of a row group: as `chunk` says, or what makes 64 MiB."""
+        """Return the samples of a row group: by `chunk`, or as many as 64 MiB hold."""
         size = max(1, dataset.constant_size or 1)
         if dataset.chunk is None:
             return max(1, ROW_GROUP // size)
         return max(1, dataset.chunk.number // (size if dataset.chunk.unit == "bytes" else 1))
 
     def forecast(self, dataset: Dataset, count: int) -> FileIndex:
-        """Row groups of what the columns take when encoded; a codec does what `compressible` says it can."""
+        """Return row groups of the encoded size of the columns; with a codec divided by `compressible`."""
         size = dataset.constant_size
         assert size is not None
         most = self.batch(dataset)
@@ -161,7 +162,7 @@ class Parquet:
 
 
 def table_schema(dataset: Dataset) -> pa.Schema:
-    """Columns of the files that are written."""
+    """Return the columns of the files that are written."""
     import pyarrow as pa
 
     size = dataset.constant_size
@@ -175,7 +176,7 @@ def table_schema(dataset: Dataset) -> pa.Schema:
 
 
 class _Sink:
-    """A file that pyarrow writes to, and the time that it takes."""
+    """A file for pyarrow that measures the time of its writes, ns."""
 
     closed = False
 
@@ -196,7 +197,7 @@ class _Sink:
         self._file.flush()
 
     def close(self) -> None:
-        """Whoever opened the file closes it."""
+        """Do nothing: the caller that opened the file closes it."""
 
 
 def _column_names(dataset: Dataset) -> tuple[str, ...]:
@@ -204,12 +205,12 @@ def _column_names(dataset: Dataset) -> tuple[str, ...]:
 
 
 def _has_native_type(element: str) -> bool:
-    """Whether Parquet stores elements of that type in as many bytes as they have."""
+    """Return True if Parquet stores elements of that type in their own number of bytes."""
     return element == "float16" or ELEMENTS[element] >= 4
 
 
 def _level_bytes(dataset: Dataset, rows: Ints) -> Ints:
-    """Bytes, about, that say where each list of a column begins: a bit an element, or a run a row."""
+    """Return the approximate bytes that mark the begin of each list of a column: a bit an element, or a run a row."""
     shape = dataset.shape
     if shape is None or not _has_native_type(shape.element) or prod(shape.extents) == 1:
         return np.zeros_like(rows)
@@ -217,7 +218,7 @@ def _level_bytes(dataset: Dataset, rows: Ints) -> Ints:
 
 
 def _value_bytes(kind: pa.DataType) -> int:
-    """Bytes of one value of a leaf."""
+    """Return the bytes of one value of a leaf."""
     import pyarrow as pa
 
     width: int = (kind.value_type if pa.types.is_fixed_size_list(kind) else kind).bit_width // 8
@@ -225,7 +226,7 @@ def _value_bytes(kind: pa.DataType) -> int:
 
 
 def _regroup_rows(batches: Iterator[Bytes], most: int) -> Iterator[Bytes]:
-    """The same rows, `most` at a time; those that wait for others are copied, as their batch may be used again."""
+    """Yield the same rows, `most` at a time. Rows that wait are copied, as their batch may be used again."""
     held: list[Bytes] = []
     for batch in batches:
         left = batch
@@ -244,7 +245,7 @@ def _regroup_rows(batches: Iterator[Bytes], most: int) -> Iterator[Bytes]:
 
 
 def _arrow_table(schema: pa.Schema, rows: Bytes) -> pa.Table:
-    """Rows of samples as columns; those of a single column are not copied."""
+    """Return rows of samples as columns; a single column is not copied."""
     import pyarrow as pa
 
     each, columns = rows.shape[1] // len(schema), []

@@ -1,6 +1,6 @@
-"""Reading Parquet as training does: pyarrow opens a file, reads the column chunks that are asked for and decodes them.
+"""Read Parquet as training does: pyarrow opens a file, reads the requested column chunks and decodes them.
 
-All on the calling thread, so that what a rank takes is seen as its own.
+It runs on the calling thread alone, so that its CPU time is counted as the rank's own.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from dliosim.model import Dataset
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BATCH = 16 << 20  # bytes that `read` decodes at a time, about
+_BATCH = 16 << 20  # bytes that `read` decodes at a time, approximately
 
 
 class ParquetHandle:
-    """An open file. `index` is what `PARQUET.index` says, `leaves` are the paths of its columns (`image.bytes`), `rows`
-    those of each row group, empty ones too.
+    """An open file. `index` is that of `PARQUET.index`, `leaves` are the paths of its columns (`image.bytes`).
 
-    Methods raise ExecutionError [R401], naming file and row group, where data are damaged, and OSError where a call
-    fails.
+    `rows` are the rows of each row group, also of empty ones. Methods raise ExecutionError [R401], with file and row
+    group, where data are damaged, and OSError where a call fails.
     """
 
     def __init__(self, path: Path, dataset: Dataset) -> None:
@@ -52,15 +51,15 @@ class ParquetHandle:
         self._file.close()
 
     def read_group(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """One row group, decoded: the columns given, else those that the data set chooses."""
+        """Read and decode one row group: the columns given, else those that the data set chooses."""
         chosen = self._names if columns is None else list(columns)
         with _report_damage(f"{self._path}: row group {group}"):
             return self._file.read_row_group(group, columns=chosen, use_threads=False)
 
     def decode(self, group: int, leaf: str, data: memoryview) -> pa.Table:
-        """Decode a column chunk that was read by other means: `data` are its bytes, as the index says.
+        """Decode a column chunk that was read by other means; `data` are its bytes, at the range of the index.
 
-        `leaf` is its path (`image.bytes`). Nothing is read from the file, whose footer is known.
+        `leaf` is its path (`image.bytes`). Nothing is read from the file, as its footer is in memory.
         """
         from pyarrow import parquet
 
@@ -71,10 +70,11 @@ class ParquetHandle:
                 return file.read_row_group(group, columns=[leaf], use_threads=False)
 
     def read(self, first: int, count: int, into: memoryview) -> int:
-        """Decode samples [first, first + count) and put their bytes into a buffer; give how many these are.
+        """Decode samples [first, first + count) and put their bytes into a buffer; return the number of bytes.
 
-        A sample is its chosen columns, one after the other. All before it in its row group is decoded, too, some MiB at
-        a time. ExecutionError for columns without a fixed width, or with nulls, and where the buffer is too small.
+        A sample is its chosen columns, one after the other. All rows before it in its row group are decoded, too, some
+        MiB at a time. ExecutionError [R401] for columns without a fixed width, or with nulls, and where the buffer is
+        too small.
         """
         if first < 0 or count < 0 or first + count > self.index.samples:
             raise ExecutionError(f"{self._path} has {self.index.samples} rows, none {first + count - 1}", "R401")
@@ -94,7 +94,7 @@ class ParquetHandle:
         return count * row
 
     def row_widths(self) -> list[int]:
-        """Bytes that a row has in each column. ExecutionError [R401] for a column without a fixed width."""
+        """Return the bytes of a row in each column. ExecutionError [R401] for a column without a fixed width."""
         return [_row_bytes(self._path, field) for field in self._fields()]
 
     def _fields(self) -> list[pa.Field]:
@@ -103,9 +103,9 @@ class ParquetHandle:
         return [field for field in schema if tops is None or field.name in tops or field.name in (self._names or ())]
 
     def _copy_rows(self, group: int, begin: int, end: int, widths: list[int], out: Bytes) -> None:
-        """Rows [begin, end) of a group to as many rows of `out`."""
+        """Copy rows [begin, end) of a group to `out`, (end - begin, bytes of a row)."""
         at_once = max(1, _BATCH // max(1, sum(widths)))
-        at = 0  # in the group, of the next batch
+        at = 0  # first row of the next batch in the group
         with _report_damage(f"{self._path}: row group {group}"):
             for batch in self._file.iter_batches(at_once, [group], self._names, use_threads=False):
                 rows = batch[max(0, begin - at) : end - at]
@@ -126,7 +126,7 @@ def open_library(path: Path, dataset: Dataset) -> ParquetHandle:
 
 
 def sample_bytes(path: Path, dataset: Dataset) -> int:
-    """Bytes that `ParquetHandle.read` gives for each sample, 0 where that is not one size. Errors as it has them."""
+    """Return the bytes that `ParquetHandle.read` gives for each sample; 0 where they differ. Errors as there."""
     with ParquetHandle(path, dataset) as handle:
         try:
             return sum(handle.row_widths())
@@ -136,7 +136,7 @@ def sample_bytes(path: Path, dataset: Dataset) -> int:
 
 @contextmanager
 def _report_damage(place: str) -> Iterator[None]:
-    """Say what pyarrow finds wrong with data as an ExecutionError; calls that fail are left as they are."""
+    """Raise pyarrow's errors about data as ExecutionError [R401]; errors of failed calls stay as they are."""
     try:
         yield
     except ExecutionError:
@@ -148,7 +148,7 @@ def _report_damage(place: str) -> Iterator[None]:
 
 
 class _Window:
-    """A file of which only some bytes are there, `data` from `offset` on; pyarrow reads nothing else of it."""
+    """A file that has only `data`, from `offset` on; pyarrow reads nothing else of it."""
 
     closed = False
 
@@ -158,7 +158,7 @@ class _Window:
     def read(self, length: int) -> memoryview:
         begin = self._at - self._offset
         if begin < 0:
-            raise ValueError(f"byte {self._at} lies before the chunk")
+            raise ValueError(f"byte {self._at} is before the chunk")
         found = self._data[begin : begin + length]
         self._at += len(found)
         return found
@@ -171,11 +171,11 @@ class _Window:
         return self._at
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 def _row_bytes(path: Path, field: pa.Field) -> int:
-    """Bytes that a row has in a column."""
+    """Return the bytes of a row in a column."""
     import pyarrow as pa
 
     kind, count = field.type, 1
@@ -187,7 +187,7 @@ def _row_bytes(path: Path, field: pa.Field) -> int:
 
 
 def _array_bytes(array: pa.Array, width: int) -> Bytes:
-    """The bytes of an array's rows, (rows, width), not copied."""
+    """Return the bytes of an array's rows, (rows, width), not copied."""
     import pyarrow as pa
 
     rows = len(array)

@@ -1,4 +1,4 @@
-"""The results of a comparison of saves or restores as files: the columns of rows.csv, and what compare.json holds."""
+"""The results of a comparison of saves or restores: the columns of rows.csv, and the content of compare.json."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ STALL_FIGURES: Final[dict[str, Callable[[StallPass], Any]]] = {
     "call_latency_max_seconds": lambda one: one.latency.max_ns * 1e-9,
 }
 
-#: Of these each variant has its median.
+#: Figures with a median over passes for each variant.
 _MEDIANS: Final = tuple(name for name in STALL_FIGURES if name.endswith("_seconds") and not name.startswith("call_lat"))
 
 
 def stall_content(outcome: Outcome[StallPass]) -> dict[str, Any]:
-    """What compare.json holds of saves or restores: plain values, None where there is no figure."""
+    """Return the content of compare.json for saves or restores: plain values, None where there is no figure."""
     what, _, checkpoint = outcome.what.partition(" ")
     variants = [_variant(outcome, number) for number in range(len(outcome.measured))]
     return common_content(outcome, {"what": what, "checkpoint": checkpoint}, variants, stall_verdict(outcome))

@@ -1,4 +1,4 @@
-"""What a comparison of saves or restores prints: stalls, and what of them was what."""
+"""The report of a comparison of saves or restores: stalls and their parts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _MORE = (
 
 
 def stall_report(outcome: Outcome[StallPass]) -> str:
-    """Everything that a comparison of saves or restores prints at its end."""
+    """Return all that a comparison of saves or restores prints at its end."""
     return comparison_report(outcome, _tables, stall_verdict)
 
 

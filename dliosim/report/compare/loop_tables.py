@@ -1,4 +1,4 @@
-"""What a comparison of loops prints: rates, latencies and where the time went, beside what all comparisons have."""
+"""The report of a comparison of loops: rates, latencies, parts of the time, and the tables of every comparison."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _MORE = (
 
 
 def compare_report(outcome: Outcome[LoopPass]) -> str:
-    """Everything that a comparison of loops prints at its end."""
+    """Return all that a comparison of loops prints at its end."""
     return comparison_report(outcome, _tables, loop_verdict)
 
 

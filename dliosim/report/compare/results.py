@@ -1,4 +1,4 @@
-"""The results of a comparison as files: rows.csv with every pass, and compare.json, written last."""
+"""The results of a comparison as files: rows.csv with every pass, and compare.json, which is written last."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ROW_FIGURES: Final[dict[str, Callable[[LoopPass], Any]]] = {
 
 
 def loop_content(outcome: Outcome[LoopPass]) -> dict[str, Any]:
-    """What compare.json holds of loops: plain values, None where there is no figure; passes in the order of blocks."""
+    """Return the content of compare.json for loops: plain values, None for no figure; passes in the order of blocks."""
     variants = [_variant(outcome, number) for number in range(len(outcome.measured))]
     return common_content(outcome, {"what": "loop", "loop": outcome.what}, variants, loop_verdict(outcome))
 
@@ -67,7 +67,7 @@ def loop_content(outcome: Outcome[LoopPass]) -> dict[str, Any]:
 def common_content(
     outcome: Outcome[P], what: Mapping[str, str], variants: Sequence[Mapping[str, Any]], said: Sequence[str]
 ) -> dict[str, Any]:
-    """What compare.json holds of any comparison; `what` says of what, `said` is the verdict."""
+    """Return the common content of every compare.json; `what` names the target, `said` is the verdict."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "kind": "compare",
@@ -96,7 +96,7 @@ def common_content(
 
 
 def common_variant(outcome: Outcome[P], number: int) -> dict[str, Any]:
-    """What is said of a variant whatever was run: its settings, and how it stands against the first."""
+    """Return the common content of a variant: its settings, and its comparison with the first."""
     one, against = outcome.measured[number], outcome.comparison_of(number)
     return {
         "label": one.label,
@@ -121,7 +121,7 @@ def common_variant(outcome: Outcome[P], number: int) -> dict[str, Any]:
 def pass_rows(
     outcome: Outcome[P], one: VariantResult[P], figures: Mapping[str, Callable[[P], Any]]
 ) -> list[dict[str, Any]]:
-    """All passes of a variant, the warm-up first."""
+    """Return all passes of a variant, the warm-up first."""
     return [
         {"block": each.block, "position": each.position} | {name: figure(each) for name, figure in figures.items()}
         for each in one.passes
@@ -129,7 +129,7 @@ def pass_rows(
 
 
 def format_rows(passes: Sequence[tuple[str, Sequence[P]]], figures: Mapping[str, Callable[[P], Any]]) -> str:
-    """What rows.csv holds: a row for every pass, warm-ups too, in the order in which they ran.
+    """Return the content of rows.csv: a row for every pass, warm-ups too, in the order in which they ran.
 
     `passes` has the label of each variant with its passes, also of one that failed later.
     """
@@ -147,14 +147,14 @@ def format_rows(passes: Sequence[tuple[str, Sequence[P]]], figures: Mapping[str,
 def write_rows(
     directory: Path, passes: Sequence[tuple[str, Sequence[P]]], figures: Mapping[str, Callable[[P], Any]]
 ) -> None:
-    """Write rows.csv with the passes so far: what is left where a comparison does not come to its end."""
+    """Write rows.csv with the passes so far: they remain if a comparison is stopped."""
     write_atomic(directory / ROWS, format_rows(passes, figures).encode())
 
 
 def write_comparison(
     directory: Path, outcome: Outcome[P], figures: Mapping[str, Callable[[P], Any]], content: Mapping[str, Any]
 ) -> None:
-    """Write rows.csv, then compare.json, into an existing directory, each whole or not at all; OSError with a name."""
+    """Write rows.csv, then compare.json, into an existing directory, each whole or not at all. Raises OSError."""
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     write_atomic(directory / ROWS, format_rows(outcome.passes, figures).encode())
     write_atomic(directory / COMPARE, text.encode())

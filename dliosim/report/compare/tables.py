@@ -1,4 +1,4 @@
-"""What the report of any comparison has: conditions, names of variants, how they were judged, and what was not run."""
+"""The common parts of a comparison's report: conditions, names of variants, verdicts, and variants that did not run."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from dliosim.report.text_table import WIDTH, grid
 
 @dataclass(frozen=True, slots=True)
 class FigureColumn(Generic[P]):
-    """A figure of a variant, and how it is shown; an `optional` one is left out where it is nothing in all of them."""
+    """A figure of a variant in a table."""
 
-    heading: str
-    figure: Callable[[VariantResult[P]], float | None]
-    show: Callable[[float | None], str]
-    optional: bool = False
+    heading: str  #: heading of the column
+    figure: Callable[[VariantResult[P]], float | None]  #: the figure of a variant
+    show: Callable[[float | None], str]  #: the figure as text
+    optional: bool = False  #: True if the column is left out where the figure is 0 or None in every variant
 
 
 def format_time(value: float | None) -> str:
-    """A time in a table."""
+    """Return a time for a table."""
     return seconds(value, 3)
 
 
 def format_percent(share: float | None) -> str:
-    """A share in a column of per cents."""
+    """Return a share for a column of per cents."""
     return ABSENT if share is None else number(100 * share, 3)
 
 
 def format_figure(value: float | None) -> str:
-    """Any other figure."""
+    """Return another figure for a table."""
     return number(value, 3)
 
 
@@ -44,9 +44,9 @@ def comparison_report(
     tables: Callable[[Outcome[P], list[str]], Sequence[str]],
     verdict: Callable[[Outcome[P]], list[str]],
 ) -> str:
-    """Everything that a comparison prints at its end, at most `grid.WIDTH` columns wide but for long labels.
+    """Return all that a comparison prints at its end, at most `text_table.WIDTH` columns wide except for long labels.
 
-    `tables` makes its tables from the names that variants have in them.
+    `tables` makes its tables with the names of variants that are given.
     """
     labels = _table_names(outcome)
     named = zip(outcome.measured, labels, strict=True)
@@ -69,7 +69,7 @@ def verdict_table(
     figures: Sequence[Callable[[VariantResult[P]], str]],
     said: str,
 ) -> str:
-    """A row for each variant: its figures, and how it stands against the first."""
+    """Return a row for each variant: its figures, and its comparison with the first."""
     rows = [
         [name, *(figure(one) for figure in figures), *_verdict_cells(outcome.comparison_of(place))]
         for place, (name, one) in enumerate(zip(names, outcome.measured, strict=True))
@@ -82,7 +82,7 @@ def verdict_table(
 
 
 def columns_table(outcome: Outcome[P], names: list[str], columns: Sequence[FigureColumn[P]], title: str) -> str:
-    """A row for each variant, with those columns that have something to say."""
+    """Return a row for each variant, without the optional columns that are empty."""
     some = [one for one in columns if not one.optional or any(one.figure(each) for each in outcome.measured)]
     rows = [
         [name, *(column.show(column.figure(one)) for column in some)]
@@ -92,7 +92,7 @@ def columns_table(outcome: Outcome[P], names: list[str], columns: Sequence[Figur
 
 
 def sweep_table(outcome: Outcome[P], figure: Callable[[VariantResult[P]], str], what: str) -> str:
-    """Two varied names as a table of one figure, the first downwards and the second across; else empty."""
+    """Return a figure as a table of two varied names, the first downwards and the second across; empty for others."""
     if len(outcome.varied) != 2 or min(len(one.values) for one in outcome.varied) < 2:
         return ""
     down, across = outcome.varied
@@ -126,12 +126,12 @@ def _header(outcome: Outcome[P]) -> str:
 
 
 def _subject(outcome: Outcome[P]) -> str:
-    """A loop is said to be one; `save NAME` says what it is."""
+    """Return the target with its kind: `loop NAME`; `save NAME` has it already."""
     return outcome.what if " " in outcome.what else f"loop {outcome.what}"
 
 
 def _table_names(outcome: Outcome[P]) -> list[str]:
-    """Labels as they fit into a table: long ones as letters, which a legend explains."""
+    """Return the names of variants in tables: labels, or numbers with a legend where a label is too long."""
     labels = [one.label for one in outcome.measured]
     if max(map(len, labels)) <= 44:
         return labels
@@ -140,7 +140,7 @@ def _table_names(outcome: Outcome[P]) -> list[str]:
 
 def _legend(outcome: Outcome[P], names: list[str]) -> str:
     lines = []
-    # What holds for all of them is said once.
+    # Notes that all variants have are printed once.
     common = [note for note in outcome.measured[0].notes if all(note in one.notes for one in outcome.measured)]
     for name, one in zip(names, outcome.measured, strict=True):
         added = f" (added: {one.added})" if one.added else ""

@@ -1,4 +1,4 @@
-"""What `dliosim plan` says of checkpoints: model, split, bytes, files, who writes them, and when best to save."""
+"""Tables of `dliosim plan` about checkpoints: model, split, bytes, files, writers, and the best interval of saves."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dliosim.report.checkpoints import EXPLAINED, IntervalRow, format_long_time,
 from dliosim.report.conditions import align_rows
 from dliosim.report.text_table import WIDTH
 
-#: Of more parts than so many only the bytes of all are named.
+#: Of more parts than this, only the sum of their bytes is shown.
 _MOST_PARTS = 6
 
 #: Bytes of a checkpoint from which on they are given in GiB, too.
 _LARGE = 1e9
 
 _COPIES = {
-    "once": "of what data-parallel ranks have alike one copy",
-    "dealt": "of what data-parallel ranks have alike each one's in turn",
-    "all": "what data-parallel ranks have alike each for itself",
+    "once": "one copy of what data-parallel ranks share",
+    "dealt": "what data-parallel ranks share is written by each of them in turn",
+    "all": "what data-parallel ranks share is written by each of them",
 }
 
 
@@ -33,7 +33,7 @@ _UNKNOWN = (
 
 
 def state_tables(workload: Workload, forecast: Forecast) -> str:
-    """A block of lines for each checkpoint that is saved."""
+    """Return a block of lines for each checkpoint that is saved."""
     blocks = [
         f"checkpoint {state.checkpoint}\n{align_rows(list(_rows(workload, forecast, state)))}"
         for state in forecast.states
@@ -42,7 +42,7 @@ def state_tables(workload: Workload, forecast: Forecast) -> str:
 
 
 def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
-    """For each checkpoint how often to save it; says so where there is none."""
+    """Return how often to save each checkpoint, or a line that the pattern saves none."""
     if not found:
         return "how often to save: the pattern saves no checkpoint"
     tables = [
@@ -70,7 +70,7 @@ def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
 
 
 def _intervals(one: StateRisks) -> list[float | None]:
-    """The checkpoint's own intervals; one that is None where it has none."""
+    """Return the checkpoint's own intervals, s; [None] where it has none."""
     return [time for _, time in one.own] or [None]
 
 
@@ -120,7 +120,7 @@ def _writers(checkpoint: Checkpoint, ranks: int, writing: int) -> str:
         "rank": f"rank {writers.number} for all",
     }[writers.kind]
     split = checkpoint.split(ranks)
-    # Flat state is divided over all ranks, so that there are copies of tensors only.
+    # Flat state is divided among all ranks. So only tensors have copies.
     tensors = any(part.scope not in ("total", "per rank") for part in checkpoint.parts_for(split))
     copies = f"; {_COPIES[checkpoint.replicas]}" if tensors and split.data > 1 else ""
     return f"{writing} of {count(ranks, 'rank')}, {how}{copies}"
@@ -140,5 +140,5 @@ def _pace(pace: Pace, most: int) -> str:
 
 
 def _format_bytes(value: int) -> str:
-    """Bytes in powers of 1000 and in GiB, as models' checkpoints are published."""
+    """Return bytes in powers of 1000 and in GiB, as checkpoints of models are published."""
     return f"{size(value)} ({number(value / 2**30)} GiB)"

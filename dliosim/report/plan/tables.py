@@ -1,4 +1,4 @@
-"""What `dliosim plan` prints: amounts, what storage must deliver, memory and disk; and one rank's reads as CSV."""
+"""The report of `dliosim plan`: amounts, what storage must deliver, memory and disk; and one rank's reads as CSV."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from dliosim.readable import ABSENT, count, number, seconds, size
 from dliosim.report.plan.checkpoint_tables import state_tables
 from dliosim.report.text_table import WIDTH, grid
 
-#: Stands before figures that do not hold exactly for every rank and epoch.
+#: Mark before figures that are not exact for every rank and epoch.
 _ESTIMATED = "~"
-
-#: Rows of CSV written at a time.
 
 
 def plan_report(workload: Workload, forecast: Forecast, note: str = "") -> str:
-    """The whole forecast as text, at most 120 columns wide; `note` is said below what it is of."""
+    """Return the whole forecast as text, at most 120 columns wide; `note` is a line below its title."""
     place = f"{count(forecast.ranks, 'rank')} on {count(forecast.nodes, 'node')}"
     title = f"{forecast.workload}: {workload.title}" if workload.title else forecast.workload
     head = f"{title}\n{place}, digest {forecast.digest}" + f"\n{note}" * bool(note)
@@ -42,7 +40,7 @@ def plan_report(workload: Workload, forecast: Forecast, note: str = "") -> str:
 
 
 def write_csv(stream: TextIO, listings: Iterable[Listing]) -> None:
-    """One row a sample in the order of reading: step, sample, file, offset and length in bytes."""
+    """Write one row a sample in the order of reading: step, sample, file, offset and length in bytes."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["step", "sample", "file", "offset", "length"])
     for listing in listings:
@@ -138,7 +136,7 @@ def _demand_table(workload: Workload, forecast: Forecast) -> str:
 
 
 def _storage_limits(loop: Loop, demand: Demand) -> Iterator[str]:
-    """Where no storage is fast enough, why, and what would help; and what only a run tells."""
+    """Yield where no storage is fast enough, why, and what would help; and what only a run shows."""
     readers = loop.access.readers
     if demand.rank_rate is None and loop.arrivals is not None:
         text = "`compute` and `preprocess` take" if demand.processing else "`compute` takes"
@@ -164,7 +162,7 @@ def _storage_table(forecast: Forecast) -> str:
         ]
         for item in forecast.storage
     ]
-    title = "what lies on storage at most (a new checkpoint is complete before an old one is deleted)"
+    title = "what is on storage at most (a new checkpoint is complete before an old one is deleted)"
     return grid(title, ["", "root", "bytes", "files", "copies"], rows) if rows else ""
 
 

@@ -1,1 +1,1 @@
-"""Results read back from disk. They may come from anybody: sizes, types and shapes are checked before they are used."""
+"""Results read back from disk. They may come from anywhere: sizes, types and shapes are checked before use."""

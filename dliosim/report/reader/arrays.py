@@ -1,4 +1,4 @@
-"""Whole numbers of an HDF5 file, as arrays: what is too large, elsewhere, or no whole number is refused."""
+"""Read whole numbers of an HDF5 file as arrays; refuse what is too large, in another file, or no whole number."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from dliosim.errors import UsageError
 from dliosim.readable import printable
 from dliosim.report.reader.fields import MAX_TEXT, check_file
 
-#: The largest HDF5 file that is read, in bytes, and the most numbers that are taken from one: 1 GB of memory.
+#: The largest HDF5 file that is read; bytes.
 MAX_HDF5_BYTES = 1 << 30
+#: The most numbers that are read from one file: 1 GB of memory.
 MAX_NUMBERS = 1 << 27
 
 _MAX_GROUPS = 100_000
@@ -27,17 +28,17 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(slots=True)
 class Hdf5Group:
-    """A group of an HDF5 file that is open, and how many numbers may still be read from that file.
+    """A group of an open HDF5 file.
 
-    Every method raises UsageError where a thing is missing or is not what it asks for.
+    Every method raises UsageError where a member is missing or has another type.
     """
 
-    path: Path
-    content: Any
-    left: list[int]
+    path: Path  #: path of the file
+    content: Any  #: h5py.Group
+    left: list[int]  #: one number: how many numbers may still be read from the file; shared by its groups
 
     def groups(self) -> list[tuple[str, Hdf5Group]]:
-        """The groups within, by name in order."""
+        """Return the groups inside with their names, in the order of names."""
         names = sorted(self.content.keys())
         if len(names) > _MAX_GROUPS:
             raise self._member_error("", f"has more than {_MAX_GROUPS} groups")
@@ -47,25 +48,25 @@ class Hdf5Group:
         return [(name, Hdf5Group(self.path, one, self.left)) for name, one in found if isinstance(one, h5py.Group)]
 
     def has(self, name: str) -> bool:
-        """Whether there is a member of that name, whatever it is."""
+        """Return True if there is a member of that name, of any kind."""
         return self.content.get(name, getlink=True) is not None
 
     def text(self, name: str) -> str:
-        """An attribute that is a text."""
+        """Return an attribute that is a text."""
         value = self.content.attrs.get(name)
         if not isinstance(value, str) or len(value) > MAX_TEXT:
             raise self._member_error(name, "is not an attribute with a text")
         return printable(value)
 
     def whole(self, name: str) -> int:
-        """An attribute that is a whole number, 0 or more."""
+        """Return an attribute that is a whole number, 0 or more."""
         value = self.content.attrs.get(name)
         if not isinstance(value, (int, np.integer)) or not 0 <= int(value) < 2**63:
             raise self._member_error(name, "is not an attribute with a whole number")
         return int(value)
 
     def array(self, name: str, shape: tuple[int | None, ...], least: int = 0, most: int = 1 << 53) -> Ints:
-        """A data set of whole numbers from `least` to `most`; None in `shape` is any length."""
+        """Return a data set of whole numbers from `least` to `most`; None in `shape` is any length."""
         import h5py
 
         found = self._member(name)
@@ -88,7 +89,7 @@ class Hdf5Group:
         return whole
 
     def _member(self, name: str) -> Any:
-        """A member that lies in this very file: links could lead to any other."""
+        """Return a member of this file; a link is refused, as it may lead to another file."""
         import h5py
 
         link = self.content.get(name, getlink=True)
@@ -103,8 +104,8 @@ class Hdf5Group:
 
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[Hdf5Group]:
-    """An HDF5 file for reading; UsageError where it is none, too large or broken, also while it is read."""
-    import h5py  # 100 ms that a table alone should not pay
+    """Open an HDF5 file for reading; UsageError where it is none, too large or damaged, also while it is read."""
+    import h5py  # takes 100 ms: tables alone do not need it
 
     check_file(path, MAX_HDF5_BYTES)
     try:
@@ -112,6 +113,6 @@ def open_hdf5(path: Path) -> Iterator[Hdf5Group]:
             yield Hdf5Group(path, file, [MAX_NUMBERS])
     except UsageError:
         raise
-    # What h5py and HDF5 raise for broken files is any of these.
+    # h5py and HDF5 may raise any of these for broken files.
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, MemoryError) as error:
         raise UsageError(f"{path} cannot be read as HDF5: {printable(str(error))[:300]}") from error

@@ -1,4 +1,4 @@
-"""compare.json read back: variants of one run, and how each did against the first."""
+"""compare.json read back: the variants of one run, and the comparison of each with the first."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dliosim.report.reader.results import parse_environment, parse_quantiles
 
 _VERSION = 1
 
-#: What may be compared beside loops.
+#: The kinds of comparisons other than of loops.
 _STALLS = ("save", "restore")
 
-#: What may be said of a variant against the reference.
+#: The verdicts of a variant against the reference.
 FASTER, SLOWER, ALIKE, UNJUDGED, REFERENCE = VERDICTS = (
     "faster",
     "slower",
@@ -27,95 +27,85 @@ FASTER, SLOWER, ALIKE, UNJUDGED, REFERENCE = VERDICTS = (
 
 @dataclass(frozen=True, slots=True)
 class StallTimes:
-    """How long the job stalled for a save or restore: medians of passes, seconds of the rank that took longest.
+    """The times that a save or restore stalled the job: medians over passes, of the slowest rank."""
 
-    `complete` is until all of it was written or read, `longest` the longest stall of any pass; the others are its
-    parts. Bytes, files and calls are of all ranks.
-    """
-
-    seconds: float
-    longest: float
-    complete: float | None
-    bytes: int
-    files: int
-    calls: int
-    call: float | None
-    open_close: float | None
-    send: float | None
-    file_sync: float | None
-    commit: float | None
-    rename: float | None
+    seconds: float  #: stall; s
+    longest: float  #: longest stall of any pass; s
+    complete: float | None  #: time until all is written or read; s
+    bytes: int  #: bytes of all ranks
+    files: int  #: files of all ranks
+    calls: int  #: calls of all ranks
+    call: float | None  #: time in calls; s
+    open_close: float | None  #: time to open and close files; s
+    send: float | None  #: time to pass bytes to writers, or from readers; s
+    file_sync: float | None  #: time to sync files; s
+    commit: float | None  #: time of the commit; s
+    rename: float | None  #: time of renames; s
 
 
 @dataclass(frozen=True, slots=True)
 class SavedVariant:
-    """One variant over all repetitions. `ratio` is its rate by that of the reference, with its interval.
+    """One variant over all repetitions. A figure is None where it does not exist.
 
-    Of saves and restores `ratio` is the reference's stall by its own, `stall` has what else there is, and what a loop
-    has is None.
-
-    `settings` are (name, value) of what is varied. Shares are of the time of all ranks; figures that were not to be had
-    are None. `smallest_difference` is the smallest share of the rate that could have been shown.
+    A variant of saves or restores has `stall`, and the fields that only loops have are None. Shares are of the time of
+    all ranks.
     """
 
-    label: str
-    settings: tuple[tuple[str, str], ...]
-    bytes_per_second: float | None
-    seconds: tuple[float, ...]
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    p_adjusted: float | None
-    smallest_difference: float | None
-    verdict: str
-    samples_per_second: float | None = None
-    data_wait_share: float | None = None
-    compute_share: float | None = None
-    sync_wait_share: float | None = None
-    tool_share: float | None = None
-    processing_share: float | None = None
-    amplification: float | None = None
-    batch_latency: Quantiles | None = None
-    two_phase: str | None = None
-    order_hash: str = ""
-    checkpoint_seconds: float | None = None
-    stall: StallTimes | None = None
+    label: str  #: the variant as text
+    settings: tuple[tuple[str, str], ...]  #: (name, value) of each varied setting
+    bytes_per_second: float | None  #: rate; B/s
+    seconds: tuple[float, ...]  #: time of each pass; s
+    ratio: float | None  #: rate by the reference's rate; of saves and restores the reference's stall by its stall
+    ratio_low: float | None  #: lower end of the interval of `ratio`
+    ratio_high: float | None  #: upper end of the interval of `ratio`
+    p_adjusted: float | None  #: p, adjusted for the number of variants
+    smallest_difference: float | None  #: smallest difference that could have been shown, as a share of the rate
+    verdict: str  #: one of `VERDICTS`
+    samples_per_second: float | None = None  #: rate; samples/s
+    data_wait_share: float | None = None  #: share of data wait
+    compute_share: float | None = None  #: share of compute
+    sync_wait_share: float | None = None  #: share of sync wait
+    tool_share: float | None = None  #: share of the tool
+    processing_share: float | None = None  #: share of decoding and preprocessing
+    amplification: float | None = None  #: bytes of read calls by bytes asked
+    batch_latency: Quantiles | None = None  #: batch latency; s
+    two_phase: str | None = None  #: two-phase: `engaged`, `not engaged` or `unknown`; None without collective reads
+    order_hash: str = ""  #: hash of the samples in their order, 16 hexadecimal digits
+    checkpoint_seconds: float | None = None  #: time that saves held the ranks; s
+    stall: StallTimes | None = None  #: times of a save or restore
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
-    """A whole comparison; `not_run` has label and reason of each variant that could not be, `verdict` sentences.
+    """A whole comparison."""
 
-    `what` is what was compared: `loop NAME`, `save NAME` or `restore NAME`.
-    """
-
-    name: str
-    title: str
-    overrides: tuple[tuple[str, str], ...]
-    caches: str
-    ranks: int
-    nodes: int
-    environment: Environment
-    what: str
-    varied: tuple[tuple[str, tuple[str, ...]], ...]
-    reference: str
-    repetitions: int
-    variants: tuple[SavedVariant, ...]
-    not_run: tuple[tuple[str, str], ...]
-    verdict: tuple[str, ...]
+    name: str  #: name of the workload
+    title: str  #: title of the workload
+    overrides: tuple[tuple[str, str], ...]  #: (name, value) of each `-D`
+    caches: str  #: state of the caches before each pass; empty if not set
+    ranks: int  #: number of ranks
+    nodes: int  #: number of nodes
+    environment: Environment  #: machine and libraries
+    what: str  #: target: `loop NAME`, `save NAME` or `restore NAME`
+    varied: tuple[tuple[str, tuple[str, ...]], ...]  #: (name, values) of each varied setting
+    reference: str  #: label of the first variant
+    repetitions: int  #: passes of each variant that count
+    variants: tuple[SavedVariant, ...]  #: results of the variants that ran
+    not_run: tuple[tuple[str, str], ...]  #: (label, reason) of each variant that did not run
+    verdict: tuple[str, ...]  #: sentences of the verdict
 
     @property
     def is_stall_comparison(self) -> bool:
-        """Whether what is compared is how long the job stalls, not a loop's rate."""
+        """True if stalls of the job are compared, False if rates of a loop are."""
         return not self.what.startswith("loop ")
 
 
 def parse_comparison(found: Fields) -> ComparisonResult:
-    """What compare.json says; UsageError where it is not as it must be."""
+    """Return the content of compare.json; UsageError where it is wrong."""
     version = found.whole("schema_version")
     if version != _VERSION:
         raise found.field_error("schema_version", f"is {version}, and this dliosim reads {_VERSION}")
-    # Comparisons from before there were others are of loops.
+    # Older files have no `what`: they are all comparisons of loops.
     what = found.text("what") if found.has("what") else "loop"
     if what not in ("loop", *_STALLS):
         raise found.field_error("what", f"is none of loop, {', '.join(_STALLS)}")
@@ -177,7 +167,7 @@ def _parse_stall_variant(found: Fields) -> SavedVariant:
 
 
 def _parse_common(found: Fields) -> SavedVariant:
-    """What any variant has."""
+    """Return the common fields of a variant."""
     verdict = found.text("verdict")
     if verdict not in VERDICTS:
         raise found.field_error("verdict", f"is none of {', '.join(VERDICTS)}")
@@ -200,4 +190,4 @@ def _parse_common(found: Fields) -> SavedVariant:
 def _check_order(found: Fields, ratios: Sequence[float | None]) -> None:
     ratio, low, high = ratios
     if ratio is not None and low is not None and high is not None and not low <= ratio <= high:
-        raise found.field_error("ratio", "does not lie within ratio_low and ratio_high")
+        raise found.field_error("ratio", "is not between ratio_low and ratio_high")

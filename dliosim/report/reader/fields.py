@@ -1,4 +1,4 @@
-"""Values of a JSON file, each checked where it is taken: a wrong one is named by file and key."""
+"""Values of a JSON file, each checked when it is read; an error names file and key."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from dliosim.boundedjson import LARGEST, parse_json
 from dliosim.errors import UsageError
 from dliosim.readable import printable
 
-#: The longest text that is taken, in characters, if its reader does not say otherwise.
+#: The longest text that is accepted, characters, unless its reader sets another limit.
 MAX_TEXT = 10_000
 
-#: Numbers beyond this are no figures, and would break axes.
+#: Larger numbers are no figures, and would break axes.
 _GREATEST = 1e24
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """An object of a JSON file; `where` is the key that led to it, empty for the whole file.
+    """An object of a JSON file.
 
-    Every method raises UsageError where the value is missing or is not what it asks for. Keys that nobody asks for are
-    of no concern: later versions may have more.
+    Every method raises UsageError where the value is missing or has another type. Other keys are ignored, as later
+    versions may have more.
     """
 
-    file: Path
-    where: str
-    values: Mapping[str, object]
+    file: Path  #: path of the file
+    where: str  #: key that led to the object; empty for the whole file
+    values: Mapping[str, object]  #: values by key
 
     def text(self, key: str, longest: int = MAX_TEXT, lines: bool = False) -> str:
-        """A text of bounded length, in which nothing moves a cursor; it keeps its line ends if it has `lines`."""
+        """Return a text of at most `longest` characters without control characters; line ends stay with `lines`."""
         value = self._value(key)
         if not isinstance(value, str):
             raise self.field_error(key, "is not a text")
@@ -41,20 +41,20 @@ class Fields:
         return printable(value, lines)
 
     def text_or_none(self, key: str) -> str | None:
-        """A text, or None for null."""
+        """Return a text, or None for null."""
         return None if self._value(key) is None else self.text(key)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts."""
+        """Return a list of texts."""
         return tuple(Fields(self.file, self._path(key), {str(i): one}).text(str(i)) for i, one in self._list(key))
 
     def text_pairs(self, key: str) -> tuple[tuple[str, str], ...]:
-        """An object whose values are texts, as pairs in its order."""
+        """Return an object whose values are texts as pairs, in its order."""
         inside = self.child(key)
         return tuple((printable(name[:MAX_TEXT]), inside.text(name)) for name in inside.values)
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
-        """A list of lists of two texts."""
+        """Return a list of lists of two texts."""
         value = self._value(key)
         if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
             raise self.field_error(key, "is not a list of pairs")
@@ -62,18 +62,18 @@ class Fields:
         return tuple((one.text("0"), one.text("1")) for one in given)
 
     def flag(self, key: str) -> bool:
-        """True or false."""
+        """Return true or false."""
         value = self._value(key)
         if not isinstance(value, bool):
             raise self.field_error(key, "is neither true nor false")
         return value
 
     def flag_or_none(self, key: str) -> bool | None:
-        """True or false, or None for null."""
+        """Return true or false, or None for null."""
         return None if self._value(key) is None else self.flag(key)
 
     def whole(self, key: str) -> int:
-        """A whole number, 0 or more, that fits 63 bits."""
+        """Return a whole number, 0 or more, that fits 63 bits."""
         value = self._value(key)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.field_error(key, "is not a whole number")
@@ -82,11 +82,11 @@ class Fields:
         return value
 
     def whole_or_none(self, key: str) -> int | None:
-        """A whole number, or None for null."""
+        """Return a whole number, or None for null."""
         return None if self._value(key) is None else self.whole(key)
 
     def number(self, key: str, least: float = 0.0) -> float:
-        """A finite number from `least` on."""
+        """Return a finite number, `least` or more."""
         value = self._value(key)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise self.field_error(key, "is not a number")
@@ -95,31 +95,31 @@ class Fields:
         return float(value)
 
     def number_or_none(self, key: str, least: float = 0.0) -> float | None:
-        """A number, or None for null."""
+        """Return a number, or None for null."""
         return None if self._value(key) is None else self.number(key, least)
 
     def numbers(self, key: str) -> tuple[float, ...]:
-        """A list of numbers."""
+        """Return a list of numbers."""
         return tuple(Fields(self.file, self._path(key), {str(i): one}).number(str(i)) for i, one in self._list(key))
 
     def child(self, key: str) -> Fields:
-        """An object within this one."""
+        """Return an object inside this one."""
         return self._object(key, self._value(key))
 
     def child_or_none(self, key: str) -> Fields | None:
-        """An object, or None for null."""
+        """Return an object, or None for null."""
         return None if self._value(key) is None else self.child(key)
 
     def child_list(self, key: str) -> list[Fields]:
-        """A list of objects."""
+        """Return a list of objects."""
         return [self._object(f"{key}[{i}]", one) for i, one in self._list(key)]
 
     def has(self, key: str) -> bool:
-        """Whether the key is there, whatever its value."""
+        """Return True if the key is there, with any value."""
         return key in self.values
 
     def field_error(self, key: str, what: str) -> UsageError:
-        """The error that says what is wrong with a key."""
+        """Return the error about a key."""
         return UsageError(f"{self.file}: {printable(self._path(key))[:200]} {what}")
 
     def _value(self, key: str) -> object:
@@ -143,7 +143,7 @@ class Fields:
 
 
 def read_json(path: Path) -> Fields:
-    """The object that a JSON file holds; UsageError where it is too large, unreadable or something else."""
+    """Return the object that a JSON file holds; UsageError where it is too large, unreadable or something else."""
     check_file(path, LARGEST)
     try:
         value = parse_json(path.read_bytes())
@@ -157,7 +157,10 @@ def read_json(path: Path) -> Fields:
 
 
 def check_file(path: Path, limit: int) -> None:
-    """See that `path` is a file of at most `limit` bytes, UsageError else: a pipe would block, a device never end."""
+    """Check that `path` is a regular file of at most `limit` bytes; else UsageError.
+
+    A read of a pipe would block, and a read of a device may never end.
+    """
     try:
         found = path.stat()
     except OSError as error:

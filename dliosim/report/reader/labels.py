@@ -1,4 +1,4 @@
-"""Directories of results by names short enough for headings and axes, each of which says what differs."""
+"""Short labels of result directories for headings and axes, each with the part that differs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 from dliosim.readable import printable
 
-#: The longest name that is taken as it is, in characters: nothing cuts a label further.
+#: The longest label, characters. Labels are not cut again later.
 LONGEST_LABEL = 26
 
-# Where a variant's label is longer, tables have numbers, as those of `dliosim compare` have.
+# Where a variant's label is longer, tables have numbers, as in `dliosim compare`.
 _LONGEST_VARIANT = 44
 
 
 def label_paths(given: Sequence[str]) -> list[str]:
-    """A label for each path, all different.
+    """Return a label for each path, all different.
 
-    It is the last part of the path, or all of it where two end alike. Of those too long for a heading the last words
-    are taken, if all in which they differ lies in these, and else their number: `(2)`.
+    A label is the last part of the path, or all of it where two have the same last part. Of labels too long for a
+    heading, the last words are kept if these contain all differences; else a label is its number, `(2)`.
     """
     last = [Path(one).absolute().name or one for one in given]
     often = Counter(last)
@@ -30,14 +30,14 @@ def label_paths(given: Sequence[str]) -> list[str]:
 
 
 def variant_names(labels: Sequence[str]) -> list[str]:
-    """What tables call variants: their labels, or `(1)`, `(2)`, ... where any of them is too long."""
+    """Return the names of variants in tables: their labels, or `(1)`, `(2)`, ... where any label is too long."""
     if max(map(len, labels), default=0) <= _LONGEST_VARIANT:
         return list(labels)
     return [f"({i + 1})" for i in range(len(labels))]
 
 
 def variant_legend(labels: Sequence[str]) -> list[str]:
-    """Number and label of each variant, where tables have numbers."""
+    """Return number and label of each variant, where tables have numbers."""
     names = variant_names(labels)
     return [f"{name} {label}" for name, label in zip(names, labels, strict=True) if name != label]
 
@@ -49,7 +49,7 @@ def _shorten_names(names: Sequence[str]) -> list[str]:
         return [f"{name[: kept // 2]}...{name[kept // 2 - kept :]}" if name in long else name for name in names]
     least, greatest = min(long, default=""), max(long, default="")
     alike = next((i for i, (one, other) in enumerate(zip(least, greatest, strict=False)) if one != other), len(least))
-    # From the last word that begins alike on, so that columns are no wider than they must be.
+    # Cut before the last word that begins the same in all, so that columns are narrow.
     begin = 1 + max(least.rfind(mark, 0, alike) for mark in "-_./ ")
     if all(len(name) - kept <= alike for name in long):
         return [f"...{name[max(begin, len(name) - kept) :]}" if name in long else name for name in names]

@@ -1,4 +1,4 @@
-"""Directories of results, as values: runs and comparisons, each with a label of its own."""
+"""Read directories of results: runs and comparisons, each with its own label."""
 
 from __future__ import annotations
 
@@ -26,47 +26,43 @@ from dliosim.report.results import PARTIAL, RANKS, RESULTS, TIMELINE
 
 COMPARE = "compare.json"
 
-# Of more directories that could be meant only so many are named.
+# The most directories that a message suggests.
 _MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoopResult:
-    """All runs of one loop in a run. Epochs count on from run to run, and so do those of `timeline`.
+    """All runs of one loop in a run."""
 
-    `latencies` are those of the epochs after the first together, None where older results have none. `rank_times` has
-    the `TIME_COLUMNS` of ranks.h5, each (epochs, ranks) in ns; empty where that file is missing.
-    """
-
-    title: str
-    phases: tuple[PhaseSummary, ...]
-    epochs: tuple[EpochSummary, ...]
-    latencies: Latencies | None
-    rank_times: dict[str, Ints]
-    timeline: tuple[RecordedEpoch, ...]
+    title: str  #: title of the loop (`phase_titles.title_of`)
+    phases: tuple[PhaseSummary, ...]  #: runs of the loop
+    epochs: tuple[EpochSummary, ...]  #: epochs of all runs, numbered across them
+    latencies: Latencies | None  #: latencies of the epochs after the first together; None where older results have none
+    rank_times: dict[str, Ints]  #: `TIME_COLUMNS` of ranks.h5, (epochs, ranks) each; ns; empty without that file
+    timeline: tuple[RecordedEpoch, ...]  #: recorded epochs, numbered as `epochs`
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedRun:
-    """What a directory of `dliosim run` holds: `place` is its path as given, `missing` are files that are not there.
+    """The results of a directory of `dliosim run`.
 
-    Of a run that was ended there may be partial results, with `run.partial` and without those files.
+    A run that was stopped may have partial results: `run.partial` is set, and the other files are missing.
     """
 
-    label: str
-    place: str
-    run: RunSummary
-    loops: tuple[LoopResult, ...]
-    missing: tuple[str, ...]
+    label: str  #: short name for headings
+    place: str  #: path of the directory, as given
+    run: RunSummary  #: results.json
+    loops: tuple[LoopResult, ...]  #: loops of the run
+    missing: tuple[str, ...]  #: names of the files that are not there
 
 
 @dataclass(frozen=True, slots=True)
 class SavedComparison:
-    """What a directory of `dliosim compare` holds; `place` is its path as given."""
+    """The results of a directory of `dliosim compare`."""
 
-    label: str
-    place: str
-    comparison: ComparisonResult
+    label: str  #: short name for headings
+    place: str  #: path of the directory, as given
+    comparison: ComparisonResult  #: compare.json
 
 
 def load_results(given: Sequence[str], with_arrays: bool) -> list[SavedRun | SavedComparison]:
@@ -79,7 +75,7 @@ def load_results(given: Sequence[str], with_arrays: bool) -> list[SavedRun | Sav
 
 
 def loop_titles(runs: Sequence[SavedRun]) -> list[str]:
-    """The titles of the loops that any of the runs has, each once."""
+    """Return the titles of the loops that any of the runs has, each once."""
     return list(dict.fromkeys(loop.title for one in runs for loop in one.loops))
 
 
@@ -100,7 +96,7 @@ def _load_directory(directory: Path, label: str, with_arrays: bool) -> SavedRun 
         times = read_rank_times(ranks_file, phases, run.ranks)
     if with_arrays and timeline_file.exists():
         recorded = read_timelines(timeline_file, phases, run.ranks)
-    # As `alike` puts phases together, but with what lies beside each.
+    # The same groups as `group_phases`, but with the arrays of each phase.
     groups: dict[str, list[int]] = {}
     for i, phase in enumerate(phases):
         groups.setdefault(title_of(phase), []).append(i)
@@ -113,7 +109,7 @@ def _load_directory(directory: Path, label: str, with_arrays: bool) -> SavedRun 
 
 
 def _explain_missing(given: Path) -> str:
-    """Why there are no results, and what to name instead."""
+    """Return why there are no results, and which directory to name instead."""
     wanted = "name a directory that `dliosim run` or `dliosim compare` wrote"
     if given.is_file():
         inside = any((given.parent / name).exists() for name in (RESULTS, COMPARE))
@@ -132,7 +128,7 @@ _Part = tuple[PhaseSummary, dict[str, Ints], list[RecordedEpoch]]
 
 
 def _join_phases(latencies: Latencies | None, parts: Sequence[_Part]) -> LoopResult:
-    """All runs of a loop together."""
+    """Return all runs of a loop as one result."""
     phases = [phase for phase, *_ in parts]
     firsts = [0, *accumulate(len(phase.epochs) for phase in phases)]
     epochs = [epoch for phase in phases for epoch in phase.epochs]

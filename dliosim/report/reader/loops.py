@@ -1,4 +1,4 @@
-"""ranks.h5 and timeline.h5 read back: the figures of every rank, and what happened when."""
+"""Read ranks.h5 (the figures of every rank) and timeline.h5 (the times of events)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dliosim.measure.phase import PhaseSummary
 from dliosim.report.reader.arrays import Hdf5Group, Ints, open_hdf5
 from dliosim.report.timeline import SCHEMA_VERSION
 
-#: Columns of ranks.h5 that pictures need: the parts of the wall time, which add up to it.
+#: Columns of ranks.h5 that pictures need: the parts of the wall time; their sum is the wall time.
 TIME_COLUMNS = (
     "data_wait_ns",
     "arrival_wait_ns",
@@ -24,58 +24,71 @@ TIME_COLUMNS = (
     "tool_ns",
 )
 
-# What ranks.h5 did not have before there were formats, when nothing took it.
+# Columns that ranks.h5 did not have before there were formats; they were 0 then.
 _LATER_COLUMNS = frozenset({"processing_ns"})
 
-# The longest bin, and the longest time, that make sense: a month.
+# The longest bin and the longest time that are accepted: a month.
 _LONGEST_NS = 31 * 86_400 * 10**9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedEpoch:
-    """What happened when in one epoch, in ns since its start on each rank's own clock.
+    """The events of one epoch; times are ns since its start on each rank's own clock.
 
-    `ranks` are the R ranks that have rows. `bytes` and the figures after it are (R, bins), each bin of `bin_ns`;
-    `window_ns` is (R, W, 6): begun, ready, compute begun, compute ended, sync ended, saved, of the first W steps, -1
-    where the rank did not do a step; `reads_ns` is (n, 4): rank, reader thread, begin, end; `offsets` is (n, 4): rank,
-    step, file, offset; the latencies are (buckets, 2): upper edge in ns, and how many lie below it and not below the
-    edge before. docs/metrics.md has of how many ranks and calls there are any.
+    R is the number of ranks with rows. docs/metrics.md says for how many ranks and calls there are events.
     """
 
+    #: number of the epoch, from 0
     epoch: int
+    #: number of steps
     steps: int
+    #: length of a bin; ns
     bin_ns: int
+    #: the ranks that have rows; (R,)
     ranks: Ints
+    #: bytes read in each bin; (R, bins)
     bytes: Ints
+    #: data wait in each bin; ns; (R, bins)
     data_wait_ns: Ints
+    #: time with calls in flight in each bin; ns; (R, bins)
     io_busy_ns: Ints
+    #: compute in each bin; ns; (R, bins)
     compute_ns: Ints
+    #: sync wait in each bin; ns; (R, bins)
     sync_wait_ns: Ints
+    #: time that saves held the rank in each bin; ns; (R, bins)
     checkpoint_ns: Ints
+    #: largest batch latency in each bin; ns; (R, bins)
     batch_latency_max_ns: Ints
+    #: begun, ready, compute begun, compute ended, sync ended, saved, of the first W steps; ns; (R, W, 6); -1 where the
+    #: rank did not do a step
     window_ns: Ints
+    #: rank, reader thread, begin, end of each read; (n, 4)
     reads_ns: Ints
+    #: rank, step, file, offset of each call; (n, 4)
     offsets: Ints
+    #: upper edge in ns, and the count from the edge before to below it; (buckets, 2)
     batch_latency: Ints
+    #: as `batch_latency`; (buckets, 2)
     call_latency: Ints
 
     @property
     def bin_count(self) -> int:
-        """How many bins there are up to the last in which anything happened."""
+        """The number of bins up to the last one with an event."""
         times = (self.bytes, self.data_wait_ns, self.compute_ns, self.sync_wait_ns, self.checkpoint_ns)
         used = np.flatnonzero(sum(one.any(axis=0) for one in times))
         return int(used[-1]) + 1 if used.size else 0
 
     @property
     def seconds(self) -> float:
-        """How long the bins that are used take."""
+        """The time of the bins in use; s."""
         return self.bin_count * self.bin_ns * 1e-9
 
 
 def read_rank_times(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[dict[str, Ints]]:
-    """For each loop the `TIME_COLUMNS`, each (epochs, ranks); UsageError where the file does not fit results.json.
+    """Return for each loop the `TIME_COLUMNS`, (epochs, ranks) each; UsageError if it does not fit results.json.
 
-    Of a file that has no `processing_ns` yet it is 0.
+    A file without `processing_ns` gives 0 for it.
     """
     with open_hdf5(path) as file:
         _check_version(file)
@@ -90,12 +103,12 @@ def read_rank_times(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> li
 def _read_times(group: Hdf5Group, name: str, shape: tuple[int, int]) -> Ints:
     if name in _LATER_COLUMNS and not group.has(name):
         return np.zeros(shape, np.int64)
-    # A remainder, tool time may be a little below 0.
+    # Tool time is a remainder, and may be slightly below 0.
     return group.array(name, shape, -_LONGEST_NS, _LONGEST_NS)
 
 
 def read_timelines(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[list[RecordedEpoch]]:
-    """For each loop the epochs that were recorded; UsageError where the file does not fit results.json."""
+    """Return for each loop the recorded epochs; UsageError where the file does not fit results.json."""
     with open_hdf5(path) as file:
         _check_version(file)
         groups = file.groups()
@@ -108,7 +121,7 @@ def read_timelines(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> lis
 
 def _read_epoch(path: Path, name: str, group: Hdf5Group, ranks: int, epochs: int) -> RecordedEpoch:
     if not name.isdecimal() or int(name[:12]) >= epochs:
-        raise UsageError(f"{path}: {name} is not the number of an epoch, of which there are {epochs}")
+        raise UsageError(f"{path}: {name} is not the number of an epoch; there are {epochs}")
     bin_ns = group.whole("bin_ns")
     if not 1 <= bin_ns <= _LONGEST_NS:
         raise UsageError(f"{path}: bins of {bin_ns} ns")
@@ -145,8 +158,8 @@ def _check_version(file: Hdf5Group) -> None:
 
 
 def _check_names(path: Path, groups: Sequence[tuple[str, Hdf5Group]], loops: Sequence[PhaseSummary]) -> None:
-    """See that the groups are the loops of results.json."""
+    """Check that the groups are the loops of results.json; UsageError where they are not."""
     here = [(group.text("name"), group.text("kind")) for _, group in groups]
     there = [(loop.name, loop.kind) for loop in loops]
     if here != there:
-        raise UsageError(f"{path} has other loops than results.json beside it: {here[:5]}, not {there[:5]}")
+        raise UsageError(f"{path} has other loops than results.json next to it: {here[:5]}, not {there[:5]}")

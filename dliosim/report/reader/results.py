@@ -1,4 +1,4 @@
-"""results.json read back, as the figures that it was written from."""
+"""results.json read back into the figures that it was written from."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MAX_PATTERN = 4 << 20
 
 
 def parse_run(results: Fields) -> tuple[RunSummary, dict[str, Latencies]]:
-    """What results.json says, and of each loop, by its title, the latencies of its epochs after the first together.
+    """Return the content of results.json, and for each loop title the latencies of its epochs after the first together.
 
-    What the file does not hold is empty here: histograms (hence the quantiles beside, which older files do not have
-    either), and `steady_seconds` and `steady_samples`, which are 0. UsageError where the file is not as it must be.
+    Some fields are not in the file and stay empty: histograms (the latencies replace them; older files do not have
+    these, either), and `steady_seconds` and `steady_samples`, which are 0. UsageError where the file is wrong.
     """
     version = results.whole("schema_version")
     if version != SCHEMA_VERSION:
@@ -63,7 +63,7 @@ def _partial(found: Fields | None) -> PartialProgress | None:
 
 
 def parse_environment(found: Fields) -> Environment:
-    """The machine and the libraries, as results.json and compare.json have them."""
+    """Return the machine and the libraries, as results.json and compare.json have them."""
     return Environment(
         mpi_library=found.text("mpi_library"),
         cores_per_node=found.whole("cores_per_node"),
@@ -80,7 +80,7 @@ def parse_environment(found: Fields) -> Environment:
 
 
 def parse_quantiles(found: Fields | None) -> Quantiles | None:
-    """Seconds; a quantile that is null lies beyond what histograms tell apart, hence inf."""
+    """Return quantiles in seconds; null stands for a quantile above the range of histograms, which becomes inf."""
     if found is None:
         return None
     known = (found.number_or_none(key) for key in ("p50", "p90", "p99", "p999", "max"))
@@ -235,28 +235,28 @@ def _expectation(found: Fields) -> ExpectationResult:
 
 
 def _spread(found: Fields) -> TimeSpread:
-    # Tool time is a remainder, and may be a little below 0.
+    # Tool time is a remainder, and may be slightly below 0.
     return TimeSpread(*(found.number(key, least=-1e24) for key in ("mean", "min", "max")))
 
 
 def _spread_or_zero(found: Fields, key: str) -> TimeSpread:
-    """A time that results of earlier versions do not have, when nothing took it."""
+    """Return a time; 0 for results of earlier versions, which do not have it."""
     return _spread(found.child(key)) if found.has(key) else TimeSpread(0.0, 0.0, 0.0)
 
 
 def _spread_or_none(found: Fields, key: str) -> TimeSpread | None:
-    """A time that a kernel may not count, and that results of earlier versions do not have."""
+    """Return a time; None where the kernel does not count it, and for results of earlier versions."""
     one = found.child_or_none(key) if found.has(key) else None
     return None if one is None else _spread(one)
 
 
 def _whole_or_zero(found: Fields, key: str) -> int:
-    """A count that results of earlier versions do not have, when there was none of it."""
+    """Return a count; 0 for results of earlier versions, which do not have it."""
     return found.whole(key) if found.has(key) else 0
 
 
 def _count_or_none(found: Fields, key: str) -> int | None:
-    """A count that results of earlier versions do not have, when nobody knew it."""
+    """Return a count; None for results of earlier versions, which do not know it."""
     return found.whole_or_none(key) if found.has(key) else None
 
 
@@ -265,7 +265,7 @@ def _number_or_none(found: Fields, key: str) -> float | None:
 
 
 def _positive_seconds(found: Fields, key: str) -> float | None:
-    """Seconds of what the command line said, if it did: what is computed of them needs them above 0."""
+    """Return seconds from the command line, if they were given; UsageError for 0, as they are divided by."""
     value = _number_or_none(found, key)
     if value == 0:
         raise found.field_error(key, "is not above 0")

@@ -1,4 +1,4 @@
-"""HDF5 files that this package writes: what is in them, where it lies, and which data sets cannot be."""
+"""HDF5 files that this package writes: their content and its places, and data sets that are refused."""
 
 from __future__ import annotations
 

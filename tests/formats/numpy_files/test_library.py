@@ -63,7 +63,7 @@ def test_samples_of_several_arrays_are_their_rows_side_by_side(tmp_path: Path) -
 def test_arrays_of_other_numbers_of_samples_do_not_go_together(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", a=np.zeros((3, 2), np.uint8), b=np.zeros(4, np.uint8))
     dataset = described("npz", 2, shape=Shape((2,), "uint8"), source="*.npz", names=("a", "b"))
-    with pytest.raises(ExecutionError, match=r"`b` in .* and not 3 samples as the arrays beside it"):
+    with pytest.raises(ExecutionError, match=r"`b` in .* and not 3 samples as the other arrays"):
         read(Npz().open_library(tmp_path / "f.npz", dataset, None, False), 0, 1, 3)
 
 

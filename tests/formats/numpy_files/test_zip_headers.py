@@ -120,7 +120,7 @@ def test_only_what_does_not_fit_is_looked_for_in_the_extra_field(
     path.write_bytes(local_header(member) + bytes(100) + entry + extra + end)
     with path.open("rb") as stream:
         if found is None:
-            with pytest.raises(ExecutionError, match=f"{ZIP64} bytes at 0, lies outside"):
+            with pytest.raises(ExecutionError, match=f"{ZIP64} bytes at 0, is outside"):
                 read_directory(stream.fileno(), path)
         else:
             assert read_directory(stream.fileno(), path).members == (member,)

@@ -178,7 +178,7 @@ def test_values_larger_than_a_page_have_a_page_each(tmp_path: Path) -> None:
 
 
 class _Clock:
-    """Time that passes only when told."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 0

@@ -1,4 +1,4 @@
-"""What `dliosim plan` says of checkpoints, from patterns as users write them."""
+"""Tables of `dliosim plan` about checkpoints, from patterns as users write them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def test_model_split_contents_files_and_writers_are_said(planned) -> None:
     assert re.search(r"^contents +weights 421\.1 kB, optimizer 2\.523 MB, rng 400 B: 2\.944 MB$", text, re.MULTILINE)
     assert re.search(r"^files +4 model \+ 4 optimizer \+ 4 \+ 1 metadata\.json$", text, re.MULTILINE)
     assert re.search(
-        r"^written by +4 of 4 ranks, each rank its own files; of what .* have alike each one's in turn$",
+        r"^written by +4 of 4 ranks, each rank its own files; what data-parallel ranks share is written by each "
+        r"of them in turn$",
         text,
         re.MULTILINE,
     )

@@ -1,4 +1,4 @@
-"""What `dliosim plan` prints, from patterns as users write them."""
+"""The report of `dliosim plan`, from patterns as users write them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ train {{
 
 
 @pytest.mark.parametrize(
-    ("says", "readers", "told"),
+    ("says", "readers", "note"),
     [
         (
             "preprocess 1 ms",
@@ -80,14 +80,14 @@ train {{
     ],
 )
 def test_where_no_storage_is_fast_enough_it_says_why_and_what_would_help(
-    says: str, readers: int, told: str, tmp_path: Path
+    says: str, readers: int, note: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "busy.dlio"
     path.write_text(BUSY.format(readers, says))
     workload = compile_pattern(path, (), Job(4, 1))[0]
     text = plan_report(workload, forecast(workload))
-    assert ("no storage" in text) == bool(told)
-    assert told in " ".join(text.split())
+    assert ("no storage" in text) == bool(note)
+    assert note in " ".join(text.split())
 
 
 def test_csv_has_a_row_for_each_sample_that_the_rank_reads() -> None:
