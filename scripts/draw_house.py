@@ -17,7 +17,7 @@ import grimp
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "design.md"
 
-#: Packages of which a graph is drawn. Modules that all import (names, units, errors) are no part of the first one.
+#: Packages that have a graph. Modules that all others import (names, units, errors) are not in the first graph.
 DRAWN = ("dliosim", "dliosim.execute")
 LEFT_OUT = {"errors", "boundedjson", "lazy_numpy", "readable", "units", "io_errors", "safe_open"}
 

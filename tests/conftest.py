@@ -1,9 +1,9 @@
 """Settings of all tests.
 
-All that tests start hears Ctrl-C, and takes short turns on the cores: ranks that wait inside MPI spin until their turn
-is over, and there are more ranks than cores. Workers of pytest-xdist begin with the folders whose files take longest.
-Where Python keeps no bytecode, what tests start keeps its own until the tests are over: hundreds of processes would
-compile every module otherwise.
+All processes of tests get Ctrl-C, and use short time slices: ranks that wait inside MPI spin until their slice ends,
+and there are more ranks than cores. Workers of pytest-xdist begin with the folders whose files take longest. Where
+Python keeps no bytecode, the processes of tests keep their own until the tests are over: hundreds of them would compile
+every module otherwise.
 """
 
 from __future__ import annotations
