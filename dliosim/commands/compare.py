@@ -37,10 +37,10 @@ from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.run.benchmark_pass import lock_variant_directories, prepare_datasets, separate_checkpoints
 from dliosim.execute.run.capacity_check import require_room
 from dliosim.execute.store.locking import LockTable
+from dliosim.formats.protocols import ExistingFiles
 from dliosim.measure.board import process_row
 from dliosim.model import DropCaches, Job, Loop, Restore, Save
 from dliosim.model.verbs import flatten_verbs
-from dliosim.plan.samples.sample_index import ExistingFiles
 from dliosim.readable import printable
 from dliosim.report.compare.results import write_comparison, write_rows
 from dliosim.report.progress import ProgressLine
@@ -250,7 +250,8 @@ def _write_report(outcome: Outcome[P], kind: ComparisonKind[P], directory: Calla
     """Write the results to `directory`, made if it is not there yet, and print them; return the exit status."""
     if len(outcome.measured) < 2:
         reasons = "".join(f"\n  {one.label}: {one.reason}" for one in outcome.not_run)
-        text = f"error: {len(outcome.measured)} variant ran; nothing to compare{reasons}\n"
+        ran = "only one variant ran" if outcome.measured else "no variant ran"
+        text = f"error: {ran}; nothing to compare{reasons}\n"
         sys.stderr.write(printable(text, lines=True))
         return ExecutionError.exit_code
 

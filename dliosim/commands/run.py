@@ -29,7 +29,7 @@ from dliosim.model import Job, Workload
 from dliosim.report.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from dliosim.plan.samples.sample_index import ExistingFiles
+    from dliosim.formats.protocols import ExistingFiles
 
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:

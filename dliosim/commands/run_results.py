@@ -23,11 +23,11 @@ from dliosim.errors import ExecutionError, ExpectationMissed
 from dliosim.execute.context import Phase, Session
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import NodeLoad
+from dliosim.formats.protocols import ExistingFiles
 from dliosim.measure.expectations import evaluate
 from dliosim.measure.run_summary import RunSummary
 from dliosim.model import Job, Workload
 from dliosim.model.verbs import flatten_verbs
-from dliosim.plan.samples.sample_index import ExistingFiles
 from dliosim.readable import count
 from dliosim.report.progress import ProgressLine
 from dliosim.report.results import write_partial, write_results

@@ -22,7 +22,7 @@ from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.samples.sample_index import Places
 
 if TYPE_CHECKING:
-    from dliosim.plan.samples.sample_index import ExistingFiles
+    from dliosim.formats.protocols import ExistingFiles
 
 
 class Progress(Protocol):

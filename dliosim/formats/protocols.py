@@ -86,6 +86,18 @@ class FileIndex:
     sample_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ExistingFiles:
+    """Existing files: their paths, in order, and what their own indexes say."""
+
+    #: path of each file below the root
+    names: list[str]
+    #: whether that path leads to its file by symbolic links; one a file
+    linked: list[bool]
+    #: the index of each file
+    indexes: list[FileIndex]
+
+
 @runtime_checkable
 class Format(Protocol):
     """The protocol of every format: a name, checks, an index and a decoder."""

@@ -17,12 +17,11 @@ from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import follow_links, follow_to_file
-from dliosim.formats.protocols import FileIndex, Format, Framed
+from dliosim.formats.protocols import ExistingFiles, FileIndex, Format, Framed
 from dliosim.formats.registry import format_for
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Distribution, FileSurvey, constant
 from dliosim.model.dataset import pack_counts
-from dliosim.plan.samples.sample_index import ExistingFiles
 
 _AT_ONCE = 8  # files that are read at once: their waits for the file system overlap, their computing does not
 _PIECE = 1024

@@ -17,7 +17,7 @@ from dliosim.execute.safe_open import follow_to_file
 from dliosim.plan.samples.sample_index import DataIndex
 
 if TYPE_CHECKING:
-    from dliosim.plan.samples.sample_index import ExistingFiles
+    from dliosim.formats.protocols import ExistingFiles
 
 
 @dataclass(frozen=True, slots=True)

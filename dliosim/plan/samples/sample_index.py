@@ -15,18 +15,6 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class ExistingFiles:
-    """Existing files: their paths, in order, and what their own indexes say."""
-
-    #: path of each file below the root
-    names: list[str]
-    #: whether that path leads to its file by symbolic links; one a file
-    linked: list[bool]
-    #: the index of each file
-    indexes: list[FileIndex]
-
-
-@dataclass(frozen=True, slots=True)
 class IndexColumn:
     """A `protocols.Column` of all files: one entry a file, except where a field says otherwise."""
 
