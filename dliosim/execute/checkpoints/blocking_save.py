@@ -91,18 +91,18 @@ def begin_save(session: Session, files: StateFiles, failed: DliosimError | None,
     def make_target() -> SaveTarget:
         if failed is not None:
             raise failed
-        hold = session.locks.lock_to_save(base)
+        lock = session.locks.lock_to_save(base)
         copies = 1 if checkpoint.partner is None else 2
         require_space(base, copies * files.total(), f"checkpoint `{checkpoint.name}`")
         drained = session.drain_directory(checkpoint, files.split)
         # If the faster root was emptied, the other root may still hold copies with higher numbers.
         above = checkpoint_store.highest_number(drained) if drained is not None else 0
-        number, directory = checkpoint_store.begin_checkpoint(hold, checkpoint.commit, above)
+        number, directory = checkpoint_store.begin_checkpoint(lock, checkpoint.commit, above)
         if checkpoint.drain is not None:
-            hold.add_pin(number)  # until it is drained
+            lock.add_pin(number)  # until it is drained
         refused = request_striping(directory, checkpoint.stripe)
-        swept = [f"removed {name}, which an earlier job had not finished" for name in hold.swept]
-        hold.swept.clear()
+        swept = [f"removed {name}, which an earlier job had not finished" for name in lock.swept]
+        lock.swept.clear()
         return SaveTarget(number, directory, base, tuple(filter(None, (refused, *swept))))
 
     target = session.world.run_on_rank_0(f"make room for checkpoint `{checkpoint.name}`", make_target)

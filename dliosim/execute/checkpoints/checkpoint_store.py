@@ -86,48 +86,48 @@ def highest_number(base: Path) -> int:
     return max((number for number, _, _ in _list_entries(base)), default=0)
 
 
-def begin_checkpoint(hold: DirectoryLock, commit: Commit, above: int = 0) -> tuple[int, Path]:
+def begin_checkpoint(lock: DirectoryLock, commit: Commit, above: int = 0) -> tuple[int, Path]:
     """Make the directory in which the next checkpoint is written, and remove what earlier jobs left unfinished.
 
     Its number is higher than all that are there, so that no rank of a dying job writes into this directory. It is also
     higher than `above`, the number of copies elsewhere, which may outlive this root. Raises ExecutionError, also where
     the last number is already used.
     """
-    with hold.mutex:
-        make_durable_directory(hold.base)
-        number = max(_remove_unfinished(hold), hold.last, above) + 1
+    with lock.mutex:
+        make_durable_directory(lock.base)
+        number = max(_remove_unfinished(lock), lock.last, above) + 1
         if number > _MOST:
-            raise ExecutionError(f"{hold.base / str(_MOST)} has the highest number possible: move it away")
-        directory = hold.base / f"{number:06d}{_ASIDE if commit == 'rename' else ''}"
+            raise ExecutionError(f"{lock.base / str(_MOST)} has the highest number possible: move it away")
+        directory = lock.base / f"{number:06d}{_ASIDE if commit == 'rename' else ''}"
         make_directory(directory)
-        hold.busy.add(number)
-        hold.last = number
+        lock.busy.add(number)
+        lock.last = number
     return number, directory
 
 
-def begin_copy(hold: DirectoryLock, number: int) -> Path:
+def begin_copy(lock: DirectoryLock, number: int) -> Path:
     """Make the directory in another root to which a checkpoint is copied; its name ends in `.partial`.
 
     A copy of that number that is already there is removed.
     """
-    with hold.mutex:
-        make_durable_directory(hold.base)
-        _remove_unfinished(hold)
-        _remove_checkpoint(hold.base / f"{number:06d}")
-        directory = hold.base / f"{number:06d}{_ASIDE}"
+    with lock.mutex:
+        make_durable_directory(lock.base)
+        _remove_unfinished(lock)
+        _remove_checkpoint(lock.base / f"{number:06d}")
+        directory = lock.base / f"{number:06d}{_ASIDE}"
         make_directory(directory)
-        hold.busy.add(number)
-        hold.last = max(hold.last, number)
+        lock.busy.add(number)
+        lock.last = max(lock.last, number)
     return directory
 
 
-def commit(hold: DirectoryLock, number: int, saved: CheckpointManifest) -> CommitResult:
+def commit(lock: DirectoryLock, number: int, saved: CheckpointManifest) -> CommitResult:
     """Make a written checkpoint complete in the way of `saved.commit`; from then on it counts.
 
     Its files are written, and synced if the checkpoint asks for it. Raises ExecutionError; the caller must `abandon` it
     then.
     """
-    final = hold.base / f"{number:06d}"
+    final = lock.base / f"{number:06d}"
     directory = final.with_name(final.name + _ASIDE) if saved.commit == "rename" else final
     rename_ns = 0
     begun = perf_counter_ns()
@@ -140,7 +140,7 @@ def commit(hold: DirectoryLock, number: int, saved: CheckpointManifest) -> Commi
         if saved.commit == "metadata":
             # The manifest is the last thing that is made durable, so all that it lists must be durable before.
             sync_directory(directory)
-            sync_directory(hold.base)
+            sync_directory(lock.base)
         synced = perf_counter_ns()
         write_manifest(directory, saved.manifest_content())
         written = perf_counter_ns()
@@ -149,56 +149,56 @@ def commit(hold: DirectoryLock, number: int, saved: CheckpointManifest) -> Commi
             with wrap_call("rename", directory):
                 directory.rename(final)
             renamed = perf_counter_ns()
-            sync_directory(hold.base)
+            sync_directory(lock.base)
             rename_ns, sync_ns = renamed - written, sync_ns + perf_counter_ns() - renamed
         done = CommitResult(final, sync_ns, written - synced, rename_ns)
-    with hold.mutex:
-        hold.busy.discard(number)
-        hold.finished.add(number)
-        hold.newest = max(hold.newest, number)
+    with lock.mutex:
+        lock.busy.discard(number)
+        lock.finished.add(number)
+        lock.newest = max(lock.newest, number)
     return done
 
 
-def abandon(hold: DirectoryLock, number: int) -> None:
+def abandon(lock: DirectoryLock, number: int) -> None:
     """Remove a checkpoint that will not be complete. Raises nothing: the next `begin_checkpoint` removes what stays."""
     name = f"{number:06d}"
-    with hold.mutex:
-        for entry in (hold.base / f"{name}{_ASIDE}", hold.base / name):
+    with lock.mutex:
+        for entry in (lock.base / f"{name}{_ASIDE}", lock.base / name):
             with suppress(OSError):
                 _remove_checkpoint(entry)
-        hold.busy.discard(number)
+        lock.busy.discard(number)
 
 
-def delete_old(hold: DirectoryLock, keep: int) -> None:
+def delete_old(lock: DirectoryLock, keep: int) -> None:
     """Delete all that is older than the newest `keep` complete checkpoints; damaged ones do not count among these.
 
     The newest one is not examined if this run has completed it, since other ranks wait meanwhile. Of the others, only
     those are examined that decide what is deleted. What is being written, drained or restored stays.
     """
-    with hold.mutex:
-        found = [number for number in checkpoint_numbers(hold.base) if number not in hold.busy]
+    with lock.mutex:
+        found = [number for number in checkpoint_numbers(lock.base) if number not in lock.busy]
         complete = at = 0
         while complete < keep:
             if len(found) - at <= keep - complete:
                 return  # all of them are kept, complete or not
-            complete += found[at] == hold.newest or _is_complete(hold.base / f"{found[at]:06d}")
+            complete += found[at] == lock.newest or _is_complete(lock.base / f"{found[at]:06d}")
             at += 1
         dying = {}
         for number in found[at:]:
-            if number not in hold.used:
+            if number not in lock.used:
                 # Renamed first, so that an interrupted deletion leaves nothing that looks complete.
-                old = hold.base / f"{number:06d}"
+                old = lock.base / f"{number:06d}"
                 with wrap_call("rename", old):
                     dying[number] = old.rename(old.with_name(f"{old.name}{_DYING}"))
-        hold.busy |= dying.keys()
+        lock.busy |= dying.keys()
     try:
         if dying:
-            sync_directory(hold.base)
+            sync_directory(lock.base)
         for old in dying.values():
             _remove_checkpoint(old)
     finally:
-        with hold.mutex:
-            hold.busy -= dying.keys()
+        with lock.mutex:
+            lock.busy -= dying.keys()
 
 
 def find_newest_complete(
@@ -275,18 +275,18 @@ def _list_entries(base: Path) -> list[tuple[int, str, Path]]:
     return [(number, kind, entry) for number, kind, entry in made if entry.name == f"{number:06d}{kind}"]
 
 
-def _remove_unfinished(hold: DirectoryLock) -> int:
+def _remove_unfinished(lock: DirectoryLock) -> int:
     """Remove what dead jobs left unfinished, and return the highest number that was there. Needs the `mutex`."""
     # `.old.partial` come first: another directory may have to take their name.
-    found = sorted(_list_entries(hold.base), key=lambda entry: entry[1], reverse=True)
+    found = sorted(_list_entries(lock.base), key=lambda entry: entry[1], reverse=True)
     for number, kind, entry in found:
-        if number in hold.busy or (number in hold.finished and not kind):
+        if number in lock.busy or (number in lock.finished and not kind):
             continue
         if kind or _is_unfinished(entry):
             _remove_checkpoint(entry)
-            hold.swept.append(entry.name)
+            lock.swept.append(entry.name)
         else:
-            hold.finished.add(number)
+            lock.finished.add(number)
     return max((number for number, _, _ in found), default=0)
 
 

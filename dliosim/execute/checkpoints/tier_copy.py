@@ -68,25 +68,25 @@ def drain(session: Session, files: StateFiles, target: SaveTarget, written: Iter
     return f"{refused} (root `{checkpoint.drain}`)" if refused else ""
 
 
-def _begin_copy(hold: DirectoryLock, files: StateFiles, number: int) -> tuple[Path, str]:
+def _begin_copy(lock: DirectoryLock, files: StateFiles, number: int) -> tuple[Path, str]:
     """Return the directory that a copy is written in, and why it is not striped as asked; empty if it is."""
     checkpoint = files.checkpoint
-    require_space(hold.base.parent, files.total(), f"the copy of checkpoint `{checkpoint.name}`")
-    aside = checkpoint_store.begin_copy(hold, number)
+    require_space(lock.base.parent, files.total(), f"the copy of checkpoint `{checkpoint.name}`")
+    aside = checkpoint_store.begin_copy(lock, number)
     refused = request_striping(aside, checkpoint.stripe)
     for folder in sorted({name.rpartition("/")[0] for name, _ in files.files()} - {""}):
         make_directory(aside / folder)
     return aside, refused
 
 
-def _complete_copy(hold: DirectoryLock, files: StateFiles, target: SaveTarget) -> None:
+def _complete_copy(lock: DirectoryLock, files: StateFiles, target: SaveTarget) -> None:
     try:
         saved = load_manifest(target.final_directory)
     except ValueError as error:
         raise ExecutionError(f"{target.final_directory} {error}: it is not what was saved", "R401") from error
     copied = {name for name, _ in files.files()} | {METADATA}
     found = {name: size for name, size in saved.files.items() if name in copied}
-    checkpoint_store.commit(hold, target.number, replace(saved, commit="rename", files=found))
+    checkpoint_store.commit(lock, target.number, replace(saved, commit="rename", files=found))
 
 
 def _runs_to_copy(files: StateFiles, rank: int, written: Iterable[Run]) -> dict[str, list[tuple[int, int]]]:

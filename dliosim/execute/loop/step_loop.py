@@ -92,7 +92,7 @@ class _StepTimes:
 
 
 def run_steps(
-    course: StepPlan,
+    plan: StepPlan,
     source: BatchSource,
     row_count: Sequence[int],
     record: EpochRecord,
@@ -107,8 +107,8 @@ def run_steps(
     # All that a step uses is a local name or an int: looking up attributes, or numpy for one number, would add to the
     # tool's own time in each step.
     clock, wait, check, tick = perf_counter_ns, source.wait, source.check, progress.tick
-    compute_times, syncer, saves, deadline = course.compute, course.syncer, course.saves, course.deadline
-    rank, every, timers = syncer.rank, syncer.every, course.timers
+    compute_times, syncer, saves, deadline = plan.compute, plan.syncer, plan.saves, plan.deadline
+    rank, every, timers = syncer.rank, syncer.every, plan.timers
     timed = bool(timers.cadences)
     times = _StepTimes()
     marks, last_arrival = times.marks, times.arrivals
@@ -126,15 +126,15 @@ def run_steps(
     try:
         # After the clock started: the reads that are ahead of the first step are part of the epoch.
         source.start()
-        for step in range(course.steps):
+        for step in range(plan.steps):
             # A new clock reading: between the end of the last step and now were bookkeeping and the progress line,
             # which are the tool's own time.
             begun = clock()
             idle = 0
-            if course.arrival:
-                due = started + course.arrival[step]
+            if plan.arrival:
+                due = started + plan.arrival[step]
                 if due > begun:
-                    sleep_until(due, course.may_spin)
+                    sleep_until(due, plan.may_spin)
                     idle = clock() - begun
                     begun += idle
                     arrival_ns += idle
@@ -152,10 +152,10 @@ def run_steps(
             nominal = compute_times[step]
             if nominal:
                 asked = clock()
-                if course.busy:
+                if plan.busy:
                     keep_core_busy(nominal)
                 else:
-                    sleep_until(asked + nominal, course.may_spin)
+                    sleep_until(asked + nominal, plan.may_spin)
                 computed = clock()
                 spent = computed - asked
                 oversleep += spent - nominal
@@ -168,7 +168,7 @@ def run_steps(
             processing += processed_ns
             computing += spent
             idling += idle
-            if course.arrival:
+            if plan.arrival:
                 # Without the tool's own work and the check of the contents: storage does not cause them.
                 times.requests.append(ready + processed_ns + spent - due)
             if every and (step + 1) % every == 0:
@@ -198,7 +198,7 @@ def run_steps(
             held = after
             if step in saves or (timed and syncer.due.any()):
                 block.end(after, record.blocks)
-                content = course.save(step)
+                content = plan.save(step)
                 saved = clock()
                 checkpoint_ns += saved - after
                 content_ns += content
@@ -217,7 +217,7 @@ def run_steps(
             # One flat list for all marks: one extension a step, and one conversion to an array in `_record_steps`.
             marks += (begun, ready, asked, computed, arrived, synced, held, moved)
             if len(marks) >= most_marks:
-                _record_steps(times, source, record, series, course.flush_intervals)
+                _record_steps(times, source, record, series, plan.flush_intervals)
             if samples >= flush_at:
                 # Readers take no lock: this thread collects their clock readings, between two steps.
                 flush_at = samples + _FLUSH_SAMPLES
@@ -226,9 +226,9 @@ def run_steps(
             if stop:
                 break
     except DliosimError as error:
-        syncer.fail_all_ranks(error, step, course.steps, saves)
+        syncer.fail_all_ranks(error, step, plan.steps, saves)
     block.end(before, record.blocks)
-    _record_steps(times, source, record, series, course.flush_intervals)
+    _record_steps(times, source, record, series, plan.flush_intervals)
     record.last_arrival = np.concatenate([record.last_arrival, np.array(times.arrivals, np.int64)])
     record.steps = step + 1
     record.samples, record.bytes = samples, moved

@@ -130,8 +130,8 @@ class LockTable:
 
     def lock_note(self, base: Path) -> str:
         """Return the note about the lock on a directory; empty if there is none, or this rank asked for no lock."""
-        hold = self._holds.get(base)
-        return hold.note if hold is not None else ""
+        lock = self._holds.get(base)
+        return lock.note if lock is not None else ""
 
     def release(self) -> None:
         """Release all locks."""
@@ -139,39 +139,39 @@ class LockTable:
             _release_lock(self._holds.popitem()[1])
 
     def _find_or_lock(self, base: Path, saves: bool) -> DirectoryLock:
-        hold = self._holds.get(base)
-        if hold is None:
-            hold = DirectoryLock(base)
-            _acquire_lock(hold, saves)
-            self._holds[base] = hold
-        elif saves and not hold.saves:
-            _acquire_lock(hold, saves)
-        return hold
+        lock = self._holds.get(base)
+        if lock is None:
+            lock = DirectoryLock(base)
+            _acquire_lock(lock, saves)
+            self._holds[base] = lock
+        elif saves and not lock.saves:
+            _acquire_lock(lock, saves)
+        return lock
 
 
-def _acquire_lock(hold: DirectoryLock, saves: bool) -> None:
+def _acquire_lock(lock: DirectoryLock, saves: bool) -> None:
     """Take the lock, or take it for saving where it was taken for restoring. Raises ExecutionError [R405]."""
-    base, path = hold.base, hold.base / NAME
+    base, path = lock.base, lock.base / NAME
     for _ in range(_ATTEMPTS):
-        if hold.descriptor is None:
+        if lock.descriptor is None:
             if saves:
                 make_durable_directory(base)
             with wrap_call("open", path):
-                hold.descriptor = _open_lock_file(path, saves)
-            if hold.descriptor is None:
+                lock.descriptor = _open_lock_file(path, saves)
+            if lock.descriptor is None:
                 if saves:
                     continue  # another job that saved nothing removed the directory with its lock
                 # There is no directory, or it is read-only and has no lock file: then there is nothing to protect.
                 return
-        if not _try_lock(hold, saves):
-            found = _read_holder(hold.descriptor)
-            _close_lock_file(hold)
+        if not _try_lock(lock, saves):
+            found = _read_holder(lock.descriptor)
+            _close_lock_file(lock)
             raise ExecutionError(_conflict_message(base, saves, found), "R405")
-        if _is_same_file(hold.descriptor, path):
-            hold.saves = hold.saves or saves
-            _write_holder(hold.descriptor, saves)
+        if _is_same_file(lock.descriptor, path):
+            lock.saves = lock.saves or saves
+            _write_holder(lock.descriptor, saves)
             return
-        _close_lock_file(hold)
+        _close_lock_file(lock)
     raise ExecutionError(f"{path} is made and removed again and again by other jobs", "R405")
 
 
@@ -193,20 +193,20 @@ def _open_lock_file(path: Path, saves: bool) -> int | None:
         return None
 
 
-def _try_lock(hold: DirectoryLock, saves: bool) -> bool:
+def _try_lock(lock: DirectoryLock, saves: bool) -> bool:
     """Return whether this run has the lock now; also where the file system has no locks, which goes to `hold.note`."""
-    assert hold.descriptor is not None
+    assert lock.descriptor is not None
     for attempt in range(_ASKED):
         sleep(_PAUSE if attempt else 0)
         try:
-            fcntl.flock(hold.descriptor, (fcntl.LOCK_EX if saves else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            fcntl.flock(lock.descriptor, (fcntl.LOCK_EX if saves else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
             continue
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
             reason = os.strerror(error.errno)
-            hold.note = f"no lock on {hold.base} ({reason}): nothing keeps a second job from saving there meanwhile"
+            lock.note = f"no lock on {lock.base} ({reason}): nothing keeps a second job from saving there meanwhile"
         return True
     return False
 
@@ -263,20 +263,20 @@ def _conflict_message(base: Path, saves: bool, found: dict[str, object]) -> str:
     )
 
 
-def _release_lock(hold: DirectoryLock) -> None:
+def _release_lock(lock: DirectoryLock) -> None:
     """Release the lock: remove its file unless other jobs hold it too, and the directory if nothing was saved there."""
-    if hold.descriptor is None:
+    if lock.descriptor is None:
         return
     with suppress(OSError):
         # Only a sole holder may remove the file, or another job could lock a second file of its name.
-        if not hold.note:
-            fcntl.flock(hold.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        (hold.base / NAME).unlink(missing_ok=True)
-        hold.base.rmdir()
-    _close_lock_file(hold)
+        if not lock.note:
+            fcntl.flock(lock.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        (lock.base / NAME).unlink(missing_ok=True)
+        lock.base.rmdir()
+    _close_lock_file(lock)
 
 
-def _close_lock_file(hold: DirectoryLock) -> None:
-    assert hold.descriptor is not None
-    close_read([hold.descriptor])  # an error of closing does not matter here
-    hold.descriptor = None
+def _close_lock_file(lock: DirectoryLock) -> None:
+    assert lock.descriptor is not None
+    close_read([lock.descriptor])  # an error of closing does not matter here
+    lock.descriptor = None
