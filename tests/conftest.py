@@ -29,7 +29,7 @@ settings.load_profile("quick")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: Folders whose files take long.
-_LONG = ("mpi", "scripts", "plan", "extending")
+_LONG = ("mpi", "commands", "scripts", "extending")
 
 #: `struct sched_attr` of the first version, with the length of a turn where a deadline's runtime would be (Linux 6.12).
 _ATTRIBUTES, _SCHED_SETATTR, _TURN_NS = "=IIQiIQQQ", 314, 100_000

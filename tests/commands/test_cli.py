@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dliosim.cli import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PATTERN = """dlio 1
 workload tiny "a test"
 param batch = 4 "samples of a step"

@@ -137,7 +137,7 @@ def test_an_epoch_that_there_is_not_cannot_be_listed(tmp_path: Path, capsys: pyt
 
 @pytest.mark.parametrize(("rank", "times"), [(None, 1), ("0", 1), ("1", 0)])
 def test_without_an_mpi_library_a_run_says_once_what_to_install(pattern: Path, rank: str | None, times: int) -> None:
-    environment = {**os.environ, "MPI4PY_LIBMPI": "/nowhere/libmpi.so", "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "MPI4PY_LIBMPI": "/nowhere/libmpi.so", "PYTHONPATH": str(Path(__file__).parents[2])}
     if rank is not None:
         environment["PMI_RANK"] = rank
     command = [sys.executable, "-m", "dliosim.cli", "run", str(pattern)]
