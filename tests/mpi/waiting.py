@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -37,7 +37,7 @@ _OF_A_TASK = ("PATH",)
 _HEARD = 500
 
 #: Seconds for a launcher to end after its ranks, for ranks to say where they are, and for ranks to end when asked.
-_DYING, _STACKS, _CLOSING = 10.0, 1.0, 60.0
+_DYING, _STACKS, _CLOSING = 10.0, 10.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -182,11 +182,11 @@ class _Waiting:
         with suppress(subprocess.TimeoutExpired):
             self._job.launcher.wait(_DYING)
         alive = self._job.launcher.poll() is None
-        for rank in self._job.ranks() if alive else ():
+        ranks = self._job.ranks() if alive else []
+        for rank in ranks:
             with suppress(ProcessLookupError):
                 os.kill(rank, signal.SIGUSR2)
-        if alive:
-            sleep(_STACKS)
+        self._wait_for_stacks(len(ranks))
         status = None if alive else self._job.launcher.returncode
         with running(self._job):
             text = "did not answer in time" if alive else f"ended with status {status}"
@@ -196,6 +196,14 @@ class _Waiting:
             text, status = f"{text}, and processes {outlived} outlived their launcher", None
         self._close_pipes()
         return Ended(f"{text}\n{said}", status, said)
+
+    def _wait_for_stacks(self, ranks: int) -> None:
+        """Wait until each of these ranks has written its calls, for `_STACKS` at most; the launcher passes them on."""
+        until = monotonic() + _STACKS
+        written = 0
+        while written < ranks and monotonic() < until:
+            sleep(0.05)
+            written = os.pread(self._said.fileno(), 1 << 20, 0).count(b"Current thread ")
 
     def close(self) -> None:
         """Let it come to its end; raises Ended where that is none."""
