@@ -1,9 +1,10 @@
 #!/usr/bin/env python
 """Check names, docstrings and words of the code, the tests and the docs against the house's rules.
 
-Three rules, each with the line that breaks it: a function is an order or a thing, never a participle, a preposition
-or a question word; a docstring begins with an order or a noun phrase; and no text uses a word of ``WORDS``, for which
-docs/glossary.md has a plainer one. Exits with 1 where anything is found.
+Four rules, each with the line that breaks it: a function is an order or a thing, never a participle, a preposition
+or a question word; a docstring begins with an order or a noun phrase; each field of a public dataclass or tuple has a
+comment of its own; and no text uses a word of ``WORDS``, each of which stands with a plainer one. Exits with 1 where
+anything is found.
 
     scripts/check_words.py [PATH ...]
 """
@@ -131,6 +132,28 @@ def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield line, f"docstring begins with '{first}': begin with an order or a noun"
 
 
+def _is_record(node: ast.AST) -> bool:
+    """Return whether a node is a public class that has fields: a dataclass or a named tuple."""
+    if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+        return False
+    texts = [ast.unparse(one) for one in (*node.decorator_list, *node.bases)]
+    return any(text.startswith("dataclass") or text == "NamedTuple" for text in texts)
+
+
+def _fields(tree: ast.Module, lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Yield each public field that has no comment on its last line, on the line above it, or a string below it."""
+    for record in filter(_is_record, ast.walk(tree)):
+        for node, after in zip(record.body, [*record.body[1:], None], strict=True):
+            if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+                continue
+            near = "#:" in lines[node.end_lineno - 1] or lines[node.lineno - 2].lstrip().startswith("#")
+            if not node.target.id.startswith("_") and not near and not isinstance(after, ast.Expr):
+                yield (
+                    node.lineno,
+                    f"{record.name}.{node.target.id}: a field has a comment of its own, #: meaning, unit, shape",
+                )
+
+
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield comments and strings with their line."""
     with tokenize.open(path) as file:
@@ -148,6 +171,8 @@ def check_python(path: Path) -> Iterator[tuple[int, str]]:
     yield from _docstrings(tree)
     if "tests" not in path.parts:
         yield from _names(tree)
+    if "dliosim" in path.relative_to(ROOT).parts[:1]:
+        yield from _fields(tree, path.read_text().splitlines())
     for line, text in _texts(path):
         yield from ((line + offset, fault) for offset, fault in word_faults(text))
 
