@@ -67,14 +67,14 @@ def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str],
     job, finder = Job(world.size, world.nodes), FileFinder(parse_roots(parsed), progress)
     found = world.run_on_rank_0("read the pattern", lambda: _compile_variants(parsed, job, finder))
     caches = world.run_on_rank_0("look at the options", lambda: _choose_caches(found, parsed.caches))
-    begin = _CompareSetup(
+    setup = _CompareSetup(
         world, parsed, tuple(arguments), found, finder.sources, locks, progress, caches, started, begun, load
     )
     cold = caches == "cold"
     return (
-        _run_comparison(begin, loop_comparison(cold))
+        _run_comparison(setup, loop_comparison(cold))
         if isinstance(found.variants[0].verb, Loop)
-        else _run_comparison(begin, stall_comparison(cold))
+        else _run_comparison(setup, stall_comparison(cold))
     )
 
 
@@ -95,17 +95,17 @@ class _CompareSetup:
     load: float
 
 
-def _run_comparison(begin: _CompareSetup, kind: ComparisonKind[P]) -> int:
+def _run_comparison(setup: _CompareSetup, kind: ComparisonKind[P]) -> int:
     """Run all passes, judge them and write the results; return the exit status, the same on every rank. Collective."""
-    world, parsed, found, progress = begin.world, begin.parsed, begin.found, begin.progress
-    first, started = found.variants[0].workload, begin.started
+    world, parsed, found, progress = setup.world, setup.parsed, setup.found, setup.progress
+    first, started = found.variants[0].workload, setup.started
     places = world.run_on_rank_0(
         "find the directories", lambda: parse_used_roots(parsed, [one.workload for one in found.variants])
     )
     running: list[VariantRun[P]] = []
     for number, one in enumerate(found.variants):
         workload = separate_checkpoints(one.workload, one.verb, number)
-        session = Session(workload, world, places, Options(), progress, sources=begin.sources, locks=begin.locks)
+        session = Session(workload, world, places, Options(), progress, sources=setup.sources, locks=setup.locks)
         running.append(VariantRun(one, session))
         world.run_on_rank_0("find the directories", session.check_directories)
     world.run_on_rank_0("make the results directory", lambda: check_output_directory(parsed.output))
@@ -124,14 +124,14 @@ def _run_comparison(begin: _CompareSetup, kind: ComparisonKind[P]) -> int:
                     write_rows(directory(), [(one.variant.label, one.passes) for one in running], kind.figures)
 
         run_blocks(running, parsed.repeat, parsed.seed, kind.run_pass, progress, write_finished_rows)
-        node = fullest_node(world, begin.load)
+        node = fullest_node(world, setup.load)
         if world.rank == 0:
             outcome = Outcome(
                 name=first.name,
                 title=first.title,
                 pattern=first.pattern,
                 overrides=tuple(parse_overrides(parsed)),
-                arguments=begin.arguments,
+                arguments=setup.arguments,
                 what=found.what,
                 varied=found.varied,
                 ranks=world.size,
@@ -140,10 +140,10 @@ def _run_comparison(begin: _CompareSetup, kind: ComparisonKind[P]) -> int:
                     running[0].session, node, [one.last for one in running if one.last is not None]
                 ),
                 started=started.isoformat(timespec="seconds"),
-                total_seconds=(perf_counter_ns() - begin.begun_ns) * 1e-9,
+                total_seconds=(perf_counter_ns() - setup.begun_ns) * 1e-9,
                 repetitions=parsed.repeat,
                 seed=parsed.seed,
-                caches=begin.caches,
+                caches=setup.caches,
                 measured=tuple(_make_variant_result(one) for one in running if not one.failed),
                 not_run=(*found.not_run, *_list_failed_variants(running)),
                 passes=tuple((one.variant.label, tuple(one.passes)) for one in running),
