@@ -60,7 +60,7 @@ def compare(what: str, bare: Loop, ours: Loop, unit: float, comm: MPI.Intracomm,
 
 
 def random_calls(size: int, batch: int, steps: int, file_bytes: int, seed: int) -> Calls:
-    """Random samples of one size out of a shared file, none of them twice."""
+    """Draw random samples of one size out of a shared file, none of them twice."""
     count = steps * batch
     offset = np.random.default_rng(seed).permutation(file_bytes // size)[:count] * size
     rows = Extents(
@@ -79,7 +79,7 @@ def reader_of(access: Access, directory: Path, comm: MPI.Intracomm) -> Reader:
     return reader
 
 
-def reading(reader: Reader, made: Calls, into: memoryview) -> Loop:
+def read_loop(reader: Reader, made: Calls, into: memoryview) -> Loop:
     def loop() -> None:
         for step in range(made.steps):
             reader.read(made.step(step), into)
@@ -108,7 +108,7 @@ def posix_rows(directory: Path, comm: MPI.Intracomm, file_bytes: int, pairs: int
                     preadv(descriptor, piece, offset)
 
         reader = reader_of(Access(), directory, comm)
-        ours = reading(reader, made, into)
+        ours = read_loop(reader, made, into)
         compare(f"posix, {label} random reads, batch {batch}", bare, ours, len(made.offset), comm, pairs)
         reader.close()
         os.close(descriptor)
@@ -129,7 +129,7 @@ def independent_row(directory: Path, comm: MPI.Intracomm, file_bytes: int, pairs
                 read_at(offset, piece)
 
     reader = reader_of(Access(api="mpi-independent"), directory, comm)
-    ours = reading(reader, made, into)
+    ours = read_loop(reader, made, into)
     compare(f"mpi-independent, 4 KiB, {comm.size} ranks", bare, ours, len(made.offset), comm, pairs)
     reader.close()
     handle.Close()
@@ -159,7 +159,7 @@ def collective_rows(directory: Path, comm: MPI.Intracomm, file_bytes: int, pairs
                 memory.Free()
 
         reader = reader_of(Access(api="mpi-collective", hints=hints), directory, comm)
-        ours = reading(reader, made, into)
+        ours = read_loop(reader, made, into)
         what = f"mpi-collective, 4 KiB, batch {batch}, {label}, {comm.size} ranks"
         compare(what, bare, ours, len(made.offset), comm, pairs)
         reader.close()
@@ -167,7 +167,7 @@ def collective_rows(directory: Path, comm: MPI.Intracomm, file_bytes: int, pairs
         info.Free()
 
 
-def writing_rows(directory: Path, comm: MPI.Intracomm, pairs: int) -> None:
+def write_rows(directory: Path, comm: MPI.Intracomm, pairs: int) -> None:
     total, call = 1 << 28, 1 << 20
     ready = allocate(call)
     fill_range(3, 0, ready)
@@ -179,7 +179,7 @@ def writing_rows(directory: Path, comm: MPI.Intracomm, pairs: int) -> None:
         start = np.arange(count) * size
         part = count * size
 
-        def written(data: memoryview, produce: Callable[[int], None], part: int = part) -> None:
+        def write_file(data: memoryview, produce: Callable[[int], None], part: int = part) -> None:
             path.unlink(missing_ok=True)
             writer = open_writer(Access(), path, comm)
             for number in range(total // call):
@@ -195,8 +195,8 @@ def writing_rows(directory: Path, comm: MPI.Intracomm, pairs: int) -> None:
 
         compare(
             f"posix, writing fresh samples of {label} in calls of 1 MiB",
-            lambda written=written: written(ready, lambda number: None),  # type: ignore[misc]
-            lambda written=written, produce=produce: written(made, produce),  # type: ignore[misc]
+            lambda write_file=write_file: write_file(ready, lambda number: None),  # type: ignore[misc]
+            lambda write_file=write_file, produce=produce: write_file(made, produce),  # type: ignore[misc]
             total // call,
             comm,
             pairs,
@@ -209,20 +209,21 @@ def busy_row(directory: Path, comm: MPI.Intracomm, file_bytes: int, pairs: int) 
     made = random_calls(4096, 256, 200, file_bytes, 5)
     into = allocate(made.buffer_size)
     reader = reader_of(Access(), directory, comm)
-    read = reading(reader, made, into)
+    read = read_loop(reader, made, into)
 
-    def alone() -> None:
+    def read_while_idle() -> None:
         thread = threading.Thread(target=read)
         thread.start()
         thread.join()
 
-    def beside() -> None:
+    def read_while_busy() -> None:
         thread = threading.Thread(target=read)
         thread.start()
         while thread.is_alive():
             keep_core_busy(1_000_000)
 
-    compare("a reader thread of 4 KiB during `compute busy`", alone, beside, len(made.offset), comm, pairs)
+    what = "a reader thread of 4 KiB during `compute busy`"
+    compare(what, read_while_idle, read_while_busy, len(made.offset), comm, pairs)
     reader.close()
 
 
@@ -246,7 +247,7 @@ def main() -> None:
         independent_row(directory, comm, file_bytes, options.pairs)
         collective_rows(directory, comm, file_bytes, options.pairs)
         if comm.size == 1:
-            writing_rows(directory, comm, options.pairs)
+            write_rows(directory, comm, options.pairs)
             busy_row(directory, comm, file_bytes, options.pairs)
         comm.Barrier()
     finally:

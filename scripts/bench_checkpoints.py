@@ -64,7 +64,7 @@ CASES = [
 
 
 def plain_writes(path: Path, first: int, size: int, buffer: memoryview) -> None:
-    """`size` bytes at `first` of a file, in calls of the buffer's length, and fsync."""
+    """Write `size` bytes at `first` of a file, in calls of the buffer's length, and fsync."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         for offset in range(first, first + size, len(buffer)):
@@ -74,7 +74,7 @@ def plain_writes(path: Path, first: int, size: int, buffer: memoryview) -> None:
         os.close(descriptor)
 
 
-def plainly(world: World, writers: Writers, place: Path, size: int, buffer: memoryview) -> float:
+def time_plain_writes(world: World, writers: Writers, place: Path, size: int, buffer: memoryview) -> float:
     """Return the seconds of the slowest rank for writing what a save writes, to new files of the same sizes."""
     shared = writers.kind == "shared file"
     path = place / ("plain" if shared else f"plain-{world.rank}")
@@ -97,7 +97,7 @@ def session_of(world: World, checkpoint: Checkpoint, place: Path) -> Session:
     return Session(workload, world, {"data": place}, Options(), Silence(), locks=LockTable())
 
 
-def in_pairs(pairs: int, first: Callable[[], float], second: Callable[[], float]) -> tuple[list[float], list[float]]:
+def run_pairs(pairs: int, first: Callable[[], float], second: Callable[[], float]) -> tuple[list[float], list[float]]:
     """Return the results of both functions, called in turn once more than `pairs`; the first pair is dropped."""
     found: tuple[list[float], list[float]] = ([], [])
     for number in range(pairs + 1):
@@ -108,7 +108,7 @@ def in_pairs(pairs: int, first: Callable[[], float], second: Callable[[], float]
 
 
 def measure(case: Case, pairs: int, size: int, place: Path) -> None:
-    """One case on the ranks of this job; rank 0 prints what was measured as JSON."""
+    """Measure one case on the ranks of this job; rank 0 prints the results as JSON."""
     world = make_world(MPI.COMM_WORLD, node_cores, "bench")
     access = Access(case.api, case.transfer, hints=case.hints)
     checkpoint = Checkpoint("c", 1, (Part("w", size, "per rank"),), case.writers, access, "bench", keep=1)
@@ -121,7 +121,7 @@ def measure(case: Case, pairs: int, size: int, place: Path) -> None:
         def ours() -> float:
             return world.comm.allreduce(saves.save(checkpoint).record.wall_ns, MPI.MAX) * 1e-9
 
-        saved, plain = in_pairs(pairs, ours, lambda: plainly(world, case.writers, place, size, buffer))
+        saved, plain = run_pairs(pairs, ours, lambda: time_plain_writes(world, case.writers, place, size, buffer))
     if world.rank == 0:
         session.locks.release()
         ratios = [theirs / mine for mine, theirs in zip(saved, plain, strict=True)]
@@ -134,19 +134,19 @@ def stalls(pairs: int, size: int, place: Path) -> None:
     world = make_world(MPI.COMM_WORLD, node_cores, "bench")
     parts, writers = (Part("w", size, "per rank"),), Writers("file per rank")
     blocking = Checkpoint("c", 1, parts, writers, Access("posix", TRANSFER), "bench", keep=1)
-    beside = replace(blocking, name="b", background=Background())
+    in_background = replace(blocking, name="b", background=Background())
     session = session_of(world, blocking, place)
 
-    with CheckpointManager(session, [blocking, beside]) as saves:
+    with CheckpointManager(session, [blocking, in_background]) as saves:
 
-        def held(checkpoint: Checkpoint) -> float:
+        def measure_stall(checkpoint: Checkpoint) -> float:
             record = saves.save(checkpoint).record
             # Of one that blocks until it is complete: without deleting the one before.
             stall = record.wall_ns if checkpoint.background is None else record.stall_ns
             saves.finish()
             return world.comm.allreduce(stall, MPI.MAX) * 1e-9
 
-        whole, stall = in_pairs(pairs, lambda: held(blocking), lambda: held(beside))
+        whole, stall = run_pairs(pairs, lambda: measure_stall(blocking), lambda: measure_stall(in_background))
     if world.rank == 0:
         session.locks.release()
         shares = [short / long for long, short in zip(whole, stall, strict=True)]

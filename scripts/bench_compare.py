@@ -43,7 +43,7 @@ RANKS = 2
 
 
 def compare(place: Path, output: Path, pattern: Path, *options: str, seconds: float = 600) -> tuple[Any, str, float]:
-    """Compare; what compare.json says, what was printed, and the seconds of the whole command."""
+    """Run `dliosim compare`; return compare.json, the printed text, and the seconds of the whole command."""
     command = [mpiexec(), "-n", str(RANKS), sys.executable, "-m", "dliosim.cli", "compare", str(pattern)]
     begun = time.perf_counter()
     text = run([*command, *options, "--dir", str(place / "data"), "--output", str(output)], seconds)

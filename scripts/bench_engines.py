@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_backends import NAME, compare, random_calls, reader_of, reading
+from bench_backends import NAME, compare, random_calls, read_loop, reader_of
 from harness import header, middle, orderly, row, run, scratch
 from mpi4py import MPI
 
@@ -71,7 +71,7 @@ class Case:
         return "cache off" in self.more
 
 
-def queued(depth: int, batch: int, limit: float, more: str = "", title: str = "") -> Case:
+def direct_case(depth: int, batch: int, limit: float, more: str = "", title: str = "") -> Case:
     """Return a row of reads of 4 KiB past the page cache."""
     return Case(
         f"queued depth {depth}, 4 KiB, O_DIRECT, batch {batch}{title}, by libaio",
@@ -93,15 +93,15 @@ CASES = (
     Case("preadv, 4 KiB, tmpfs, batch 256, by psync", 4 * KIB, 256, 12, "preadv", 1.0, PSYNC, "sync off"),
     Case("preadv, 64 KiB, tmpfs, batch 64, by psync", 64 * KIB, 64, 25, "preadv", 1.0, PSYNC, "sync off"),
     Case("preadv, 1 MiB, tmpfs, batch 8, by psync", MIB, 8, 25, "preadv", 1.0, PSYNC, "sync off"),
-    queued(256, 1024, 1 / 0.95),
-    queued(256, 256, 1 / 0.95, AHEAD, ", read ahead"),
-    queued(32, 1024, 1 / 0.85),
-    queued(32, 32, 1 / 0.85, AHEAD, ", read ahead"),
+    direct_case(256, 1024, 1 / 0.95),
+    direct_case(256, 256, 1 / 0.95, AHEAD, ", read ahead"),
+    direct_case(32, 1024, 1 / 0.85),
+    direct_case(32, 32, 1 / 0.85, AHEAD, ", read ahead"),
 )
 
 
 def tool_us(case: Case, place: Path) -> list[float]:
-    """Microseconds a sample of each epoch but the first, of one run."""
+    """Run the case once; return the microseconds a sample of each epoch but the first."""
     pattern, results = place / "bench.dlio", place / "results"
     samples = case.file_bytes // case.size
     pattern.write_text(
@@ -117,7 +117,7 @@ def tool_us(case: Case, place: Path) -> list[float]:
 
 
 def fio_us(case: Case, file: Path) -> float:
-    """Microseconds an operation of a second of fio."""
+    """Run fio for a second; return its microseconds an operation."""
     command = ["fio", "--name=bench", f"--filename={file}", "--rw=randread", f"--bs={case.size}", *case.fio]
     command += [f"--size={case.file_bytes}", "--readonly", "--invalidate=0", "--time_based", "--runtime=1"]
     job = json.loads(run([*command, "--output-format=json"], 60))["jobs"][0]
@@ -143,7 +143,7 @@ def measure(case: Case, place: Path, pairs: int) -> None:
     row(case.title, f"{case.limit:.2f}", middle(ratios), middle(ours), middle(theirs))
 
 
-def mapped(place: Path, pairs: int) -> None:
+def mmap_row(place: Path, pairs: int) -> None:
     """Print the row of `engine mmap` against `engine preadv`."""
     data = allocate(256 * MIB)
     fill_range(1, 0, data)
@@ -152,7 +152,7 @@ def mapped(place: Path, pairs: int) -> None:
     into = allocate(made.buffer_size)
     comm = MPI.COMM_SELF
     readers = [reader_of(Access(engine=engine), place, comm) for engine in ("preadv", "mmap")]
-    bare, ours = (reading(reader, made, into) for reader in readers)
+    bare, ours = (read_loop(reader, made, into) for reader in readers)
     compare("mmap, 4 KiB, tmpfs, batch 256, by preadv (to reach: 0.5)", bare, ours, len(made.offset), comm, pairs)
     for reader in readers:
         reader.close()
@@ -183,7 +183,7 @@ def main() -> None:
     if options.only in "mmap":
         header("what", "bare, us", "times as long")
         with scratch(options.place) as place:
-            mapped(place, max(9, options.pairs))
+            mmap_row(place, max(9, options.pairs))
         print(flush=True)
     header("time a sample by fio's an operation", "to reach", "times as long", "us", "fio, us")
     for direct, where in ((False, options.place), (True, options.disk)):

@@ -63,7 +63,7 @@ Timed = Callable[[], float]
 Seconds = dict[str, list[float]]
 
 
-def described(form: str, size: int, total: int, layout: Layout = SHARED) -> Dataset:
+def make_dataset(form: str, size: int, total: int, layout: Layout = SHARED) -> Dataset:
     """Return a data set of `total` bytes in samples of `size`."""
     samples = total // size
     if layout.kind == "file per sample":
@@ -71,7 +71,7 @@ def described(form: str, size: int, total: int, layout: Layout = SHARED) -> Data
     return Dataset("d", 1, samples, constant(size), layout, "bench", format=form)
 
 
-def in_rounds(contestants: Mapping[str, Timed], rounds: int) -> Seconds:
+def run_rounds(contestants: Mapping[str, Timed], rounds: int) -> Seconds:
     """Return the seconds of each, a figure a round; the first of one round is the last of the next."""
     taken: Seconds = {name: [] for name in contestants}
     order = list(contestants)
@@ -85,7 +85,7 @@ def in_rounds(contestants: Mapping[str, Timed], rounds: int) -> Seconds:
 
 
 def figure(taken: Seconds, upper: str, lower: str) -> str:
-    """Median, least and greatest ratio; and that of the least times, which other work on the machine disturbs least."""
+    """Return the median, least and greatest ratio, and that of the least times, which other work disturbs least."""
     return f"{middle(ratios(taken, upper, lower))}; {min(taken[upper]) / min(taken[lower]):.2f}"
 
 
@@ -114,7 +114,7 @@ class Ground:
         return self.directory(dataset) / dataset.file_name(0)
 
     def write(self, dataset: Dataset, fsync: bool = False) -> tuple[float, float, float]:
-        """Prepare it; seconds of the slowest rank, those of all processors, mean share of the encoder in the first."""
+        """Prepare it; return the slowest rank's seconds, those of all processors, the encoder's share of the first."""
         self.remove(dataset)
         self.comm.Barrier()
         verb = Prepare("d", Access(transfer=4 * MIB), afresh=True, fsync=fsync)
@@ -133,7 +133,7 @@ class Ground:
 
 
 def loop_of(batch: int, steps: int, decode: bool = False) -> Loop:
-    """Two epochs; the first makes the memory of the second's batches."""
+    """Return a loop of two epochs; the first allocates the memory of the second's batches."""
     return Loop("train", "l", "d", Access(), batch, shuffle=Shuffle("globally"), epochs=2, steps=steps, decode=decode)
 
 
@@ -149,7 +149,7 @@ def whole_loop(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
     return run
 
 
-def planned(ground: Ground, dataset: Dataset, loop: Loop) -> EpochWork:
+def plan_second_epoch(ground: Ground, dataset: Dataset, loop: Loop) -> EpochWork:
     """Return the plan of the second epoch of that loop."""
     session = ground.session(dataset, loop)
     if not is_framed(dataset):
@@ -159,7 +159,7 @@ def planned(ground: Ground, dataset: Dataset, loop: Loop) -> EpochWork:
 
 def backend(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
     """Run the posix backend alone over the calls of an epoch, each batch into one buffer."""
-    made = planned(ground, dataset, loop).calls
+    made = plan_second_epoch(ground, dataset, loop).calls
     into = allocate(made.buffer_size)
     files = Files(ground.directory(dataset), dataset.file_name, lambda file: 0, True, ground.comm)
     (reader,) = open_readers(loop.access, files)
@@ -175,48 +175,48 @@ def backend(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
     return run
 
 
-def by_h5py(ground: Ground, dataset: Dataset, loop: Loop, into_rows: bool) -> Timed:
+def h5py_loop(ground: Ground, dataset: Dataset, loop: Loop, into_rows: bool) -> Timed:
     """Read the samples of an epoch in its order by h5py, into new arrays or into the rows of one batch."""
-    work = planned(ground, dataset, loop)
+    work = plan_second_epoch(ground, dataset, loop)
     batches = [work.extents.sample[first : first + loop.batch].tolist() for first in work.extents.step_start[:-1]]
     records = h5py.File(ground.path(dataset), "r")["records"]
     rows = np.empty((loop.batch, dataset.constant_size or 0), np.uint8)
 
-    def new_arrays() -> None:
+    def read_new_arrays() -> None:
         for batch in batches:
             for sample in batch:
                 records[sample]
 
-    def into_a_batch() -> None:
+    def read_into_batch() -> None:
         for batch in batches:
             for into, sample in zip(rows, batch):  # noqa: B905
                 records.read_direct(into, np.s_[sample])
 
     def run() -> float:
         begun = perf_counter_ns()
-        (into_a_batch if into_rows else new_arrays)()
+        (read_into_batch if into_rows else read_new_arrays)()
         return (perf_counter_ns() - begun) * 1e-9
 
     return run
 
 
-def against_h5py(ground: Ground, dataset: Dataset, loop: Loop, rounds: int) -> Seconds:
+def compare_h5py(ground: Ground, dataset: Dataset, loop: Loop, rounds: int) -> Seconds:
     ground.write(dataset)
     contestants = {
-        "ds[i]": by_h5py(ground, dataset, loop, into_rows=False),
-        "read_direct": by_h5py(ground, dataset, loop, into_rows=True),
+        "ds[i]": h5py_loop(ground, dataset, loop, into_rows=False),
+        "read_direct": h5py_loop(ground, dataset, loop, into_rows=True),
         "loop": whole_loop(ground, dataset, loop),
     }
     if not loop.decode:
         contestants["backend"] = backend(ground, dataset, loop)
-    taken = in_rounds(contestants, rounds)
+    taken = run_rounds(contestants, rounds)
     ground.remove(dataset)
     return taken
 
 
 def hdf5_table(ground: Ground, rounds: int, only: str) -> None:
     size, batch, steps = EPOCHS[0]
-    usual = described("hdf5", size, 128 * MIB)
+    usual = make_dataset("hdf5", size, 128 * MIB)
     cases = (
         ("contiguous", usual, 5.0),
         ("chunks of 1 sample", replace(usual, chunk=Chunk(1, "samples")), 2.0),
@@ -226,7 +226,7 @@ def hdf5_table(ground: Ground, rounds: int, only: str) -> None:
            "as read_direct", "us a sample: ds[i]", "read_direct", "backend", "run loop")  # fmt: skip
     for title, dataset, limit in cases:
         if only in f"hdf5 {title}":
-            taken = against_h5py(ground, dataset, loop_of(batch, steps), rounds)
+            taken = compare_h5py(ground, dataset, loop_of(batch, steps), rounds)
             pairs = [figure(taken, theirs, ours) for ours in ("backend", "loop") for theirs in ("ds[i]", "read_direct")]
             each = [microseconds(taken[name], batch * steps) for name in ("ds[i]", "read_direct", "backend", "loop")]
             row(title, limit, *pairs, *each)
@@ -238,9 +238,9 @@ def decode_table(ground: Ground, rounds: int, only: str) -> None:
     for size, ratio in ((4 * KIB, 2.0), (64 * KIB, 2.0)):
         title = f"{size // KIB} KiB, compressible {ratio:.0f} : 1"
         if only in f"decode {title}":
-            dataset = replace(described("hdf5", size, 32 * MIB), compress=GZIP, compressible=ratio)
+            dataset = replace(make_dataset("hdf5", size, 32 * MIB), compress=GZIP, compressible=ratio)
             batch, steps = 32, 1024 * KIB // size
-            taken = against_h5py(ground, dataset, loop_of(batch, steps, decode=True), rounds)
+            taken = compare_h5py(ground, dataset, loop_of(batch, steps, decode=True), rounds)
             pairs = [figure(taken, theirs, "loop") for theirs in ("ds[i]", "read_direct")]
             each = [microseconds(taken[name], batch * steps) for name in ("ds[i]", "read_direct", "loop")]
             row(title, *pairs, *each)
@@ -254,15 +254,15 @@ def reads_table(ground: Ground, rounds: int, only: str) -> None:
     header("reads, by those of as long raw samples", "to reach", "backend", "run loop", "us a sample, run loop", "raw")
     for form in ("tfrecord", "npz", "hdf5", "tar"):
         for size, batch, steps in EPOCHS:
-            title = f"{form}, {named(size)}, batch {batch}"
+            title = f"{form}, {size_text(size)}, batch {batch}"
             if only not in f"reads {title}":
                 continue
-            dataset, loop = described(form, size, 256 * MIB), loop_of(batch, steps)
+            dataset, loop = make_dataset(form, size, 256 * MIB), loop_of(batch, steps)
             read = size if form == "hdf5" else int(require_framed(dataset).length(dataset, np.array([size]))[0])
-            raw = described("raw", read, read * dataset.samples)
+            raw = make_dataset("raw", read, read * dataset.samples)
             for each in (dataset, raw):
                 ground.write(each)
-            taken = in_rounds(
+            taken = run_rounds(
                 {
                     "backend": backend(ground, dataset, loop),
                     "raw backend": backend(ground, raw, loop),
@@ -278,7 +278,7 @@ def reads_table(ground: Ground, rounds: int, only: str) -> None:
             row(title, 1.2, *pairs, *each_us)
 
 
-def named(size: int) -> str:
+def size_text(size: int) -> str:
     return f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
 
 
@@ -307,28 +307,28 @@ def writings(total: int) -> Iterator[Writing]:
             (each, "file per sample", MIB),
         ):
             yield Writing(
-                f"{title} of {named(size)}, {ranks} rank{'s' * (ranks > 1)}", FRAMES, ranks, size, layout, total
+                f"{title} of {size_text(size)}, {ranks} rank{'s' * (ranks > 1)}", FRAMES, ranks, size, layout, total
             )
     yield Writing("shared file of 64 KiB, 1 rank, fsync on", FRAMES, 1, 64 * KIB, SHARED, total, fsync=True)
     yield Writing("file per sample of 4 KiB, 1 rank", FRAMES, 1, 4 * KIB, each, total // 64)
     for size in (64 * KIB, MIB):
-        yield Writing(f"file per sample of {named(size)}, 1 rank", ENCODERS, 1, size, each, total // 32)
+        yield Writing(f"file per sample of {size_text(size)}, 1 rank", ENCODERS, 1, size, each, total // 32)
 
 
 def measure_writing(ground: Ground, case: Writing, rounds: int) -> None:
-    """One case on the ranks of this job; rank 0 prints what each format took, as JSON."""
+    """Measure one case on the ranks of this job; rank 0 prints the times of each format as JSON."""
     busy: Seconds = {}
     shares: Seconds = {}
 
-    def timed(form: str) -> float:
-        dataset = described(form, case.size, case.total, case.layout)
+    def time_writing(form: str) -> float:
+        dataset = make_dataset(form, case.size, case.total, case.layout)
         spent, of_processors, share = ground.write(dataset, case.fsync)
         busy.setdefault(form, []).append(of_processors)
         shares.setdefault(form, []).append(share)
         ground.remove(dataset)
         return spent
 
-    taken = in_rounds({form: partial(timed, form) for form in ("raw", *case.forms)}, rounds)
+    taken = run_rounds({form: partial(time_writing, form) for form in ("raw", *case.forms)}, rounds)
     if ground.comm.rank == 0:
         print(json.dumps({form: [taken[form], busy[form][1:], statistics.median(shares[form])] for form in taken}))
 
@@ -374,15 +374,15 @@ def main() -> None:
     with scratch(arguments.place) as place:
         ground = Ground(place)
         for table in (hdf5_table, reads_table, decode_table):
-            if _wanted(table.__name__, arguments.only):
+            if _is_wanted(table.__name__, arguments.only):
                 table(ground, rounds, arguments.only)
                 print()
-    if _wanted("prepare_table", arguments.only):
+    if _is_wanted("prepare_table", arguments.only):
         prepare_table(arguments.place, rounds, total, arguments.only)
     print(f"\nload {os.getloadavg()[0]:.1f}", file=sys.stderr)
 
 
-def _wanted(table: str, only: str) -> bool:
+def _is_wanted(table: str, only: str) -> bool:
     """Return whether rows of a table may be meant: `--only reads` names it, `--only npz` may be in any."""
     tables = ("hdf5", "reads", "decode", "prepare")
     first = only.split(" ")[0]

@@ -71,7 +71,7 @@ def measure(case: Case, totals: Path | None) -> dict[str, float]:
 
 
 def peak() -> float:
-    """Peak resident memory of this process in MB."""
+    """Return the peak resident memory of this process in MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM"))
 

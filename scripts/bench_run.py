@@ -120,7 +120,7 @@ Steps = list[list[int]]
 
 
 def bare_posix(case: Case, path: Path, comm: MPI.Intracomm) -> Callable[[Steps], None]:
-    """os.preadv, a call a sample, into the rows of one batch buffer."""
+    """Return a bare loop of os.preadv, a call a sample, into the rows of one batch buffer."""
     descriptor = os.open(path, os.O_RDONLY)
     buffer = allocate(case.size * case.batch)
     rows = [[buffer[first : first + case.size]] for first in range(0, len(buffer), case.size)]
@@ -135,8 +135,8 @@ def bare_posix(case: Case, path: Path, comm: MPI.Intracomm) -> Callable[[Steps],
 
 
 def bare_independent(case: Case, path: Path, comm: MPI.Intracomm) -> Callable[[Steps], None]:
-    """Read_at, a call a sample, with buffers described beforehand."""
-    handle = opened(case, path, comm)
+    """Return a bare loop of Read_at, a call a sample, with buffers described beforehand."""
+    handle = open_file(case, path, comm)
     buffer = allocate(case.size * case.batch)
     rows = [(buffer[first : first + case.size], case.size, MPI.BYTE) for first in range(0, len(buffer), case.size)]
 
@@ -153,7 +153,7 @@ def bare_independent(case: Case, path: Path, comm: MPI.Intracomm) -> Callable[[S
 
 def bare_collective(case: Case, path: Path, comm: MPI.Intracomm) -> Callable[[Steps], None]:
     """Return a bare loop with a view of each batch, its offsets sorted as MPI needs them, and one Read_at_all."""
-    handle = opened(case, path, comm)
+    handle = open_file(case, path, comm)
     buffer = allocate(case.size * case.batch)
     into = (buffer, len(buffer), MPI.BYTE)
 
@@ -167,7 +167,7 @@ def bare_collective(case: Case, path: Path, comm: MPI.Intracomm) -> Callable[[St
     return read
 
 
-def opened(case: Case, path: Path, comm: MPI.Intracomm) -> MPI.File:
+def open_file(case: Case, path: Path, comm: MPI.Intracomm) -> MPI.File:
     info = MPI.Info.Create()
     for key, value in case.hints:
         info.Set(key, value)
@@ -217,7 +217,7 @@ class Duel:
 
 
 def measure(case: Case, pairs: int, place: Path) -> None:
-    """One case on the ranks of this job; rank 0 prints what was measured as JSON."""
+    """Measure one case on the ranks of this job; rank 0 prints the results as JSON."""
     comm = MPI.COMM_WORLD
     world = make_world(comm, node_cores, "bench")
     pattern = place / "bench.dlio"

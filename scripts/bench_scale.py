@@ -22,7 +22,7 @@ START = "import sys; from dliosim.cli import main; sys.exit(main())"
 
 
 def measure(sources: Path, command: str, pattern: Path, ranks: int) -> tuple[float, float, int]:
-    """Processor seconds, peak MB and exit status."""
+    """Run a command; return its processor seconds, peak MB and exit status."""
     arguments = [sys.executable, "-c", START, command, str(pattern), "--ranks", str(ranks)]
     environment = {**os.environ, "PYTHONPATH": str(sources)}
     null = subprocess.DEVNULL

@@ -102,7 +102,7 @@ with open(sys.argv[1] + "0", "w") as file:
 """
 
 
-def launched(ranks: int, place: Path, code: str, *arguments: str, launcher: bool = True) -> list[dict[str, float]]:
+def launch(ranks: int, place: Path, code: str, *arguments: str, launcher: bool = True) -> list[dict[str, float]]:
     """Return what each rank saw; `first` becomes seconds since the launch."""
     target = place / "seen-"
     command = [mpiexec(), "-n", str(ranks)] if launcher else []
@@ -114,7 +114,7 @@ def launched(ranks: int, place: Path, code: str, *arguments: str, launcher: bool
 
 
 def processor_times(ranks: int, place: Path, code: str, *arguments: str) -> list[float]:
-    """Seconds of processor that each rank of a job takes from its start to its end."""
+    """Return the processor seconds that each rank of a job takes from its start to its end."""
     target = place / "used-"
     shutil.rmtree(place / "out", ignore_errors=True)
     counted = [mpiexec(), "-n", str(ranks), sys.executable, "-Ic", COUNTED, str(target)]
@@ -122,8 +122,8 @@ def processor_times(ranks: int, place: Path, code: str, *arguments: str) -> list
     return [float(Path(f"{target}{rank}").read_text()) for rank in range(ranks)]
 
 
-def traced(place: Path, arguments: list[str]) -> float:
-    """Seconds from the execve of the interpreter to the first preadv of a data file, as strace sees them."""
+def strace_seconds(place: Path, arguments: list[str]) -> float:
+    """Return the seconds from the execve of the interpreter to the first preadv of a data file, as strace sees them."""
     out = place / "trace"
     shutil.rmtree(place / "out", ignore_errors=True)
     options = ["-f", "--seccomp-bpf", "-ttt", "-y", "-e", "trace=execve,preadv,preadv2", "-o", str(out)]
@@ -147,22 +147,22 @@ def main() -> None:
         pattern = place / "start.dlio"
         pattern.write_text(PATTERN)
         command = ["run", str(pattern), "--dir", str(place / "data"), "--output", str(place / "out")]
-        launched(1, place, RANK, *command)
+        launch(1, place, RANK, *command)
         data = next((place / "data").rglob("*.raw"))
         for _ in range(options.repetitions):
-            (alone,) = launched(1, place, RANK, *command)
+            (alone,) = launch(1, place, RANK, *command)
             times["mpiexec"].append(alone["first"])
-            times["alone"].append(launched(1, place, RANK, *command, launcher=False)[0]["first"])
-            times["floor"].append(launched(1, place, FLOOR, str(data))[0]["first"])
+            times["alone"].append(launch(1, place, RANK, *command, launcher=False)[0]["first"])
+            times["floor"].append(launch(1, place, FLOOR, str(data))[0]["first"])
             if shutil.which("strace"):
-                times["strace"].append(traced(place, command))
+                times["strace"].append(strace_seconds(place, command))
             for what, code, given in (("bare", BARE, []), ("run", COMMAND, command)):
                 pair = processor_times(2, place, code, *given)
                 used.setdefault(f"rank 0 of 2, {what}", []).append(pair[0])
                 used.setdefault(f"rank 1 of 2, {what}", []).append(pair[1])
                 many = processor_times(options.ranks, place, code, *given)
                 used.setdefault(f"all of {options.ranks} ranks together, {what}", []).append(sum(many))
-            second = launched(2, place, RANK, *command)[1]
+            second = launch(2, place, RANK, *command)[1]
             for rank, seen in (("the only rank", alone), ("rank 1 of 2", second)):
                 for name in ("VmHWM at the first read", "VmHWM", "VmRSS", "PSS at the first read"):
                     memory.setdefault(f"{rank}: {name}", []).append(seen[name])

@@ -1,14 +1,14 @@
 """PyTorch's checkpoints and dliosim's side by side: the files, and the system calls that write and read them.
 
-    python scripts/compare_checkpoints.py alike --python TORCH_PYTHON [--place DIR]
+    python scripts/compare_checkpoints.py similarity --python TORCH_PYTHON [--place DIR]
     python scripts/compare_checkpoints.py trace --python TORCH_PYTHON [--cases dcp torch-save] [--calls 40]
 
 TORCH_PYTHON has torch. Each case saves the state of a small transformer and its AdamW (scripts/fidelity/tensors.py) and
 loads it: `dcp` by torch.distributed.checkpoint on two ranks that split the tensors (`dcp-framed`: for a pattern that
 has parts for what PyTorch's zip container puts around them), `dcp-reshard` loads on one rank what two have saved,
 `torch-save` is torch.save by the first of two ranks that both hold all, and torch.load by both. dliosim does the same
-by a pattern with a part for each tensor. Every rank runs under a strace of its own. `alike` prints the files and a row
-for each save and load, `trace` what each rank called. docs/fidelity.md has what they showed.
+by a pattern with a part for each tensor. Every rank runs under a strace of its own. `similarity` prints the files and a
+row for each save and load, `trace` what each rank called. docs/fidelity.md has what they showed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fidelity.compare import Extent, cosine, in_order, sizes
+from fidelity.compare import Extent, cosine, order_similarity, sizes
 from fidelity.tables import sequence
-from fidelity.tensors import framed_parts, split_parts, whole_parts
+from fidelity.tensors import container_parts, split_parts, whole_parts
 from fidelity.tracing import READS, RENAMES, SAVING, SYNCS, WRITES, Record, parse, strace
 from harness import header, mpiexec, orderly, row, run, scratch
 
@@ -67,7 +67,7 @@ _BY_DCP: Final = ("dcp-save", "dcp-load")
 
 CASES: Final = (
     Case("dcp", 2, 2, _BY_DCP, _pattern(split_parts(), _DCP), ""),
-    Case("dcp-framed", 2, 2, _BY_DCP, _pattern(framed_parts(), _DCP), ""),
+    Case("dcp-framed", 2, 2, _BY_DCP, _pattern(container_parts(), _DCP), ""),
     Case("dcp-reshard", 2, 1, _BY_DCP, _pattern(split_parts(), _DCP), " { written by tensor 2 }"),
     Case("torch-save", 2, 2, ("save", "load"), _pattern(whole_parts(), _SAVE), " { reads everything }"),
 )
@@ -76,7 +76,7 @@ Ranks = list[list[Record]]
 """The calls of each rank on files of the checkpoint."""
 
 
-def traced(command: str, ranks: int, place: Path, folder: Path, extra: dict[str, str]) -> Ranks:
+def trace_ranks(command: str, ranks: int, place: Path, folder: Path, extra: dict[str, str]) -> Ranks:
     """Return the calls of a command on the files below a folder, on some ranks."""
     own = "${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${SLURM_PROCID:-0}}}"
     shell = " ".join(strace([command], place / f"calls.{own}", SAVING))
@@ -101,7 +101,7 @@ def real(case: Case, python: str, place: Path) -> tuple[Ranks, Ranks]:
     found = []
     for action, ranks in zip(case.actions, (case.saving, case.loading), strict=True):
         command = f"{python} {_HERE / 'saving.py'} {action} {folder} --meet {place / action}"
-        found.append(traced(command, ranks, place, folder, {"OMP_NUM_THREADS": "1"}))
+        found.append(trace_ranks(command, ranks, place, folder, {"OMP_NUM_THREADS": "1"}))
     return found[0], found[1]
 
 
@@ -112,7 +112,7 @@ def tool(case: Case, place: Path) -> tuple[Ranks, Ranks]:
         pattern, data, out = place / "case.dlio", place / "data", place / f"out-{verb[:4]}"
         pattern.write_text(f"{case.pattern}{verb}\n")
         command = f"{sys.executable} -m dliosim.cli run {pattern} --dir {data} --output {out}"
-        found.append(traced(command, ranks, place, data, {}))
+        found.append(trace_ranks(command, ranks, place, data, {}))
     return found[0], found[1]
 
 
@@ -127,7 +127,7 @@ def is_data(record: Record) -> bool:
     return re.search(r"\.(distcp|ckpt|pt)$", record.file) is not None
 
 
-def moved(records: Iterable[Record], calls: Sequence[str]) -> list[Extent]:
+def data_extents(records: Iterable[Record], calls: Sequence[str]) -> list[Extent]:
     """Return the calls that moved bytes of tensors, as (0, offset, bytes)."""
     return [
         (0, each.offset, each.returned) for each in records if each.call in calls and is_data(each) and each.returned
@@ -135,11 +135,11 @@ def moved(records: Iterable[Record], calls: Sequence[str]) -> list[Extent]:
 
 
 def threads(ranks: Ranks, calls: Sequence[str]) -> str:
-    """Threads of the rank that has most that move bytes of tensors."""
+    """Return the number of threads that move bytes of tensors, of the rank with the most of them."""
     return str(max(len({each.pid for each in own if each.call in calls and is_data(each)}) for own in ranks))
 
 
-def beside(ranks: Ranks, calls: Sequence[str]) -> str:
+def count_calls(ranks: Ranks, calls: Sequence[str]) -> str:
     """Return the number of calls on data, on lists of files, and on directories."""
     found = [record for own in ranks for record in own if record.call in calls]
     lists = sum(not is_data(record) and re.search(r"metadata|manifest", record.file) is not None for record in found)
@@ -147,7 +147,7 @@ def beside(ranks: Ranks, calls: Sequence[str]) -> str:
     return f"{data} + {lists} + {len(found) - data - lists}"
 
 
-#: What `alike` has of each save and load; two figures are PyTorch's / dliosim's.
+#: The columns that `similarity` prints for each save and load; two figures are PyTorch's / dliosim's.
 HEAD: Final = (
     "case",
     "ranks",
@@ -165,22 +165,22 @@ HEAD: Final = (
 
 def likeness(name: str, ranks: int, one: Ranks, other: Ranks, calls: Sequence[str]) -> Iterator[object]:
     """Yield the cells of a row of HEAD."""
-    extents = [[moved(own, calls) for own in each] for each in (one, other)]
+    extents = [[data_extents(own, calls) for own in each] for each in (one, other)]
     everything = [[extent for own in each for extent in own] for each in extents]
     yield name
     yield ranks
     yield pair(threads(one, calls), threads(other, calls))
     yield pair(*(str(len(each)) for each in everything))
     yield pair(*(str(sum(length for *_, length in each)) for each in everything))
-    yield pair(beside(one, SYNCS), beside(other, SYNCS))
+    yield pair(count_calls(one, SYNCS), count_calls(other, SYNCS))
     yield pair(*(str(sum(record.call in RENAMES for own in each for record in own)) for each in (one, other)))
     for by_bytes in (False, True):
         yield f"{cosine(sizes(everything[0], by_bytes), sizes(everything[1], by_bytes)):.3f}"
     for least in (0, 4096):
         # In powers of two: what surrounds a tensor may be in one call with it.
         lengths = [[[length.bit_length() for *_, length in own if length > least] for own in each] for each in extents]
-        alike = [in_order(a, b) for a, b in zip(*lengths, strict=True)]
-        yield f"{sum(alike) / len(alike):.3f}"
+        shares = [order_similarity(a, b) for a, b in zip(*lengths, strict=True)]
+        yield f"{sum(shares) / len(shares):.3f}"
 
 
 def pair(one: str, other: str) -> str:
@@ -216,14 +216,14 @@ def compare(cases: Sequence[Case], python: str, place: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("alike", "trace"))
+    parser.add_argument("what", choices=("similarity", "trace"))
     parser.add_argument("--python", required=True, help="a Python that has torch")
     parser.add_argument("--cases", nargs="+", default=[case.name for case in CASES], choices=[c.name for c in CASES])
     parser.add_argument("--calls", type=int, default=40, help="calls of each rank that `trace` prints")
     parser.add_argument("--place", default="/dev/shm", help="where files go for a while")
     options = parser.parse_args()
     cases = [case for case in CASES if case.name in options.cases]
-    if options.what == "alike":
+    if options.what == "similarity":
         compare(cases, options.python, options.place)
         return
     for case in cases:

@@ -1,14 +1,14 @@
 """Real data loaders and dliosim side by side: the system calls of both, and the time of an epoch at added latencies.
 
     python scripts/compare_loaders.py trace --python LOADERS_PYTHON [--cases torch-raw npz] [--calls 40]
-    python scripts/compare_loaders.py alike --python LOADERS_PYTHON [--added 0.001]
+    python scripts/compare_loaders.py similarity --python LOADERS_PYTHON [--added 0.001]
     python scripts/compare_loaders.py time --python LOADERS_PYTHON [--cases torch-raw] [--compute 0.005] [--calibrate]
     python scripts/compare_loaders.py costs --python LOADERS_PYTHON
 
 LOADERS_PYTHON has numpy, h5py, torch and tensorflow. A case is a loader. Where scripts/fidelity/patterns/ has a pattern
 with the case's name, dliosim runs it with the same files, batch and compute. `trace` prints markdown of the calls,
-`alike` a row of that for each case, `time` a row for each latency. `costs` prints the costs of a DataLoader without
-reading, which the patterns have as parameters.
+`similarity` a row of that for each case, `time` a row for each latency. `costs` prints the costs of a DataLoader
+without reading, which the patterns have as parameters.
 docs/fidelity.md has the results.
 """
 
@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from fidelity.compare import batches, begun, bursts, profile
+from fidelity.compare import batches, bursts, count_batch_starts, profile
 from fidelity.costs import Costs, dataloader
-from fidelity.latency import LATENCIES, built, slowed
-from fidelity.tables import BESIDE, alone, in_a_row, sequence, side_by_side
+from fidelity.latency import LATENCIES, build_library, delay_variables
+from fidelity.tables import SIMILARITY_HEAD, alone, sequence, side_by_side, similarity_cells
 from fidelity.tracing import READS, Record, parse, strace
 from harness import header, middle, orderly, row, run, scratch
 
@@ -156,7 +156,7 @@ def both(case: Case, python: str, place: Path) -> tuple[Real, Tool | None]:
     return Real(case, python, place / "data"), tool
 
 
-def seen(command: Sequence[str], data: Path, log: Path, extra: dict[str, str]) -> tuple[list[Record], int]:
+def trace_calls(command: Sequence[str], data: Path, log: Path, extra: dict[str, str]) -> tuple[list[Record], int]:
     """Return a command's calls on `data` by the threads that read samples, and the other reads of its first thread.
 
     The first thread reads samples where no other does. Else it has looked at what the files are: a data set in the
@@ -170,8 +170,8 @@ def seen(command: Sequence[str], data: Path, log: Path, extra: dict[str, str]) -
     readers = {record.pid for record in records if record.call in READS}
     if len(readers) > 1:
         readers.discard(first)
-    beside = sum(record.call in READS and record.pid not in readers for record in records)
-    return [record for record in records if record.pid in readers], beside
+    others = sum(record.call in READS and record.pid not in readers for record in records)
+    return [record for record in records if record.pid in readers], others
 
 
 def show(who: str, records: Sequence[Record], steps: Steps, per_file: bool, calls: int) -> None:
@@ -181,7 +181,8 @@ def show(who: str, records: Sequence[Record], steps: Steps, per_file: bool, call
     if per_file:
         print(f"\nbatches of each thread: {list(batches(records, steps.batch).values())}")
         if steps.compute:
-            print(f"batches begun at the start, and in each step after: {begun(records, steps.batch, steps.compute)}")
+            begun = count_batch_starts(records, steps.batch, steps.compute)
+            print(f"batches begun at the start, and in each step after: {begun}")
     elif steps.compute:
         starts = [record.start for record in records if record.call in READS]
         print(f"\nreads begun at the start, and in each step after: {bursts(starts, steps.compute / 2)}")
@@ -190,31 +191,31 @@ def show(who: str, records: Sequence[Record], steps: Steps, per_file: bool, call
 def trace_case(case: Case, python: str, place: Path, steps: Steps, added: float, calls: int) -> None:
     """Print the calls of a case's loader, and those of dliosim where there is a pattern."""
     print(f"\n## {case.name}: {case.samples} samples of {case.size} bytes, {added * 1e3:g} ms added to each read")
-    library = built(place)
+    library = build_library(place)
     real, tool = both(case, python, place)
-    extra = slowed(library, real.data, added)
-    of_real, _ = seen(real.command(steps), real.data, place / "real.log", extra)
+    extra = delay_variables(library, real.data, added)
+    of_real, _ = trace_calls(real.command(steps), real.data, place / "real.log", extra)
     show("real", of_real, steps, case.per_file, calls)
     print()
     if tool is None:
         print("\n".join(alone(profile(of_real))))
         return
-    of_tool, _ = seen(tool.command(steps), real.data, place / "tool.log", extra)
+    of_tool, _ = trace_calls(tool.command(steps), real.data, place / "tool.log", extra)
     show("tool", of_tool, steps, case.per_file, calls)
     print()
     print("\n".join(side_by_side(profile(of_real), profile(of_tool))))
 
 
-def alike_case(case: Case, python: str, place: Path, steps: Steps, added: float) -> None:
+def similarity_case(case: Case, python: str, place: Path, steps: Steps, added: float) -> None:
     """Print a row with the similarity of a case's two programs."""
-    library = built(place)
+    library = build_library(place)
     real, tool = both(case, python, place)
     if tool is None:
         return
-    extra = slowed(library, real.data, added)
-    of_real, aside = seen(real.command(steps), real.data, place / "real.log", extra)
-    of_tool, beside = seen(tool.command(steps), real.data, place / "tool.log", extra)
-    row(case.name, *in_a_row(profile(of_real), profile(of_tool)), f"{aside} / {beside}")
+    extra = delay_variables(library, real.data, added)
+    of_real, real_others = trace_calls(real.command(steps), real.data, place / "real.log", extra)
+    of_tool, tool_others = trace_calls(tool.command(steps), real.data, place / "tool.log", extra)
+    row(case.name, *similarity_cells(profile(of_real), profile(of_tool)), f"{real_others} / {tool_others}")
 
 
 def time_case(case: Case, python: str, place: Path, steps: Steps, at_end: bool, rounds: int) -> None:
@@ -222,10 +223,10 @@ def time_case(case: Case, python: str, place: Path, steps: Steps, at_end: bool, 
 
     The two run in turn, `rounds` times, so that what else the machine does is shared by both.
     """
-    library = built(place)
+    library = build_library(place)
     real, tool = both(case, python, place)
     for added in (0.0, *LATENCIES):
-        extra = slowed(library, real.data, added, added if at_end else 0.0)
+        extra = delay_variables(library, real.data, added, added if at_end else 0.0)
         of_real: list[float] = []
         first: list[float] = []
         of_tool: list[float] = []
@@ -248,7 +249,7 @@ def time_case(case: Case, python: str, place: Path, steps: Steps, at_end: bool, 
         row(*cells)
 
 
-def measured_costs(python: str, batch: int, cases: Sequence[Case]) -> dict[int, Costs]:
+def measure_costs(python: str, batch: int, cases: Sequence[Case]) -> dict[int, Costs]:
     """Measure and print the cost of a DataLoader without reading, for each size of samples of such cases."""
     header("bytes of a sample", "start ms", "end ms", "a batch in a worker ms", "a step in the main process ms")
     measured: dict[int, Costs] = {}
@@ -271,7 +272,7 @@ def parameters(case: Case, batch: int, costs: Costs) -> tuple[tuple[str, str], .
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["trace", "alike", "time", "costs"])
+    parser.add_argument("what", choices=["trace", "similarity", "time", "costs"])
     parser.add_argument("--python", default=sys.executable, help="the Python that has the loaders' libraries")
     parser.add_argument("--cases", nargs="+", default=[case.name for case in CASES], choices=[c.name for c in CASES])
     parser.add_argument("--batch", type=int, default=4)
@@ -282,21 +283,21 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3, help="`time`: processes of each of the two, in turn")
     parser.add_argument("--samples", type=int, help="other than the case's own")
-    parser.add_argument("--added", type=float, default=0.0, help="`trace`, `alike`: seconds added to each read")
+    parser.add_argument("--added", type=float, default=0.0, help="`trace`, `similarity`: seconds added to each read")
     parser.add_argument("--at-end", action="store_true", help="`time`: reads that find the end of a file, too")
     parser.add_argument("--calls", type=int, default=40, help="`trace`: how many calls are listed")
     parser.add_argument("--place", default="/dev/shm", help="where data go for a while")
     options = parser.parse_args()
-    if options.what in ("trace", "alike") and shutil.which("strace") is None:
+    if options.what in ("trace", "similarity") and shutil.which("strace") is None:
         sys.exit("no strace on the path: Debian's package is called strace")
     chosen = [case for case in CASES if case.name in options.cases]
     costs: dict[int, Costs] = {}
     if options.what == "costs" or options.calibrate:
-        costs = measured_costs(options.python, options.batch, chosen)
+        costs = measure_costs(options.python, options.batch, chosen)
     if options.what == "costs":
         return
-    if options.what == "alike":
-        header("case", *BESIDE, "other reads of the main thread")
+    if options.what == "similarity":
+        header("case", *SIMILARITY_HEAD, "other reads of the main thread")
     if options.what == "time":
         header(
             "case",
@@ -318,8 +319,8 @@ def main() -> None:
                 if case.loader.startswith("torch") and costs:
                     steps = replace(steps, given=parameters(case, options.batch, costs[case.size]))
                 time_case(case, options.python, place.resolve(), steps, options.at_end, options.rounds)
-            elif options.what == "alike":
-                alike_case(case, options.python, place.resolve(), once, options.added)
+            elif options.what == "similarity":
+                similarity_case(case, options.python, place.resolve(), once, options.added)
             else:
                 trace_case(case, options.python, place.resolve(), once, options.added, options.calls)
 

@@ -94,13 +94,13 @@ class Found:
     def ratios(self) -> list[float]:
         return [ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True)]
 
-    def undecided(self) -> bool:
+    def is_undecided(self) -> bool:
         """Return whether some pairs have one tool clearly faster, and some the other."""
         return min(self.ratios()) < 1 / EQUAL and max(self.ratios()) > EQUAL
 
     def verdict(self) -> str:
         """Return the text after the ratio in a table."""
-        return ", undecided" if self.undecided() else ""
+        return ", undecided" if self.is_undecided() else ""
 
 
 def dliosim(setting: Setting, ranks: int, text: str, *options: str) -> dict[str, Any]:
@@ -137,8 +137,8 @@ def warm(file: Path) -> None:
             pass
 
 
-def in_turn(pairs: int, ours: Callable[[], float], theirs: Callable[[], float]) -> Found:
-    """Both measured one after the other, each of them first in every other pair; the first pair is dropped."""
+def run_pairs(pairs: int, ours: Callable[[], float], theirs: Callable[[], float]) -> Found:
+    """Measure both one after the other, each of them first in every other pair; the first pair is dropped."""
     found = Found()
     for pair in range(pairs + 1):
         order = (ours, theirs) if pair % 2 else (theirs, ours)
@@ -170,7 +170,7 @@ def compare(setting: Setting, rows: Sequence[ReadRow | WriteRow]) -> Iterator[di
 
 
 def compare_read(setting: Setting, compared: ReadRow) -> dict[str, Any]:
-    """One row: `setting.passes` times the calls of a rank that read its part of the file, or once from a cold cache."""
+    """Return the result of one row: a rank reads its part of the file `setting.passes` times, or once if it is cold."""
     size, ranks, api, order, tool, name, batch = compared
     direct, cold = setting.cache == "direct", setting.cache == "cold"
     passes = 1 if cold else setting.passes
@@ -219,7 +219,7 @@ def compare_read(setting: Setting, compared: ReadRow) -> dict[str, Any]:
         return sum(ior_seconds(run(command, LIMIT)) for _ in range(passes)) / calls
 
     calls = setting.size // size // ranks * passes
-    found = in_turn(setting.pairs, ours, theirs)
+    found = run_pairs(setting.pairs, ours, theirs)
     share = "past it" if direct else middle(cached, 0, 100) + " %" if cached else "unknown"
     row(
         compared.title(),
@@ -237,11 +237,11 @@ def compare_read(setting: Setting, compared: ReadRow) -> dict[str, Any]:
         "api": api,
         "order": order,
         "batch": batch,
-        "beside": name,
+        "against": name,
         "cache": setting.cache,
         "calls_of_a_rank": calls,
         "ratios": found.ratios(),
-        "undecided": found.undecided(),
+        "undecided": found.is_undecided(),
         "seconds_a_call": found.ours,
         "seconds_a_call_of_the_other": found.theirs,
         "resident_share": cached,
@@ -258,17 +258,17 @@ def compare_write(setting: Setting, compared: WriteRow) -> dict[str, Any]:
     )
 
     def ours() -> float:
-        with emptied(setting.place / "data"):
+        with fresh_directory(setting.place / "data"):
             return float(phase(dliosim(setting, ranks, text), "prepare")["seconds"])
 
     def theirs() -> float:
-        with emptied(setting.place / "fio") as directory:
+        with fresh_directory(setting.place / "fio") as directory:
             # 4 MiB is what `prepare` writes at once.
             command = fio_writes(directory, size, size if shared else MIB, 4 * MIB if shared else MIB, ranks, buffers)
             return fio_seconds(run(command, LIMIT), "write", size)
 
-    found = in_turn(setting.pairs, ours, theirs)
-    with emptied(setting.place / "data"):
+    found = run_pairs(setting.pairs, ours, theirs)
+    with fresh_directory(setting.place / "data"):
         verified = dliosim(setting, ranks, text, "--verify")
     if verified["verified_bytes"] != size:
         sys.exit(f"{verified['verified_bytes']} bytes of {size} were verified")
@@ -283,14 +283,14 @@ def compare_write(setting: Setting, compared: WriteRow) -> dict[str, Any]:
         "ranks": ranks,
         "buffers": buffers,
         "ratios": found.ratios(),
-        "undecided": found.undecided(),
+        "undecided": found.is_undecided(),
         "seconds": found.ours,
         "seconds_of_the_other": found.theirs,
     }
 
 
 @contextmanager
-def emptied(directory: Path) -> Iterator[Path]:
+def fresh_directory(directory: Path) -> Iterator[Path]:
     """Yield the directory, new, and removed after the block."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)

@@ -58,7 +58,7 @@ class ReadRow(NamedTuple):
         return f"reads, {self.title()}, ranks {self.ranks}, {self.name}"
 
     def seconds(self, setting: Setting) -> float:
-        """Roughly, for all of its pairs."""
+        """Estimate the seconds of all its pairs."""
         passes = 1 if setting.cache == "cold" else setting.passes + 1
         size = passes * setting.size
         return _seconds(
@@ -81,7 +81,7 @@ class WriteRow(NamedTuple):
         return f"writes, {self.title()}, ranks {self.ranks}, fio's buffers {self.buffers}"
 
     def seconds(self, setting: Setting) -> float:
-        """Roughly, for all of its pairs."""
+        """Estimate the seconds of all its pairs."""
         return _seconds(setting, self.size / _STORAGE + self.size / _MEMORY, 2 * self.size // MIB)  # it is read once
 
 
@@ -93,7 +93,7 @@ def _seconds(setting: Setting, moving: float, calls: int) -> float:
 def read_rows(
     cache: str, sizes: Sequence[int], ranks: Sequence[int], batches: Sequence[int], tools: set[str]
 ) -> Iterator[ReadRow]:
-    """Those for which there is a tool, the rows of one size together."""
+    """Yield the rows for which there is a tool, the rows of one size together."""
     for size in sizes:
         for number in ranks:
             for api, order, tool, name in READS:

@@ -56,8 +56,8 @@ def orderly(main: Callable[[], int | None]) -> NoReturn:
 
 
 @contextmanager
-def _held() -> Iterator[None]:
-    """Signals that have a handler come after the block: what it begins is then known, what it removes is gone.
+def _hold_signals() -> Iterator[None]:
+    """Delay signals that have a handler until the block ends: what it begins is then known, what it removes is gone.
 
     They are not blocked by a mask, which a started command would inherit.
     """
@@ -76,8 +76,8 @@ def _held() -> Iterator[None]:
 
 def mpiexec() -> str:
     """Return the launcher next to this interpreter, or on the path; ends the script where there is none."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    neighbour = Path(sys.executable).with_name("mpiexec")
+    found = str(neighbour) if neighbour.exists() else shutil.which("mpiexec")
     if found is None:
         sys.exit("no mpiexec next to this Python nor on the path: install the extra `mpich`, or load the site's MPI")
     return found
@@ -94,7 +94,7 @@ def run(command: Sequence[str], seconds: float, extra: dict[str, str] | None = N
     """Return the output of a command; ends its process group after `seconds`, and the script where it fails."""
     process: subprocess.Popen[str] | None = None
     try:
-        with _held():
+        with _hold_signals():
             process = subprocess.Popen(
                 command,
                 stdout=subprocess.PIPE,
@@ -116,7 +116,7 @@ def run(command: Sequence[str], seconds: float, extra: dict[str, str] | None = N
 
 
 def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """End a command and its process group; what it has printed.
+    """End a command and its process group; return what it has printed.
 
     SIGKILL comes second: fio and mpiexec have processes in further groups, and end them if they are asked to.
     """
@@ -141,12 +141,12 @@ def scratch(place: str) -> Iterator[Path]:
     try:
         yield Path(directory.name)
     finally:
-        with _held():
+        with _hold_signals():
             directory.cleanup()
 
 
 def middle(values: Sequence[float], digits: int = 2, unit: float = 1.0) -> str:
-    """Median, least and greatest."""
+    """Return the median, the least and the greatest value as text."""
     low, high = min(values) * unit, max(values) * unit
     return f"{statistics.median(values) * unit:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 

@@ -31,7 +31,7 @@ from time import monotonic
 from faults.drawing import PHASES, Fault, Phase, draw_fault, draw_workload
 from faults.judging import Complaint, judge
 from faults.running import SOURCE, Done, Place
-from fidelity.latency import built
+from fidelity.latency import build_library
 from harness import header, orderly, row
 
 APIS = ("posix", "mpi-independent", "mpi-collective")
@@ -108,7 +108,7 @@ def main() -> int:
     if given.place:
         given.place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dliosim-faults-", dir=given.place) as name:
-        library = built(Path(name), SOURCE)
+        library = build_library(Path(name), SOURCE)
         seed = given.only if given.only is not None else given.seed
         while monotonic() < end:
             directory = Path(name, f"{seed}")
@@ -140,8 +140,8 @@ def _tell(case: Case, directory: Path, kept: Path) -> None:
     kept.mkdir(parents=True, exist_ok=True)
     hit = "\n".join(f"!{each}" for each in case.done.hit[:5])
     pattern = (directory / "faults.dlio").read_text()
-    told = "\n".join(f"-- {each.word}\n{each.text}" for each in case.complaints)
-    head = f"{case}\nINJECT_FAULT={case.fault.given!r}\n{hit}\n{told}\n-- output\n"
+    complaints = "\n".join(f"-- {each.word}\n{each.text}" for each in case.complaints)
+    head = f"{case}\nINJECT_FAULT={case.fault.arguments!r}\n{hit}\n{complaints}\n-- output\n"
     text = f"{head}{case.done.text}\n-- last pattern\n{pattern}"
     (kept / f"{case.seed}.{case.number}.txt").write_text(text)
 

@@ -39,7 +39,7 @@ def main() -> int:
         given.place.mkdir(parents=True, exist_ok=True)
     done: defaultdict[tuple[str, str], list[Ended]] = defaultdict(list)
     problems = 0
-    for kill in (*islice(draws(given.seed), given.kills), *_told()):
+    for kill in (*islice(draws(given.seed), given.kills), *_end_requests()):
         with tempfile.TemporaryDirectory(dir=given.place) as directory:
             ended = end(kill, Path(directory))
         done[f"{kill.number.name} to {kill.whom}", f"{kill.ranks} ranks"].append(ended)
@@ -58,8 +58,8 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def _told() -> Iterator[Kill]:
-    """Each way to tell a job to end, in each work."""
+def _end_requests() -> Iterator[Kill]:
+    """Yield each way to ask a job to end, in each work."""
     for ranks in RANKS:
         for work in WORK:
             yield Kill(work, ranks, "group", SIGINT)

@@ -61,7 +61,7 @@ class Tries:
             (shutil.copytree if path.is_dir() else shutil.copy)(path, place / path.name)
         warm(place / "cosmoflow.dlio")
 
-    def of(self, mutant: Mutant) -> Tried:
+    def try_mutant(self, mutant: Mutant) -> Tried:
         """Give a mutant to each command in turn, until one does not end as it must."""
         path = self._place / "mutant.dlio"
         path.write_bytes(mutant.text.encode(errors="surrogatepass"))
@@ -115,7 +115,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="dliosim-mutants-", dir=given.place) as directory:
         tries = Tries(Path(directory))
         for seed in [given.only] if given.only is not None else _seeds(given.seed, given.seconds, causes):
-            tried = tries.of(draw(seed))
+            tried = tries.try_mutant(draw(seed))
             number += 1
             ends.update((each.command, each.status) for each in tried.done)
             for cause in tried.wrong:
@@ -124,13 +124,13 @@ def main() -> int:
                 _keep(tried, given.keep)
                 print(f"{tried.wrong[0]}    # --only {seed}, {given.keep / str(seed)}", flush=True)
             if given.only is not None:
-                print(_told(tried))
+                print(_case_text(tried))
     _report(number, ends, causes)
     return 1 if causes else 0
 
 
 def _seeds(first: int, seconds: float, causes: dict[str, list[int]]) -> Iterator[int]:
-    """Seeds one after the other until the time is up, and now and then a line that says how far it is."""
+    """Yield seeds one after the other until the time is up, and now and then a line that says how far it is."""
     begun = said = monotonic()
     for seed in count(first):
         now = monotonic()
@@ -143,8 +143,8 @@ def _seeds(first: int, seconds: float, causes: dict[str, list[int]]) -> Iterator
         yield seed
 
 
-def _told(tried: Tried) -> str:
-    """All that is known of a case."""
+def _case_text(tried: Tried) -> str:
+    """Return all that is known of a case."""
     mutant = tried.mutant
     head = f"# seed {mutant.seed}, {mutant.source}, {mutant.ranks} ranks on {mutant.nodes} nodes; rank {mutant.rank}"
     parts = [f"{head}, epoch {mutant.epoch}", *(f"# {cause}" for cause in tried.wrong)]
@@ -158,7 +158,7 @@ def _keep(tried: Tried, keep: Path) -> None:
     place = keep / str(tried.mutant.seed)
     place.mkdir(parents=True, exist_ok=True)
     (place / "mutant.dlio").write_bytes(tried.mutant.text.encode(errors="surrogatepass"))
-    (place / "told.txt").write_text(_told(tried), encoding="utf-8")
+    (place / "case.txt").write_text(_case_text(tried), encoding="utf-8")
 
 
 def _report(number: int, ends: Counter[tuple[str, int]], causes: dict[str, list[int]]) -> None:

@@ -42,7 +42,10 @@ def fio_reads(file: Path, size: int, transfer: int, ranks: int, passes: int, dir
 
 
 def fio_writes(directory: Path, size: int, file_size: int, transfer: int, ranks: int, buffers: str) -> list[str]:
-    """`size` bytes in files of `file_size`, one or those of each rank, from begin to end; each file is synced."""
+    """Return a command that writes `size` bytes in files of `file_size`, from begin to end, and syncs each file.
+
+    There is one file, or each rank has its own.
+    """
     own = size // ranks
     if file_size == size:
         place = [f"--filename={directory / 'fio'}", f"--size={own}", f"--offset_increment={own}", "--end_fsync=1"]

@@ -63,13 +63,13 @@ def main() -> int:
                     print(f"{wrong[-1]}    # --only {seed}, {given.keep / str(seed)}", flush=True)
         finally:
             wrong += cases.close()
-    wrong += [f"{path} was left" for path in _left(shared)]
+    wrong += [f"{path} was left" for path in _leftover_files(shared)]
     _report(tried, cases.waiting.started, wrong)
     return 1 if wrong else 0
 
 
 def _seeds(first: int, seconds: float, tried: list[Tried], wrong: list[str]) -> Iterator[int]:
-    """Seeds one after the other until the time is up, and now and then a line that says how far it is."""
+    """Yield seeds one after the other until the time is up, and now and then a line that says how far it is."""
     begun = said = monotonic()
     for seed in count(first):
         now = monotonic()
@@ -82,7 +82,7 @@ def _seeds(first: int, seconds: float, tried: list[Tried], wrong: list[str]) -> 
         yield seed
 
 
-def _left(before: set[Path]) -> list[Path]:
+def _leftover_files(before: set[Path]) -> list[Path]:
     """Return new files in the memory that processes share, if no process has mapped them."""
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):

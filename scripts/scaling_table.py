@@ -29,7 +29,7 @@ from dliosim.report.reader.fields import read_json
 from dliosim.report.reader.results import parse_run
 
 
-def by_name(run: RunSummary) -> dict[str, list[PhaseSummary]]:
+def group_phases(run: RunSummary) -> dict[str, list[PhaseSummary]]:
     """Return the runs of each loop and of each verb that moves bytes."""
     found: dict[str, list[PhaseSummary]] = defaultdict(list)
     for phase in run.phases:
@@ -39,7 +39,7 @@ def by_name(run: RunSummary) -> dict[str, list[PhaseSummary]]:
 
 
 def rate(phases: Sequence[PhaseSummary]) -> float | None:
-    """Bytes a second of all runs of one loop or verb, None where no bytes were moved."""
+    """Return the bytes a second of all runs of one loop or verb, None where no bytes were moved."""
     moved, seconds = 0, 0.0
     for phase in phases:
         for epoch in phase.epochs[1:] or phase.epochs:
@@ -58,7 +58,7 @@ def doubt(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
 
 def table(runs: Sequence[RunSummary]) -> list[tuple[str, int, str, str]]:
     """Return (what, ranks, GB/s, efficiency in %) of every run, those of one loop or verb together."""
-    found = [(run, by_name(run)) for run in sorted(runs, key=lambda run: run.ranks)]
+    found = [(run, group_phases(run)) for run in sorted(runs, key=lambda run: run.ranks)]
     rows = []
     for name in dict.fromkeys(name for _, of_run in found for name in of_run):
         measured = [(run, of_run[name], rate(of_run[name])) for run, of_run in found if name in of_run]
@@ -75,7 +75,7 @@ def table(runs: Sequence[RunSummary]) -> list[tuple[str, int, str, str]]:
 def remarks(runs: Sequence[RunSummary]) -> Iterator[str]:
     """Yield why figures are marked, a line each, and what the table does not show."""
     for run in sorted(runs, key=lambda run: run.ranks):
-        doubts = [doubt(run, phases) for phases in by_name(run).values() if phases[0].epochs]
+        doubts = [doubt(run, phases) for phases in group_phases(run).values() if phases[0].epochs]
         for why in dict.fromkeys(filter(None, doubts)):
             yield f"? on {count(run.ranks, 'rank')}: {why}"
     roots = (place for run in runs for place in run.environment.file_systems if place.kind in MEMORY_KINDS)

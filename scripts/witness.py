@@ -46,12 +46,12 @@ workload witness
 param api = posix "how samples are read" one of posix, mpi-independent
 seed 7
 
-dataset apart {
+dataset separate {
     samples 23
     size    uniform(2 kB, 6 kB)
     layout  file per sample in 2 folders
     header  100 B
-    path    "apart"
+    path    "separate"
 }
 dataset together {
     samples 101
@@ -113,14 +113,14 @@ class Call:
 def pattern_text() -> str:
     loops = [
         LOOP.format(name=f"{dataset}_{readers}", dataset=dataset, batch=batch, readers=readers)
-        for dataset, batch in (("apart", 2), ("together", 7))
+        for dataset, batch in (("separate", 2), ("together", 7))
         for readers in (0, 2)
     ]
-    return PATTERN + "prepare apart\nprepare together\n" + "".join(loops) + "save model\n"
+    return PATTERN + "prepare separate\nprepare together\n" + "".join(loops) + "save model\n"
 
 
 def trace(pattern: Path, overrides: Sequence[str], ranks: int, place: Path) -> list[list[Call]]:
-    """Run the pattern with every rank under strace; the calls of each rank on files below its data, in order."""
+    """Run the pattern with every rank under strace; return the calls of each rank on files below its data, in order."""
     data = place / "data"
     shutil.rmtree(place / "out", ignore_errors=True)
     options = f"-ff -ttt -y -v -s 8 -e trace={READS},{WRITES},{OTHERS}"
@@ -150,7 +150,7 @@ def calls_of(files: Sequence[Path], data: Path) -> list[Call]:
     return sorted(found, key=lambda call: call.time)
 
 
-def listed(pattern: Path, api: str, ranks: int, rank: int, loop: str, epoch: int) -> list[tuple[int, int, Extent]]:
+def plan_rows(pattern: Path, api: str, ranks: int, rank: int, loop: str, epoch: int) -> list[tuple[int, int, Extent]]:
     """Return the output of `dliosim plan --csv`, as (step, sample, (file, offset, length))."""
     chosen = ["--ranks", str(ranks), "--rank", str(rank), "--loop", loop, "--epoch", str(epoch)]
     printed = io.StringIO()
@@ -188,7 +188,7 @@ def reads_of(calls: Sequence[Call]) -> list[tuple[Call, Extent]]:
 
 
 def length_and_offset(call: Call) -> tuple[int, int]:
-    """Bytes asked and offset of a positioned read."""
+    """Return the length and the offset of a positioned read."""
     if call.name == "pread64":
         asked, offset = call.arguments.rsplit(", ", 2)[1:]
         return int(asked), int(offset)
@@ -208,7 +208,7 @@ def check_reads(calls: list[list[Call]], pattern: Path, api: str, workload: Work
             together: list[Extent] = []
             numbers: list[int] = []
             for rank in range(ranks):
-                plan = listed(pattern, api, ranks, rank, loop.name, epoch)
+                plan = plan_rows(pattern, api, ranks, rank, loop.name, epoch)
                 seen, left[rank] = left[rank][: len(plan)], left[rank][len(plan) :]
                 compare(f"{loop.name}, epoch {epoch}, rank {rank} of {ranks}", plan, seen, loop.access.readers)
                 orders[rank].add(tuple(extent for _, extent in seen))
@@ -221,7 +221,7 @@ def check_reads(calls: list[list[Call]], pattern: Path, api: str, workload: Work
                 raise Unlike(f"{loop.name}, epoch {epoch}: {len(together)} reads of {samples} samples, or overlapping")
         if any(len(order) != loop.epochs for order in orders):
             raise Unlike(f"{loop.name}: two epochs in the same order")
-        who = f"{counted(len(threads), 'thread')} of {counted(ranks, 'rank')}"
+        who = f"{count_text(len(threads), 'thread')} of {count_text(ranks, 'rank')}"
         what = "as the plan lists them, in another order each epoch"
         yield f"{loop.name}: {loop.epochs} epochs, each of {samples} samples once, by {who}, {what}"
     if any(left):
@@ -271,23 +271,23 @@ def check_syncs(calls: list[list[Call]], workload: Workload) -> Iterator[str]:
             for path in {call.path for call in writes if not Path(call.path).name.startswith(NO_DATA)}:
                 last = max(call.time for call in writes if call.path == path)
                 written[path] = max(last, written.get(path, last))
-                if not any(last < time < declared for time in synced([some], path)):
+                if not any(last < time < declared for time in sync_times([some], path)):
                     raise Unlike(f"{kind}: rank {rank} wrote {path} and did not fsync it before it was declared whole")
         # A checkpoint's own manifest is renamed before its directory is, which alone declares it whole.
         final = max(renames, key=lambda call: call.time)
         directories = {str(Path(path).parent) for path in written}
         for directory in directories:
             last = max(time for path, time in written.items() if str(Path(path).parent) == directory)
-            if not any(last < time < final.time for time in synced(calls, directory)):
+            if not any(last < time < final.time for time in sync_times(calls, directory)):
                 raise Unlike(f"{kind}: {directory} was declared whole before its names were synced")
-        if not any(time > final.time for time in synced(calls, str(Path(final.path).parent))):
+        if not any(time > final.time for time in sync_times(calls, str(Path(final.path).parent))):
             raise Unlike(f"{kind}: the name of {final.path} was not synced")
         what = "each synced by every rank that wrote it, then declared whole"
-        where = counted(len(directories), "synced directory", "synced directories")
-        yield f"{kind} {root}: {counted(len(written), 'file')} written in {where}, {what}"
+        where = count_text(len(directories), "synced directory", "synced directories")
+        yield f"{kind} {root}: {count_text(len(written), 'file')} written in {where}, {what}"
 
 
-def synced(calls: list[list[Call]], path: str) -> list[float]:
+def sync_times(calls: list[list[Call]], path: str) -> list[float]:
     """Return when a file or directory was made durable."""
     return [
         call.time
@@ -297,7 +297,7 @@ def synced(calls: list[list[Call]], path: str) -> list[float]:
     ]
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def count_text(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
@@ -323,7 +323,7 @@ def main() -> int:
     for api in options.api:
         for ranks in options.ranks:
             with tempfile.TemporaryDirectory(prefix="dliosim-witness-", dir=options.place) as place:
-                print(f"{api}, {counted(ranks, 'rank')}", flush=True)
+                print(f"{api}, {count_text(ranks, 'rank')}", flush=True)
                 try:
                     for line in witness(api, ranks, Path(place).resolve()):
                         print(f"  {line}", flush=True)

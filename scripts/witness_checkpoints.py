@@ -33,7 +33,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from harness import orderly
-from witness import WRITES, Call, Extent, Unlike, counted, reads_of, trace
+from witness import WRITES, Call, Extent, Unlike, count_text, reads_of, trace
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Checkpoint, Job, Restore, Save, Workload
@@ -132,35 +132,35 @@ def base_of(checkpoint: Checkpoint, ranks: int) -> str:
     return f"{checkpoint.path}/{checkpoint.digest(checkpoint.split(ranks))}"
 
 
-def begun_as(checkpoint: Checkpoint, number: int) -> str:
+def save_directory(checkpoint: Checkpoint, number: int) -> str:
     """Return the directory in which a checkpoint is written."""
     return f"{number:06d}.partial" if checkpoint.commit == "rename" else f"{number:06d}"
 
 
 def check_writes(calls: Sequence[Sequence[Call]], workload: Workload) -> Iterator[str]:
-    """Every call that changes a file of a checkpoint is one of the plan's, in the order of its saves."""
+    """Check that every call that changes a file of a checkpoint is one of the plan's, in the order of its saves."""
     ranks = len(calls)
     for rank, some in enumerate(calls):
         writes = [call for call in some if call.name in CHANGES and Path(call.path).name not in (*LISTS, "lock")]
-        seen = in_order_of_checkpoints([changed(call) for call in writes], workload)
+        seen = sort_by_checkpoint([write_extent(call) for call in writes], workload)
         wanted: list[Extent] = []
         for checkpoint, number, verb in saves_and_restores(workload):
             if isinstance(verb, Save):
-                directory = f"{base_of(checkpoint, ranks)}/{begun_as(checkpoint, number)}"
-                planned = planned_writes(checkpoint, ranks, rank)
+                directory = f"{base_of(checkpoint, ranks)}/{save_directory(checkpoint, number)}"
+                planned = plan_writes(checkpoint, ranks, rank)
                 wanted += [(f"{directory}/{name}", offset, length) for name, offset, length in planned]
-        same(f"rank {rank} of {ranks}, write", seen, in_order_of_checkpoints(wanted, workload))
-        yield f"rank {rank}: {counted(len(seen), 'write')} of {counted(len({path for path, *_ in seen}), 'file')}"
+        same(f"rank {rank} of {ranks}, write", seen, sort_by_checkpoint(wanted, workload))
+        yield f"rank {rank}: {count_text(len(seen), 'write')} of {count_text(len({path for path, *_ in seen}), 'file')}"
     yield "as the plan cuts them, in its order, and no other"
 
 
-def in_order_of_checkpoints(extents: Sequence[Extent], workload: Workload) -> list[Extent]:
+def sort_by_checkpoint(extents: Sequence[Extent], workload: Workload) -> list[Extent]:
     """Return the same, grouped by checkpoint; the order within each group stays."""
     paths = [checkpoint.path for checkpoint in workload.checkpoints]
     return sorted(extents, key=lambda extent: paths.index(extent[0].partition("/")[0]))
 
 
-def changed(call: Call) -> Extent:
+def write_extent(call: Call) -> Extent:
     """Return file, offset and length of a write, which must be positioned and not short."""
     if call.name != "pwrite64":
         raise Unlike(f"{call.name}({call.arguments}) = {call.result}: no call of the plan's")
@@ -170,7 +170,7 @@ def changed(call: Call) -> Extent:
     return call.path, offset, length
 
 
-def planned_writes(checkpoint: Checkpoint, ranks: int, rank: int) -> Iterator[Extent]:
+def plan_writes(checkpoint: Checkpoint, ranks: int, rank: int) -> Iterator[Extent]:
     """Yield what a rank writes in one save: first what it owns, then what others send to it."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     if files.writer(rank) == rank:
@@ -180,7 +180,7 @@ def planned_writes(checkpoint: Checkpoint, ranks: int, rank: int) -> Iterator[Ex
 
 
 def check_restores(calls: Sequence[Sequence[Call]], workload: Workload) -> Iterator[str]:
-    """Every read of a file of a checkpoint is one of the plan's, in its order, after the file of all plans."""
+    """Check that every read of a checkpoint's file is one of the plan's, in its order, after the file of all plans."""
     ranks, strided = len(calls), 0
     for rank, some in enumerate(calls):
         lists = [call for call in some if Path(call.path).name == METADATA and call.name in ("read", "pread64")]
@@ -191,26 +191,26 @@ def check_restores(calls: Sequence[Sequence[Call]], workload: Workload) -> Itera
             if isinstance(verb, Restore):
                 directory = f"{base_of(checkpoint, ranks)}/{number:06d}"
                 wanted_lists += [f"{directory}/{METADATA}"] * checkpoint.metadata
-                for name, extents in planned_reads(checkpoint, verb, ranks, rank):
+                for name, extents in plan_reads(checkpoint, verb, ranks, rank):
                     strided += len(extents) > 1
                     wanted += [(f"{directory}/{name}", offset, length) for offset, length in extents]
         same(f"rank {rank} of {ranks}, read", seen, wanted)
         same(f"rank {rank} of {ranks}, read of a list", [call.path for call in lists if call.result], wanted_lists)
-        yield f"rank {rank}: {counted(len(seen), 'read')} of {counted(len({path for path, *_ in seen}), 'file')}"
-    yield f"as the plan lists them, in its order, {counted(strided, 'step')} strided, and no other"
+        yield f"rank {rank}: {count_text(len(seen), 'read')} of {count_text(len({path for path, *_ in seen}), 'file')}"
+    yield f"as the plan lists them, in its order, {count_text(strided, 'step')} strided, and no other"
 
 
-def planned_reads(
+def plan_reads(
     checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int
 ) -> Iterator[tuple[str, list[tuple[int, int]]]]:
     """Yield the steps that a rank reads in one restore: the file, and offset and length of each call."""
     access = checkpoint.access
-    for found in found_by(checkpoint, verb, ranks, rank):
+    for found in read_passes(checkpoint, verb, ranks, rank):
         for step in cut_steps(found, access.transfer, checkpoint.pieces == "whole", access.page):
             yield step.file, list(zip(step.offset.tolist(), step.length.tolist(), strict=True))
 
 
-def found_by(checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int) -> Iterator[Iterator[ShardRead]]:
+def read_passes(checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int) -> Iterator[Iterator[ShardRead]]:
     """Yield what a rank reads in each pass; with `once` the first of the ranks with the same reads reads for all."""
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
     holder = verb.parallel or checkpoint.split(ranks)
@@ -225,19 +225,19 @@ def found_by(checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int) -> It
 
 
 def same(what: str, seen: Sequence[object], wanted: Sequence[object]) -> None:
-    """Two sequences are equal, or the first difference is named."""
+    """Check that two sequences are equal; else name the first difference."""
     if list(seen) != list(wanted):
         at = next((i for i, (a, b) in enumerate(zip(seen, wanted)) if a != b), min(len(seen), len(wanted)))  # noqa: B905
         raise Unlike(f"{what} {at} is {seen[at : at + 1]}, the plan has {wanted[at : at + 1]}")
 
 
 def check_commits(calls: Sequence[Sequence[Call]], workload: Workload) -> Iterator[str]:
-    """Each save becomes complete by the events of its `commit`, after every rank has synced what it wrote."""
+    """Check that each save becomes complete by the events of its `commit`, after every rank has synced its files."""
     ranks = len(calls)
     for checkpoint, number, verb in saves_and_restores(workload):
         if not isinstance(verb, Save):
             continue
-        base, directory = base_of(checkpoint, ranks), begun_as(checkpoint, number)
+        base, directory = base_of(checkpoint, ranks), save_directory(checkpoint, number)
         files = state_files(checkpoint, checkpoint.split(ranks))
         made = {f"{directory}/{name}" for name, _ in files.files()}
         events = [[(call.time, event) for call, event in events_of(some, base, number)] for some in calls]
@@ -245,11 +245,12 @@ def check_commits(calls: Sequence[Sequence[Call]], workload: Workload) -> Iterat
         for rank, own in enumerate(events):
             of_data = [(time, event) for time, event in own if event[1] in made]
             last = max([last, *(time for time, _ in of_data)])
-            wanted = [event for name in written_by(files, rank) for event in file_events(f"{directory}/{name}", files)]
-            same(f"save {number} of `{checkpoint.name}`, rank {rank}: event", grouped(of_data), wanted)
+            paths = [f"{directory}/{name}" for name in writer_files(files, rank)]
+            wanted = [event for path in paths for event in file_events(path, files)]
+            same(f"save {number} of `{checkpoint.name}`, rank {rank}: event", merge_events(of_data), wanted)
         rest = [[each for each in own if each[1][1] not in made] for own in events]
         what = f"save {number} of `{checkpoint.name}`: event"
-        same(what, grouped(rest[0]), list(commit_events(files, directory, number)))
+        same(what, merge_events(rest[0]), list(commit_events(files, directory, number)))
         if any(rest[1:]):
             raise Unlike(f"{what} of another rank than 0: {next(own for own in rest[1:] if own)[0]}")
         if rest[0][0][0] < last:
@@ -272,16 +273,16 @@ def events_of(calls: Sequence[Call], base: str, number: int) -> Iterator[tuple[C
 SAVING = (*CHANGES, "fsync", "fdatasync", "rename", "renameat", "renameat2")
 
 
-def grouped(events: Sequence[tuple[float, Event]]) -> list[Event]:
+def merge_events(events: Sequence[tuple[float, Event]]) -> list[Event]:
     """Return the events without times; equal events that follow each other become one."""
     return [event for event, _ in groupby(event for _, event in events)]
 
 
 def kinds(events: Sequence[tuple[float, Event]]) -> list[str]:
-    return [f"{kind} {Path(path).name or 'the directory above'}" for kind, path in grouped(events)]
+    return [f"{kind} {Path(path).name or 'the directory above'}" for kind, path in merge_events(events)]
 
 
-def written_by(files: StateFiles, rank: int) -> tuple[str, ...]:
+def writer_files(files: StateFiles, rank: int) -> tuple[str, ...]:
     """Return the files that a rank writes to."""
     return (files.shared_file_name(),) if files.checkpoint.writers.kind == "shared file" else files.file_names(rank)
 
@@ -325,7 +326,7 @@ def check_manifests(data: Path, workload: Workload, ranks: int) -> Iterator[str]
                 found[str(path.relative_to(directory))] = [len(content), zlib.crc32(content)]
         if said != found:
             raise Unlike(f"{directory}: the manifest says {said}, and there is {found}")
-        yield f"manifest {number} of {checkpoint.name}: {counted(len(found), 'file')}, with these sizes and CRC-32"
+        yield f"manifest {number} of {checkpoint.name}: {count_text(len(found), 'file')}, with these sizes and CRC-32"
 
 
 def run_traced(ranks: int, place: Path) -> tuple[list[list[Call]], Workload]:
@@ -354,7 +355,7 @@ def main() -> int:
     status = 0
     for ranks in options.ranks:
         with tempfile.TemporaryDirectory(prefix="dliosim-witness-", dir=options.place) as place:
-            print(counted(ranks, "rank"), flush=True)
+            print(count_text(ranks, "rank"), flush=True)
             try:
                 for line in witness(ranks, Path(place).resolve()):
                     print(f"  {line}", flush=True)

@@ -34,7 +34,7 @@ from typing import Any
 
 import h5py
 from harness import orderly
-from witness import CALL, DESCRIPTOR, NO_DATA, WRITES, Call, Unlike, counted, trace
+from witness import CALL, DESCRIPTOR, NO_DATA, WRITES, Call, Unlike, count_text, trace
 
 #: Files that say something of data or checkpoints.
 LISTS = (*NO_DATA, "metadata.json")
@@ -123,7 +123,7 @@ COLLECTIVE = ("together", "crowd")
 
 
 def pattern_text(datasets: Sequence[str], checkpoints: Sequence[str]) -> str:
-    """Everything of these data sets and checkpoints, one after the other."""
+    """Return the pattern with all verbs of these data sets and checkpoints, one after the other."""
     said = ["dlio 1\nworkload witness_figures\n"]
     for name in datasets:
         layout, size, settings = DATASETS[name]
@@ -155,8 +155,8 @@ class Seen:
     asked: list[float]
 
 
-def seen_of(place: Path, rank: int, calls: list[Call]) -> Seen:
-    """All that a rank read, whichever file it was, and when it read its own count."""
+def parse_reads(place: Path, rank: int, calls: list[Call]) -> Seen:
+    """Return all reads of a rank, of any file, and the times when it read its own count."""
     reads, asked = [], []
     for file in place.glob(f"calls.{rank}.*"):
         for line in file.read_text(errors="replace").splitlines():
@@ -175,12 +175,12 @@ def seen_of(place: Path, rank: int, calls: list[Call]) -> Seen:
     return Seen(calls, sorted(reads), sorted(asked))
 
 
-def moved(calls: Sequence[Call]) -> tuple[int, int]:
+def count_and_bytes(calls: Sequence[Call]) -> tuple[int, int]:
     """Return the number of calls, and the bytes that they moved."""
     return len(calls), sum(call.result for call in calls)
 
 
-def of_data(seen: Sequence[Seen], path: str, kinds: Sequence[str]) -> list[Call]:
+def data_calls(seen: Sequence[Seen], path: str, kinds: Sequence[str]) -> list[Call]:
     """Return the calls of these kinds that moved bytes of the files below a path, without lists of files."""
     return [
         call
@@ -192,7 +192,7 @@ def of_data(seen: Sequence[Seen], path: str, kinds: Sequence[str]) -> list[Call]
 
 
 def same(what: str, claimed: Mapping[str, Any], **found: int) -> None:
-    """Figures are what was seen."""
+    """Check that figures are what was seen."""
     wrong = [f"{name} {claimed[name]}, seen {value}" for name, value in found.items() if claimed[name] != value]
     if wrong:
         raise Unlike(f"{what}: {'; '.join(wrong)}")
@@ -200,20 +200,20 @@ def same(what: str, claimed: Mapping[str, Any], **found: int) -> None:
 
 def check_prepare(phase: Mapping[str, Any], seen: Sequence[Seen], data: Path) -> str:
     name, files = phase["name"], phase["files"]
-    calls, moved_bytes = moved(of_data(seen, name, WRITES.split(",")))
+    calls, moved_bytes = count_and_bytes(data_calls(seen, name, WRITES.split(",")))
     sizes = [
         path.stat().st_size for path in (data / name).rglob("*") if path.is_file() and not path.name.startswith(LISTS)
     ]
     found = {"bytes": sum(sizes), "files": len(sizes), "bytes_moved": moved_bytes}
     collective = APIS.get(name, ("posix",))[0] == "mpi-collective"
     same(f"prepare {name}", files, **found if collective else {**found, "calls": calls})
-    return f"prepare {name}: {counted(calls, 'write')} of {moved_bytes} bytes, files of {sum(sizes)}"
+    return f"prepare {name}: {count_text(calls, 'write')} of {moved_bytes} bytes, files of {sum(sizes)}"
 
 
 def check_save(phase: Mapping[str, Any], seen: Sequence[Seen]) -> str:
     name, files = phase["name"], phase["files"]
-    writes = of_data(seen, name, WRITES.split(","))
-    calls, moved_bytes = moved(writes)
+    writes = data_calls(seen, name, WRITES.split(","))
+    calls, moved_bytes = count_and_bytes(writes)
     found = {"bytes": moved_bytes, "bytes_moved": moved_bytes}
     same(f"save {name}", files, **found if name in COLLECTIVE else {**found, "calls": calls})
     renamed = max(
@@ -222,12 +222,12 @@ def check_save(phase: Mapping[str, Any], seen: Sequence[Seen]) -> str:
     lasted = renamed - min(call.time for call in writes)
     if files["flush_seconds"]["max"] and files["flush_seconds"]["max"] < lasted:
         raise Unlike(f"save {name}: a flush of {files['flush_seconds']['max']} s, seen {lasted}")
-    return f"save {name}: {counted(calls, 'write')} of {moved_bytes} bytes"
+    return f"save {name}: {count_text(calls, 'write')} of {moved_bytes} bytes"
 
 
 def check_restore(phase: Mapping[str, Any], seen: Sequence[Seen], between: Sequence[int]) -> str:
     name, files = phase["name"], phase["files"]
-    calls, moved_bytes = moved(of_data(seen, name, READS))
+    calls, moved_bytes = count_and_bytes(data_calls(seen, name, READS))
     if name in COLLECTIVE:
         if files.get("read_call_bytes") is None and files["bytes_moved"] < moved_bytes:
             raise Unlike(f"restore {name}: bytes_moved {files['bytes_moved']}, seen {moved_bytes}")
@@ -236,7 +236,7 @@ def check_restore(phase: Mapping[str, Any], seen: Sequence[Seen], between: Seque
     if files.get("read_call_bytes") is not None:
         close(f"restore {name}: read_call_bytes", files["read_call_bytes"], sum(between), len(seen))
     once(f"restore {name}", files, moved_bytes)
-    return f"restore {name}: {counted(calls, 'read')} of {moved_bytes} bytes"
+    return f"restore {name}: {count_text(calls, 'read')} of {moved_bytes} bytes"
 
 
 def close(what: str, claimed: int, found: int, ranks: int = 1) -> None:
@@ -246,13 +246,13 @@ def close(what: str, claimed: int, found: int, ranks: int = 1) -> None:
 
 
 def once(what: str, claimed: Mapping[str, Any], found: int) -> None:
-    """Different bytes are no more than those that were read."""
+    """Check that there are no more distinct bytes than bytes that were read."""
     if (claimed["distinct_bytes"] or 0) > found:
         raise Unlike(f"{what}: distinct_bytes {claimed['distinct_bytes']}, seen {found} in all")
 
 
 def check_loop(phase: Mapping[str, Any], rows: h5py.Group, seen: Sequence[Seen], spans: Sequence[Any]) -> str:
-    """`spans` are those of the loop's epochs: of each rank the two moments between which it counted."""
+    """Check a loop. `spans` are those of its epochs: of each rank the two moments between which it counted."""
     name, total = phase["name"], 0
     dataset, way = name.rsplit("_", 1)
     for epoch, of_ranks in enumerate(spans):
@@ -260,8 +260,8 @@ def check_loop(phase: Mapping[str, Any], rows: h5py.Group, seen: Sequence[Seen],
         for rank, (begin, end) in enumerate(of_ranks):
             what = f"{name}, epoch {epoch}, rank {rank}"
             claimed = {column: int(rows[column][epoch, rank]) for column in ("calls", "bytes_moved", "rchar")}
-            reads = [call for call in of_data([seen[rank]], dataset, READS) if begin < call.time < end]
-            calls, moved_bytes = moved(reads)
+            reads = [call for call in data_calls([seen[rank]], dataset, READS) if begin < call.time < end]
+            calls, moved_bytes = count_and_bytes(reads)
             read.append(moved_bytes)
             called += read_between(seen[rank], begin, end)
             close(f"{what}: rchar", claimed["rchar"], read_between(seen[rank], begin, end))
@@ -275,16 +275,16 @@ def check_loop(phase: Mapping[str, Any], rows: h5py.Group, seen: Sequence[Seen],
             once(f"{name}, epoch {epoch}", said, sum(read))
         if way == "aggregated" and sum(size > 0 for size in read) != 1:
             raise Unlike(f"{name}, epoch {epoch}: ranks read {read} bytes, and one was to read for all")
-    return f"{name}: {total} bytes read in {counted(len(spans), 'epoch')}"
+    return f"{name}: {total} bytes read in {count_text(len(spans), 'epoch')}"
 
 
 def read_between(seen: Seen, begin: float, end: float) -> int:
-    """Bytes by all reads of a rank after the one at `begin`, and before that at `end`."""
+    """Return the bytes of all reads of a rank after the one at `begin`, and before that at `end`."""
     return sum(size for time, size in seen.reads if begin < time < end)
 
 
 def check(results: Mapping[str, Any], rows: h5py.File, seen: Sequence[Seen], data: Path) -> Iterator[str]:
-    """Every figure, phase by phase; raises Unlike."""
+    """Check every figure, phase by phase. Raises Unlike."""
     # A thread asks for the count in pairs, at the beginning and at the end of what is measured.
     spans = [list(zip(one.asked[::2], one.asked[1::2], strict=True)) for one in seen]
     loops = {group.attrs["name"]: group for group in rows.values()}
@@ -309,12 +309,12 @@ def check(results: Mapping[str, Any], rows: h5py.File, seen: Sequence[Seen], dat
 
 
 def run_traced(text: str, ranks: int, place: Path) -> tuple[dict[str, Any], list[Seen]]:
-    """Results of a pattern, and what was seen of each rank."""
+    """Run a pattern; return its results, and what was seen of each rank."""
     pattern = place / "witness_figures.dlio"
     pattern.write_text(text)
     calls = trace(pattern, [], ranks, place)
     results = json.loads((place / "out" / "results.json").read_text())
-    return results, [seen_of(place, rank, own) for rank, own in enumerate(calls)]
+    return results, [parse_reads(place, rank, own) for rank, own in enumerate(calls)]
 
 
 def witness(
@@ -336,7 +336,7 @@ def main() -> int:
     status = 0
     for ranks in options.ranks:
         with tempfile.TemporaryDirectory(prefix="dliosim-witness-", dir=options.place) as place:
-            print(f"{counted(ranks, 'rank')}:")
+            print(f"{count_text(ranks, 'rank')}:")
             try:
                 for line in witness(ranks, Path(place)):
                     print(f"  {line}")

@@ -1,4 +1,4 @@
-"""How many examples a property test draws: few while one works, many at night.
+"""The number of examples of a property test: few while one works, many at night.
 
 `quick` is the profile where none is named; `--hypothesis-profile=nightly` (scripts/nightly.sh) draws 16 times as many.
 Property tests are never timed: machines that run them are busy.

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Phase = Literal["prepare", "again", "loop", "save", "beside", "restore"]
-"""What a fault is injected into: `again` is a prepare of data that are complete, `beside` saves within a loop."""
+Phase = Literal["prepare", "again", "loop", "save", "save in loop", "restore"]
+"""What a fault is injected into: `again` is a prepare of data that are complete, `save in loop` saves within a loop."""
 
-PHASES: Final[tuple[Phase, ...]] = ("prepare", "again", "loop", "save", "beside", "restore")
+PHASES: Final[tuple[Phase, ...]] = ("prepare", "again", "loop", "save", "save in loop", "restore")
 
 READING: Final = frozenset({"again", "loop", "restore"})
 """The phases that change nothing."""
@@ -98,7 +98,7 @@ class Workload:
             "again": prepare,
             "loop": "drop caches\n" + _block("train", (*train, *self.loop)),
             "save": "repeat 2 {\n    save c\n}\n",
-            "beside": _block("train", (*train, "checkpoint c every 4 steps")),
+            "save in loop": _block("train", (*train, "checkpoint c every 4 steps")),
             "restore": _block("restore c", self.restore),
         }[phase]
 
@@ -217,7 +217,7 @@ class Fault:
     last: int
 
     @property
-    def given(self) -> str:
+    def arguments(self) -> str:
         """The fault as inject.c takes it."""
         return f"{self.rank} {self.call} {self.first} {self.kind} {self.value} {self.last}"
 

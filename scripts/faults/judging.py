@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from faults.drawing import READING, Fault, Phase, Seen
-from faults.running import Done, Place, restored
+from faults.running import Done, Place, last_checkpoint_read
 
 #: Calls whose errors mean that bytes or names may be lost: a run that continues without an error has promised too much.
 LOSING: Final = frozenset({"write", "pwrite", "fsync", "fdatasync", "close for writing", "sendfile", "copy_file_range"})
@@ -40,10 +40,10 @@ def may_be_silent(call: Seen) -> bool:
 
 def judge(place: Place, phase: Phase, fault: Fault, done: Done, before: dict[str, tuple[int, int]]) -> list[Complaint]:
     """Return complaints about a run with a fault; `before` are the files that it began with. Runs the pattern again."""
-    found = [*complaints_of_end(done, fault), *_of_files(place, phase, fault, done, before)]
+    found = [*complaints_of_end(done, fault), *_complaints_of_files(place, phase, fault, done, before)]
     if done.hung or (phase in READING and place.files() == before):
         return found
-    return found + _of_next(place, phase, done)
+    return found + _complaints_of_next_run(place, phase, done)
 
 
 def complaints_of_end(done: Done, fault: Fault) -> list[Complaint]:
@@ -71,7 +71,7 @@ def complaints_of_end(done: Done, fault: Fault) -> list[Complaint]:
     elif done.status != 1 or len(errors) != 1:
         found.append(Complaint("ending", f"status {done.status}, {len(errors)} errors: {done.text}"))
     else:
-        found += _of_message(errors[0], fault, done)
+        found += _complaints_of_message(errors[0], fault, done)
     return found
 
 
@@ -80,7 +80,7 @@ def _is_of_library(errors: list[str], done: Done) -> bool:
     return any("MPI_File" in error for error in errors) or any(".hdf5" in call.path for call in done.hit)
 
 
-def _of_message(message: str, fault: Fault, done: Done) -> list[Complaint]:
+def _complaints_of_message(message: str, fault: Fault, done: Done) -> list[Complaint]:
     """Return complaints unless the message says what failed, where, and why."""
     found = []
     words = (os.strerror(fault.value), *_OTHER_WORDS.get(fault.value, ()))
@@ -98,7 +98,7 @@ def _of_message(message: str, fault: Fault, done: Done) -> list[Complaint]:
     return found
 
 
-def _of_files(
+def _complaints_of_files(
     place: Place, phase: Phase, fault: Fault, done: Done, before: dict[str, tuple[int, int]]
 ) -> list[Complaint]:
     """Return complaints about the files: nothing torn counts, nothing complete is gone, and status 0 means done."""
@@ -119,14 +119,14 @@ def _of_files(
         found.append(Complaint("lost", f"2 checkpoints were complete, and now: {saved}"))
     if done.status or done.hung:
         return found
-    if phase == "restore" and restored(done.seen) != 2:
-        found.append(Complaint("older", f"restored number {restored(done.seen)}, and 2 is complete; {done.text}"))
-    if phase in ("save", "beside") and newest < 2 + (2 if phase == "save" else 1):
+    if phase == "restore" and (number := last_checkpoint_read(done.seen)) != 2:
+        found.append(Complaint("older", f"restored number {number}, and 2 is complete; {done.text}"))
+    if phase in ("save", "save in loop") and newest < 2 + (2 if phase == "save" else 1):
         found.append(Complaint("lost", f"status 0, and the newest checkpoint is {newest}: {saved}"))
     return found
 
 
-def _of_next(place: Place, phase: Phase, done: Done) -> list[Complaint]:
+def _complaints_of_next_run(place: Place, phase: Phase, done: Done) -> list[Complaint]:
     """Return complaints about the next run, without a fault: it makes, reads and checks all, and leaves no litter."""
     saved = any(counts for counts, _ in place.checkpoints().values())
     after = place.run(place.whole(saved))

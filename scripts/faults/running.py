@@ -73,7 +73,7 @@ class Place:
         if fault is not None or watched:
             env = {"LD_PRELOAD": str(self.library), "INJECT_FOLDER": str(self.tree.resolve()), "INJECT_LOG": str(logs)}
         if fault is not None:
-            env["INJECT_FAULT"] = fault.given
+            env["INJECT_FAULT"] = fault.arguments
         command = ["-m", "dliosim.cli", "run", str(pattern), *places, "--output", str(output), "--verify"]
         with running(start_ranks(self.workload.ranks, *command, env=env, cwd=self.directory)) as job:
             hung = False
@@ -85,8 +85,8 @@ class Place:
                 out, errors = job.launcher.communicate()
             left = [] if hung else job.outliving(_ENDING)
         lines = [_lines(logs / str(rank)) for rank in range(self.workload.ranks)]
-        seen = tuple(tuple(_seen(line.removeprefix("!")) for line in each) for each in lines)
-        hit = tuple(_seen(line[1:]) for each in lines for line in each if line.startswith("!"))
+        seen = tuple(tuple(_parse_call(line.removeprefix("!")) for line in each) for each in lines)
+        hit = tuple(_parse_call(line[1:]) for each in lines for line in each if line.startswith("!"))
         return Done(job.launcher.returncode, errors + out, seen, hit, hung, tuple(left))
 
     def whole(self, saved: bool) -> str:
@@ -100,21 +100,21 @@ class Place:
         done = self.run(self.workload.verbs("prepare") + self.workload.verbs("save"))
         if done.status:
             raise ValueError(f"{self.workload} does not run:\n{done.text}")
-        shutil.rmtree(self._kept, ignore_errors=True)
-        self.tree.rename(self._kept)
+        shutil.rmtree(self._backup, ignore_errors=True)
+        self.tree.rename(self._backup)
 
     def reset(self, phase: Phase) -> None:
         """Put the files in place that a phase begins with."""
         shutil.rmtree(self.tree, ignore_errors=True)
         if phase != "prepare":
-            shutil.copytree(self._kept, self.tree)
+            shutil.copytree(self._backup, self.tree)
 
     @property
-    def _kept(self) -> Path:
+    def _backup(self) -> Path:
         return self.directory / "kept"
 
     def files(self) -> dict[str, tuple[int, int]]:
-        """Size and CRC-32 of each file by its path, but of locks, whose holder may be dead."""
+        """Return the size and CRC-32 of each file by its path, but not of locks: their holder may be dead."""
         found = (path for path in sorted(self.tree.rglob("*")) if path.is_file() and path.name != "lock")
         return {str(path.relative_to(self.tree)): (path.stat().st_size, _sum(path)) for path in found}
 
@@ -145,7 +145,7 @@ class Place:
         ]
 
 
-def restored(seen: Sequence[Sequence[Seen]]) -> int:
+def last_checkpoint_read(seen: Sequence[Sequence[Seen]]) -> int:
     """Return the number of the checkpoint whose files were read last; 0 if none was."""
     read = [
         each.path for calls in seen for each in calls if each.call in ("read", "pread") and each.thing == "checkpoint"
@@ -163,7 +163,7 @@ def _lines(path: Path) -> list[str]:
     return text.splitlines()
 
 
-def _seen(line: str) -> Seen:
+def _parse_call(line: str) -> Seen:
     call, way, path = line.split(" ", 2)
     return Seen(call, way, path)
 

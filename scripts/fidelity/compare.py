@@ -42,7 +42,7 @@ class Profile:
     at_a_time: tuple[float, ...]
 
     @property
-    def moved(self) -> int:
+    def total_bytes(self) -> int:
         """Bytes that all reads returned."""
         return sum(length for _, _, length in self.extents)
 
@@ -75,7 +75,7 @@ def profile(records: Sequence[Record]) -> Profile:
         if record.offset == UNKNOWN:
             raise ValueError(f"{record.call} of {record.file} by {record.pid}: its offset is not known")
         threads.setdefault(record.pid, []).append((names[record.file], record.offset, record.returned))
-    most, mean = in_flight(reads)
+    most, mean = concurrency(reads)
     return Profile(
         extents=tuple((names[record.file], record.offset, record.returned) for record in full),
         workers=tuple(tuple(extents) for extents in threads.values()),
@@ -85,23 +85,23 @@ def profile(records: Sequence[Record]) -> Profile:
         unique=_length(_union((names[record.file], record.offset, record.returned) for record in full)),
         most=most,
         mean=mean,
-        at_a_time=at_a_time(reads),
+        at_a_time=shares_in_flight(reads),
     )
 
 
 def likeness(one: Profile, other: Profile) -> Likeness:
     """Return the similarity of two profiles."""
     return Likeness(
-        order=in_order(one.extents, other.extents),
+        order=order_similarity(one.extents, other.extents),
         per_worker=_per_worker(one.workers, other.workers),
-        calls=_shared(Counter(one.extents), Counter(other.extents)),
-        data=_covered(one.extents, other.extents),
+        calls=_call_overlap(Counter(one.extents), Counter(other.extents)),
+        data=_byte_overlap(one.extents, other.extents),
         sizes=cosine(sizes(one.extents, False), sizes(other.extents, False)),
         sizes_by_bytes=cosine(sizes(one.extents, True), sizes(other.extents, True)),
     )
 
 
-def at_a_time(records: Sequence[Record]) -> tuple[float, ...]:
+def shares_in_flight(records: Sequence[Record]) -> tuple[float, ...]:
     """Return the share of the time from the first call's begin to the last one's end with 0, 1, ... calls in flight."""
     events = sorted([*((r.start, 1) for r in records), *((r.end, -1) for r in records)])
     running = 0
@@ -113,9 +113,9 @@ def at_a_time(records: Sequence[Record]) -> tuple[float, ...]:
     return tuple(times.get(number, 0.0) / whole for number in range(max(times) + 1)) if whole else ()
 
 
-def in_flight(records: Sequence[Record]) -> tuple[int, float]:
+def concurrency(records: Sequence[Record]) -> tuple[int, float]:
     """Return the largest number of calls at a time, and their mean while there was any; 0 without calls."""
-    shares = at_a_time(records)
+    shares = shares_in_flight(records)
     if not shares:
         return min(1, len(records)), float(min(1, len(records)))
     idle = shares[0]
@@ -123,14 +123,14 @@ def in_flight(records: Sequence[Record]) -> tuple[int, float]:
     return len(shares) - 1, mean / (1 - idle) if idle < 1 else 0.0
 
 
-def in_order(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
-    """Twice the longest common subsequence over the lengths of both: 1 where they are equal."""
+def order_similarity(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
+    """Return twice the longest common subsequence over the lengths of both: 1 where they are equal."""
     whole = len(one) + len(other)
     return 2 * longest_common(one, other) / whole if whole else 1.0
 
 
 def longest_common(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
-    """Length of the longest common subsequence [Hyyro 2004: a bit for each item of `one`, all updated together]."""
+    """Return the length of the longest common subsequence [Hyyro 2004: a bit for each item of `one`]."""
     places: dict[Hashable, int] = {}
     for place, item in enumerate(one):
         places[item] = places.get(item, 0) | 1 << place
@@ -151,7 +151,7 @@ def sizes(extents: Iterable[Extent], by_bytes: bool) -> Counter[int]:
 
 
 def cosine(one: Counter[int], other: Counter[int]) -> float:
-    """Cosine of the angle between two histograms: 1 if both are empty, 0 if one of them is."""
+    """Return the cosine of the angle between two histograms: 1 if both are empty, 0 if one of them is."""
     lengths = math.sqrt(sum(n * n for n in one.values())) * math.sqrt(sum(n * n for n in other.values()))
     if not lengths:
         return float(not one and not other)
@@ -180,7 +180,7 @@ def batches(records: Sequence[Record], batch: int) -> dict[int, list[int]]:
     return found
 
 
-def begun(records: Sequence[Record], batch: int, compute: float) -> list[int]:
+def count_batch_starts(records: Sequence[Record], batch: int, compute: float) -> list[int]:
     """Return the number of batches begun at the start and in each later step, where every sample is a file.
 
     A pause of half of the `compute` seconds of a step separates steps: reading has to be much faster.
@@ -205,30 +205,30 @@ def _batch_of_each(records: Sequence[Record], batch: int) -> Iterator[tuple[Reco
 
 
 def _per_worker(one: Sequence[Sequence[Extent]], other: Sequence[Sequence[Extent]]) -> float:
-    """Return the mean of `in_order`, weighted by reads, of threads and the most similar ones; the rest counts as 0."""
+    """Return the mean `order_similarity` of threads and the most similar ones, weighted by reads; others count as 0."""
     if len(one) * len(other) > _MOST_PAIRS * _MOST_PAIRS:
         raise ValueError(f"{len(one)} and {len(other)} threads are too many to be held against each other")
     pairs = sorted(
-        ((in_order(a, b), i, j) for i, a in enumerate(one) for j, b in enumerate(other)),
+        ((order_similarity(a, b), i, j) for i, a in enumerate(one) for j, b in enumerate(other)),
         key=lambda pair: (-pair[0], pair[1:]),
     )
     left, right = set(range(len(one))), set(range(len(other)))
     matched = 0.0
-    for alike, i, j in pairs:
+    for similarity, i, j in pairs:
         if i in left and j in right:
             left.remove(i)
             right.remove(j)
-            matched += alike * (len(one[i]) + len(other[j]))
+            matched += similarity * (len(one[i]) + len(other[j]))
     whole = sum(map(len, one)) + sum(map(len, other))
     return matched / whole if whole else 1.0
 
 
-def _shared(one: Counter[Extent], other: Counter[Extent]) -> float:
+def _call_overlap(one: Counter[Extent], other: Counter[Extent]) -> float:
     both, either = (one & other).total(), (one | other).total()
     return both / either if either else 1.0
 
 
-def _covered(one: Sequence[Extent], other: Sequence[Extent]) -> float:
+def _byte_overlap(one: Sequence[Extent], other: Sequence[Extent]) -> float:
     either = _length(_union([*one, *other]))
     both = _length(_union(one)) + _length(_union(other)) - either
     return both / either if either else 1.0

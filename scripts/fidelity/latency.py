@@ -36,7 +36,7 @@ print(json.dumps(taken))
 """
 
 
-def built(place: Path, source: Path = _SOURCE) -> Path:
+def build_library(place: Path, source: Path = _SOURCE) -> Path:
     """Compile a library that programs load first into `place`; its path. Ends the script where there is no compiler."""
     library = place / source.with_suffix(".so").name
     compiler = shutil.which("cc")
@@ -47,7 +47,7 @@ def built(place: Path, source: Path = _SOURCE) -> Path:
     return library
 
 
-def slowed(library: Path, folder: Path, seconds: float, at_end: float = 0.0) -> dict[str, str]:
+def delay_variables(library: Path, folder: Path, seconds: float, at_end: float = 0.0) -> dict[str, str]:
     """Return variables for a program's environment that delay reads below `folder`.
 
     `at_end` is what is added to reads that find the end of a file, and return nothing.
@@ -60,7 +60,7 @@ def slowed(library: Path, folder: Path, seconds: float, at_end: float = 0.0) -> 
     }
 
 
-def injected(seconds: float) -> str:
+def inject_option(seconds: float) -> str:
     """Return the value of strace's option `inject` that delays every traced read, of any file, also at its end."""
     return f"read,pread64,readv,preadv,preadv2:delay_enter={round(seconds * 1e6)}"
 
@@ -68,13 +68,13 @@ def injected(seconds: float) -> str:
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="dliosim-slow-") as name:
         place = Path(name)
-        library = built(place)
+        library = build_library(place)
         (place / "data").write_bytes(bytes(4096))
         print("| added | by | median us | 99 % us |\n|---|---|---|---|")
         for seconds in (0.0, *LATENCIES):
             strace = ["strace", "--seccomp-bpf", "-f", "-e", "trace=read,pread64", "-o", "/dev/null"]
-            inject = ["-e", f"inject={injected(seconds)}"] if seconds else []
-            ways = {"the library": ([], slowed(library, place, seconds)), "strace": ([*strace, *inject], {})}
+            inject = ["-e", f"inject={inject_option(seconds)}"] if seconds else []
+            ways = {"the library": ([], delay_variables(library, place, seconds)), "strace": ([*strace, *inject], {})}
             for way, (before, extra) in ways.items():
                 probe = [*before, sys.executable, "-c", _PROBE, str(place / "data"), "100"]
                 done = subprocess.run(

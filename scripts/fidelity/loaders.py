@@ -38,12 +38,12 @@ class Samples(Protocol):
 
 
 #: Files next to data: dliosim's description of them, and places of records in tfrecord files.
-_BESIDE: Final = (".json", ".index")
+_SIDECARS: Final = (".json", ".index")
 
 
 def data_files(folder: Path) -> list[Path]:
     """Return the files with samples, in the order of names."""
-    return sorted(file for file in folder.iterdir() if file.suffix not in _BESIDE)
+    return sorted(file for file in folder.iterdir() if file.suffix not in _SIDECARS)
 
 
 class RawFiles:
@@ -109,8 +109,8 @@ class InMemory:
         return self._sample
 
 
-def in_process(samples: Samples, batch: int) -> Epoch:
-    """Whole batches, read and stacked in the step itself."""
+def inline_loader(samples: Samples, batch: int) -> Epoch:
+    """Return epochs of whole batches, read and stacked in the step itself."""
 
     def epoch() -> Iterator[NDArray[np.uint8]]:
         for first in range(0, len(samples) - batch + 1, batch):
@@ -119,8 +119,8 @@ def in_process(samples: Samples, batch: int) -> Epoch:
     return epoch
 
 
-def by_torch(samples: Samples, batch: int, workers: int, persistent: bool) -> Epoch:
-    """torch.utils.data.DataLoader with all defaults but these: two batches ahead for each worker.
+def torch_loader(samples: Samples, batch: int, workers: int, persistent: bool) -> Epoch:
+    """Return epochs of torch.utils.data.DataLoader with all defaults but these: two batches ahead for each worker.
 
     Workers are processes that are started for each epoch and end with it, unless they are `persistent`.
     """
@@ -131,8 +131,8 @@ def by_torch(samples: Samples, batch: int, workers: int, persistent: bool) -> Ep
     return lambda: loader
 
 
-def by_tensorflow(folder: Path, batch: int, prefetch: int) -> Epoch:
-    """tf.data.TFRecordDataset over all files in their order, parsed, batched and prefetched."""
+def tensorflow_loader(folder: Path, batch: int, prefetch: int) -> Epoch:
+    """Return epochs of tf.data.TFRecordDataset over all files in their order, parsed, batched and prefetched."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     tf: Any = import_module("tensorflow")
     features = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
@@ -145,25 +145,25 @@ def by_tensorflow(folder: Path, batch: int, prefetch: int) -> Epoch:
 
 
 def _tensorflow(folder: Path, batch: int, workers: int) -> Epoch:
-    return by_tensorflow(folder, batch, 2)
+    return tensorflow_loader(folder, batch, 2)
 
 
 #: From folder, samples of a batch and workers; workers have no meaning where there are none.
 Make = Callable[[Path, int, int], Epoch]
 
 LOADERS: Final[dict[str, Make]] = {
-    "raw": lambda folder, batch, workers: in_process(RawFiles(folder), batch),
-    "npz": lambda folder, batch, workers: in_process(NpzFiles(folder), batch),
-    "hdf5": lambda folder, batch, workers: in_process(Hdf5Rows(folder), batch),
+    "raw": lambda folder, batch, workers: inline_loader(RawFiles(folder), batch),
+    "npz": lambda folder, batch, workers: inline_loader(NpzFiles(folder), batch),
+    "hdf5": lambda folder, batch, workers: inline_loader(Hdf5Rows(folder), batch),
     "tfrecord": _tensorflow,
-    "torch-raw": lambda folder, batch, workers: by_torch(RawFiles(folder), batch, workers, False),
-    "torch-raw-persistent": lambda folder, batch, workers: by_torch(RawFiles(folder), batch, workers, True),
-    "torch-npz": lambda folder, batch, workers: by_torch(NpzFiles(folder), batch, workers, False),
-    "torch-hdf5": lambda folder, batch, workers: by_torch(Hdf5Rows(folder), batch, workers, False),
+    "torch-raw": lambda folder, batch, workers: torch_loader(RawFiles(folder), batch, workers, False),
+    "torch-raw-persistent": lambda folder, batch, workers: torch_loader(RawFiles(folder), batch, workers, True),
+    "torch-npz": lambda folder, batch, workers: torch_loader(NpzFiles(folder), batch, workers, False),
+    "torch-hdf5": lambda folder, batch, workers: torch_loader(Hdf5Rows(folder), batch, workers, False),
 }
 
 
-def timed(epoch: Epoch, compute: float) -> dict[str, float]:
+def run_epoch(epoch: Epoch, compute: float) -> dict[str, float]:
     """Run an epoch with steps of `compute` seconds."""
     steps, first, last = 0, 0.0, 0.0
     began = perf_counter()
@@ -189,10 +189,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.loader == "torch-memory":
         in_memory = InMemory(options.size, _STEPS * options.batch)
-        epoch = by_torch(in_memory, options.batch, options.workers, False)
+        epoch = torch_loader(in_memory, options.batch, options.workers, False)
     else:
         epoch = LOADERS[options.loader](options.folder, options.batch, options.workers)
-    print(json.dumps([timed(epoch, options.compute) for _ in range(options.epochs)]))
+    print(json.dumps([run_epoch(epoch, options.compute) for _ in range(options.epochs)]))
 
 
 if __name__ == "__main__":

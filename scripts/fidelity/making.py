@@ -38,7 +38,7 @@ def npz(folder: Path, samples: int, size: int, files: int) -> None:
 
 
 def hdf5(folder: Path, samples: int, size: int, files: int) -> None:
-    """One HDF5 file with a contiguous data set `records` of shape (samples, size); `files` has no meaning."""
+    """Write one HDF5 file with a contiguous data set `records` of shape (samples, size); `files` has no meaning."""
     _hdf5(folder, samples, size, None)
 
 
@@ -56,7 +56,7 @@ def _hdf5(folder: Path, samples: int, size: int, chunks: tuple[int, int] | None)
 
 
 def tfrecord(folder: Path, samples: int, size: int, files: int) -> None:
-    """`files` TFRecord files; a record is an Example with the bytes as feature `image/encoded`."""
+    """Write `files` TFRecord files; a record is an Example with the bytes as feature `image/encoded`."""
     tf: Any = import_module("tensorflow")
     for file in range(files):
         with tf.io.TFRecordWriter(str(folder / f"{file:06}.tfrecord")) as writer:

@@ -25,7 +25,7 @@ spread: Any = import_module("torch.distributed.tensor")
 
 
 def whole() -> dict[str, Any]:
-    """Every tensor by its name, the same on each rank."""
+    """Return every tensor by its name, the same on each rank."""
     torch.manual_seed(1)
     return {
         name: torch.randn(rows, columns) if rows > 1 else torch.randn(columns) for name, rows, columns, _ in tensors()

@@ -13,7 +13,7 @@ from fidelity.tracing import READS, UNKNOWN, WRITES, Record
 def sequence(records: Sequence[Record]) -> Iterator[str]:
     """Yield calls one after another, a row each; equal ones that follow each other (`x 3`) share a row."""
     yield from head("call", "file", "offset", "asked", "returned")
-    for (call, file, offset, asked, returned), group in groupby(records, _shown):
+    for (call, file, offset, asked, returned), group in groupby(records, _call_cells):
         count = len(list(group))
         yield row(f"{call} x {count}" if count > 1 else call, file, offset, asked, returned)
 
@@ -30,12 +30,12 @@ def side_by_side(real: Profile, tool: Profile) -> Iterator[str]:
     for name, one, other in zip(_NAMES, _figures(real), _figures(tool), strict=True):
         yield row(name, one, other)
     yield ""
-    yield from head("alike", "0 to 1")
-    yield from (row(name, f"{value:.3f}") for name, value in _alike(likeness(real, tool)))
+    yield from head("similarity", "0 to 1")
+    yield from (row(name, f"{value:.3f}") for name, value in _similarities(likeness(real, tool)))
 
 
-#: What `in_a_row` has, each but the measures as `real / tool`.
-BESIDE: Final = (
+#: The columns of `similarity_cells`; all but the similarities are `real / tool`.
+SIMILARITY_HEAD: Final = (
     "threads",
     "opens",
     "reads",
@@ -50,8 +50,8 @@ BESIDE: Final = (
 )
 
 
-def in_a_row(real: Profile, tool: Profile) -> Iterator[str]:
-    """Yield the same as cells of one row; BESIDE is its head."""
+def similarity_cells(real: Profile, tool: Profile) -> Iterator[str]:
+    """Yield the same as cells of one row; SIMILARITY_HEAD is its head."""
     for one, other in zip(_short(real), _short(tool), strict=True):
         yield one if one == other else f"{one} / {other}"
     found = likeness(real, tool)
@@ -94,9 +94,9 @@ def _figures(seen: Profile) -> Iterable[object]:
     yield len(seen.workers)
     yield len(seen.extents)
     yield seen.empty
-    yield seen.moved
+    yield seen.total_bytes
     yield seen.unique
-    yield f"{100 * (seen.moved / seen.unique - 1):.1f}" if seen.unique else "-"
+    yield f"{100 * (seen.total_bytes / seen.unique - 1):.1f}" if seen.unique else "-"
     yield seen.most
     yield f"{seen.mean:.2f}"
     yield _shares(seen)
@@ -113,7 +113,7 @@ def _short(seen: Profile) -> Iterator[str]:
     yield str(seen.calls["openat"])
     yield str(len(seen.extents))
     yield str(seen.empty)
-    yield str(seen.moved)
+    yield str(seen.total_bytes)
     yield _shares(seen)
 
 
@@ -121,7 +121,7 @@ def _shares(seen: Profile) -> str:
     return ", ".join(f"{100 * share:.0f}" for share in seen.at_a_time)
 
 
-def _alike(found: Likeness) -> Iterator[tuple[str, float]]:
+def _similarities(found: Likeness) -> Iterator[tuple[str, float]]:
     yield "reads in the same order", found.order
     yield "the same for each thread and the most similar one", found.per_worker
     yield "reads in both, in any order", found.calls
@@ -130,7 +130,7 @@ def _alike(found: Likeness) -> Iterator[tuple[str, float]]:
     yield "sizes of reads, by bytes (cosine)", found.sizes_by_bytes
 
 
-def _shown(record: Record) -> tuple[str, str, str, str, str]:
+def _call_cells(record: Record) -> tuple[str, str, str, str, str]:
     moves = record.call in (*READS, *WRITES)
     place = str(record.offset) if record.offset != UNKNOWN else ""
     return (

@@ -32,7 +32,7 @@ class Tensor(NamedTuple):
 
 
 def tensors() -> Iterator[Tensor]:
-    """Weights, then for each of them what AdamW keeps: how many steps, and two moments."""
+    """Yield the weights, then for each of them the state of AdamW: the number of steps, and two moments."""
     weights = list(_weights())
     yield from weights
     for weight in weights:
@@ -51,7 +51,7 @@ def whole_parts() -> str:
     return _lines(_part(each._replace(split="whole")) for each in tensors())
 
 
-def framed_parts() -> str:
+def container_parts() -> str:
     """Return the same, split, with the bytes of torch.distributed.checkpoint's zip container around each tensor.
 
     A small tensor goes to its file in one call with what is around it.

@@ -154,25 +154,25 @@ class _Following:
     def see(self, call: _Call) -> Iterator[Record]:
         """Yield the record of a call, if it is one on a file below the folder."""
         if call.name in ("clone", "clone3", "fork", "vfork"):
-            self._started(call)
+            self._follow_clone(call)
         elif call.name == "openat":
-            yield from self._opened(call)
+            yield from self._follow_open(call)
         elif call.name.startswith("dup"):
-            self._doubled(call)
+            self._follow_dup(call)
         elif call.name in RENAMES:
             yield from self._record(call, re.findall(r'"([^"]*)"', call.arguments)[-1], UNKNOWN, 0)
         elif call.name == "newfstatat" and (path := re.search(r'"([^"]+)"', call.arguments)):
             yield from self._record(call, path[1], UNKNOWN, 0)
         elif found := _DESCRIPTOR.search(call.arguments):
-            yield from self._on_descriptor(call, int(found[1]), found[2])
+            yield from self._follow_descriptor(call, int(found[1]), found[2])
 
-    def _of(self, pid: int) -> int:
+    def _process_of(self, pid: int) -> int:
         return self._process.get(pid, pid)
 
-    def _started(self, call: _Call) -> None:
+    def _follow_clone(self, call: _Call) -> None:
         if call.result <= 0:
             return
-        parent = self._of(call.pid)
+        parent = self._process_of(call.pid)
         if "CLONE_THREAD" in call.arguments:
             self._process[call.result] = parent
             return
@@ -180,22 +180,22 @@ class _Following:
             if process == parent:
                 self._open[call.result, number] = description
 
-    def _opened(self, call: _Call) -> Iterator[Record]:
+    def _follow_open(self, call: _Call) -> Iterator[Record]:
         path = re.search(r'"([^"]*)"', call.arguments)
         landed = re.match(r"<([^>]*)>", call.after)
         named = landed[1] if landed else path[1] if path else ""
         if call.result >= 0 and named.startswith(self._below):
-            self._open[self._of(call.pid), call.result] = _Description(named, 0)
+            self._open[self._process_of(call.pid), call.result] = _Description(named, 0)
         yield from self._record(call, named, UNKNOWN, 0)
 
-    def _doubled(self, call: _Call) -> None:
+    def _follow_dup(self, call: _Call) -> None:
         found = re.match(r"(\d+)", call.arguments)
-        process = self._of(call.pid)
+        process = self._process_of(call.pid)
         if found and call.result >= 0 and (description := self._open.get((process, int(found[1])))):
             self._open[process, call.result] = description
 
-    def _on_descriptor(self, call: _Call, number: int, path: str) -> Iterator[Record]:
-        key = self._of(call.pid), number
+    def _follow_descriptor(self, call: _Call, number: int, path: str) -> Iterator[Record]:
+        key = self._process_of(call.pid), number
         known = self._open.get(key)
         if known is not None and known.path != path:  # closed by a call that was not traced
             known = self._open.pop(key, None) and None
@@ -210,7 +210,7 @@ class _Following:
             parts = call.arguments.split(", ")
             offset, asked = int(parts[-1], 0), int(parts[1])
         elif call.name in (*READS, *WRITES):
-            asked = _asked(call)
+            asked = _request_bytes(call)
             if call.name in _AT_THE_OFFSET:
                 offset = known.offset if known is not None else UNKNOWN
                 if known is not None and call.result > 0:
@@ -222,11 +222,11 @@ class _Following:
     def _record(self, call: _Call, path: str, offset: int, asked: int) -> Iterator[Record]:
         if path.startswith(self._below):
             file = path.removeprefix(self._below)
-            process = self._of(call.pid)
+            process = self._process_of(call.pid)
             yield Record(call.pid, process, call.start, call.duration, call.name, file, offset, asked, call.result)
 
 
-def _asked(call: _Call) -> int:
+def _request_bytes(call: _Call) -> int:
     if call.name in ("read", "pread64", "write", "pwrite64"):
         return int(call.arguments.split(", ")[2])
     return sum(int(length) for length in _VECTOR.findall(call.arguments))

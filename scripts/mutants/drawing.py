@@ -70,7 +70,7 @@ class Mutant:
 
 @lru_cache(maxsize=1)
 def sources() -> dict[str, str]:
-    """Patterns by their names: those that are shipped, and the blocks of the manual."""
+    """Return patterns by their names: those that are shipped, and the blocks of the manual."""
     found = {path.name: path.read_text(encoding="utf-8") for path in sorted(PATTERNS.glob("*.dlio"))}
     manual = _MANUAL.read_text(encoding="utf-8")
     for number, block in enumerate(re.findall(r"^```(?:dlio)?\n(.*?)^```$", manual, re.MULTILINE | re.DOTALL)):
@@ -102,7 +102,7 @@ def draw(seed: int) -> Mutant:
 
 @lru_cache(maxsize=1)
 def _lines() -> dict[str, list[str]]:
-    """Lines of the sources, and those that the manual's tables name, by the words that they begin with."""
+    """Return lines of the sources, and those that the manual's tables name, by the words that they begin with."""
     found: dict[str, list[str]] = defaultdict(list)
     texts = list(sources().values())
     tables = re.findall(r"^\| (`.*?`[^|]*) \|", _MANUAL.read_text(encoding="utf-8"), re.MULTILINE)
@@ -140,8 +140,8 @@ def _one_line_more(source: random.Random, text: str) -> str:
     return "\n".join(lines)
 
 
-def _lines_moved(source: random.Random, text: str) -> str:
-    """Lines deleted, doubled or swapped, or a stretch of them from another pattern."""
+def _move_lines(source: random.Random, text: str) -> str:
+    """Delete, double or swap lines, or insert a stretch of them from another pattern."""
     lines = text.split("\n")
     one, other = source.randrange(len(lines)), source.randrange(len(lines))
     what = source.randrange(4)
@@ -166,7 +166,7 @@ def _number(source: random.Random) -> str:
 # ---- words --------------------------------------------------------------------------------------------------------
 
 
-def _changed(
+def _change_tokens(
     source: random.Random, text: str, wanted: Callable[[str], bool], change: Callable[[str], str], most: int = 1
 ) -> str:
     """Return the text with up to this number of wanted tokens changed."""
@@ -185,7 +185,7 @@ def _is_number(token: str) -> bool:
     return token[0].isdecimal()
 
 
-def _words_moved(source: random.Random, text: str) -> str:
+def _move_words(source: random.Random, text: str) -> str:
     """Delete or double a token, or swap it with another."""
     tokens = _TOKEN.findall(text)
     places = [place for place, token in enumerate(tokens) if _is_word(token)]
@@ -203,25 +203,25 @@ def _words_moved(source: random.Random, text: str) -> str:
 
 
 def _extreme_number(source: random.Random, text: str) -> str:
-    return _changed(source, text, _is_number, lambda _: source.choice(_NUMBERS), source.choice((1, 1, 2, 4)))
+    return _change_tokens(source, text, _is_number, lambda _: source.choice(_NUMBERS), source.choice((1, 1, 2, 4)))
 
 
 def _other_number(source: random.Random, text: str) -> str:
-    """Numbers of any magnitude; most of them are valid in their place."""
+    """Replace numbers by others of any magnitude; most of them are valid in their place."""
 
-    def scaled(token: str) -> str:
+    def scale(token: str) -> str:
         number = float(token.replace("_", "").rstrip(".") or 0) if token.count(".") < 2 else 1.0
         return str(max(round(number * 2 ** source.triangular(-8, 30, 0)), 1) % 2**59)
 
-    return _changed(source, text, _is_number, scaled, source.choice((1, 1, 2, 4)))
+    return _change_tokens(source, text, _is_number, scale, source.choice((1, 1, 2, 4)))
 
 
 def _other_unit(source: random.Random, text: str) -> str:
-    def swapped(token: str) -> str:
-        alike = next((units for units in (SIZES, TIMES) if token in units), UNITS)
-        return source.choice(sorted(alike if source.random() < 0.7 else UNITS))
+    def swap_unit(token: str) -> str:
+        kind = next((units for units in (SIZES, TIMES) if token in units), UNITS)
+        return source.choice(sorted(kind if source.random() < 0.7 else UNITS))
 
-    return _changed(source, text, lambda token: token in UNITS, swapped, source.choice((1, 1, 3)))
+    return _change_tokens(source, text, lambda token: token in UNITS, swap_unit, source.choice((1, 1, 3)))
 
 
 def _expression(source: random.Random, depth: int, unit: str) -> str:
@@ -239,7 +239,7 @@ def _expression(source: random.Random, depth: int, unit: str) -> str:
     return source.choice(shapes)
 
 
-def _instead_of_quantities(source: random.Random, text: str, made: Callable[[str], str]) -> str:
+def _replace_quantity(source: random.Random, text: str, made: Callable[[str], str]) -> str:
     """Replace a number, with its unit if it has one, by another one for this unit."""
     places = list(re.finditer(r"\b[0-9][0-9_.]*( [A-Za-z%/]+)?", text))
     if not places:
@@ -250,13 +250,13 @@ def _instead_of_quantities(source: random.Random, text: str, made: Callable[[str
     return text[: place.start()] + made(unit) + text[end:]
 
 
-def _nested_expression(source: random.Random, text: str) -> str:
+def _deep_expression(source: random.Random, text: str) -> str:
     depth = source.choice((1, 1, 2, 2, 3, 8, 15, 17, 40, 120))
-    return _instead_of_quantities(source, text, lambda unit: _expression(source, depth, unit))
+    return _replace_quantity(source, text, lambda unit: _expression(source, depth, unit))
 
 
 def _distribution(source: random.Random, text: str) -> str:
-    def drawn(unit: str) -> str:
+    def draw_distribution(unit: str) -> str:
         kind = source.choice(_DISTRIBUTIONS)
         values = [f"{_number(source)}{unit}" for _ in range(1 if kind in ("exponential", "poisson") else 2)]
         made = f"{kind}({', '.join(values)})"
@@ -264,18 +264,16 @@ def _distribution(source: random.Random, text: str) -> str:
             made += f" clipped to {_number(source)}{unit} and {_number(source)}{unit}"
         return made
 
-    return _instead_of_quantities(source, text, drawn)
+    return _replace_quantity(source, text, draw_distribution)
 
 
-def _nested_blocks(source: random.Random, text: str) -> str:
-    """Verbs within verbs, or a chain of parameters, each of them the one before."""
+def _deep_blocks(source: random.Random, text: str) -> str:
+    """Put verbs within verbs, or add a chain of parameters, each by the value of the one before."""
     depth = source.choice((1, 2, 5, 15, 17, 200))
     times = source.choice(("1", "2", "3", "10", "1_000_000", str(2**31), str(2**48)))
     if source.random() < 0.3:
         lines = [f"param p{number} = $p{number - 1} * {source.choice(('1', '2', times))}" for number in range(1, depth)]
-        return _instead_of_quantities(source, text, lambda _: f"$p{depth - 1}") + "\n".join(
-            ["", "param p0 = 3", *lines]
-        )
+        return _replace_quantity(source, text, lambda _: f"$p{depth - 1}") + "\n".join(["", "param p0 = 3", *lines])
     lines = text.split("\n")
     start = source.randrange(len(lines))
     end = source.randint(start, len(lines))
@@ -289,8 +287,8 @@ def _strange_letter(source: random.Random, text: str) -> str:
 
 
 _SENSIBLE = (_other_number, _other_number, _another_line, _another_line, _one_line_more, _one_line_more)
-_EXTREME = (_extreme_number, _other_unit, _nested_expression, _distribution, _nested_blocks)
-_BROKEN = (_words_moved, _lines_moved, _strange_letter)
+_EXTREME = (_extreme_number, _other_unit, _deep_expression, _distribution, _deep_blocks)
+_BROKEN = (_move_words, _move_lines, _strange_letter)
 _MIXTURES: Sequence[Sequence[Callable[[random.Random, str], str]]] = (
     _SENSIBLE,
     _SENSIBLE,

@@ -110,7 +110,7 @@ def _run(arguments: Sequence[str], out: int, errors: Path) -> NoReturn:
 
 def faults(done: Done) -> Iterator[str]:
     """Return what is wrong with the end of a command; the same text for the same cause where it can be seen."""
-    place = _traced(done.err)
+    place = _stack_place(done.err)
     if done.status < 0:
         yield f"ended by {signal.Signals(-done.status).name}{place}"
     elif "Traceback (most recent call last)" in done.err or "fault in dliosim itself" in done.err:
@@ -128,7 +128,7 @@ def faults(done: Done) -> Iterator[str]:
         yield from _poor_refusal(done)
 
 
-def _traced(err: str) -> str:
+def _stack_place(err: str) -> str:
     """Return the last line of dliosim in a stack: faulthandler has it first, a traceback last."""
     places = _TRACED.findall(err)
     if not places:

@@ -214,7 +214,7 @@ def test_looking_at_a_pattern_needs_no_mpi(command: list[str], pattern: str) -> 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_whoever_closes_the_pipe_has_seen_enough(pattern: str) -> None:
+def test_the_reader_that_closes_the_pipe_has_seen_enough(pattern: str) -> None:
     command = [sys.executable, "-m", "dliosim.cli", "plan", pattern, "--ranks", "2", "--csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None
@@ -224,7 +224,7 @@ def test_whoever_closes_the_pipe_has_seen_enough(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["explain", "E204"], ["check"], ["plan", "--ranks", "2"]])
-def test_output_that_nobody_can_take_is_an_error_and_no_traceback(command: list[str], pattern: str) -> None:
+def test_output_that_cannot_be_written_is_an_error_and_no_traceback(command: list[str], pattern: str) -> None:
     given = command if "E204" in command else [*command, pattern]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

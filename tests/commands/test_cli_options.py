@@ -115,7 +115,7 @@ def test_a_job_has_a_rank_on_every_node(command: str, pattern: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("command", ["check", "plan", "explain"])
-def test_a_job_has_no_more_ranks_than_a_record_can_tell_apart(
+def test_a_job_has_no_more_ranks_than_a_record_can_distinguish(
     command: str, pattern: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     most = 4_194_304
@@ -148,7 +148,7 @@ def test_without_an_mpi_library_a_run_says_once_what_to_install(pattern: Path, r
     assert done.stderr.count('  = help: pip install "dliosim[mpich]"') == times
 
 
-def test_a_root_that_nothing_lies_on_is_refused(pattern: Path) -> None:
+def test_a_root_that_nothing_is_on_is_refused(pattern: Path) -> None:
     pattern.write_text(GOOD.replace("path ", "root fast\n    path "))
     workload, _ = compile_pattern(pattern, [], Job(4))
     given = argparse.Namespace(dir="there", root=["fast=/x"])

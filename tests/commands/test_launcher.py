@@ -14,7 +14,7 @@ THREADS, PROVIDER, YIELD = "OPENBLAS_NUM_THREADS", "FI_PROVIDER", "MPIR_CVAR_ENA
 
 
 @pytest.mark.parametrize(
-    ("here", "ranks", "told"),
+    ("here", "ranks", "variables"),
     [
         ("2", "2", {THREADS, PROVIDER}),
         ("3", "3", {THREADS, PROVIDER, YIELD}),
@@ -25,9 +25,9 @@ THREADS, PROVIDER, YIELD = "OPENBLAS_NUM_THREADS", "FI_PROVIDER", "MPIR_CVAR_ENA
     ],
 )
 def test_a_network_is_left_alone_on_one_node_and_waits_sleep_where_ranks_outnumber_cores(
-    here: str, ranks: str, told: set[str]
+    here: str, ranks: str, variables: set[str]
 ) -> None:
-    assert set(library_settings({"MPI_LOCALNRANKS": here, "PMI_SIZE": ranks}, 2)) == told
+    assert set(library_settings({"MPI_LOCALNRANKS": here, "PMI_SIZE": ranks}, 2)) == variables
 
 
 def test_what_somebody_has_set_stays() -> None:
@@ -35,7 +35,7 @@ def test_what_somebody_has_set_stays() -> None:
     assert library_settings(environ, 2) == {}
 
 
-def test_only_what_starts_in_the_block_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_starts_in_the_block_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"MPI_LOCALNRANKS": "4096", "PMI_SIZE": "4096", PROVIDER: "tcp"})
     before = dict(os.environ)
     with library_environment():
@@ -43,7 +43,7 @@ def test_only_what_starts_in_the_block_is_told(monkeypatch: pytest.MonkeyPatch) 
     assert dict(os.environ) == before
 
 
-def test_numpy_is_not_there_before_libraries_are_told() -> None:
+def test_numpy_is_not_there_before_libraries_are_set() -> None:
     program = (
         "import sys, dliosim.cli; dliosim.cli._make_parser().parse_args(sys.argv[1:]); print('numpy' in sys.modules)"
     )

@@ -59,7 +59,7 @@ def test_a_save_in_the_background_says_when_it_is_complete() -> None:
     assert not said("continues in the background", 2.0, 1.0)
 
 
-def test_other_bytes_and_unsynced_saves_are_told() -> None:
+def test_other_bytes_and_unsynced_saves_are_reported() -> None:
     assert said("Not the same bytes are moved: 1.000 GB (`writers=into", 2.0, 1.0, bytes=2_000_000_000)
     assert not said("Not the same bytes", 2.0, 1.0)
     assert said("Without a sync", 2.0, 1.0, file_sync=0.0).endswith("storage: writers=all ranks into shared file.")
@@ -68,7 +68,7 @@ def test_other_bytes_and_unsynced_saves_are_told() -> None:
     assert not any("Without a sync" in sentence for sentence in stall_verdict(restores))
 
 
-def test_caches_that_were_not_alike_are_told() -> None:
+def test_caches_that_were_not_the_same_are_reported() -> None:
     variants = stalled((2.0, 1.0), resident_share=0.5)
     cold = tuple(replace(each, resident_share=0.0) for each in variants[0].passes)
     found = saves((replace(variants[0], passes=cold), variants[1]), what="restore state", caches="cold")

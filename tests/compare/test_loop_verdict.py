@@ -53,17 +53,17 @@ def test_the_fastest_may_lose_at_a_percentile() -> None:
     assert not said("loses at p50", 1.0, 0.5, latency=tail)
 
 
-def test_another_order_of_samples_is_told() -> None:
+def test_another_order_of_samples_is_reported() -> None:
     assert f"{ORDER:016x}" in said("the same samples in the same order", 1.0, 2.0)
     assert said("That is other work", 1.0, 2.0, order_hash=7)
 
 
-def test_bytes_beside_those_asked_and_two_phase_are_told() -> None:
+def test_bytes_more_than_those_asked_and_two_phase_are_reported() -> None:
     assert said("api=b read 31.4 bytes for each byte asked", 1.0, 2.0, amplification=31.4)
     assert said("Two-phase engaged: api=b", 1.0, 2.0, two_phase="engaged")
 
 
-def test_unequal_depth_and_unlike_caches_are_told() -> None:
+def test_unequal_depth_and_unlike_caches_are_reported() -> None:
     assert said("Not at equal depth: from 1.00 calls in flight (api=a) to 32.0 (api=b)", 1.0, 0.5, depth=32.0)
     assert said("CACHES WERE NOT THE SAME", 1.0, 2.0, resident_share=0.5)
     assert not said("CACHES WERE NOT THE SAME", 1.0, 2.0)
@@ -71,13 +71,13 @@ def test_unequal_depth_and_unlike_caches_are_told() -> None:
     assert any("dropping them had no effect" in sentence for sentence in loop_verdict(cold))
 
 
-def test_hints_that_were_not_granted_are_told() -> None:
+def test_hints_that_were_not_granted_are_reported() -> None:
     first, second = measured((1.0, 2.0))
     asked = replace(second, hints_asked=(("cb_nodes", "4"),), hints_granted=(("cb_nodes", "1"),))
     assert 'HINT NOT GRANTED to api=b: "cb_nodes" = "4" became "1".' in loop_verdict(outcome((first, asked)))
 
 
-def test_the_striping_that_was_read_back_is_told() -> None:
+def test_the_striping_that_was_read_back_is_reported() -> None:
     first, second = (replace(one, striping="no striping to read back") for one in measured((1.0, 2.0)))
     assert "Striping of api=a; api=b: no striping to read back." in loop_verdict(outcome((first, second)))
     other = replace(second, striping="1 target of 1 MiB")
@@ -162,7 +162,7 @@ def cold_only_at_the_start(root: str, share: float | None) -> bool:
     return any("as little as 20.0 %" in line and "-D train.epochs=1" in line for line in sentences)
 
 
-def test_what_began_cold_and_was_read_from_the_cache_is_told() -> None:
+def test_what_began_cold_and_was_read_from_the_cache_is_reported() -> None:
     assert cold_only_at_the_start("ext4", 0.2), "another root in memory says nothing of this one"
     assert not cold_only_at_the_start("ext4", 1.0) and not cold_only_at_the_start("ext4", None)
     # Data in memory came from no device, and data from a network are not counted.
@@ -170,7 +170,7 @@ def test_what_began_cold_and_was_read_from_the_cache_is_told() -> None:
     assert not said("as little as", 1.0, 2.0), "it was not to be cold"
 
 
-def test_a_machine_that_was_busy_before_is_told() -> None:
+def test_a_machine_that_was_busy_before_is_reported() -> None:
     found = outcome(measured((1.0, 2.0)))
     busy = replace(found, environment=replace(found.environment, load_average=6.0))
     assert any(sentence.startswith("The machine was busy before (load average 6.00") for sentence in loop_verdict(busy))

@@ -46,7 +46,7 @@ def test_nor_where_one_is_much_noisier_than_the_others_and_outliers_are_frequent
     assert share_different(noisy) <= 0.06
 
 
-def test_what_equals_the_first_is_rarely_called_different_beside_others_that_do_differ() -> None:
+def test_what_equals_the_first_is_rarely_called_different_next_to_others_that_do_differ() -> None:
     rows = (passes(seed, (1.0, 1.0, 2.0, 30.0), noise=(0.05, 0.15, 0.05, 0.02)) for seed in range(SEEDS[4]))
     assert float(np.mean([compare_variants(each)[0].verdict != "no difference shown" for each in rows])) <= 0.06
 
@@ -80,7 +80,7 @@ def test_two_variants_are_dealt_in_every_way_and_more_by_chance() -> None:
     assert (more[:, :, 0] == np.arange(24.0).reshape(8, 3).T).all()
 
 
-def test_p_of_two_variants_is_the_share_of_deals_as_far_apart() -> None:
+def test_p_of_two_variants_is_the_share_of_deals_with_as_large_a_difference() -> None:
     logs = np.array(
         [[0.0, 0.3], [0.0, 0.4], [0.0, 0.5], [0.0, 0.35], [0.0, 0.45], [0.0, 0.38], [0.0, 0.42], [0.0, 0.4]]
     )

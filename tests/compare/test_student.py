@@ -37,6 +37,6 @@ def test_one_degree_of_freedom_is_the_cauchy_distribution() -> None:
         assert central_probability(t, 1) == pytest.approx(2 / math.pi * math.atan(t))
 
 
-def test_the_sign_does_not_matter_and_nothing_lies_within_zero() -> None:
+def test_the_sign_does_not_matter_and_nothing_is_within_zero() -> None:
     assert two_sided_probability(-2.5, 9) == two_sided_probability(2.5, 9)
     assert central_probability(0.0, 6) == 0.0

@@ -59,7 +59,7 @@ def test_a_short_name_may_be_a_setting_of_the_data_set(path: Path) -> None:
     assert [one.workload.dataset("d").layout.files for one in found.variants] == [1, 400]
 
 
-def test_a_combination_that_cannot_be_is_told_with_its_reason_and_not_fatal(path: Path) -> None:
+def test_a_combination_that_cannot_be_is_reported_with_its_reason_and_not_fatal(path: Path) -> None:
     found = made(path, "api=posix,mpi-collective", "layout=shared file,file per sample")
     assert labels(found) == [
         "api=posix, layout=shared file",

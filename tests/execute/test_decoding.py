@@ -61,7 +61,7 @@ def test_a_step_that_reads_its_data_itself_decodes_them_as_a_part_of_the_wall_ti
     assert (sum(column[f"{part}_ns"] for part in parts) == column["wall_ns"]).all()
 
 
-def test_beside_readers_decoding_is_none_of_the_steps(tmp_path: Path) -> None:
+def test_with_readers_decoding_is_none_of_the_steps(tmp_path: Path) -> None:
     phases = run_alone(tmp_path, "npy", f"{DECODING}\nreaders 2")
     assert phases[-1].summary.readers == 2
     for epoch in epochs_of(phases):

@@ -193,9 +193,9 @@ def test_a_batch_is_copied_by_one_call(tmp_path: Path, data: list[bytes]) -> Non
     for rows in BATCHES:
         one.read(make_calls([rows]), into)
     assert one.meter.calls == len(BATCHES) - 1
-    apart = reader(tmp_path, "mmap", open="each sample")
-    apart.read(make_calls([BATCHES[0]]), into)
-    assert apart.meter.calls == 40
+    reopening = reader(tmp_path, "mmap", open="each sample")
+    reopening.read(make_calls([BATCHES[0]]), into)
+    assert reopening.meter.calls == 40
 
 
 @pytest.mark.parametrize("when", ["an epoch begins", "it ends"])
@@ -321,7 +321,7 @@ def test_a_batch_that_fails_leaves_those_around_it_whole(tmp_path: Path, data: l
     batches.close()
 
 
-def test_a_batch_that_cannot_be_begun_fails_and_nobody_waits_for_it(tmp_path: Path, data: list[bytes]) -> None:
+def test_a_batch_that_cannot_be_begun_fails_and_no_thread_waits_for_it(tmp_path: Path, data: list[bytes]) -> None:
     class Full(QueuedReader):
         def begin(self, calls: Calls, into: memoryview) -> None:
             raise MemoryError("no more")
@@ -431,16 +431,16 @@ def test_a_ring_waits_where_the_kernel_has_no_memory_for_more(monkeypatch: pytes
         ring = IoUring(2, 4)
     except OSError as error:
         pytest.skip(f"no io_uring here: {error}")
-    told, teller = os.pipe()
+    receiver, sender = os.pipe()
     into, once = allocate(4096), np.ones(1, np.int64)
     for number in range(2):
-        ring.put(told, 0 * once, address_of(into) + number * once, once, number)
+        ring.put(receiver, 0 * once, address_of(into) + number * once, once, number)
     assert ring.submit_and_wait(1, 0)[0] == 1
     monkeypatch.setattr(io_uring, "_syscall", scarce)
-    os.write(teller, b"a")
+    os.write(sender, b"a")
     submitted, numbers, results = ring.submit_and_wait(1, 1)  # refused, while the first one is still in flight
     assert (submitted, numbers.tolist(), results.tolist(), len(refused)) == (0, [0], [1], 1)
-    os.write(teller, b"b")
+    os.write(sender, b"b")
     submitted, numbers, results = ring.submit_and_wait(1, 1)
     assert (submitted, numbers.tolist(), results.tolist()) == (1, [1], [1])
     assert into[:2] == b"ab"
@@ -448,8 +448,8 @@ def test_a_ring_waits_where_the_kernel_has_no_memory_for_more(monkeypatch: pytes
     with pytest.raises(OSError, match="temporarily unavailable"):  # and nothing that could give memory back
         ring.submit_and_wait(1, 1)
     ring.close()
-    os.close(told)
-    os.close(teller)
+    os.close(receiver)
+    os.close(sender)
 
 
 def test_readers_have_queues_of_their_own(tmp_path: Path, data: list[bytes], queue: str) -> None:

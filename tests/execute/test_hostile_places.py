@@ -204,9 +204,7 @@ def test_a_file_that_a_manifest_does_not_name_was_not_saved(tmp_path: Path) -> N
 
 
 @given(st.integers(0, DATASET.layout.files - 1), st.booleans())
-def test_data_of_which_a_file_was_removed_while_they_were_written_are_not_said_to_be_whole(
-    file: int, with_folder: bool
-) -> None:
+def test_data_that_lost_a_file_while_they_were_written_are_not_said_to_be_whole(file: int, with_folder: bool) -> None:
     with outside() as (root, _):
         own = session(root)
         directory = own.directory("data", "d", DATASET.digest())
@@ -223,7 +221,7 @@ def test_data_of_which_a_file_was_removed_while_they_were_written_are_not_said_t
         assert (directory / NAME).exists()
 
 
-def test_data_of_which_an_index_was_removed_while_they_were_written_are_not_said_to_be_whole(tmp_path: Path) -> None:
+def test_data_that_lost_an_index_while_they_were_written_are_not_said_to_be_whole(tmp_path: Path) -> None:
     dataset = replace(DATASET, format="indexed")
     own = session(tmp_path)
     own = replace(own, workload=replace(own.workload, datasets=(dataset,)))
@@ -236,7 +234,7 @@ def test_data_of_which_an_index_was_removed_while_they_were_written_are_not_said
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_data_of_which_a_file_cannot_be_looked_at_are_not_called_damaged(tmp_path: Path, written: bool) -> None:
+def test_data_with_a_file_that_cannot_be_looked_at_are_not_called_damaged(tmp_path: Path, written: bool) -> None:
     own = session(tmp_path)
     if written:
         prepare(own, PREPARE, DATASET)
@@ -275,7 +273,7 @@ def test_what_cannot_be_measured_of_the_page_cache_is_noted_and_ends_nothing(tmp
         measure_dataset_residency(own, DATASET)
 
 
-def test_nobody_looks_for_a_checkpoint_below_a_link(tmp_path: Path) -> None:
+def test_no_rank_looks_for_a_checkpoint_below_a_link(tmp_path: Path) -> None:
     own = session(tmp_path)
     with CheckpointManager(own, [CHECKPOINT]) as saves:
         saves.save(CHECKPOINT)

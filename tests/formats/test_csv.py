@@ -53,7 +53,7 @@ def test_every_field_of_a_line_of_any_length_is_a_number(size: int) -> None:
 
 
 @given(st.lists(st.integers(2, 400), min_size=1, max_size=9))
-def test_lines_of_any_sizes_lie_where_they_are_planned(
+def test_lines_of_any_sizes_are_where_they_are_planned(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int]
 ) -> None:
     path = tmp_path_factory.mktemp("csv") / "f.csv"
@@ -62,7 +62,7 @@ def test_lines_of_any_sizes_lie_where_they_are_planned(
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("size", [2, 9, 10, 11, 999])
-def test_lines_of_one_size_lie_where_they_are_planned(tmp_path: Path, size: int, count: int) -> None:
+def test_lines_of_one_size_are_where_they_are_planned(tmp_path: Path, size: int, count: int) -> None:
     path = tmp_path / "f.csv"
     check_framed(CSV, described("csv", size), np.full(count, size), path)
     assert CSV.index(path, described("csv", size)).columns[0].row_bytes == size

@@ -76,7 +76,7 @@ def test_resized_data_sets(codec: str | None, version: str, tmp_path: Path) -> N
     assert len(agreed(tmp_path / "x", ["a"])) == 27
 
 
-def test_chunks_that_did_not_compress_are_told_apart(tmp_path: Path) -> None:
+def test_chunks_that_did_not_compress_are_distinguished(tmp_path: Path) -> None:
     noise = np.random.default_rng(2).integers(0, 256, (10, 400), np.uint8)
     noise[3:7] = 5
     with h5py.File(tmp_path / "x", "w") as file:

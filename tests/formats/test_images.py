@@ -71,7 +71,7 @@ def test_most_of_a_file_is_image_and_it_has_as_many_bytes_a_pixel_as_photographs
 
 
 @BOTH
-def test_contents_lie_where_the_file_formats_say(form: Framed) -> None:
+def test_contents_are_where_the_file_formats_say(form: Framed) -> None:
     whole = made(form, 5000, sample=7)
     begin = 6 if form is JPEG else 41
     assert whole[begin : begin + CONTENT] == random_contents(dataset(), 7, CONTENT).tobytes()
@@ -194,7 +194,7 @@ def test_another_format_is_named_by_its_first_bytes(form: Framed, other: Framed,
 
 
 @BOTH
-def test_images_by_others_are_one_sample_of_which_few_bytes_are_touched(form: Framed, tmp_path: Path) -> None:
+def test_images_by_others_are_one_sample_and_few_of_its_bytes_are_touched(form: Framed, tmp_path: Path) -> None:
     path = tmp_path / "image"
     Image.effect_noise((200, 100), 40).save(path, form.name.upper())
     index = form.index(path, dataset())

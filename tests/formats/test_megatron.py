@@ -71,7 +71,7 @@ def test_is_a_framed_format() -> None:
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("element", list(CODES))
 @pytest.mark.parametrize("sample", [2, 3, 129])
-def test_samples_lie_where_they_were_planned(count: int, element: str, sample: int, tmp_path: Path) -> None:
+def test_samples_are_where_they_were_planned(count: int, element: str, sample: int, tmp_path: Path) -> None:
     form = tokens(sample, element)
     assert form.constant_size is not None
     check_framed(INDEXED, form, np.full(count, form.constant_size), tmp_path / "0.bin")
@@ -229,10 +229,10 @@ def test_a_cut_file_or_index_is_refused(sample: int, count: int, tmp_path: Path)
     path, form = tmp_path / "0.bin", tokens(sample)
     write_framed(INDEXED, form, path, np.full(count, 2 * sample))
     check_damage(INDEXED, form, path)
-    beside = path.with_suffix(".idx")
-    whole = beside.read_bytes()
+    sidecar = path.with_suffix(".idx")
+    whole = sidecar.read_bytes()
     for cut in range(len(whole)):
-        beside.write_bytes(whole[:cut])
+        sidecar.write_bytes(whole[:cut])
         with pytest.raises(ExecutionError, match="R401"):
             INDEXED.index(path, form)
 
@@ -244,11 +244,11 @@ def test_an_index_with_flipped_bits_is_refused_or_points_inside(
     # Any bytes are tokens: the contents have no checksum that a decoder could look at.
     path, form = tmp_path_factory.mktemp("tokens") / "0.bin", tokens(65)
     write_framed(INDEXED, form, path, np.full(7, 130))
-    beside = path.with_suffix(".idx")
-    whole = bytearray(beside.read_bytes())
+    sidecar = path.with_suffix(".idx")
+    whole = bytearray(sidecar.read_bytes())
     for place, bit in flips:
         whole[place % len(whole)] ^= 1 << bit
-    beside.write_bytes(whole)
+    sidecar.write_bytes(whole)
     try:
         index = INDEXED.index(path, form)
     except ExecutionError as error:

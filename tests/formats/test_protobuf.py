@@ -23,7 +23,7 @@ def test_varints_are_protobufs(value: int) -> None:
     assert varint_size(ints(value))[0] == len(expected)
 
 
-def test_fields_that_nobody_knows_are_passed_over() -> None:
+def test_fields_that_are_unknown_are_passed_over() -> None:
     unknown = b"\x48\x05" + b"\x51" + bytes(8) + b"\x5d" + bytes(4) + field(12, b"what")
     found = feature_bytes(memoryview(unknown + example_of(x=unknown + of_bytes(b"here")) + unknown), ())
     assert found == [b"here"]

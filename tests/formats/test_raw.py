@@ -29,7 +29,7 @@ def test_raw_is_framed_and_serves_its_data_sets_itself() -> None:
     st.sampled_from([1, 3, 64]),
     st.booleans(),
 )
-def test_samples_lie_where_header_and_alignment_put_them(
+def test_samples_are_where_header_and_alignment_put_them(
     tmp_path_factory: pytest.TempPathFactory, size: int, count: int, header: int, align: int, filled: bool
 ) -> None:
     path = tmp_path_factory.mktemp("raw") / "f.raw"

@@ -71,13 +71,13 @@ def test_is_a_framed_format() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("size", [1, 511, 512, 513, 4097])
-def test_samples_of_one_size_lie_where_they_were_planned(count: int, size: int, tmp_path: Path) -> None:
+def test_samples_of_one_size_are_where_they_were_planned(count: int, size: int, tmp_path: Path) -> None:
     check_framed(TAR, dataset("tar", size), np.full(count, size), tmp_path / "0.tar")
 
 
 @settings(max_examples=examples(40))
 @given(sizes=st.lists(SIZES, min_size=1, max_size=9))
-def test_samples_of_any_sizes_lie_where_they_were_planned(
+def test_samples_of_any_sizes_are_where_they_were_planned(
     sizes: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("tar") / "0.tar"
@@ -281,7 +281,7 @@ def test_webdataset_reads_every_sample(tmp_path: Path) -> None:
         assert int(sample["cls"]) == (997 + row) % CLASSES
 
 
-def test_webdataset_groups_what_others_wrote_alike(tmp_path: Path) -> None:
+def test_webdataset_groups_what_others_wrote_the_same(tmp_path: Path) -> None:
     webdataset = pytest.importorskip("webdataset")
     path = tmp_path / "0.tar"
     with webdataset.TarWriter(str(path)) as out:

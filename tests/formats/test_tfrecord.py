@@ -47,23 +47,23 @@ def test_is_a_framed_format() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("size", [1, 31, 127, 128, 4097, 16383, 16384])
-def test_samples_of_one_size_lie_where_they_were_planned(count: int, size: int, tmp_path: Path) -> None:
+def test_samples_of_one_size_are_where_they_were_planned(count: int, size: int, tmp_path: Path) -> None:
     check_framed(TFRECORD, dataset("tfrecord", size), np.full(count, size), tmp_path / "0.tfrecord")
 
 
 @settings(max_examples=examples(60))
 @given(sizes=st.lists(SIZES, min_size=1, max_size=9))
 @example(sizes=[127, 128, 16383, 16384, 1])
-def test_samples_of_any_sizes_lie_where_they_were_planned(
+def test_samples_of_any_sizes_are_where_they_were_planned(
     sizes: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("records") / "0.tfrecord"
     check_framed(TFRECORD, dataset("tfrecord", VARYING), ints(*sizes), path)
-    beside = TFRECORD.index(path, dataset("tfrecord", VARYING))
+    indexed = TFRECORD.index(path, dataset("tfrecord", VARYING))
     path.with_suffix(".index").unlink()
     scanned = TFRECORD.index(path, dataset("tfrecord", VARYING))
-    assert np.array_equal(beside.columns[0].offset, scanned.columns[0].offset)
-    assert np.array_equal(beside.columns[0].length, scanned.columns[0].length)
+    assert np.array_equal(indexed.columns[0].offset, scanned.columns[0].offset)
+    assert np.array_equal(indexed.columns[0].length, scanned.columns[0].length)
 
 
 @given(st.lists(st.one_of(st.integers(1, 1 << 62), *[st.integers(s - 60, s + 2) for s in STEPS]), min_size=1))
@@ -175,9 +175,9 @@ def test_a_sidecar_that_is_not_of_this_file_is_passed_over(text: bytes, tmp_path
 def test_touched_is_the_sidecar_or_little_more_than_the_headers(tmp_path: Path) -> None:
     path = tmp_path / "0.tfrecord"
     write_framed(TFRECORD, dataset("tfrecord", 100_000), path, np.full(20, 100_000))
-    beside = path.with_suffix(".index")
-    assert TFRECORD.index(path, dataset("tfrecord")).touched == beside.stat().st_size
-    beside.unlink()
+    sidecar = path.with_suffix(".index")
+    assert TFRECORD.index(path, dataset("tfrecord")).touched == sidecar.stat().st_size
+    sidecar.unlink()
     assert TFRECORD.index(path, dataset("tfrecord")).touched == 4096 + 19 * 12
 
 

@@ -125,7 +125,7 @@ def test_after_a_hundred_mistakes_the_others_are_not_looked_for(patterns: Patter
     assert "more" not in render(found[:100], colour=False)[-10:]
 
 
-def test_what_nothing_refers_to_is_told_from_what_an_override_took_away(patterns: Patterns) -> None:
+def test_what_nothing_refers_to_is_distinguished_from_what_an_override_took_away(patterns: Patterns) -> None:
     lines = [f"param p{number} = 1" for number in range(200)]
     text = f"{chr(10).join(lines)}\n{DATA}train {{\n read universe\n steps $p7\n}}\n"
     path = patterns.file("unused.dlio", f"workload a\n{text}")

@@ -227,7 +227,7 @@ def test_how_it_is_written_and_completed(patterns: Patterns) -> None:
         ("async on\nstaging simulated 4 GB / 2 s", Background(Pace(None, 2e9), True)),
     ],
 )
-def test_a_save_goes_on_in_the_background_as_it_says(patterns: Patterns, lines: str, background: Background) -> None:
+def test_a_save_continues_in_the_background_as_it_says(patterns: Patterns, lines: str, background: Background) -> None:
     assert saved(patterns, f"part w 1 MB total\n{lines}").background == background
 
 

@@ -28,7 +28,7 @@ def test_the_wall_time_of_saves_and_what_contents_took_are_no_part_of_it() -> No
     assert loop_overheads(run(phases=(STEPS, late)))[0].share == 0
 
 
-def test_all_saves_count_beside_all_loops_and_pauses() -> None:
+def test_all_saves_count_against_all_loops_and_pauses() -> None:
     pause = PhaseSummary("", "pause", 5.0)
     whole = total_overhead(run(phases=(STEPS, save(0.25), pause, save(0.75, None))))
     assert whole is not None
@@ -38,7 +38,7 @@ def test_all_saves_count_beside_all_loops_and_pauses() -> None:
     assert alone is not None and alone.share is None
 
 
-def test_steps_beside_a_flush_are_set_against_the_others_of_all_epochs() -> None:
+def test_steps_during_a_flush_are_set_against_the_others_of_all_epochs() -> None:
     some = {"flush_steps": 10, "flush_step_seconds": 0.3, "flush_data_wait_seconds": 0.2}
     more = {"flush_steps": 30, "flush_step_seconds": 0.1, "flush_data_wait_seconds": 0.0}
     others = {"clear_steps": 4, "clear_step_seconds": 0.05, "clear_data_wait_seconds": 0.01}

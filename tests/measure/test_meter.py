@@ -70,7 +70,7 @@ def test_calls_still_in_flight_when_others_are_recorded_are_busy_from_when_they_
     assert latencies.count == 3
 
 
-def test_what_lies_between_the_calls_of_one_reader_is_not_busy() -> None:
+def test_the_time_between_the_calls_of_one_reader_is_not_busy() -> None:
     """Opening, closing and setting views do."""
     meter = Meter()
     meters, latencies = MeterGroup([meter]), Histogram()

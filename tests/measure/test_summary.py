@@ -68,7 +68,7 @@ def test_counts_add_up_and_the_slowest_rank_gives_the_time():
     assert (summary.samples_per_second, summary.bytes_per_second) == (11.0, 1100.0)
 
 
-def test_different_numbers_of_steps_are_both_told():
+def test_different_numbers_of_steps_are_both_given():
     summary = summary_of(record(steps=3), record(steps=5), record(steps=4))
     assert (summary.steps, summary.fewest_steps) == (5, 3)
 
@@ -153,7 +153,7 @@ def test_shares_of_what_bound_the_steps_add_up_to_one(steps):
     assert 1 / len(ranks) <= summary.slowest_rank_share <= 1
 
 
-def test_without_a_sync_nobody_was_last():
+def test_without_a_sync_no_rank_was_last():
     summary = summary_of(record(steps=4), record(steps=4))
     assert (summary.bound_by, summary.slowest_rank, summary.slowest_rank_share) == (None, None, None)
     assert summary.least_sync_wait_seconds is None
@@ -178,8 +178,8 @@ def test_of_waits_below_four_and_a_half_minutes_the_shorter_one_is_the_smaller_w
 
 def test_times_of_decoding_are_spread_over_ranks_and_no_part_of_the_tools_time():
     inline = record(wall_ns=100 * MS, processing_ns=70 * MS, decode_ns=50 * MS, preprocess_ns=20 * MS)
-    beside = record(wall_ns=100 * MS, decode_ns=150 * MS)
-    summary = summary_of(inline, beside)
+    reading_ahead = record(wall_ns=100 * MS, decode_ns=150 * MS)
+    summary = summary_of(inline, reading_ahead)
     assert (summary.decode_seconds.mean, summary.decode_seconds.max) == pytest.approx((0.1, 0.15))
     assert (summary.preprocess_seconds.min, summary.preprocess_seconds.max) == pytest.approx((0.0, 0.02))
     assert (summary.processing_seconds.mean, summary.tool_seconds.min) == pytest.approx((0.035, 0.03))
@@ -203,7 +203,7 @@ def test_amplification_needs_every_rank_to_know():
     assert (mapped.amplification, mapped.storage_amplification) == (None, 1.0)
 
 
-def test_what_one_rank_does_not_know_nobody_knows():
+def test_what_one_rank_does_not_know_no_rank_knows():
     known, unknown = record(bytes=100, distinct_bytes=30), record(bytes=100)
     assert (summary_of(known, known).distinct_bytes, summary_of(known, unknown).distinct_bytes) == (60, None)
     asked = VerbRecord(wall_ns=1_000 * MS, bytes=100, rchar=100, read_bytes=20, distinct_bytes=50)

@@ -76,7 +76,7 @@ def test_times_are_in_the_bins_that_they_overlap_whenever_they_come(steps: list[
 
 @settings(deadline=None)
 @given(made_steps)
-def test_more_than_half_of_the_bins_are_used_and_no_time_lies_outside(steps: list[tuple[int, ...]]) -> None:
+def test_more_than_half_of_the_bins_are_used_and_no_time_is_outside(steps: list[tuple[int, ...]]) -> None:
     marks, series = marks_of(steps), EpochSeries(ORIGIN)
     series.add_steps(marks, NOTHING_READ)
     if len(marks):

@@ -106,7 +106,7 @@ def test_pieces_join_seamlessly():
     assert (whole[CHUNK - 3 : CHUNK + 3] == random_words(9, counters[CHUNK - 3 : CHUNK + 3])).all()
 
 
-def test_uniforms_lie_inside_the_interval_and_are_even():
+def test_uniforms_are_inside_the_interval_and_are_even():
     values = uniforms(key(4), MANY)
     assert 0 < values.min() < values.max() < 1
     counts = np.bincount((values * 100).astype(int), minlength=100)
@@ -127,7 +127,7 @@ def test_keys_give_unrelated_streams():
     assert np.abs(matrix - np.eye(6)).max() < 0.012
 
 
-def test_purposes_are_told_apart():
+def test_purposes_are_distinguished():
     keys = {key(1), key(2), key(1, "a"), key(1, "a", "b"), key(1, "ab"), key(1, 1), key(1, "1"), key(11), key(1, 1, 1)}
     assert len(keys) == 9
     assert all(0 <= value < 2**64 for value in keys)

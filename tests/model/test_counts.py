@@ -10,7 +10,7 @@ from dliosim.model.dataset import pack_counts, rank_sample_counts
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=50))
-def test_counts_are_kept_unless_samples_lie_as_closed_forms_say(counts: list[int]) -> None:
+def test_counts_are_kept_unless_samples_are_where_closed_forms_say(counts: list[int]) -> None:
     kept, total, files = pack_counts(np.array(counts)), sum(counts), len(counts)
     closed = [sum(sample * files // total == file for sample in range(total)) for file in range(files)]
     assert (kept is None) == (counts == closed)

@@ -26,15 +26,15 @@ class Run:
     """One run of a case: the pattern, the ranks, and the options besides places.
 
     `first` prepares the data; `again` reads the same ones in other ways; `others` are other ranks, which read them and
-    restore what was saved; `found` reads files as if somebody else had written them. `alike` is whether loops have the
-    order of those of the first run.
+    restore what was saved; `found` reads files as if somebody else had written them. `same_data` is whether loops have
+    the order of those of the first run.
     """
 
     name: Name
     ranks: int
     text: str
     options: tuple[str, ...]
-    alike: bool = False
+    same_data: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _drawn(seed: int, source: random.Random, place: Path, plainly: float) -> Cas
     runs = [Run("first", drawing.ranks, _whole(drawing, attempt), _options(drawing))]
     if drawing.chance(0.7):
         text = _whole(drawing, lambda: _again(drawing, verbs))
-        runs.append(Run("again", drawing.ranks, text, ("--verify",), alike=True))
+        runs.append(Run("again", drawing.ranks, text, ("--verify",), same_data=True))
     # Of files per rank there must be as many as they have folders.
     layouts = " ".join(lines.get("layout", "") for lines in drawing.data.values())
     least = max((int(folders) for folders in re.findall(r"file per rank in (\d+) folders", layouts)), default=1)

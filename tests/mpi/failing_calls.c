@@ -3,7 +3,7 @@
  * Of the calls named FAIL_CALL (create, write, fsync, close, mkdir, rename) on paths that contain FAIL_PATH number FAIL_FROM
  * (1 if not given) and those after it fail on rank FAIL_RANK (0; -1 is all), FAIL_TIMES of them (all), with errno FAIL_ERRNO. To create is
  * to open with O_CREAT; of the calls of close only those count that close what was open for writing. The environment is read at each
- * call, and `count_anew` says how many have failed, and counts from the beginning.
+ * call, and `count_again` says how many have failed, and counts from the beginning.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,7 +21,7 @@
 
 static atomic_long seen, failed;
 
-long count_anew(void)
+long count_again(void)
 {
     long found = failed;
     seen = failed = 0;

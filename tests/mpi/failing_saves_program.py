@@ -86,7 +86,7 @@ def main() -> None:
         print("tried", tried)
 
 
-count = ctypes.CDLL(None).count_anew
+count = ctypes.CDLL(None).count_again
 
 if __name__ == "__main__":
     main()

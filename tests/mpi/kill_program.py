@@ -110,13 +110,13 @@ def arm_when_saving(killer: Killer) -> None:
     checkpoint_store.begin_checkpoint = armed
 
 
-def say_what_is_read(told: Path) -> None:
+def say_what_is_read(record: Path) -> None:
     """Write down the number of each checkpoint that is about to be read."""
     find = CheckpointSearch.find
 
     def telling(newest: CheckpointSearch) -> FoundCheckpoint:
         found = find(newest)
-        with told.open("a") as stream:
+        with record.open("a") as stream:
             stream.write(f"{found.number}\n")
         return found
 

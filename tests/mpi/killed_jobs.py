@@ -40,7 +40,7 @@ WORK: dict[str, tuple[Sequence[str], str]] = {
 Whom = Literal["rank", "mpiexec", "group"]
 
 #: The status of a job that a signal ends, and its message.
-TOLD = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (143, "ended by SIGTERM")}
+ANSWERS = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (143, "ended by SIGTERM")}
 
 #: Seconds within which a job ends that is killed, and the most for which it works before.
 SOON = 2.0
@@ -115,7 +115,7 @@ def wrong(kill: Kill, ended: Ended) -> Iterator[str]:
         yield "a traceback"
     if kill.number == signal.SIGKILL:
         return
-    status, words = TOLD[kill.number]
+    status, words = ANSWERS[kill.number]
     if ended.status != status:
         yield f"status {ended.status}"
     if ended.said.count(words) != 1:

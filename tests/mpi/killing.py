@@ -120,8 +120,8 @@ class Place:
         It must restore the newest complete one, and whatever it leaves must be complete or must not count; what was
         complete before must still be there, or a newer one.
         """
-        told = self.directory / "restored"
-        told.unlink(missing_ok=True)
+        record = self.directory / "restored"
+        record.unlink(missing_ok=True)
         self._results.unlink(missing_ok=True)
         locks_before = self._locks()
         with running(self._start(kill, saves)) as job:
@@ -131,7 +131,7 @@ class Place:
         if kill.how != "full":
             assert "error" not in done.stderr, f"{kill}: {done.stderr}\n{done.stdout}"
         if self.newest and (kill.kind != "time" or self.has_ended()):
-            assert told.read_text().split()[-1] == f"{self.newest}", f"{kill}: {self.newest} is the newest"
+            assert record.read_text().split()[-1] == f"{self.newest}", f"{kill}: {self.newest} is the newest"
         self._examine(kill)
         return done
 

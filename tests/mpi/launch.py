@@ -25,8 +25,8 @@ _MARK = "DLIOSIM_TEST_JOB"
 
 def mpiexec() -> str:
     """The launcher of this environment; the test is skipped where there is none."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    neighbour = Path(sys.executable).with_name("mpiexec")
+    found = str(neighbour) if neighbour.exists() else shutil.which("mpiexec")
     if found is None:
         pytest.skip("no mpiexec")
     return found
@@ -76,10 +76,10 @@ class Job:
             self.kill()
             out, errors = self.launcher.communicate()
             pytest.fail(f"the job took more than {seconds} s\n{out}\n{errors}")
-        self.expect_nobody_left()
+        self.expect_no_process_left()
         return subprocess.CompletedProcess(self.launcher.args, self.launcher.returncode, out, errors)
 
-    def expect_nobody_left(self, seconds: float = 5) -> None:
+    def expect_no_process_left(self, seconds: float = 5) -> None:
         """Fail the test if processes of the job live on."""
         if left := self.outliving(seconds):
             pytest.fail(f"these processes outlived their launcher: {left}")
@@ -109,11 +109,11 @@ def start_ranks(
     env: dict[str, str] | None = None,
     cwd: Path | None = None,
     terminal: int | None = None,
-    told: int | None = None,
+    stdin: int | None = None,
 ) -> Job:
     """Start `python COMMAND` on that many ranks, with 0 on one and without a launcher.
 
-    `terminal` is a descriptor for what they say on standard error, `told` one that rank 0 reads as its standard input.
+    `terminal` is a descriptor for what they say on standard error, `stdin` one that rank 0 reads as its standard input.
     """
     launcher = [mpiexec(), "-n", str(ranks)] if ranks else []
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_LAUNCHER)}
@@ -121,7 +121,7 @@ def start_ranks(
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
         [*launcher, sys.executable, *command],
-        stdin=told,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if terminal is None else terminal,
         text=True,

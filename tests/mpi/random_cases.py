@@ -98,8 +98,8 @@ class Cases:
             yield f"status {done.status}: {done.printed}{done.said}"
             return
         examined = Examined(pattern, run.ranks, roots, output)
-        yield from examined.problems(kept=run.alike)
-        if run.alike and examined.hashes() != hashes:
+        yield from examined.problems(kept=run.same_data)
+        if run.same_data and examined.hashes() != hashes:
             yield f"the same loops in other ways: {examined.hashes()}, not {hashes}"
         hashes[:] = examined.hashes()
         if tried.case.seed % _LOOKED_AT == 0:

@@ -57,7 +57,7 @@ pause 1 s
 """
 
 #: Of what else processes read meanwhile: directories, and modules of Python that memory had no room for.
-BESIDE = 3 * MIB
+OTHER_BYTES = 3 * MIB
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def figures(place: Place, kind: str) -> dict[str, Any]:
 
 def same_as(witness: int, found: int) -> bool:
     """Check that the kernel, which counts a process from its start, has the bytes found and little more."""
-    return found <= witness <= found + BESIDE
+    return found <= witness <= found + OTHER_BYTES
 
 
 def read_cold(place: Place, text: str, kind: str) -> tuple[int, dict[str, Any], str]:
@@ -133,19 +133,19 @@ def test_what_two_ranks_restore_of_the_same_bytes_comes_from_the_device_once(
     witness, found, printed = read_cold(on_disk, f"{checkpoint}restore c\npause 1 s\n", "restore")
     assert (found["bytes"], found["distinct_bytes"]) == (2 * SIZE, SIZE)
     assert found["read_call_bytes"] == pytest.approx(2 * SIZE, rel=0.01)
-    assert given <= found["device_bytes"] < given + BESIDE
+    assert given <= found["device_bytes"] < given + OTHER_BYTES
     assert same_as(witness, found["device_bytes"])
     assert found["bytes_per_second"] * found["seconds"] == pytest.approx(given, rel=0.1)
     assert ("and only 16.78 MB are different bytes" in " ".join(printed.split())) == (cache == "page")
 
 
-def test_a_loop_in_which_two_ranks_read_all_is_told_apart_from_one_that_the_device_fed(on_disk: Place) -> None:
+def test_a_loop_in_which_two_ranks_read_all_is_distinguished_from_one_that_the_device_fed(on_disk: Place) -> None:
     on_disk.write(DATASET, "prepare d\n")
     on_disk.results(1)
     witness, found, printed = read_cold(on_disk, f"{DATASET}{EVERYBODY}", "infer")
     assert (found["bytes"], found["distinct_bytes"]) == (2 * SIZE, SIZE)
     assert same_as(witness, found["device_bytes"])
-    assert SIZE <= found["device_bytes"] < SIZE + BESIDE
+    assert SIZE <= found["device_bytes"] < SIZE + OTHER_BYTES
     said = " ".join(printed.split())
     assert "ranks asked for 33.55 MB, and only 16.78 MB are different bytes" in said
     assert "/s (50 % of it from the device)" in said
@@ -159,7 +159,7 @@ def test_ranks_that_one_reads_for_are_credited_with_what_was_read(tmp_path: Path
     [restored] = phases(place.results(ranks), "restore")
     found = restored["files"]
     assert (found["bytes"], found["distinct_bytes"]) == (ranks * 4 * MIB, 4 * MIB)
-    assert 4 * MIB <= found["read_call_bytes"] < 4 * MIB + BESIDE
+    assert 4 * MIB <= found["read_call_bytes"] < 4 * MIB + OTHER_BYTES
     assert found["bytes_per_second"] * found["seconds"] == pytest.approx(4 * MIB)
 
 

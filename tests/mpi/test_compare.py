@@ -59,7 +59,7 @@ def test_every_way_of_reading_gets_the_same_samples_in_the_same_order(place: Pat
     assert {variant["verdict"] for variant in found["variants"]} == {"reference", "not judged"}
 
 
-def test_each_variants_data_are_prepared_wherever_they_lie(place: Path) -> None:
+def test_each_variants_data_are_prepared_wherever_they_are(place: Path) -> None:
     """One description in four places: data that are there already are those of the same place alone."""
     pattern = HEAD + 'param p = "d" "directory of the data"\n' + DATASET.replace('"d"', "$p") + PREPARE + TRAIN
     (place / "tiny.dlio").write_text(pattern)
@@ -91,7 +91,7 @@ def test_rows_are_whole_passes_in_blocks_with_a_warm_up_before(place: Path) -> N
     assert found["caches"] == "warm" and found["repetitions"] == 4
 
 
-def test_a_variant_that_fails_is_told_and_the_others_go_on(place: Path) -> None:
+def test_a_variant_that_fails_is_reported_and_the_others_continue(place: Path) -> None:
     other = DATASET.replace("dataset d", "dataset e").replace('"d"', '"e"')
     (place / "tiny.dlio").write_text(HEAD + DATASET + other + PREPARE + TRAIN)
     found = outcome(place, 2, "--vary", "read=d,e", "--vary", "transfer=whole sample,1 kB", repeat=1)

@@ -90,8 +90,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 def files_of(root: Path, dataset: Dataset) -> list[Path]:
     """The files of the data set, by their numbers: no other files are there but those that the format needs."""
     (directory,) = (root / dataset.path).iterdir()
-    beside = {"manifest.json", *(path.name for path in directory.rglob("*") if path.suffix in (".idx", ".index"))}
-    every = (path for path in directory.rglob("*") if path.is_file() and path.name not in beside)
+    sidecars = {"manifest.json", *(path.name for path in directory.rglob("*") if path.suffix in (".idx", ".index"))}
+    every = (path for path in directory.rglob("*") if path.is_file() and path.name not in sidecars)
     found = sorted(every, key=lambda path: path.name)
     assert len(found) == dataset.layout.files
     return found

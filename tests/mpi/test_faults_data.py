@@ -26,7 +26,7 @@ def prepared(tmp_path: Path, define: dict[str, str] | None = None, ranks: int = 
     return place
 
 
-def test_data_that_nobody_prepared(tmp_path: Path) -> None:
+def test_data_that_were_not_prepared(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.write(DATASET, TRAIN)
     error = only_error(place.run(2))

@@ -234,7 +234,7 @@ def test_a_failed_run_leaves_no_empty_results_directory(place: Place) -> None:
     assert place.output.exists()
 
 
-def test_a_launcher_of_another_mpi_is_told_what_to_install(place: Place) -> None:
+def test_a_launcher_of_another_mpi_gets_the_name_of_what_to_install(place: Place) -> None:
     """Such a launcher starts each process as if it were alone, and only its environment tells."""
     for variable, rank in (("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_RANK", "3"), ("PMIX_RANK", "3")):
         foreign = {"OMPI_COMM_WORLD_SIZE": "4", variable: rank}

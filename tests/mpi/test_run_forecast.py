@@ -88,15 +88,15 @@ def test_what_only_files_know_is_estimated_before_they_are_there_and_read_from_t
     assert sum(int(row["length"]) for row in listed) == read["bytes"]
     assert {row["file"] for row in listed} == {str(path.relative_to(data)) for path in data.glob("d/*/*.npz")}
     # A file and its index for each of three.
-    lies = next(line.split() for line in text.splitlines() if line.startswith("data set e"))
-    assert int(lies[-2]) == len([path for path in data.glob("e/*/*") if path.name != "manifest.json"]) == 6
+    columns = next(line.split() for line in text.splitlines() if line.startswith("data set e"))
+    assert int(columns[-2]) == len([path for path in data.glob("e/*/*") if path.name != "manifest.json"]) == 6
     # Damaged since: an estimate needs no files.
     damaged = next(data.glob("d/*/*.npz"))
     damaged.write_bytes(bytes(damaged.stat().st_size))
     assert main(plan) == 0
-    told = capsys.readouterr()
-    assert _row(told.out, "train") == before
-    assert told.err.startswith("note: ") and f"{damaged}" in told.err and "is estimated as if" in told.err
+    printed = capsys.readouterr()
+    assert _row(printed.out, "train") == before
+    assert printed.err.startswith("note: ") and f"{damaged}" in printed.err and "is estimated as if" in printed.err
     assert main([*plan, "--csv"]) == 1
 
 

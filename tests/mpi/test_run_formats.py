@@ -23,7 +23,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, An
     return found
 
 
-def test_files_are_the_same_whoever_wrote_them_and_by_which_api(outcomes: dict[int, dict[str, Any]]) -> None:
+def test_files_are_the_same_by_any_ranks_and_any_api(outcomes: dict[int, dict[str, Any]]) -> None:
     alone = {name: case["files"] for name, case in outcomes[1].items()}
     for ranks in (2, 5):
         for name, case in outcomes[ranks].items():

@@ -43,7 +43,7 @@ def train_with(*lines: str, epochs: int = 2) -> str:
 
 
 @pytest.mark.parametrize("layout", ["shared file", "2 files"])
-def test_prepared_bytes_are_the_same_whoever_writes_them(tmp_path: Path, layout: str) -> None:
+def test_prepared_bytes_are_the_same_by_any_writers(tmp_path: Path, layout: str) -> None:
     found = {}
     for ranks, api in [
         (1, "posix"),
@@ -123,7 +123,7 @@ def test_dropping_caches_says_what_stayed(place: Place) -> None:
 
 
 @pytest.mark.parametrize("busy", ["", " busy"])
-def test_a_step_computes_as_long_as_it_was_told(prepared: Place, busy: str) -> None:
+def test_a_step_computes_as_long_as_asked(prepared: Place, busy: str) -> None:
     prepared.write(DATASET, train_with(f"compute  3 ms{busy}"))
     epochs = only_phase(prepared.results(2), "train")["epochs"]
     assert len(epochs) == 2

@@ -15,7 +15,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return made
 
 
-def test_so_many_aggregators_as_asked_are_granted_on_one_node(place: Place) -> None:
+def test_as_many_aggregators_as_asked_are_granted_on_one_node(place: Place) -> None:
     define = {"train.api": "mpi-collective", "train.hints": "two-phase 2 aggregators buffer 1 MiB"}
     [train] = phases(place.results(3, "--verify", define=define), "train")
     granted = train["hints_granted"]
@@ -25,7 +25,7 @@ def test_so_many_aggregators_as_asked_are_granted_on_one_node(place: Place) -> N
     assert granted["romio_aggregator_list"].split() == ["0", "1"]
 
 
-def test_calls_of_mpi_io_are_in_flight_beside_each_other_only_where_that_is_asked(place: Place) -> None:
+def test_calls_of_mpi_io_are_in_flight_together_only_where_that_is_asked(place: Place) -> None:
     for define, several in [({}, False), ({"train.engine": "queued depth 4"}, True)]:
         [train] = phases(place.results(1, define={"train.api": "mpi-independent", **define}), "train")
         assert [epoch["depth"] > 1.001 for epoch in train["epochs"]] == [several] * 2

@@ -52,7 +52,7 @@ restore tiers
 """
 
 
-def test_a_loop_saves_beside_its_steps(tmp_path: Path) -> None:
+def test_a_loop_saves_during_its_steps(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.write(DATASET, CHECKPOINTS, PREPARE, RUN)
     found = place.results(2, "--root", f"local={tmp_path / 'local'}", "--verify")

@@ -53,7 +53,7 @@ def epochs_of(results: dict[str, Any]) -> dict[str, list[Any]]:
     return {phase["name"]: phase["epochs"] for phase in results["phases"] if phase["epochs"]}
 
 
-def test_after_sigusr1_a_run_goes_on_and_what_it_had_was_right(place: Place) -> None:
+def test_after_sigusr1_a_run_continues_and_what_it_had_was_right(place: Place) -> None:
     write(place, 12)
     with running(start_ranks(2, *place.arguments(), cwd=place.directory)) as job:
         partial = wait_for_epochs(place, job, 3)
@@ -93,7 +93,7 @@ def test_a_run_that_is_ended_leaves_what_it_had_finished(place: Place, ranks: in
     assert f"partial results: 2 of 4 verbs, {epochs} of 400 epochs of train" in " ".join(shown.split())
 
 
-def test_partial_results_that_cannot_be_written_are_told_and_the_job_ends(place: Place) -> None:
+def test_partial_results_that_cannot_be_written_are_reported_and_the_job_ends(place: Place) -> None:
     with running(start_ranks(0, *place.arguments(), cwd=place.directory)) as job:
         job.wait_until(lambda: len(place.files("c/*/*/manifest.json")) > 0)
         place.output.write_text("in the way")
@@ -147,7 +147,7 @@ def test_a_launcher_that_ends_all_when_one_fails_hears_of_a_wrong_mpi_neverthele
     assert done.stderr.count("error: the launcher started 4 processes") == 1
 
 
-def test_a_rank_that_alone_is_told_to_end_says_so_at_last() -> None:
+def test_a_rank_that_alone_is_asked_to_end_says_so_at_last() -> None:
     """Rank 0 has the results, and gets the signal with all ranks: its message comes first, if it comes."""
     program = (
         "import os, signal, time\n"

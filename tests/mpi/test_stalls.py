@@ -17,7 +17,7 @@ from tests.mpi.launch import Job, run_ranks, running, start_ranks
 SOURCE = Path(__file__).with_name("hanging_read.c")
 
 
-def test_a_rank_that_is_stopped_is_named_goes_on_when_told_and_ends_the_job_if_it_does_not(tmp_path: Path) -> None:
+def test_a_rank_that_is_stopped_is_named_continues_when_asked_and_ends_the_job_if_it_does_not(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.write(DATASET, PREPARE, TRAIN.replace("epochs   2", "compute 10 ms\n    epochs 10_000"))
     said = tmp_path / "said"

@@ -148,7 +148,7 @@ def test_steps_go_forward_in_time(made: Made) -> None:
                 assert all(parts[name] in epoch.columns[name] for name in parts)
 
 
-def test_reads_lie_in_the_epoch_and_are_those_of_its_readers(made: Made) -> None:
+def test_reads_are_in_the_epoch_and_are_those_of_its_readers(made: Made) -> None:
     readers = {"train": {0, 1}, "evaluate": {0}, "infer": {0}, "short": {0}}
     for epoch in made.epochs:
         rank, reader, begin, end = epoch.arrays["reads_ns"].T

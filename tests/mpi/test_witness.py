@@ -49,7 +49,7 @@ def test_the_witness_notices_what_is_not_so(witness: ModuleType, tmp_path: Path)
     swapped[first], swapped[second] = calls[second], calls[first]
     syncs = [call for call in calls if call.name == "fsync"]
     synced = {
-        "file of a data set": [call for call in syncs if call.path.endswith(".raw") and "apart/" in call.path],
+        "file of a data set": [call for call in syncs if call.path.endswith(".raw") and "separate/" in call.path],
         "file of a checkpoint": [call for call in syncs if call.path.endswith(".ckpt")],
         "folder of a data set": [call for call in syncs if Path(call.path).name == "0001"],
         "directory of a data set": [call for call in syncs if Path(call.path).parent.name == "together"],

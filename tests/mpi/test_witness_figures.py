@@ -49,7 +49,7 @@ def test_the_kernel_sees_the_figures_of_a_run_and_notices_others(tmp_path: Path)
             return other
 
         def without(path: str, kind: str) -> list[Any]:
-            found = witness.of_data(seen[:1], path, [kind])
+            found = witness.data_calls(seen[:1], path, [kind])
             assert found, (path, kind)
             return [replace(seen[0], calls=[call for call in seen[0].calls if call is not found[-1]]), *seen[1:]]
 

@@ -145,8 +145,8 @@ class _Waiting:
         # For reading, too: then open does not wait for a reader, and ranks that died are no broken pipe.
         self._tell = [os.open(pipe, os.O_RDWR) for pipe in pipes]
         with _on_own_cores():
-            told = library_environment(ranks)
-            self._job = start_ranks(ranks, *PROGRAM, self._directory.name, env=told, terminal=self._said.fileno())
+            variables = library_environment(ranks)
+            self._job = start_ranks(ranks, *PROGRAM, self._directory.name, env=variables, terminal=self._said.fileno())
         self._read = 0
 
     def processes(self) -> list[int]:

@@ -72,7 +72,7 @@ def test_a_rank_timeline_has_a_bar_from_begin_to_end_of_each_part(loop: LoopResu
     assert max(high) < 1
 
 
-def test_what_lies_before_compute_is_drawn_as_what_most_of_it_was(saved: SavedRun, loop: LoopResult) -> None:
+def test_the_time_before_compute_is_drawn_as_what_most_of_it_was(saved: SavedRun, loop: LoopResult) -> None:
     def gap_of(loop: LoopResult) -> str:
         picture = next(one for one in loop_gallery(saved, loop).pictures if one.name == "timeline-epoch-1")
         with apply_style():
@@ -237,7 +237,7 @@ def test_labels_of_utilization_are_clear_of_the_line_of_100_percent_and_of_the_a
     assert all(low > 0 and high < 1 for low, high in spans)
 
 
-def test_what_is_said_of_bandwidth_stands_above_its_curves(loop: LoopResult) -> None:
+def test_what_is_said_about_bandwidth_stands_above_its_curves(loop: LoopResult) -> None:
     with apply_style():
         axes = bandwidth.bandwidth_over_time(loop.timeline, 3).axes[0]
         spans = [bottom_and_top(axes, text) for text in axes.texts if text.get_text().startswith("mean ")]
@@ -285,7 +285,7 @@ def test_captions_say_what_is_drawn() -> None:
     assert "more than once in five times" in comparisons.FOREST_CAPTION
 
 
-def test_long_labels_of_variants_stand_whole_beside_their_numbers(compared: ComparisonResult) -> None:
+def test_long_labels_of_variants_stand_whole_next_to_their_numbers(compared: ComparisonResult) -> None:
     labels = [f"api=mpi-collective, hints=two-phase, {i} aggregators, buffer 16 MiB" for i in range(5)]
     variants = tuple(replace(one, label=label) for one, label in zip(compared.variants, labels, strict=True))
     with apply_style():

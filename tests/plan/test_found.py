@@ -75,7 +75,7 @@ def test_every_sample_comes_as_often_as_the_rules_say(counts, loop, job, epoch):
 
 
 @given(counts_of_files, plannable, jobs)
-def test_samples_lie_in_the_files_that_hold_them(counts, loop, job):
+def test_samples_are_in_the_files_that_hold_them(counts, loop, job):
     starts = np.cumsum(counts) - counts
     for plan in plans(loop, counts, job.ranks):
         assert (plan.file == file_of(counts, plan.sample)).all()

@@ -108,7 +108,7 @@ def verb(seconds: float, **changed: object) -> VerbSummary:
 
 
 #: A fourth of the steps of an epoch ran during a save.
-BESIDE = {
+FLUSHING = {
     "flush_steps": 15,
     "flush_step_seconds": 0.0163,
     "flush_data_wait_seconds": 0.0058,
@@ -127,8 +127,8 @@ def saved(seconds: float, **changed: object) -> VerbSummary:
 def flushed(stall: float, flush: float, **changed: object) -> VerbSummary:
     """A save of 100 MB in the background, whose slowest rank was held for `stall`."""
     times = {"stall_seconds": TimeSpread(stall, stall, stall), "stage_seconds": TimeSpread(stall, stall, stall)}
-    beside = saved(stall + flush, **times, flush_seconds=TimeSpread(flush * 0.9, flush * 0.8, flush))
-    return replace(beside, **changed)  # type: ignore[arg-type]
+    with_flush = saved(stall + flush, **times, flush_seconds=TimeSpread(flush * 0.9, flush * 0.8, flush))
+    return replace(with_flush, **changed)  # type: ignore[arg-type]
 
 
 def run(**changed: object) -> RunSummary:
@@ -140,7 +140,7 @@ def run(**changed: object) -> RunSummary:
         epochs=(
             epoch(0, 2.5, null_seconds=0.17),
             *(epoch(i, 1 + i / 100, null_seconds=0.168) for i in range(1, 4)),
-            epoch(4, 1.05, null_seconds=0.169, checkpoint_seconds=spread(0.24), **BESIDE),
+            epoch(4, 1.05, null_seconds=0.169, checkpoint_seconds=spread(0.24), **FLUSHING),
         ),
         resident_share=0.003,
         null_seconds=0.85,

@@ -12,7 +12,7 @@ from dliosim.measure.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.report.checkpoints import checkpoint_costs, checkpoint_tables
 from dliosim.report.results import results_content
-from tests.report.sample import BESIDE, epoch, flushed, run, saved, spread
+from tests.report.sample import FLUSHING, epoch, flushed, run, saved, spread
 
 TRAIN = PhaseSummary("train", "train", 9.0, epochs=(epoch(0, loop_seconds=60.0),))
 
@@ -39,10 +39,10 @@ def test_the_stall_is_the_mean_over_saves_of_the_slowest_rank_and_restores_are_t
 def test_without_restores_a_restart_takes_as_long_as_a_save_until_it_is_complete() -> None:
     (blocking,) = checkpoint_costs(of(phase(saved(2.0))))
     assert blocking.costs == Costs(3600, 2.0, 2.0)
-    (beside,) = checkpoint_costs(of(phase(flushed(2.0, 8.0))))
-    assert beside.costs == Costs(3600, 2.0, 10.0, flush=8.0)
-    (told,) = checkpoint_costs(of(phase(saved(2.0)), phase(saved(5.0), "restore"), restart_time=60.0))
-    assert told.costs == Costs(3600, 2.0, 60.0)
+    (with_flush,) = checkpoint_costs(of(phase(flushed(2.0, 8.0))))
+    assert with_flush.costs == Costs(3600, 2.0, 10.0, flush=8.0)
+    (with_restart,) = checkpoint_costs(of(phase(saved(2.0)), phase(saved(5.0), "restore"), restart_time=60.0))
+    assert with_restart.costs == Costs(3600, 2.0, 60.0)
 
 
 def test_a_loops_own_interval_is_the_time_of_its_steps_between_saves() -> None:
@@ -59,7 +59,7 @@ def test_of_a_part_of_a_checkpoint_there_is_no_interval_and_it_is_said_why() -> 
     assert "is unknown" not in said(of(TRAIN, part, mtbf=None))
 
 
-def test_nothing_is_said_of_failures_unless_there_is_an_mtbf_nor_of_a_run_without_io() -> None:
+def test_nothing_is_said_about_failures_unless_there_is_an_mtbf_nor_about_a_run_without_io() -> None:
     assert list(checkpoint_costs(of(phase(saved(2.0)), mtbf=None))) == []
     assert list(checkpoint_costs(of(phase(saved(2.0)), null=True))) == []
     assert checkpoint_tables(of(TRAIN, phase(saved(2.0)), null=True)) == ""
@@ -78,7 +78,7 @@ def test_results_have_the_interval_and_what_is_lost_with_it_and_with_the_loops_o
     assert overhead["share"] == overhead["loops"][0]["share"] == 2 / 62
 
 
-def test_saves_beside_the_steps_have_their_stall_and_flush_apart() -> None:
+def test_saves_during_the_steps_have_separate_stall_and_flush() -> None:
     waited = replace(flushed(0.5, 2.0), wait_seconds=spread(0.25))
     drained = replace(flushed(0.5, 4.0), drain_seconds=spread(3.0))
     text = said(of(TRAIN, phase(waited, within="train"), phase(drained, within="train"), mtbf=None))
@@ -89,7 +89,7 @@ def test_saves_beside_the_steps_have_their_stall_and_flush_apart() -> None:
     assert "saves in the background" not in said(of(TRAIN, phase(saved(0.5), within="train"), mtbf=None))
 
 
-def test_the_share_that_saves_held_is_said_of_each_loop_and_of_all() -> None:
+def test_the_share_that_saves_held_is_said_about_each_loop_and_all() -> None:
     alone = said(of(TRAIN, phase(saved(20.0), within="train"), mtbf=None))
     assert "checkpoints held train for 25.0 % of the time (20.00 s in 1 save, 60.00 s in steps)" in alone
     assert "all loops" not in alone
@@ -98,8 +98,8 @@ def test_the_share_that_saves_held_is_said_of_each_loop_and_of_all() -> None:
     assert "all loops and pauses for 33.3 % of the time (40.00 s in 2 saves, 80.00 s in steps)" in both
 
 
-def test_what_a_flush_cost_the_steps_beside_it_is_said_with_their_numbers() -> None:
-    train = replace(TRAIN, epochs=(epoch(0, **BESIDE),))
+def test_what_a_flush_cost_the_steps_during_it_is_said_with_their_numbers() -> None:
+    train = replace(TRAIN, epochs=(epoch(0, **FLUSHING),))
     text = said(of(train, phase(flushed(0.5, 2.0), within="train"), mtbf=None))
     assert "steps of train during a save in the background took 1.14 times as long as others (these 15 16.3 ms" in text
     assert "took" not in said(of(TRAIN, phase(flushed(0.5, 2.0), within="train"), mtbf=None))

@@ -94,7 +94,7 @@ def test_the_json_holds_the_same_passes_and_the_verdict(tmp_path: Path) -> None:
     assert len(second["passes"]) == 9 and content["verdict"][0].startswith("Fastest: api=a")
 
 
-def test_parts_of_the_time_that_nobody_spent_have_no_column() -> None:
+def test_parts_of_the_time_that_no_rank_spent_have_no_column() -> None:
     plain = compare_report(outcome(measured((1.0, 2.0))))
     assert "check-" not in plain and "utili-" not in plain
     busy = compare_report(outcome(measured((1.0, 2.0), checkpoint=0.5, utilization=0.9)))

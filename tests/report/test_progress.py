@@ -79,7 +79,7 @@ def test_the_total_is_not_worked_out_unless_it_shows():
         progress.tick(perf_counter_ns(), 0, 10)
 
 
-def test_after_a_checkpoint_within_an_epoch_the_epoch_goes_on():
+def test_after_a_checkpoint_within_an_epoch_the_epoch_continues():
     terminal = Terminal()
     progress = ProgressLine(terminal)
     progress.start("train", 2, 5, 100)

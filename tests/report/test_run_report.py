@@ -106,11 +106,11 @@ def test_latencies_of_requests_have_a_table_of_their_own_where_the_others_leave_
 def test_utilization_is_marked_with_more_ranks_than_cores_where_no_kernel_counts_their_waits():
     assert "?" not in report_of(epoch(0))
     crowded = replace(run().environment, ranks_per_node=4, cores_per_node=2)
-    untold = {"core_wait_seconds": None}
-    text = report_of(epoch(0, **untold), environment=crowded)
+    uncounted = {"core_wait_seconds": None}
+    text = report_of(epoch(0, **uncounted), environment=crowded)
     assert "warning: 4 ranks on 2 cores: utilization (marked ?) is not to be trusted" in text
-    assert "48.9 %? busy" in report_of(epoch(0, 2.5, **untold), environment=crowded)
-    assert "48.90?" in report_of(epoch(0, 2.5, **untold), environment=crowded)
+    assert "48.9 %? busy" in report_of(epoch(0, 2.5, **uncounted), environment=crowded)
+    assert "48.90?" in report_of(epoch(0, 2.5, **uncounted), environment=crowded)
 
 
 def waiting(share, **changed):
@@ -131,15 +131,15 @@ def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_r
     assert "(other work had the cores: repeat this when the machine is quiet)" in quiet
 
 
-def test_readers_that_wait_for_cores_are_told_apart():
-    beside = waiting(0.01, reader_core_wait_seconds=spread(0.3))
-    phase = PhaseSummary("train", "train", 1.0, epochs=tuple(beside), readers=4)
+def test_readers_that_wait_for_cores_are_distinguished():
+    epochs = waiting(0.01, reader_core_wait_seconds=spread(0.3))
+    phase = PhaseSummary("train", "train", 1.0, epochs=tuple(epochs), readers=4)
     text = " ".join(run_report(run(phases=(phase,))).split())
     assert "warning: train: readers waited for a core 15 % of the time" in text
     assert "(4 ranks on 8 cores, 4 readers each: use fewer of either, or give each a core of its own)" in text
 
 
-def test_more_ranks_than_cores_are_named_beside_saves_whose_waits_nobody_counts():
+def test_more_ranks_than_cores_are_named_next_to_saves_whose_waits_are_not_counted():
     crowded = replace(run().environment, ranks_per_node=16, cores_per_node=2)
     text = run_report(run(environment=crowded, phases=run().phases[:3]))
     assert "warning: 16 ranks on 2 cores: saves and restores include waits for a core, which are only" in text
@@ -152,7 +152,7 @@ def test_utilization_is_marked_where_compute_overshot_by_over_one_per_cent(share
     assert ("?" in text) == warned
 
 
-def test_a_hint_that_was_dropped_or_changed_is_told_loudly():
+def test_a_hint_that_was_dropped_or_changed_is_reported_loudly():
     phase = PhaseSummary(
         "train",
         "train",
@@ -281,7 +281,7 @@ def test_steps_that_were_all_read_during_the_first_are_warned_about(prefetch, wa
 
 
 @pytest.mark.parametrize(("share", "warned"), [(0.09, False), (0.12, True)])
-def test_a_sync_that_is_slow_in_itself_is_told_from_waiting_for_others(share, warned):
+def test_a_sync_that_is_slow_in_itself_is_distinguished_from_waiting_for_others(share, warned):
     wall = epoch(1).loop_seconds
     later = epoch(1, least_sync_wait_seconds=share * wall, sync_wait_seconds=spread(0.5 * wall))
     found = warnings_of(phase_of(epoch(0, least_sync_wait_seconds=1.0), later))
@@ -304,7 +304,7 @@ def test_reading_over_twice_what_was_asked_is_warned_about_with_what_to_look_at(
     assert word in found
 
 
-def test_bytes_of_which_nothing_is_known_are_not_said_to_be_verified():
+def test_unknown_bytes_are_not_said_to_be_verified():
     some, units = epoch(0, bytes=5_000, bytes_moved=5_000), epoch(1, bytes=1_000, bytes_moved=16_000)
     known = (replace(some, unchecked_bytes=700), replace(units, unchecked_bytes=16_000))
     text = run_report(run(phases=(phase_of(*known),), verify=True))
@@ -323,7 +323,7 @@ def test_what_a_library_or_whole_units_read_besides_is_not_put_down_to_somebody_
 
 
 def test_a_loop_that_a_library_reads_says_so():
-    assert "posix by the format's library; means over ranks" in said_of(
+    assert "posix by the format's library; means over ranks" in text_of(
         epoch(0), epoch(1), api="posix", through="library"
     )
 
@@ -405,7 +405,7 @@ def test_another_root_in_memory_silences_no_warning_of_a_disk():
     assert warnings_of(replace(cached, kind="infer", name="i"), environment=both) == [], "of old results it is unknown"
 
 
-def test_waiting_for_data_is_told_where_no_step_is_put_down_to_storage():
+def test_waiting_for_data_is_reported_where_no_step_is_put_down_to_storage():
     said = "train: data wait took 29 % of the time although no step was bound by storage"
     elsewhere = BoundShares(0.0, 0.9, 0.1, 0.0, 0.0)
     assert said in report_of(epoch(0), epoch(1, bound_by=elsewhere))
@@ -427,15 +427,15 @@ def test_restores_that_differ_have_rows_of_their_own():
 
 
 def test_the_first_line_of_a_loop_says_what_it_would_take_to_be_busy():
-    beside = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1), prefetch=2),)))
+    read_ahead = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1), prefetch=2),)))
     # 64 samples of 2,828,486 B in 160 ms of compute / 0.9; without readers in what is left of that.
     assert (
         "train: 69.9 % busy, 791 MB/s, batch p99 4.16 ms after the first epoch; page cache unknown at its start\n"
-        in beside
+        in read_ahead
     )
     # With readers the rate is that while calls were in flight: 181 MB in 91.8 ms.
     needs = "to be 90 % busy it needs 1.02 GB/s; it got 1.97 GB/s while it was read from"
-    assert f"{needs}, yet steps waited: reading did not keep ahead of them" in " ".join(beside.split())
+    assert f"{needs}, yet steps waited: reading did not keep ahead of them" in " ".join(read_ahead.split())
     idle = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1, data_wait_seconds=spread(0.001)), prefetch=2),)))
     assert f"{needs}, so that the time went elsewhere (see below)" in " ".join(idle.split())
     # Without readers, calls that were fast enough are not what steps waited for.
@@ -453,46 +453,46 @@ def decoded(index, decode, preprocess=0.0, **changed):
     return epoch(index, decode_seconds=spread(decode), preprocess_seconds=spread(preprocess), **changed)
 
 
-def said_of(first, later, **changed):
+def text_of(first, later, **changed):
     return " ".join(run_report(run(phases=(phase_of(first, later, **changed),))).split())
 
 
 def test_readers_that_mostly_decode_are_blamed_and_not_storage():
-    beside = {"readers": 1, "prefetch": 2}
-    decoding = said_of(decoded(0, 0.12), decoded(1, 0.12), **beside)
+    one_reader = {"readers": 1, "prefetch": 2}
+    decoding = text_of(decoded(0, 0.12), decoded(1, 0.12), **one_reader)
     spent = "readers spent 57 % of their busy time decoding, not reading"
     assert f"it got 1.97 GB/s while it was read from, yet {spent}" in decoding
     assert f"train: {spent}: data waits, and steps bound by storage, are waits for that" in decoding
     assert "reading did not keep ahead" not in decoding
-    reading = said_of(decoded(0, 0.05), decoded(1, 0.05), **beside)
+    reading = text_of(decoded(0, 0.05), decoded(1, 0.05), **one_reader)
     assert "yet steps waited: reading did not keep ahead of them" in reading
     assert "not reading" not in reading
-    both = said_of(decoded(0, 0.05, 0.07), decoded(1, 0.05, 0.07), **beside)
+    both = text_of(decoded(0, 0.05, 0.07), decoded(1, 0.05, 0.07), **one_reader)
     assert "57 % of their busy time decoding and preprocessing, not reading" in both
 
 
 def test_reading_of_several_readers_counts_for_as_many_as_read_at_a_time():
     several = decoded(1, 0.12, depth=3.5)
-    assert "not reading" not in said_of(several, several, readers=4, prefetch=4)
+    assert "not reading" not in text_of(several, several, readers=4, prefetch=4)
     # A queue of calls keeps one reader no longer than it takes.
-    assert "57 % of their busy time decoding" in said_of(several, several, readers=1, prefetch=4)
+    assert "57 % of their busy time decoding" in text_of(several, several, readers=1, prefetch=4)
 
 
 def test_where_decoding_alone_takes_too_long_no_storage_is_fast_enough():
     slow = decoded(1, 0.6, 0.2)
     assert (
         "no storage makes it 90 % busy: the time for decoding and preprocessing alone is longer on 4 readers than"
-        in (said_of(slow, slow, readers=4, prefetch=4))
+        in (text_of(slow, slow, readers=4, prefetch=4))
     )
-    assert "no storage makes it" not in said_of(slow, slow, readers=5, prefetch=5)
+    assert "no storage makes it" not in text_of(slow, slow, readers=5, prefetch=5)
     inline = decoded(1, 0.02, processing_seconds=spread(0.02))
-    assert "decoding alone is longer than that allows; it got 2.76 GB/s train" in said_of(inline, inline)
+    assert "decoding alone is longer than that allows; it got 2.76 GB/s train" in text_of(inline, inline)
 
 
 def test_what_steps_decode_themselves_leaves_less_time_to_read_in():
     half = 0.5 * 0.16 * (1 / 0.9 - 1)
     inline = decoded(1, half, processing_seconds=spread(half))
-    assert "to be 90 % busy it needs 20.4 GB/s while steps wait; it got 2.76 GB/s train" in said_of(inline, inline)
+    assert "to be 90 % busy it needs 20.4 GB/s while steps wait; it got 2.76 GB/s train" in text_of(inline, inline)
 
 
 def test_decoding_has_columns_only_where_something_was_decoded():
@@ -507,7 +507,7 @@ def test_decoding_has_columns_only_where_something_was_decoded():
     assert re.search(r"pre- +sync.*\n.*close +process +compute", report_of(decoded(0, 0.0, 0.01)))
 
 
-def test_encoding_has_a_column_beside_making_data_where_there_was_any():
+def test_encoding_has_a_column_next_to_making_data_where_there_was_any():
     phase = PhaseSummary("d", "prepare", 1.0, verb=verb(1.0, encode_seconds=spread(0.321)))
     text = run_report(run(phases=(phase,)))
     assert re.search(r"calls +data +encoding", text)
@@ -523,7 +523,7 @@ def test_what_memory_kept_is_none_of_the_storage():
     assert warnings_of(phase_of(first, *half), environment=ON_DISK) == []
 
 
-def test_a_slowdown_that_cannot_be_is_told():
+def test_a_slowdown_that_cannot_be_is_reported():
     usual, odd = (epoch(1, null_seconds=times * epoch(1).seconds, storage_amplification=1.0) for times in (1.0, 2.0))
     assert warnings_of(phase_of(usual), environment=ON_DISK) == []
     (found,) = warnings_of(phase_of(usual, odd), environment=ON_DISK)

@@ -65,11 +65,11 @@ def test_older_results_have_no_latencies_of_epochs_together(tmp_path: Path) -> N
 
 
 def test_saves_have_rows_of_how_long_they_held_ranks_and_were_flushed(tmp_path: Path) -> None:
-    beside = PhaseSummary("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train")
+    background = PhaseSummary("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train")
     write_run(tmp_path / "background", ranks=1, steps=8, epochs=3)
     (one,) = load_results([str(tmp_path / "background")], with_arrays=False)
     assert isinstance(one, SavedRun)
-    text = format_side_by_side([replace(one, run=replace(one.run, phases=(*one.run.phases, beside)))])
+    text = format_side_by_side([replace(one, run=replace(one.run, phases=(*one.run.phases, background)))])
     assert row_of(text, "stall of state") == ["20.0 ms"]
     assert row_of(text, "flush of state") == ["880 ms"]
     assert "flush of model" not in text
@@ -95,8 +95,8 @@ def test_decoding_has_rows_where_there_was_any(tmp_path: Path) -> None:
     assert isinstance(one, SavedRun)
     (loop,) = one.loops
     half = spread(0.5 * (loop.epochs[1].io_busy_seconds.mean))
-    beside = [replace(each, decode_seconds=half, depth=1.0) for each in loop.epochs]
-    read_ahead = replace(loop, epochs=tuple(beside), phases=(replace(loop.phases[0], readers=1),))
+    epochs = [replace(each, decode_seconds=half, depth=1.0) for each in loop.epochs]
+    read_ahead = replace(loop, epochs=tuple(epochs), phases=(replace(loop.phases[0], readers=1),))
     text = format_side_by_side([replace(one, loops=(read_ahead,))])
     assert row_of(text, "readers' time decoding") == ["33.3 %"]
     inline = [replace(each, processing_seconds=each.compute_seconds) for each in loop.epochs]
@@ -141,9 +141,9 @@ def test_overrides_and_patterns_that_differ_have_rows(tmp_path: Path) -> None:
     assert row_of(text, "readers 0") == ["yes", "-", "-"]
     assert row_of(text, "readers 4") == ["-", "yes", "yes"]
     assert "-D epochs" not in text
-    alike = shown(tmp_path, "b", "b")
-    assert "\npattern " not in alike
-    assert "-D" not in alike
+    equal = shown(tmp_path, "b", "b")
+    assert "\npattern " not in equal
+    assert "-D" not in equal
 
 
 def test_variants_with_long_labels_have_numbers_and_a_legend(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_tables_and_pictures_show_stalls_and_no_rates_of_samples(tmp_path: Path)
     assert "How long the job stalls" in page([found])
 
 
-def test_columns_of_what_nobody_did_are_left_out(tmp_path: Path) -> None:
+def test_columns_of_what_no_rank_did_are_left_out(tmp_path: Path) -> None:
     assert "to ranks" not in format_side_by_side([written(tmp_path / "none")]).replace("all ranks into", "")
     assert "to ranks" in format_side_by_side([written(tmp_path / "sent", send=0.5)])
 

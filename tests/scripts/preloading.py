@@ -16,5 +16,5 @@ def built(place: Path, source: Path) -> Path:
     """The library, compiled into `place`; where it cannot be the test is skipped, unless the environment says CI."""
     if os.environ.get("CI") != "true" and (shutil.which("cc") is None or sys.platform != "linux"):
         pytest.skip("no C compiler, or another system's loader")
-    library: Path = script("fidelity.latency").built(place, source)
+    library: Path = script("fidelity.latency").build_library(place, source)
     return library

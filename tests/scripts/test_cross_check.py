@@ -115,7 +115,7 @@ def test_ior_is_asked_for_the_same_file_and_calls(peers: ModuleType) -> None:
     ]
 
 
-def test_reads_beside_fio_and_ior(fio: None, tmp_path: Path) -> None:
+def test_reads_against_fio_and_ior(fio: None, tmp_path: Path) -> None:
     launcher = mpiexec()
     of_rank_0 = '[ "$PMI_RANK" = 0 ] || exit 0\n'
     ior = stub(tmp_path / "bin", "ior", f"{of_rank_0}{RECORDS}cat <<'E'\n{IOR_4}E\n")
@@ -132,7 +132,7 @@ def test_reads_beside_fio_and_ior(fio: None, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    rows = {(row["beside"], row["order"]): row for row in json.loads((tmp_path / "found.json").read_text())}
+    rows = {(row["against"], row["order"]): row for row in json.loads((tmp_path / "found.json").read_text())}
     assert list(rows) == [
         ("fio psync", "random"),
         ("fio psync", "random, sync off"),
@@ -172,7 +172,7 @@ def test_a_cold_cache_is_as_cold_as_the_kernel_makes_it(fio: None, tmp_path: Pat
     assert row["resident_share"][0] == (1 if kind.strip() == "tmpfs" else pytest.approx(0, abs=0.01))
 
 
-def test_writes_beside_fio_are_of_the_same_bytes_and_verified(fio: None, tmp_path: Path) -> None:
+def test_writes_against_fio_are_of_the_same_bytes_and_verified(fio: None, tmp_path: Path) -> None:
     cross_check = importlib.import_module("cross_check")
     setting = cross_check.Setting(tmp_path, MIB, 1, 1, "warm", [mpiexec()])
     row = cross_check.compare_write(setting, cross_check.WriteRow("file per sample", 64 * MIB, 2, "with checksums"))
@@ -240,5 +240,5 @@ def test_an_end_before_the_last_row_leaves_rows_and_nothing_else(
 )
 def test_pairs_that_disagree_about_who_is_faster_decide_nothing(ratios: list[float], undecided: bool) -> None:
     found = importlib.import_module("cross_check").Found(ratios, [1.0] * len(ratios))
-    assert found.undecided() is undecided
+    assert found.is_undecided() is undecided
     assert ("undecided" in found.verdict()) is undecided

@@ -85,11 +85,11 @@ def test_what_is_no_error_must_be_survived(kind: str, value: int) -> None:
 
 def test_the_number_restored_is_that_of_the_files_read_last() -> None:
     old, new = (f"pread r data/c/34/00000{number}/000000.ckpt" for number in (1, 2))
-    assert running.restored([calls(new, old, MANIFEST)]) == 1
-    assert running.restored([calls(MANIFEST)]) == 0
+    assert running.last_checkpoint_read([calls(new, old, MANIFEST)]) == 1
+    assert running.last_checkpoint_read([calls(MANIFEST)]) == 0
 
 
-def test_what_lies_there_is_told_apart() -> None:
+def test_what_is_there_is_distinguished() -> None:
     things = [
         "data/d/12/manifest.json.partial",
         "data/d/12/0.raw",

@@ -44,11 +44,11 @@ def folder(tmp_path: Path) -> Path:
 def run(library: Path, folder: Path, calls: str, fault: str = "", rank: int = 0) -> list[str]:
     """Return what a program prints for these calls, on a rank."""
     log = folder.parent / "log"
-    told = {"INJECT_FOLDER": str(folder), "INJECT_LOG": str(log), "INJECT_RANK": str(rank), "INJECT_FAULT": fault}
+    variables = {"INJECT_FOLDER": str(folder), "INJECT_LOG": str(log), "INJECT_RANK": str(rank), "INJECT_FAULT": fault}
     command = [sys.executable, "-c", CALLS + calls, str(folder)]
     done = subprocess.run(
         command,
-        env={**os.environ, "LD_PRELOAD": str(library), **told},
+        env={**os.environ, "LD_PRELOAD": str(library), **variables},
         capture_output=True,
         text=True,
         timeout=60,
@@ -145,12 +145,15 @@ with mmap.mmap(file, 8, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
 
 def test_other_ranks_and_other_files_are_let_alone(library: Path, folder: Path) -> None:
     assert run(library, folder, READS, "0 pread 0 errno 5 9", rank=1) == ["pread b'abcd'"] * 3
-    beside = folder.with_name("dat")
-    beside.mkdir()
-    (beside / "file").write_text("abcdefgh")
+    neighbour = folder.with_name("dat")
+    neighbour.mkdir()
+    (neighbour / "file").write_text("abcdefgh")
     elsewhere = READS.replace("file", "other")
     found = run(
-        library, folder, f"other = os.open({str(beside / 'file')!r}, os.O_RDONLY)\n{elsewhere}", "0 pread 0 errno 5 9"
+        library,
+        folder,
+        f"other = os.open({str(neighbour / 'file')!r}, os.O_RDONLY)\n{elsewhere}",
+        "0 pread 0 errno 5 9",
     )
     assert found == ["pread b'abcd'"] * 3
     assert seen(folder) == ["open w file"]

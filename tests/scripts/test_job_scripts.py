@@ -187,11 +187,11 @@ def test_a_comparison_is_a_job_as_well(here: Path, sbatch: Submit) -> None:
     assert json.loads((here / "dliosim-17" / "compare.json").read_text())["ranks"] == 1
 
 
-def test_mpiexec_beside_the_interpreter_comes_before_one_on_the_path(here: Path) -> None:
-    beside = stub(here / "env", "mpiexec")
+def test_mpiexec_next_to_the_interpreter_comes_before_one_on_the_path(here: Path) -> None:
+    neighbour = stub(here / "env", "mpiexec")
     python = stub(here / "env", "python", RECORDS)
     run("launch.sh", "3", "hello", cwd=here, env={"PYTHON": str(python), "PATH": f"{here / 'bin'}:/usr/bin:/bin"})
-    assert calls(beside) == ["-n", "3", "hello"]
+    assert calls(neighbour) == ["-n", "3", "hello"]
     run("launch.sh", "3", "hello", cwd=here, env={"PYTHON": "python3", "PATH": f"{here / 'bin'}:/usr/bin:/bin"})
     assert calls(here / "bin" / "mpiexec") == ["-n", "3", "hello"]
 

@@ -23,7 +23,7 @@ def test_mutants_are_answered_or_refused(tmp_path: Path) -> None:
     """The same ones each time, on few ranks; the others are left to the script."""
     few = (mutant for mutant in map(DRAWING.draw, count(1)) if mutant.ranks <= 64)
     tries = script("mutated_patterns").Tries(tmp_path)
-    tried = [tries.of(mutant) for mutant in islice(few, 40)]
+    tried = [tries.try_mutant(mutant) for mutant in islice(few, 40)]
     wrong = [f"{fault}    # --only {one.mutant.seed}" for one in tried for fault in one.wrong]
     assert wrong == [], "see scripts/mutated_patterns.py"
     assert {0, 2} <= {one.done[0].status for one in tried}

@@ -146,7 +146,7 @@ def test_a_directory_of_other_results_is_refused(here: Path, file: str) -> None:
     assert [path.name for path in (here / "out").iterdir()] == [file]
 
 
-def test_a_mistake_in_the_pattern_is_told_once_and_may_be_mended(here: Path) -> None:
+def test_a_mistake_in_the_pattern_is_reported_once_and_may_be_mended(here: Path) -> None:
     launcher = stub(here, "launcher", RUNS)
     env = {"LAUNCHER": str(launcher)}
     (here / "small.dlio").write_text(PATTERN.replace("epochs", "epoch"))

@@ -16,8 +16,8 @@ SCRIPTS = sorted([*(ROOT / "scripts").glob("*.sh"), *(ROOT / "scripts").glob("*.
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_shellcheck_accepts(script: Path) -> None:
-    beside = Path(sys.executable).with_name("shellcheck")
-    found = str(beside) if beside.exists() else shutil.which("shellcheck")
+    neighbour = Path(sys.executable).with_name("shellcheck")
+    found = str(neighbour) if neighbour.exists() else shutil.which("shellcheck")
     if found is None:
         pytest.skip("shellcheck is not installed")
     done = subprocess.run([found, str(script)], capture_output=True, text=True, timeout=60, check=False)

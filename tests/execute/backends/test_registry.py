@@ -144,7 +144,7 @@ def test_nothing_is_written_by_who_only_reads(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_an_api_that_nobody_brings_is_named_before_anything_is_read(installed: ModuleType) -> None:
+def test_an_api_that_no_package_brings_is_named_before_anything_is_read(installed: ModuleType) -> None:
     inner = Evaluation(1, Loop("evaluate", "e", "d", Access("nobodys")))
     with pytest.raises(UsageError, match=r"api `nobodys` is not available: apis are posix, .*theirs") as found:
         require_backends([workload(Loop("train", "t", "d", Access(), evaluations=(inner,)))])

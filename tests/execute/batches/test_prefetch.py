@@ -302,7 +302,7 @@ class Decoded(EpochCalls):
         (2, "sample", [609, 619, 629, 639]),
     ],
 )
-def test_what_of_a_wait_may_be_for_data_is_the_calls_of_its_batch_and_its_decoding_beside_the_step(
+def test_what_of_a_wait_may_be_for_data_is_the_calls_of_its_batch_and_its_decoding_during_the_step(
     readers: int, by: By, called: list[int]
 ) -> None:
     made = [Timed([]) for _ in range(max(1, readers))]

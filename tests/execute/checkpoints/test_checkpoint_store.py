@@ -133,7 +133,7 @@ def test_directories_and_manifest_become_durable_before_they_count(
     assert checkpoint_store.checkpoint_numbers(base) == [3, 2, 1]
 
 
-def test_a_place_is_made_as_durably_as_what_lies_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_is_made_as_durably_as_what_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = synced(tmp_path / "one" / "two", "none", monkeypatch)
     assert seen == ["one", tmp_path.name]
 
@@ -430,7 +430,7 @@ def test_where_there_is_none_the_error_says_what_was_found(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("commit", COMMITS)
-def test_one_whose_manifest_nobody_would_read_is_not_complete(tmp_path: Path, commit: Commit) -> None:
+def test_one_whose_manifest_is_not_readable_is_not_complete(tmp_path: Path, commit: Commit) -> None:
     refusing = mock.patch.object(manifest, "check_json_size", side_effect=ValueError("too large"))
     with refusing, pytest.raises(ExecutionError, match="would never be read: too large"):
         saved(tmp_path / "c", commit=commit)

@@ -31,7 +31,7 @@ def made(root: Path, dataset: Dataset = DATASET, durable: bool = True) -> Path:
     return directory
 
 
-def test_nothing_and_half_a_data_set_are_told_apart(tmp_path: Path) -> None:
+def test_nothing_and_half_a_data_set_are_distinguished(tmp_path: Path) -> None:
     assert find_dataset_fault(DATASET, tmp_path / "absent") == "has not been prepared"
     assert find_dataset_fault(DATASET, tmp_path) == "is incomplete"
 
@@ -65,7 +65,7 @@ def test_unsynced_data_are_believed_until_the_next_boot(tmp_path: Path, monkeypa
         assert "`fsync off`" in str(find_dataset_fault(DATASET, directory))
 
 
-def test_data_of_another_number_of_ranks_are_found_beside(tmp_path: Path) -> None:
+def test_data_of_another_number_of_ranks_are_found_nearby(tmp_path: Path) -> None:
     made(tmp_path, replace(DATASET, layout=Layout("file per rank", 3)))
     assert find_preparing_ranks(DATASET, tmp_path / DATASET.digest()) == 3
 
@@ -80,7 +80,7 @@ def test_damage_names_the_remedy() -> None:
     assert "`prepare d afresh` writes it again" in str(damage_error(DATASET, "x"))
 
 
-def test_of_existing_files_nobody_is_told_to_prepare_them() -> None:
+def test_of_existing_files_no_user_is_asked_to_prepare_them() -> None:
     message = damage_error(replace(DATASET, source="*.h5"), "open failed on 0.h5").message
     assert "has changed" in message and "prepare" not in message
 

@@ -120,7 +120,7 @@ def test_a_link_that_leads_to_no_file_below_the_root_is_refused(
     assert raised.value.code == "R401"
 
 
-def test_what_stands_beside_a_file_may_be_a_link_within_the_root_too(tmp_path: Path) -> None:
+def test_what_stands_next_to_a_file_may_be_a_link_within_the_root_too(tmp_path: Path) -> None:
     root, tokens = tmp_path / "root", described("*.bin", "indexed", Shape((4,), "uint16"))
     blobs = root / "blobs"
     blobs.mkdir(parents=True)
@@ -225,7 +225,7 @@ def test_no_match_is_an_error_that_names_the_pattern(tmp_path: Path) -> None:
         assert raised.value.code == "R401"
 
 
-def test_a_root_that_nobody_gave_is_a_mistake_of_the_command_line(tmp_path: Path) -> None:
+def test_a_root_that_was_not_given_is_a_mistake_of_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--root fast=DIR") as raised:
         finder_in(tmp_path)(described("*", root="fast"))
     assert raised.value.code is None

@@ -31,7 +31,9 @@ def never() -> None:
         replace(DATASET, chunk=Chunk(700, "bytes")),
     ],
 )
-def test_a_file_made_alike_is_the_one_that_the_library_makes(dataset: Dataset, count: int, tmp_path: Path) -> None:
+def test_a_file_made_from_a_template_is_the_one_that_the_library_makes(
+    dataset: Dataset, count: int, tmp_path: Path
+) -> None:
     HDF5.lay_out(dataset, tmp_path / "first", count)
     copy_template(read_template(tmp_path / "first", HDF5, dataset), tmp_path / "second", never)
     assert (tmp_path / "second").read_bytes() == (tmp_path / "first").read_bytes()

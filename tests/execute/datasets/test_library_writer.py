@@ -45,14 +45,14 @@ except ExecutionError as error:
 def test_hdf5_that_cannot_write_says_which_file_and_why(error: int, said: str, tmp_path: Path) -> None:
     library = built(tmp_path, script("faults.running").SOURCE)
     (tmp_path / "data").mkdir()
-    told = {"INJECT_FOLDER": str(tmp_path / "data"), "INJECT_LOG": str(tmp_path), "INJECT_RANK": "0"}
+    variables = {"INJECT_FOLDER": str(tmp_path / "data"), "INJECT_LOG": str(tmp_path), "INJECT_RANK": "0"}
     path = tmp_path / "data" / "file.hdf5"
     # The last of its writes comes when it closes.
     for call in ("0", "1"):
         fault = {"INJECT_FAULT": f"0 pwrite {call} errno {error} 99", "LD_PRELOAD": str(library)}
         done = subprocess.run(
             [sys.executable, "-c", WRITES, str(path)],
-            env={**os.environ, **told, **fault},
+            env={**os.environ, **variables, **fault},
             capture_output=True,
             text=True,
             timeout=60,
@@ -63,7 +63,7 @@ def test_hdf5_that_cannot_write_says_which_file_and_why(error: int, said: str, t
         assert done.stdout.count("\n") == 1
 
 
-def test_the_calls_of_a_library_are_counted_without_those_of_whoever_makes_its_data(tmp_path: Path) -> None:
+def test_the_calls_of_a_library_are_counted_without_those_that_make_its_data(tmp_path: Path) -> None:
     def rows() -> Iterator[np.ndarray]:
         for number in range(3):
             with (tmp_path / "line").open("wb", buffering=0) as line:

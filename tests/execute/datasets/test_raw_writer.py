@@ -1,4 +1,4 @@
-"""Chunks cover a part in order and without holes, as many as were foretold, and hold header, samples and padding."""
+"""Chunks cover a part in order and without holes, as many as were planned, and hold header, samples and padding."""
 
 from __future__ import annotations
 

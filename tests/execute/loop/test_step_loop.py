@@ -128,7 +128,7 @@ def test_what_stands_in_line_waits_for_the_checks_before_it(monkeypatch: pytest.
     assert record.request_latency.sum_ns == (1 + 3 + 5) * MS
 
 
-def test_parts_of_the_wall_time_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_the_wall_time_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     record = run(monkeypatch, 5 * MS, [])
     assert (record.data_wait_ns, record.compute_ns, record.tool_ns) == (3 * MS, 15 * MS, 6 * MS)
     assert record.wall_ns == 24 * MS
@@ -137,7 +137,7 @@ def test_parts_of_the_wall_time_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("arrival", [[], [0, 100 * MS, 200 * MS]])
-def test_what_lies_between_two_steps_is_the_tools_time(monkeypatch: pytest.MonkeyPatch, arrival: list[int]) -> None:
+def test_what_is_between_two_steps_is_the_tools_time(monkeypatch: pytest.MonkeyPatch, arrival: list[int]) -> None:
     record = run(monkeypatch, 5 * MS, arrival, slowed=True)
     # The last step's line is shown when the epoch is over.
     assert record.tool_ns == (3 * 2 + 2 * 4) * MS
@@ -161,7 +161,7 @@ def test_what_is_not_inside_a_call_is_the_tools_time_and_no_waiting(
     assert record.blocks[0].first_ns == (1 + 8 + 7 + 5) * MS
 
 
-def test_a_wait_is_never_longer_than_it_was_however_long_calls_took_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_is_never_longer_than_it_was_however_long_calls_took_during_it(monkeypatch: pytest.MonkeyPatch) -> None:
     record = run(monkeypatch, 5 * MS, [], own=-MS // 4)
     assert (record.data_wait_ns, record.tool_ns) == (3 * MS * 3 // 4, 6 * MS)
 
@@ -227,7 +227,7 @@ def test_making_what_a_checkpoint_holds_does_not_use_up_the_time_of_a_loop(monke
         ([(1023, 1030), (1009, 1010)], 2),
     ],
 )
-def test_steps_beside_a_flush_are_counted_apart_but_for_the_first(
+def test_steps_during_a_flush_are_counted_separately_but_for_the_first(
     monkeypatch: pytest.MonkeyPatch, intervals: list[tuple[int, int]], flushed: int
 ) -> None:
     record = run(monkeypatch, 5 * MS, [], flushes=[(begin * MS, end * MS) for begin, end in intervals])

@@ -156,7 +156,7 @@ def test_two_ranks_that_fail_give_the_message_of_the_lower() -> None:
 
 
 @pytest.mark.parametrize(("sync", "collective"), [(Sync("off", 0, 1), False), (Sync("barrier", 0, 1), True)])
-def test_where_nobody_can_be_told_the_job_is_ended(sync: Sync, collective: bool) -> None:
+def test_where_no_rank_can_be_notified_the_job_is_ended(sync: Sync, collective: bool) -> None:
     syncer = StepSync(world_of_threads(Meeting(2), 1), sync, collective)
     with pytest.raises(Ended, match="1: broken"):
         syncer.fail_all_ranks(ExecutionError("broken"), 0, 1, frozenset())

@@ -67,7 +67,7 @@ def test_the_records_of_epochs_that_are_over_take_no_memory(tmp_path: Path) -> N
     assert 1 <= max(alive) <= 2
 
 
-def test_busy_compute_uses_the_core_as_long_as_it_was_told(tmp_path: Path) -> None:
+def test_busy_compute_uses_the_core_as_long_as_asked(tmp_path: Path) -> None:
     def used(compute: str) -> int:
         before = time.thread_time_ns()
         run_alone(tmp_path, f"train {{\nread d\ncompute {compute}\n}}\n", Terminal())

@@ -81,7 +81,7 @@ def test_busy_uses_the_core() -> None:
 
 
 @pytest.mark.parametrize("work", [keep_core_busy, lambda length: sleep_until(time.perf_counter_ns() + length, True)])
-def test_other_threads_go_on_meanwhile(work: Callable[[int], int]) -> None:
+def test_other_threads_continue_meanwhile(work: Callable[[int], int]) -> None:
     done = threading.Event()
     turns = 0
 

@@ -51,10 +51,10 @@ def test_waits_of_threads_add_up() -> None:
         if before is None:
             pytest.skip("this kernel does not count it")
         # The other one sleeps, so it waits for no core meanwhile.
-        beside = core_wait(found)
+        asleep = core_wait(found)
         both, after = core_wait([*own, *found]), core_wait(own)
-        assert beside is not None and both is not None and after is not None
-        assert before <= both - beside <= after
+        assert asleep is not None and both is not None and after is not None
+        assert before <= both - asleep <= after
         assert core_wait_since(before, own) >= after - before
     finally:
         done.set()

@@ -43,7 +43,7 @@ def test_only_a_launcher_says_how_many_processes_there_are(environ: dict[str, st
     assert launcher_size(environ) == size
 
 
-def test_a_launcher_of_another_mpi_is_found_and_the_way_out_is_told() -> None:
+def test_a_launcher_of_another_mpi_is_found_and_the_way_out_is_named() -> None:
     with pytest.raises(UsageError, match=r"started 4 processes.*a job of 1.*(?s:.)*dliosim\[mpich\]"):
         check_launcher({"OMPI_COMM_WORLD_SIZE": "4"}, 1, "MPICH 4.1.3")
     check_launcher({"PMI_SIZE": "4"}, 4, "MPICH 4.1.3")
@@ -110,7 +110,7 @@ def test_without_control_groups_nothing_limits(tmp_path: Path) -> None:
     assert cgroup_memory("0::/\n", tmp_path) is None
 
 
-def test_a_path_lies_on_its_nearest_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_on_its_nearest_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = (
         "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro\n"
         "30 22 0:25 / /scratch rw,nosuid - lustre 10.0.0.1@o2ib:/fs rw,flock,lazystatfs\n"

@@ -76,7 +76,7 @@ def test_many_small_samples_do_not_compress_together() -> None:
     assert len(lzma.compress(bytes(out), preset=6)) > 0.99 * len(out)
 
 
-def test_no_two_pages_of_chunks_or_samples_are_alike() -> None:
+def test_no_two_pages_of_chunks_or_samples_are_the_same() -> None:
     big = bytes(stream(3, 0, 4 * CHUNK))
     keys = sample_keys(dataset(), np.arange(1000)).tolist()
     pages = [big[at : at + 512] for at in range(0, len(big), 512)] + [bytes(stream(key, 0, 512)) for key in keys]

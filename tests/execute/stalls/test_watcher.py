@@ -85,7 +85,7 @@ def ranks(nodes: str, end: str = "off", word: str = "") -> Iterator[Ranks]:
                 process.wait()
 
 
-def test_the_lowest_rank_that_runs_says_who_is_stopped_and_that_it_goes_on() -> None:
+def test_the_lowest_rank_that_runs_says_who_is_stopped_and_that_it_continues() -> None:
     with ranks("0,1,2") as job:
         job.tell(signal.SIGSTOP, 0)
         job.all_wait()
@@ -120,18 +120,18 @@ def test_a_node_whose_ranks_are_all_stopped_is_named_by_another_one() -> None:
 
 
 def test_it_is_no_stall_to_rest_to_have_been_stopped_all_together_or_to_wait_for_a_node_that_moves() -> None:
-    with ranks("0,1", word="rest") as resting, ranks("0,1") as paused, ranks("0/1") as apart:
-        apart.tell(signal.SIGSTOP, 1)
-        apart.all_wait()
+    with ranks("0,1", word="rest") as resting, ranks("0,1") as paused, ranks("0/1") as separate:
+        separate.tell(signal.SIGSTOP, 1)
+        separate.all_wait()
         paused.tell(signal.SIGTSTP, 0, 1)
         sleep(0.3)
         # Rank 0 waits from now on. Rank 1 has seen nothing of that and continues.
-        (apart.folder / "wait").unlink()
-        apart.tell(signal.SIGCONT, 1)
+        (separate.folder / "wait").unlink()
+        separate.tell(signal.SIGCONT, 1)
         sleep(2 * LIMIT)
         paused.tell(signal.SIGCONT, 0, 1)
         sleep(0.3 * LIMIT)
-        assert [job.said(rank) for job in (resting, paused, apart) for rank in (0, 1)] == ["begun\n"] * 6
+        assert [job.said(rank) for job in (resting, paused, separate) for rank in (0, 1)] == ["begun\n"] * 6
 
 
 def test_a_stall_that_ends_the_job_kills_who_is_stopped() -> None:

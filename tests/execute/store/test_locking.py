@@ -60,7 +60,7 @@ def refusal(base: Path, saves: bool) -> str:
     return caught.value.message
 
 
-def test_another_job_is_told_who_has_it(base: Path, holder: subprocess.Popen[str]) -> None:
+def test_another_job_gets_the_name_of_the_holder(base: Path, holder: subprocess.Popen[str]) -> None:
     text = refusal(base, saves=True)
     assert text.startswith(f"{base} cannot be saved to now, because another job saves to it, on host ")
     assert f", process {holder.pid}, since 20" in text

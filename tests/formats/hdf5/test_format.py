@@ -86,7 +86,7 @@ def test_types_are_little_endian_and_of_the_shape(tmp_path: Path) -> None:
         assert file["records"].dtype == np.dtype("<f4")
 
 
-def test_files_are_alike_whenever_they_are_made_and_old_readers_know_them(dataset: Dataset, tmp_path: Path) -> None:
+def test_files_are_the_same_whenever_they_are_made_and_old_readers_know_them(dataset: Dataset, tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_resolved(HDF5, dataset, tmp_path / name, 10)
     one = (tmp_path / "a").read_bytes()

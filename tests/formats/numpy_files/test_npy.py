@@ -51,13 +51,13 @@ def test_npy_is_framed_and_serves_its_data_sets_itself() -> None:
 
 
 @given(st.integers(1, 3000), st.sampled_from([0, 1, 2, 7]))
-def test_rows_lie_where_they_are_planned(tmp_path_factory: pytest.TempPathFactory, size: int, count: int) -> None:
+def test_rows_are_where_they_are_planned(tmp_path_factory: pytest.TempPathFactory, size: int, count: int) -> None:
     path = tmp_path_factory.mktemp("npy") / "f.npy"
     check_framed(NPY, described("npy", size), np.full(count, size), path)
 
 
 @given(st.integers(1, 3000))
-def test_samples_of_any_size_lie_alone_in_their_files(tmp_path_factory: pytest.TempPathFactory, size: int) -> None:
+def test_samples_of_any_size_are_alone_in_their_files(tmp_path_factory: pytest.TempPathFactory, size: int) -> None:
     path = tmp_path_factory.mktemp("npy") / "f.npy"
     dataset = described("npy", VARYING, each=True)
     check_framed(NPY, dataset, np.array([size]), path)

@@ -49,7 +49,7 @@ def test_stored_archives_are_framed_and_deflated_ones_resolved() -> None:
 
 
 @given(st.integers(1, 3000), st.sampled_from([0, 1, 2, 7]))
-def test_stored_rows_lie_where_they_are_planned(
+def test_stored_rows_are_where_they_are_planned(
     tmp_path_factory: pytest.TempPathFactory, size: int, count: int
 ) -> None:
     path = tmp_path_factory.mktemp("npz") / "f.npz"
@@ -59,7 +59,7 @@ def test_stored_rows_lie_where_they_are_planned(
 
 
 @given(st.integers(1, 3000))
-def test_samples_of_any_size_lie_alone_in_stored_files(tmp_path_factory: pytest.TempPathFactory, size: int) -> None:
+def test_samples_of_any_size_are_alone_in_stored_files(tmp_path_factory: pytest.TempPathFactory, size: int) -> None:
     path = tmp_path_factory.mktemp("npz") / "f.npz"
     check_framed(NPZ_STORED, described("npz", VARYING, each=True), np.array([size]), path)
     with np.load(path, allow_pickle=False) as archive:

@@ -34,7 +34,7 @@ def read(patterns: Patterns, *lines: str) -> Dataset:
         (FileSurvey(5, 1, "a"), Layout("shared file", 1)),
     ],
 )
-def test_the_files_say_how_many_samples_there_are_and_how_they_lie(
+def test_the_files_say_how_many_samples_there_are_and_where_they_are(
     found: FileSurvey, layout: Layout, patterns: Patterns
 ) -> None:
     patterns.finder = lambda dataset: found
@@ -65,7 +65,7 @@ def test_names_that_say_no_format_need_one(name: str, patterns: Patterns) -> Non
 
 
 @pytest.mark.parametrize("form", ["raw", "npy", "indexed"])
-def test_a_size_or_shape_may_be_said_of_files_that_do_not_say_it(form: str, patterns: Patterns) -> None:
+def test_a_size_or_shape_may_be_given_for_files_that_do_not_say_it(form: str, patterns: Patterns) -> None:
     patterns.finder = finder
     shaped = read(patterns, 'from files "*"', f"format {form}", "shape 4 x 4 of int16")
     assert (shaped.shape, shaped.size) == (Shape((4, 4), "int16"), constant(32.0))
@@ -86,7 +86,7 @@ def test_files_of_different_lengths_are_no_file_per_sample(patterns: Patterns) -
     assert dataset.counts is not None and dataset.counts.array.tolist()[:3] == [2, 0, 1]
 
 
-def test_how_many_samples_each_file_holds_is_told_by_what_was_found(patterns: Patterns) -> None:
+def test_how_many_samples_each_file_holds_is_known_from_what_was_found(patterns: Patterns) -> None:
     patterns.finder = lambda dataset: FileSurvey(30, 2, "a", counts=pack_counts(np.array([10, 20])))
     with pretended():
         counted = patterns.workload(text('from files "*.npy"'))
@@ -139,7 +139,7 @@ def test_where_nothing_says_the_size_it_is_what_was_found(patterns: Patterns) ->
      "stripe 1 MiB over 2 targets", "chunk 1 sample", "compress gzip", "compress off", "compressible 2 : 1", 'path "x"',
      "size 1 kB", "shape 4 of int8", "datasets 2"],
 )  # fmt: skip
-def test_what_the_files_say_is_not_said_beside_them(line: str, patterns: Patterns) -> None:
+def test_what_the_files_say_is_not_said_again(line: str, patterns: Patterns) -> None:
     patterns.finder = finder
     with pretended():
         assert patterns.codes(text('from files "*.h5"', line)) == ["E215"]
@@ -216,7 +216,7 @@ def test_files_as_explained_are_the_same_files(patterns: Patterns) -> None:
     assert first.digest() == again.digest()
 
 
-def test_nobody_misses_a_prepare_of_files_that_are_there(patterns: Patterns) -> None:
+def test_no_prepare_is_missed_for_files_that_are_there(patterns: Patterns) -> None:
     patterns.finder = finder
     with pretended():
         assert patterns.workload(text('from files "*.h5"')).missing_prepares() == {}

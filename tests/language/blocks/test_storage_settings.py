@@ -99,7 +99,7 @@ def test_a_chunk_is_as_large_as_the_fullest_file_at_most(chunk: str, code: str, 
         ("$codec", Compression("gzip", 1)),
     ],
 )
-def test_a_codec_has_its_usual_level_unless_told(
+def test_a_codec_has_its_usual_level_unless_set(
     phrase: str, compression: Compression | None, patterns: Patterns
 ) -> None:
     more = "param codec = gzip 1" if "$" in phrase else ""

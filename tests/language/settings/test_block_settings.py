@@ -40,7 +40,7 @@ def test_a_loop_that_says_nothing_reads_once_inside_the_step_and_meets_at_a_barr
 
 
 @pytest.mark.parametrize(("line", "kind"), [("", "off"), ("sync barrier", "barrier")])
-def test_ranks_that_answer_requests_do_not_wait_for_each_other_unless_told(
+def test_ranks_that_answer_requests_do_not_wait_for_each_other_unless_set(
     line: str, kind: str, patterns: Patterns
 ) -> None:
     text = DATA + "infer {\n    read universe\n    requests 10 per rank every 2 ms\n    " + line + "\n}\n"

@@ -42,7 +42,7 @@ def test_no_override_takes_the_place_of_another(
     assert patterns.codes(text, other, one) == ["E102"]
 
 
-def test_overrides_of_different_lines_of_a_repeated_setting_stand_beside_each_other(patterns: Patterns) -> None:
+def test_overrides_of_different_lines_of_a_repeated_setting_stand_next_to_each_other(patterns: Patterns) -> None:
     overrides = [
         ("train.shuffle", "samples globally"),
         ("train.shuffle", "files within shard"),
@@ -59,14 +59,14 @@ def test_overrides_of_different_lines_of_a_repeated_setting_stand_beside_each_ot
 # ---- settings that a parameter gives ------------------------------------------------------------------------------
 
 
-def test_what_a_parameter_gives_is_given_twice_beside_a_line_that_says_the_same(patterns: Patterns) -> None:
+def test_what_a_parameter_gives_is_given_twice_next_to_a_line_that_says_the_same(patterns: Patterns) -> None:
     more = f"param p = weights 100 MB total\nparam s = $t\nparam t = samples within shard\nparam c = m at end\n{DATA}"
-    for line, beside in (
+    for line, same in (
         ("part $p", "part weights 1 MB total"),
         ("shuffle samples globally", "shuffle $s"),
         ("checkpoint $c", "checkpoint m at end"),
     ):
-        part, loop = (f"{line}\n{beside}\n", "") if "part" in line else ("part a 1 B total\n", f"{line}\n{beside}\n")
+        part, loop = (f"{line}\n{same}\n", "") if "part" in line else ("part a 1 B total\n", f"{line}\n{same}\n")
         text = f'{more}checkpoint m {{\n{part} path "c"\n}}\ntrain {{\n read universe\n{loop}}}\nsave m\n'
         (found,) = patterns.mistakes(text)
         assert (found.code, found.labels[0].span.text) == ("E102", line.split()[0])
@@ -161,7 +161,7 @@ def test_an_expectation_of_the_only_loop_is_that_of_its_name(of: str, again: str
     ]
 
 
-def test_what_a_base_expects_of_its_only_loop_stays_so_beside_another_loop(patterns: Patterns) -> None:
+def test_what_a_base_expects_of_its_only_loop_stays_so_next_to_another_loop(patterns: Patterns) -> None:
     plain = BASE.replace("evaluate every 2 epochs { read universe }", "")
     patterns.file("base.dlio", f"{plain}expect utilization at least 90 %\n")
     text = 'extends "base.dlio"\ninfer {\n read universe\n}\n'

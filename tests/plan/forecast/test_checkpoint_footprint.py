@@ -62,7 +62,7 @@ def test_contents_and_files_are_all_there_is(checkpoint: Checkpoint, job: Job) -
     assert state.most == max(files.owner_bytes(rank) for rank in range(job.ranks))
 
 
-def lies(checkpoint: Checkpoint, saves: int) -> list[tuple[str, float, int, int]]:
+def footprint(checkpoint: Checkpoint, saves: int) -> list[tuple[str, float, int, int]]:
     state = forecast_state(checkpoint, 4, saves)
     return [(one.root, one.bytes, one.files, one.copies) for one in storage_of(checkpoint, state)]
 
@@ -112,17 +112,17 @@ def test_calls_of_many_ranks_are_taken_from_ranks_that_save_as_much() -> None:
 
 
 @pytest.mark.parametrize(("keep", "saves", "copies"), [(None, 9, 9), (2, 9, 3), (2, 1, 1), (1, 9, 2)])
-def test_a_new_checkpoint_lies_beside_those_that_are_kept(keep: int | None, saves: int, copies: int) -> None:
-    assert lies(replace(CHECKPOINT, keep=keep), saves) == [("data", 1000, 4, copies)]
+def test_a_new_checkpoint_is_next_to_those_that_are_kept(keep: int | None, saves: int, copies: int) -> None:
+    assert footprint(replace(CHECKPOINT, keep=keep), saves) == [("data", 1000, 4, copies)]
 
 
-def test_saves_in_flight_lie_beside_those_that_are_kept_and_drained_ones_on_another_root() -> None:
+def test_saves_in_flight_are_next_to_those_that_are_kept_and_drained_ones_on_another_root() -> None:
     flying = replace(CHECKPOINT, background=Background(in_flight=3), drain="cold")
-    assert lies(flying, 9) == [("data", 1000, 4, 5), ("cold", 1000, 4, 3)]
+    assert footprint(flying, 9) == [("data", 1000, 4, 5), ("cold", 1000, 4, 3)]
 
 
 def test_partners_keep_everything_once_more_on_the_same_root() -> None:
-    assert lies(replace(CHECKPOINT, partner=1, drain="cold"), 1) == [("data", 2000, 8, 1), ("cold", 1000, 4, 1)]
+    assert footprint(replace(CHECKPOINT, partner=1, drain="cold"), 1) == [("data", 2000, 8, 1), ("cold", 1000, 4, 1)]
 
 
 @given(st.integers(1, 4), st.booleans())
@@ -136,7 +136,7 @@ def test_a_rank_has_a_staging_buffer_for_each_save_in_flight(in_flight: int, sim
     assert blocking.staging == 0
 
 
-def test_saves_by_the_clock_are_at_least_so_many() -> None:
+def test_saves_by_the_clock_are_at_least_this_many() -> None:
     train = replace(LOOP, checkpoints=(Cadence("c", "seconds", seconds=10.0),))
     saved = forecast(workload(train, checkpoint=CHECKPOINT)).phases[-1]
     assert (saved.times, saved.at_least) == (1, True)

@@ -179,15 +179,15 @@ def test_calls_past_the_page_cache_are_estimated_as_parts_of_pages_are_calls_of_
 
 
 @given(checkpoints, jobs)
-def test_each_rank_opens_the_metadata_beside_the_files_that_it_restores(checkpoint, job):
-    without, beside = (
+def test_each_rank_opens_the_metadata_and_the_files_that_it_restores(checkpoint, job):
+    without, with_metadata = (
         only(Restore("c"), checkpoint=replace(checkpoint, metadata=metadata), job=job) for metadata in (False, True)
     )
-    assert beside.opens.total == without.opens.total + job.ranks
-    assert beside.files == without.files
+    assert with_metadata.opens.total == without.opens.total + job.ranks
+    assert with_metadata.files == without.files
 
 
-def test_later_epochs_stand_apart_from_the_first():
+def test_later_epochs_are_separate_from_the_first():
     first, later = forecast(workload(LOOP)).phases
     assert (first.first_epoch, first.last_epoch, first.times) == (1, 1, 1)
     assert (later.first_epoch, later.last_epoch, later.times) == (2, 3, 2)
@@ -216,7 +216,7 @@ def test_epochs_that_differ_are_not_shown_as_if_they_were_one():
     assert is_of(second.opens, found[1])
 
 
-def test_epochs_of_one_order_are_alike_however_many():
+def test_epochs_of_one_order_are_the_same_however_many():
     once = Shuffle("globally", samples_once=True)
     for shuffle in (Shuffle(), once):
         loop = replace(LOOP, epochs=10**6, steps=2, shuffle=shuffle, access=Access(transfer=8192, open="each epoch"))
@@ -253,7 +253,7 @@ def test_what_may_end_early_is_at_most_whatever_is_inside_it():
     assert [phase.at_most for phase in phases] == [True] * 5 + [False]
 
 
-def test_each_step_opens_anew_where_each_sample_does():
+def test_each_step_opens_again_where_each_sample_does():
     """Steps continue where those before them ended, and a file that a step reads by several calls is opened once."""
     access = Access(open="each sample", transfer=6000)
     loop = replace(LOOP, batch=2, epochs=1, shard="by block", access=access)
@@ -319,7 +319,7 @@ def test_bytes_are_an_estimate_where_a_collective_call_reads_a_sample_once_that_
     assert not only(replace(collective, batch=5), dataset=few).bytes.estimated  # the first sample comes a step later
 
 
-def test_what_a_two_phase_read_spans_is_told():
+def test_what_a_two_phase_read_spans_is_given():
     straight = only(replace(LOOP, epochs=1))
     shuffled = only(replace(LOOP, epochs=1, shuffle=Shuffle("globally")))
     assert straight.span_ratio == pytest.approx(1)
@@ -367,7 +367,7 @@ FILES = replace(DATASET, layout=Layout("file per sample", 1000), size=constant(5
 LOOP_OF_FILES = replace(LOOP, epochs=1)
 
 
-def test_widening_of_direct_reads_is_told():
+def test_widening_of_direct_reads_is_reported():
     assert only(LOOP_OF_FILES, dataset=FILES).amplification is None
     direct = replace(LOOP_OF_FILES, access=Access(cache="off"))
     assert only(direct, dataset=FILES).amplification == pytest.approx(8192 / 5000)
@@ -393,8 +393,8 @@ def test_what_steps_preprocess_themselves_leaves_less_time_to_read_in():
     assert taken.budget == pytest.approx(0.01 / 9 - 500e-6)
     assert taken.rank_rate == pytest.approx(5e6 / (0.01 / 9 - 500e-6))
     # Reading has all the time of the compute, as before.
-    beside = replace(loop, preprocess=Compute(constant(100e-6)), access=Access(readers=1, prefetch=2))
-    assert only(beside, dataset=dataset).demand.rank_rate == pytest.approx(5e6 / (0.01 / 0.9))
+    ahead = replace(loop, preprocess=Compute(constant(100e-6)), access=Access(readers=1, prefetch=2))
+    assert only(ahead, dataset=dataset).demand.rank_rate == pytest.approx(5e6 / (0.01 / 0.9))
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,7 @@ def test_the_same_data_are_as_many_bytes_wherever_they_are_said():
 
 
 @pytest.mark.parametrize(("form", "files"), [("raw", 8), ("indexed", 16), ("tfrecord", 16)])
-def test_files_beside_others_are_files_too(form, files):
+def test_files_next_to_others_are_files_too(form, files):
     dataset = replace(DATASET, format=form, layout=Layout("files", 8))
     found = forecast(workload(Prepare("d", Access()), dataset=dataset))
     assert (found.storage[0].files, found.phases[0].files.total) == (files, files)
@@ -481,7 +481,7 @@ def test_saves_by_steps_are_counted_within_a_pass():
     assert [phase.times for phase in made.phases if phase.verb == "save"] == [3, 6]
 
 
-def test_an_evaluation_goes_on_where_its_last_run_ended():
+def test_an_evaluation_continues_where_its_last_run_ended():
     evaluation = replace(LOOP, kind="evaluate", name="e", epochs=2)
     whole = workload(replace(LOOP, epochs=4, evaluations=(Evaluation(2, evaluation),)))
     assert len(listed(whole, 0, 3, "e").step) == 250
@@ -502,7 +502,7 @@ def test_memory_is_that_of_the_phase_that_needs_most_on_the_fullest_node():
     assert made.node_bytes == 3 * made.rank_bytes + made.index_bytes
 
 
-def test_an_evaluation_has_its_buffers_beside_those_of_its_loop():
+def test_an_evaluation_has_its_buffers_in_addition_to_those_of_its_loop():
     evaluation = replace(LOOP, kind="evaluate", name="e", epochs=1, batch=20)
     made = forecast(workload(replace(LOOP, evaluations=(Evaluation(1, evaluation),))))
     loop, inner = (
@@ -532,7 +532,7 @@ def test_preparing_takes_a_buffer_of_a_call():
     assert only(Prepare("d", Access()), dataset=headed).memory.buffers == 4096 + 104 + 2 * 8
 
 
-def test_a_writer_for_others_has_a_buffer_to_receive_beside_its_own():
+def test_a_writer_for_others_has_a_buffer_to_receive_and_its_own():
     parts = (Part("p", 90_000, "total"),)
     own = Checkpoint("c", 1, parts, Writers("file per rank"), Access(transfer=1000), "c")
     for writers, buffers in [(own.writers, 1000), (Writers("rank", 0), 2000), (Writers("one per", 2), 2000)]:

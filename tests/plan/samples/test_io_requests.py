@@ -111,7 +111,7 @@ def test_a_permuted_order_of_files_has_every_file_and_sample_once(total, files, 
 
 
 @given(datasets())
-def test_samples_fill_their_files_and_lie_apart(dataset):
+def test_samples_fill_their_files_and_do_not_overlap(dataset):
     before = prefix_of(dataset)
     file, offset, length = locate(dataset, before, np.arange(dataset.samples))
     sizes = file_sizes(dataset, before, np.arange(dataset.layout.files))

@@ -103,7 +103,7 @@ def test_the_samples_of_a_file_share_what_is_encoded_in_it_evenly_however_full_u
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 1), st.lists(st.integers(0, 1), min_size=1, max_size=4))
-def test_units_that_repeat_lie_where_they_would_if_all_were_listed(
+def test_units_that_repeat_are_where_they_would_be_if_all_were_listed(
     pieces: int, each: int, encoded: int, kinds: list[int]
 ) -> None:
     each = 1 if pieces > 1 else each

@@ -65,7 +65,7 @@ def test_every_sample_comes_as_often_as_the_rules_say(dataset, loop, job, epoch)
 
 
 @given(datasets(), loops, jobs)
-def test_extents_lie_inside_their_files(dataset, loop, job):
+def test_extents_are_inside_their_files(dataset, loop, job):
     before = prefix_of(dataset)
     sizes = file_sizes(dataset, before, np.arange(dataset.layout.files))
     for plan in plans(loop, dataset, job):

@@ -19,7 +19,7 @@ def test_every_value_comes_once(n):
 
 
 @given(st.integers(TABLE_LIMIT + 1, 2**60), st.integers(0, 2**64 - 1))
-def test_values_stay_in_range_and_apart(n, seed):
+def test_values_stay_in_range_and_distinct(n, seed):
     positions = np.unique(np.linspace(0, n - 1, 500).astype(np.int64).clip(0, n - 1))
     images = Permutation(n, seed)(positions)
     assert images.min() >= 0

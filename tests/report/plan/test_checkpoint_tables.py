@@ -63,7 +63,7 @@ def test_model_split_contents_files_and_writers_are_said(planned) -> None:
     assert "in background" not in text
 
 
-def test_what_goes_on_in_the_background_is_said_with_its_buffers(planned) -> None:
+def test_what_continues_in_the_background_is_said_with_its_buffers(planned) -> None:
     text = planned("async on\n    staging 1 GB/s\n    in flight 2\n    partner 1 rank\n    serialize 1 ms")
     assert re.search(
         r"^in background +2 saves in flight at most, buffers of 1\.\d+ MB on the rank that saves most,", text, re.M
@@ -86,7 +86,7 @@ def test_how_often_to_save_is_a_table_of_bandwidths_or_the_one_given(planned) ->
     assert "how often" not in planned()
 
 
-def test_a_copy_whose_pace_nobody_said_is_not_taken_for_free_silently(planned) -> None:
+def test_a_copy_whose_pace_is_not_given_is_not_taken_for_free_silently(planned) -> None:
     note = "c: nothing says how long the copy to buffers holds the ranks"
     assert note in planned("async on", "--mtbf", "4 h")
     assert note not in planned("async on\n    staging 1 GB/s", "--mtbf", "4 h")

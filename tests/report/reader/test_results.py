@@ -91,7 +91,7 @@ def test_results_from_before_there_was_decoding_are_read_as_without_any(tmp_path
     assert {phase.verb.encode_seconds for phase in found.phases if phase.verb} == {nothing}
 
 
-def test_results_from_before_saves_went_on_beside_steps_are_read_as_without_any(tmp_path: Path) -> None:
+def test_results_from_before_background_saves_are_read_as_without_any(tmp_path: Path) -> None:
     older = results_content(run())
     for name in ("checkpoint_overhead", "mtbf_seconds", "restart_seconds", "intervals"):
         del older[name]

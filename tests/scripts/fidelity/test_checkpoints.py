@@ -31,7 +31,7 @@ def test_every_case_has_a_pattern_of_the_whole_state(case: Any, tmp_path: Path) 
 
 def test_what_surrounds_tensors_is_as_much_on_each_rank() -> None:
     split = [each for each in tensors.tensors() if each.split != "whole"]
-    lines = tensors.framed_parts().splitlines()
+    lines = tensors.container_parts().splitlines()
     assert len(lines) == len(list(tensors.tensors())) + 2 * len(split)
     assert sum(line.endswith("per rank") for line in lines) == 2 * len(split)
 

@@ -43,7 +43,7 @@ def test_the_longest_common_subsequence_is_that_of_the_table(one: list[str], oth
 
 @given(LETTERS)
 def test_what_is_equal_is_wholly_in_order(letters: list[str]) -> None:
-    assert compare.in_order(letters, letters) == 1.0
+    assert compare.order_similarity(letters, letters) == 1.0
 
 
 def test_names_do_not_matter_but_their_order_does() -> None:
@@ -61,9 +61,9 @@ def test_files_that_are_only_opened_have_no_number() -> None:
 def test_the_same_reads_by_other_threads_differ_in_that_alone() -> None:
     one = compare.profile([*whole_files("ac", 1), *whole_files("bd", 2, 0.5)])
     dealt = compare.profile([*whole_files("ad", 1), *whole_files("bc", 2, 0.5)])
-    alike = compare.likeness(one, dealt)
-    assert alike.calls == alike.data == alike.sizes == 1.0
-    assert alike.per_worker == pytest.approx(0.5)
+    found = compare.likeness(one, dealt)
+    assert found.calls == found.data == found.sizes == 1.0
+    assert found.per_worker == pytest.approx(0.5)
 
 
 def test_the_same_threads_under_other_numbers_and_in_another_turn_are_the_same() -> None:
@@ -72,7 +72,7 @@ def test_the_same_threads_under_other_numbers_and_in_another_turn_are_the_same()
     assert compare.likeness(one, other).per_worker == 1.0
 
 
-def test_a_thread_that_the_other_lacks_counts_as_nothing_alike() -> None:
+def test_a_thread_that_the_other_lacks_counts_as_no_similarity() -> None:
     one = compare.profile([*whole_files("ab", 1), *whole_files("cd", 2, 0.5)])
     other = compare.profile([*whole_files("ab", 1), *whole_files("cd", 1, 5.0)])
     assert compare.likeness(one, other).per_worker == pytest.approx(2 * 2 / 8)
@@ -81,16 +81,16 @@ def test_a_thread_that_the_other_lacks_counts_as_nothing_alike() -> None:
 def test_the_same_bytes_in_smaller_calls_are_the_same_data_in_no_same_call() -> None:
     one = compare.profile([read(0, "a", 0, 4096)])
     other = compare.profile([read(number, "a", number * 1024, 1024) for number in range(4)])
-    alike = compare.likeness(one, other)
-    assert (alike.data, alike.calls, alike.sizes, alike.sizes_by_bytes) == (1.0, 0.0, 0.0, 0.0)
+    found = compare.likeness(one, other)
+    assert (found.data, found.calls, found.sizes, found.sizes_by_bytes) == (1.0, 0.0, 0.0, 0.0)
 
 
 def test_bytes_read_twice_are_unique_once() -> None:
     found = compare.profile([read(0, "a", 0, 100), read(1, "a", 50, 100), read(2, "b", 0, 10)])
-    assert (found.moved, found.unique) == (210, 160)
+    assert (found.total_bytes, found.unique) == (210, 160)
 
 
-def test_reads_that_return_nothing_are_told_apart() -> None:
+def test_reads_that_return_nothing_are_distinguished() -> None:
     end = Record(1, 1, 2.0, 0.1, "read", "a", 100, 1, 0)
     found = compare.profile([read(0, "a", 0, 100), end])
     assert (len(found.extents), found.empty, found.asked) == (1, 1, (100, 1))
@@ -103,26 +103,26 @@ def test_a_read_at_an_unknown_place_is_refused() -> None:
 
 def test_calls_in_flight_are_those_that_overlap() -> None:
     calls = [read(0, "a", 0, 1, duration=2), read(1, "b", 0, 1, duration=2), read(10, "c", 0, 1, duration=1)]
-    most, mean = compare.in_flight(calls)
+    most, mean = compare.concurrency(calls)
     assert (most, mean) == (2, pytest.approx(5 / 4))
-    assert compare.in_flight([]) == (0, 0)
+    assert compare.concurrency([]) == (0, 0)
 
 
-def test_the_time_between_first_and_last_is_told_by_calls_in_flight() -> None:
+def test_the_time_between_first_and_last_is_split_by_calls_in_flight() -> None:
     calls = [read(0, "a", 0, 1, duration=2), read(1, "b", 0, 1, duration=2), read(9, "c", 0, 1, duration=1)]
-    assert compare.at_a_time(calls) == pytest.approx((0.6, 0.3, 0.1))
-    assert compare.at_a_time([]) == ()
+    assert compare.shares_in_flight(calls) == pytest.approx((0.6, 0.3, 0.1))
+    assert compare.shares_in_flight([]) == ()
 
 
 def test_a_row_says_once_what_is_the_same_in_both() -> None:
     one, other = compare.profile(whole_files("ab")), compare.profile(whole_files("abc"))
-    cells = dict(zip(tables.BESIDE, tables.in_a_row(one, other), strict=True))
+    cells = dict(zip(tables.SIMILARITY_HEAD, tables.similarity_cells(one, other), strict=True))
     assert (cells["threads"], cells["reads"], cells["bytes"]) == ("1", "2 / 3", "200 / 300")
     assert cells["same order"] == "0.800"
 
 
-def test_a_call_that_begins_when_another_ends_is_not_beside_it() -> None:
-    assert compare.in_flight([read(0, "a", 0, 1, duration=1), read(1, "b", 0, 1, duration=1)])[0] == 1
+def test_a_call_that_begins_when_another_ends_does_not_overlap_it() -> None:
+    assert compare.concurrency([read(0, "a", 0, 1, duration=1), read(1, "b", 0, 1, duration=1)])[0] == 1
 
 
 @given(st.lists(st.integers(1, 1 << 40), min_size=1))
@@ -134,7 +134,7 @@ def test_a_histogram_is_like_itself_and_like_nothing_without_its_sizes(lengths: 
         assert compare.cosine(found, Counter({50: 3})) == 0.0
 
 
-def test_what_a_worker_reads_is_told_in_batches() -> None:
+def test_what_a_worker_reads_is_given_in_batches() -> None:
     records = [*whole_files("abef", 1), *whole_files("cd", 2, 0.5)]
     assert compare.batches(records, 2) == {1: [0, 2], 2: [1]}
 
@@ -142,7 +142,7 @@ def test_what_a_worker_reads_is_told_in_batches() -> None:
 def test_batches_begun_ahead_come_before_those_of_each_step() -> None:
     starts = [0.0, 0.1, 0.2, 1.0, 2.0]
     records = [read(start, f"{number}", 0, 10) for number, start in enumerate(starts)]
-    assert compare.begun(records, 1, 1.0) == [3, 1, 1]
+    assert compare.count_batch_starts(records, 1, 1.0) == [3, 1, 1]
 
 
 def test_two_traces_stand_side_by_side() -> None:

@@ -67,22 +67,22 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_every_read_below_the_folder_takes_longer_and_returns_the_same(library: Path, file: Path) -> None:
-    took, *found = read(READS, file, latency.slowed(library, file.parent, 0.05))
+    took, *found = read(READS, file, latency.delay_variables(library, file.parent, 0.05))
     assert float(took) >= 4 * 0.05
     assert found == ["bcd ab cde abc", "9"]
 
 
 def test_the_end_of_a_file_has_a_latency_of_its_own(library: Path, file: Path) -> None:
-    (took,) = read(PAST, file, latency.slowed(library, file.parent, NEVER, 0.05))
+    (took,) = read(PAST, file, latency.delay_variables(library, file.parent, NEVER, 0.05))
     assert float(took) >= 0.05
 
 
 def test_the_end_of_a_file_has_no_other_latency(library: Path, file: Path) -> None:
-    assert read(PAST, file, latency.slowed(library, file.parent, NEVER))
+    assert read(PAST, file, latency.delay_variables(library, file.parent, NEVER))
 
 
 def test_files_elsewhere_are_read_as_before(library: Path, file: Path) -> None:
-    beside = file.parent.with_name("dat")
-    beside.mkdir()
-    _, *found = read(READS, file, latency.slowed(library, beside, NEVER, NEVER))
+    neighbour = file.parent.with_name("dat")
+    neighbour.mkdir()
+    _, *found = read(READS, file, latency.delay_variables(library, neighbour, NEVER, NEVER))
     assert found == ["bcd ab cde abc", "9"]

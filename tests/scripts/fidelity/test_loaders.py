@@ -53,7 +53,7 @@ def test_workers_give_the_same(loader: str, kind: str, tmp_path: Path) -> None:
     assert np.array_equal(found, np.stack(expected))
 
 
-def test_files_beside_the_data_are_no_samples(tmp_path: Path) -> None:
+def test_files_next_to_the_data_are_no_samples(tmp_path: Path) -> None:
     for name in ("b.tfrecord", "a.tfrecord", "a.index", "manifest.json"):
         (tmp_path / name).write_bytes(b"x")
     assert [file.name for file in loaders.data_files(tmp_path)] == ["a.tfrecord", "b.tfrecord"]
@@ -125,7 +125,7 @@ def test_a_run_prints_its_epochs_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", compare_loaders.CASES, ids=lambda case: case.name)
-def test_a_pattern_beside_a_case_takes_all_that_the_script_sets(case: Any) -> None:
+def test_a_pattern_of_a_case_takes_all_that_the_script_sets(case: Any) -> None:
     path: Path = case.pattern
     if not path.exists():
         pytest.skip("dliosim has no pattern for it yet")

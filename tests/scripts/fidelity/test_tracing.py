@@ -78,7 +78,7 @@ def test_calls_that_say_their_offset_are_believed() -> None:
     ]
 
 
-def test_an_offset_that_nobody_has_seen_begin_is_unknown() -> None:
+def test_an_offset_that_was_not_seen_to_begin_is_unknown() -> None:
     (read,) = parsed('5 1.0 read(7</data/a>, ""..., 10) = 10 <0.000001>')
     assert read.offset == tracing.UNKNOWN
 
@@ -98,7 +98,7 @@ def test_a_child_and_a_copy_share_the_offset_and_a_thread_the_descriptors() -> N
     assert [(r.pid, r.process, r.offset) for r in reads] == [(6, 6, 0), (9, 5, 10), (5, 5, 20)]
 
 
-def test_a_number_taken_again_while_its_close_returns_begins_anew() -> None:
+def test_a_number_taken_again_while_its_close_returns_begins_again() -> None:
     text = """\
 5 1.0 openat(AT_FDCWD</>, "/data/a", O_RDONLY) = 7</data/a> <0.000001>
 5 1.5 clone3({flags=CLONE_VM|CLONE_THREAD, stack=NULL} => {parent_tid=[9]}, 88) = 9 <0.000001>
@@ -122,7 +122,7 @@ def test_added_latency_belongs_to_the_read_before_it_and_a_programs_own_sleep_do
     assert [round(r.duration, 6) for r in parsed(text)] == [0.5, 0.000001]
 
 
-def test_writes_go_on_where_the_file_stands_and_a_renaming_has_the_new_name() -> None:
+def test_writes_continue_where_the_file_stands_and_a_renaming_has_the_new_name() -> None:
     text = """\
 5 1.0 openat(AT_FDCWD</>, "/data/a.tmp", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 7</data/a.tmp> <0.000001>
 5 2.0 write(7</data/a.tmp>, ""..., 10) = 10 <0.000001>
