@@ -88,9 +88,10 @@ def words(ranks: int, *arguments: str) -> Callable[[Path, Path], float]:
 
 def tiny_run(tree: Path, place: Path) -> float:
     """Measure a run of 2 ranks that does next to nothing: its start and its end."""
-    return command_line(tree, 2, "run", str(tree / "patterns" / "cosmoflow.dlio"), "--null", "-D", "files=4", "-D",
-                        "train.epochs=1", "-D", "train.steps=1", "-D", "compute=0 s", "--dir", str(place / "tiny"),
-                        "--output", str(place / f"tiny-{perf_counter()}"))  # fmt: skip
+    pattern = place / "tiny.dlio"
+    pattern.write_text(PATTERN.format(samples=32, size="4 kB", layout="shared file", api="posix"))
+    output = str(place / f"tiny-{perf_counter()}")
+    return command_line(tree, 2, "run", str(pattern), "--dir", str(place / "data"), "--output", output)
 
 
 CASES = (
