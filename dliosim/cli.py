@@ -116,6 +116,8 @@ def _run_mpi_command(parsed: argparse.Namespace, given: Sequence[str]) -> int:
 def _run_local_command(parsed: argparse.Namespace) -> int:
     """Run a command that needs no MPI; ExecutionError where its output cannot be written."""
     try:
+        # Else numpy would start a thread for each core, for linear algebra that no command uses.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         status = _dispatch_local(parsed)
         sys.stdout.flush()
     except (BrokenPipeError, DliosimError):

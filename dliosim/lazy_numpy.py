@@ -6,14 +6,13 @@ dictionary from its second use on, as in any module.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
 else:
 
-    class _Numpy(ModuleType):
+    class _Numpy:
         def __getattr__(self, name: str) -> object:
             """Import numpy, and keep its name here."""
             import numpy
@@ -22,6 +21,6 @@ else:
             setattr(self, name, value)
             return value
 
-    np = _Numpy("numpy")
+    np = _Numpy()
 
 __all__ = ["np"]

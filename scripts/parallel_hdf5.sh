@@ -30,4 +30,4 @@ printf '#!/bin/sh\nexec "%s" "$@"\n' "$launcher" > "$environment/bin/mpiexec"
 chmod +x "$environment/bin/mpiexec"
 
 "$python" -c 'import h5py; assert h5py.get_config().mpi, "h5py came out serial"; print(h5py.version.info)'
-"$python" -m pytest -rs tests/mpi/test_parallel_hdf5.py tests/formats/test_hdf5*.py
+"$python" -m pytest -rs tests/mpi/test_parallel_hdf5.py tests/formats/hdf5 tests/formats/test_hdf5*.py

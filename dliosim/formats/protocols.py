@@ -268,6 +268,19 @@ class LibraryPreload(Format, Protocol):
         ...
 
 
+@runtime_checkable
+class LateModules(Format, Protocol):
+    """A format with modules of its own that only reading and writing need.
+
+    `check` does not import them; a run imports them before any clock starts.
+    """
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names of these modules."""
+        ...
+
+
 class LibraryFile(Protocol):
     """A file that the format's library has open; used by one thread."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from dliosim.errors import UsageError
-from dliosim.formats.protocols import Format, LibraryPreload
+from dliosim.formats.protocols import Format, LateModules, LibraryPreload
 from dliosim.model import Dataset
 
 if TYPE_CHECKING:
@@ -72,6 +73,13 @@ def import_libraries(form: Format) -> None:
     """Import the installed libraries that a format reads and decodes with, before any clock runs."""
     for module in form.libraries if isinstance(form, LibraryPreload) else ():
         with suppress(ImportError):
+            import_module(module)
+
+
+def import_modules(datasets: Iterable[Dataset]) -> None:
+    """Import the modules that reading and writing these data sets needs, before any clock runs."""
+    for form in map(format_for, datasets):
+        for module in form.modules if isinstance(form, LateModules) else ():
             import_module(module)
 
 

@@ -12,6 +12,7 @@ from dliosim.execute.datasets.file_list import FileNames, LinkedNames, share_exi
 from dliosim.execute.datasets.index_build import shared_memory
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.free_space import require_memory
+from dliosim.formats.registry import import_modules
 from dliosim.model import Dataset
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals
@@ -23,6 +24,8 @@ def share_sample_places(sessions: Sequence[Session]) -> None:
 
     That is sums of sizes, and for existing files their names and indexes.
     """
+    for session in sessions:
+        import_modules(session.workload.datasets)
     known: dict[str, NDArray[np.int64] | None] = {}
     found: dict[str, tuple[FileNames | LinkedNames, DataIndex]] = {}
     for session in sessions:

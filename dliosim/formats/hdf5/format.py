@@ -26,6 +26,7 @@ class Hdf5:
 
     name: Final = "hdf5"
     libraries: Final = ("dliosim.formats.hdf5.library",)
+    modules: Final = ("dliosim.formats.hdf5.index", "dliosim.formats.hdf5.layout")
 
     def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
         """Refuse sizes that vary, settings of raw files, codecs without a filter in HDF5, and chunks from 4 GiB."""

@@ -56,7 +56,7 @@ CHECKPOINT = Checkpoint("c", 1, (Part("w", 1000, "total"),), Writers("shared fil
 
 
 def listed(whole: Workload, *chosen: Any) -> Listing:
-    """All blocks of `csv_rows` as one."""
+    """All blocks of `list_reads` as one."""
     blocks = list(list_reads(whole, *chosen))
     step, sample, offset, length = (
         np.concatenate([np.empty(0, np.int64), *(getattr(block, name) for block in blocks)])
