@@ -62,7 +62,7 @@ class EpochSummary:
     but the kernel does not say which.
     """
 
-    #: number of the epoch, from 1
+    #: number of the epoch, from 0
     epoch: int
     #: number of ranks
     ranks: int

@@ -65,7 +65,7 @@ class EpochRecord:
 
     #: number of the phase
     phase: int
-    #: number of the epoch, from 1
+    #: number of the epoch, from 0
     epoch: int
     #: samples of a full step of this rank
     batch: int = 0
@@ -141,7 +141,8 @@ class EpochRecord:
     read_bytes: int = -1
     #: this rank's share of what its node asked of storage, where each byte counts once; -1 unknown
     distinct_bytes: int = -1
-    #: the thread of the steps was ready but had no core, in the steps, without checkpoints; -1 unknown
+    #: the thread of the steps was ready but had no core, from the first step until files of the epoch are closed,
+    #: without checkpoints; -1 unknown
     core_wait_ns: int = -1
     #: the same for all reader threads, added up; -1 unknown
     reader_core_wait_ns: int = -1

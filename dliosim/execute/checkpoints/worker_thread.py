@@ -57,7 +57,7 @@ class Worker:
     """
 
     def __init__(self, session: Session, name: str) -> None:
-        """Start the thread. Collective; raises what `duplicate_world` raises."""
+        """Start the thread. Collective."""
         self._world = duplicate_world(session.world)
         self._session = replace(session, world=self._world, progress=_NullProgress())
         self._jobs: SimpleQueue[BackgroundTask | None] = SimpleQueue()

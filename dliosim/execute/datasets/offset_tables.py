@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ def share_sample_places(sessions: Sequence[Session]) -> None:
     That is sums of sizes, and for existing files their names and indexes.
     """
     for session in sessions:
-        import_modules(session.workload.datasets)
+        session.world.run_on_all(partial(import_modules, session.workload.datasets))
     known: dict[str, NDArray[np.int64] | None] = {}
     found: dict[str, tuple[FileNames | LinkedNames, DataIndex]] = {}
     for session in sessions:
