@@ -186,7 +186,109 @@ class _Waiting:
         for rank in ranks:
             with suppress(ProcessLookupError):
                 os.kill(rank, signal.SIGUSR2)
-        self._wait_for_stacks(len(ranks))
+        if alive:
+            self._wait_for_stacks(len(ranks))
+        status = None if alive else self._job.launcher.returncode
+        with running(self._job):
+            text = "did not answer in time" if alive else f"ended with status {status}"
+            said = self.said()
+            outlived = () if alive else self._job.outliving()
+        if outlived:
+            text, status = f"{text}, and processes {outlived} outlived their launcher", None
+        self._close_pipes()
+        return Ended(f"{text}\n{said}", status, said)
+
+    def _wait_for_stacks(self, ranks: int) -> None:
+        """Wait until these ranks have written their calls, and nothing more comes; for `_STACKS` at most."""
+        until, before, size = monotonic() + _STACKS, -1, 0
+        while monotonic() < until:
+            before = size
+            sleep(0.3)
+            text = os.pread(self._said.fileno(), 1 << 20, 0)
+            size = len(text)
+            if size == before and text.count(b"most recent call first") >= max(ranks, 1):
+                return
+
+    def close(self) -> None:
+        """End the ranks that wait; raises Ended where they do not end by themselves, and well."""
+        job, self._job, self._used = self._job, None, 0
+        if job is not None:
+            job.close()
+
+
+@contextmanager
+def _on_own_cores() -> Iterator[None]:
+    """Let what starts in the block run on the cores of this worker of pytest-xdist alone, where there are several.
+
+    Ranks that share a core sleep while they wait for each other; otherwise they would take the other workers' time.
+    """
+    everywhere = os.sched_getaffinity(0)
+    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{name}", "") for name in ("", "_COUNT"))
+    cores = sorted(everywhere)
+    if worker.startswith("gw") and workers.isdecimal():
+        cores = cores[int(worker[2:]) % len(cores) :: int(workers)]
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, everywhere)
+
+
+class _Waiting:
+    """A job of `waiting_program`, by its pipes: one to each rank, as long as this process has it open."""
+
+    def __init__(self, ranks: int) -> None:
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._directory = tempfile.TemporaryDirectory()
+        pipes = [Path(self._directory.name, f"{rank}") for rank in range(ranks)]
+        for pipe in pipes:
+            os.mkfifo(pipe)
+        # For reading, too: then open does not wait for a reader, and ranks that died are no broken pipe.
+        self._tell = [os.open(pipe, os.O_RDWR) for pipe in pipes]
+        with _on_own_cores():
+            variables = library_environment(ranks)
+            self._job = start_ranks(ranks, *PROGRAM, self._directory.name, env=variables, terminal=self._said.fileno())
+        self._read = 0
+
+    def processes(self) -> list[int]:
+        """Its launcher, the launcher's helpers and its ranks."""
+        return self._job.processes()
+
+    def ask(self, task: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """Return its answer; None where it does not answer in that time."""
+        out = self._job.launcher.stdout
+        assert out is not None
+        for tell in self._tell[: task["ranks"]]:
+            os.write(tell, (json.dumps(task) + "\n").encode())
+        answered, _, _ = select.select([out], [], [], seconds)
+        line = out.readline() if answered else ""
+        # Of ranks that were killed, mpiexec says so on the same stream.
+        return json.loads(line) if line.startswith("{") and line.endswith("\n") else None
+
+    def said(self, ranks: int = 0) -> str:
+        """Return standard error since the last call, when this many ranks have said that it is all."""
+        text = ""
+        for _ in range(_HEARD):
+            # The ranks write where this descriptor stands: it is theirs, too.
+            size = os.fstat(self._said.fileno()).st_size
+            text += os.pread(self._said.fileno(), size - self._read, self._read).decode(errors="replace")
+            self._read = size
+            if text.count(END) >= ranks:
+                break
+            sleep(0.01)
+        return text.replace(END, "")
+
+    def end(self) -> Ended:
+        """End the job, however it stands: how it ended, or, where it did not, the calls in which its ranks were."""
+        with suppress(subprocess.TimeoutExpired):
+            self._job.launcher.wait(_DYING)
+        alive = self._job.launcher.poll() is None
+        ranks = self._job.ranks() if alive else []
+        for rank in ranks:
+            with suppress(ProcessLookupError):
+                os.kill(rank, signal.SIGUSR2)
+        if alive:
+            self._wait_for_stacks(len(ranks))
         status = None if alive else self._job.launcher.returncode
         with running(self._job):
             text = "did not answer in time" if alive else f"ended with status {status}"
