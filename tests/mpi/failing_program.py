@@ -7,15 +7,15 @@ for than there is, or `bug`, an unexpected exception.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 import numpy as np
+import pytest
 from mpi4py import MPI
 
-from dliosim.cli import main
+from dliosim import cli
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.mpiio_reader import CollectiveReader, IndependentReader
 from dliosim.execute.backends.mpiio_writer import IndependentWriter
@@ -39,7 +39,7 @@ def fail(kind: str) -> None:
     raise failure
 
 
-def make_fail(owner: type, method: str, calls: Iterator[int], last: int, kind: str) -> None:
+def make_fail(patch: pytest.MonkeyPatch, owner: type, method: str, calls: Iterator[int], last: int, kind: str) -> None:
     """Let a method of a class fail at its call of number `last`."""
     original = getattr(owner, method)
 
@@ -48,13 +48,15 @@ def make_fail(owner: type, method: str, calls: Iterator[int], last: int, kind: s
             fail(kind)
         return original(*given)
 
-    setattr(owner, method, attempt)
+    patch.setattr(owner, method, attempt)
 
 
-if __name__ == "__main__":
-    method, rank, call, kind = sys.argv[1].split(":")
-    if MPI.COMM_WORLD.rank == int(rank):
-        calls = count()
-        for owner in CLASSES[method]:
-            make_fail(owner, method, calls, int(call), kind)
-    sys.exit(main(sys.argv[2:]))
+def main(comm: MPI.Intracomm, where: str, *command: str) -> int:
+    """Run a command of dliosim in which this rank's calls may fail; its status."""
+    method, rank, call, kind = where.split(":")
+    with pytest.MonkeyPatch.context() as patch:
+        if comm.rank == int(rank):
+            calls = count()
+            for owner in CLASSES[method]:
+                make_fail(patch, owner, method, calls, int(call), kind)
+        return cli.main([*command])

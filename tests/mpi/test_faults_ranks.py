@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.mpi.jobs import CHECKPOINT, CLI, DATASET, PREPARE, TRAIN, Place, only_error
-from tests.mpi.launch import ROOT, run_ranks, running, start_ranks
+from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, TRAIN, Place, only_error
+from tests.mpi.launch import running, start_ranks
+from tests.mpi.waiting import run_command
 
-FAILING = ("-m", "tests.mpi.failing_program")
 SLOW_TRAIN = TRAIN.replace("epochs   2", "compute  20 ms\n    epochs   300")
 
 
 def fail(place: Place, ranks: int, where: str, **define: str) -> subprocess.CompletedProcess[str]:
     """Run the pattern with something that fails at `where`, which is what:rank:call:kind."""
     settings = {name.replace("__", ".").replace("_", " "): value for name, value in define.items()}
-    command = place.arguments(define=settings)[len(CLI) :]
-    return run_ranks(ranks, *FAILING, where, *command, seconds=30, env={"PYTHONPATH": str(ROOT)}, cwd=place.directory)
+    command = [where, *place.command(define=settings)]
+    return run_command(ranks, command, place.directory, seconds=30, module="tests.mpi.failing_program")
 
 
 @pytest.fixture

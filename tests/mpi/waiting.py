@@ -47,7 +47,13 @@ class Done:
     status: int
     printed: str
     said: str
-    left: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """All that it has left."""
+        return self.threads + self.files
 
 
 class Ended(Exception):
@@ -68,6 +74,7 @@ class WaitingRanks:
     started: int = 0
     _job: _Waiting | None = None
     _used: int = 0
+    _failed: int = 0
 
     def run(
         self,
@@ -99,20 +106,32 @@ class WaitingRanks:
         }
         answer = self._job.ask(task, seconds)
         if answer is None:
-            job, self._job, self._used = self._job, None, 0
+            job = self._forget()
+            assert job is not None
             raise job.end()
         (status,) = answer["statuses"]
-        return Done(status, answer["printed"], self._job.said(ranks), tuple(answer["left"]))
+        self._failed += status != 0
+        return Done(status, answer["printed"], self._job.said(ranks), *map(tuple, answer["left"]))
 
     def processes(self) -> list[int]:
         """All processes of the job, if it runs."""
         return self._job.processes() if self._job is not None else []
 
     def close(self) -> None:
-        """End the ranks that wait; raises Ended where they do not end by themselves, and well."""
-        job, self._job, self._used = self._job, None, 0
-        if job is not None:
-            job.close()
+        """End the ranks that wait; raises Ended where they do not end by themselves, and well.
+
+        After a command that failed MPI may name open handles, since an error ends a process as a rule.
+        """
+        failed = self._failed
+        job = self._forget()
+        said = job.close() if job is not None else ""
+        if said and not failed:
+            raise Ended(f"the waiting ranks ended with status 0\n{said}")
+
+    def _forget(self) -> _Waiting | None:
+        """Let the next command start ranks again; the job until now."""
+        job, self._job, self._used, self._failed = self._job, None, 0, 0
+        return job
 
 
 @contextmanager
@@ -209,8 +228,8 @@ class _Waiting:
             if size == before and text.count(b"most recent call first") >= max(ranks, 1):
                 return
 
-    def close(self) -> None:
-        """Let it come to its end; raises Ended where that is none."""
+    def close(self) -> str:
+        """Let it come to its end; what it said at that. Raises Ended where that is none."""
         for tell in self._tell:
             os.close(tell)
         self._tell = []
@@ -219,9 +238,11 @@ class _Waiting:
                 done = self._job.finish(_CLOSING)
             except pytest.fail.Exception as failure:
                 raise Ended(f"{failure}\n{self.said()}") from failure
-            if done.returncode or self.said():
-                raise Ended(f"the waiting ranks ended with status {done.returncode}\n{self.said()}")
+            said = self.said()
+            if done.returncode:
+                raise Ended(f"the waiting ranks ended with status {done.returncode}\n{said}")
         self._close_pipes()
+        return said
 
     def _close_pipes(self) -> None:
         for tell in self._tell:
@@ -237,23 +258,24 @@ _MOST = 5
 
 
 def run_command(
-    ranks: int, arguments: Sequence[str], directory: Path, seconds: float = 60
+    ranks: int, arguments: Sequence[str], directory: Path, seconds: float = 60, module: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """A command of dliosim on ranks that wait for such, in a directory below which it may leave nothing open.
 
-    What ends the ranks themselves, as an error on one of them does, ends with the status of their launcher. Those that
-    take longer are ended, and fail the test.
+    With a module its `main` is called instead, which returns the status. What ends the ranks themselves, as an error on
+    one of them does, ends with the status of their launcher. Those that take longer are ended, and fail the test.
     """
     waiting = _WAITING.setdefault(ranks, WaitingRanks(ranks, uses=_USES))
     try:
-        done = waiting.run(ranks, arguments, directory, seconds, directory)
+        done = waiting.run(ranks, arguments, directory, seconds, directory, module)
     except Ended as ended:
         if not ended.status:  # mpiexec gives 0 now and then for ranks that were killed
             pytest.fail(f"dliosim {' '.join(arguments)} on {ranks} ranks: {ended}")
         return subprocess.CompletedProcess([*arguments], ended.status, "", ended.said)
     if done.left:
         assert done.status, done.left
-        waiting.close()  # an error ends a process as a rule, and need not close what that closes
+        if done.threads:
+            waiting.close()  # files may stay open: an error ends a process as a rule
     return subprocess.CompletedProcess([*arguments], done.status, done.printed, done.said)
 
 

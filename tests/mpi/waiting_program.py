@@ -1,10 +1,10 @@
 """Run by every rank of a job: tasks, one after the other, each on some of its ranks, counted from rank 0.
 
 A rank reads lines of JSON from a pipe of its own, in which it waits without MPI, so that it costs nothing: `ranks`,
-`arguments` of dliosim, or of the function `main` of a `module`, the `directory` to be in, `below` which nothing may
-stay open, variables of the `environment`, and what it says on standard error at its `end`, since the two streams come
-by two ways. When those ranks are through with it, rank 0 prints one: `statuses`, what was `printed` on rank 0, and what
-ranks have `left` behind in their processes.
+`arguments` of dliosim, or of the function `main` of a `module` (which returns a status or nothing), the `directory` to
+be in, `below` which nothing may stay open, variables of the `environment`, and what it says on standard error at its
+`end`, since the two streams come by two ways. When those ranks are through with it, rank 0 prints one: `statuses`, what
+was `printed` on rank 0, and what ranks have `left` behind in their processes, threads and files.
 """
 
 from __future__ import annotations
@@ -39,17 +39,14 @@ _MAY_STAY = ("MainThread", "signals")
 def perform(group: MPI.Intracomm, module: str, arguments: list[str]) -> tuple[int, str]:
     """One command line, or one module's `main`, on these ranks: its status, and what this rank printed."""
     cli._load_comm_world = lambda: group  # type: ignore[assignment]
-    printed, status = io.StringIO(), 0
+    printed = io.StringIO()
     with redirect_stdout(printed):
-        if module:
-            importlib.import_module(module).main(group, *arguments)
-        else:
-            status = cli.main(arguments)
-    return status, printed.getvalue()
+        status = importlib.import_module(module).main(group, *arguments) if module else cli.main(arguments)
+    return status or 0, printed.getvalue()
 
 
-def left_behind(below: str) -> list[str]:
-    """Threads, and files below a directory that are still open or mapped, of this process."""
+def left_behind(rank: int, below: str) -> tuple[list[str], list[str]]:
+    """Threads, and files below a directory that are still open or mapped, of this process, which is of a rank."""
     threads = [thread.name for thread in threading.enumerate() if thread.name not in _MAY_STAY]
     files = []
     for entry in Path("/proc/self/fd").iterdir():
@@ -58,7 +55,8 @@ def left_behind(below: str) -> list[str]:
         except OSError:
             continue  # the one through which the directory is read
     mapped = [line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
-    return threads + sorted({name for name in files + mapped if name.startswith(below)})
+    stay = sorted({name for name in files + mapped if name.startswith(below)})
+    return [f"rank {rank}: {one}" for one in threads], [f"rank {rank}: {one}" for one in stay]
 
 
 def main(comm: MPI.Intracomm, pipes: str) -> None:
@@ -86,10 +84,10 @@ def _answer(group: MPI.Intracomm, world: World, task: dict[str, Any]) -> None:
     sys.stderr.write(task["end"])
     sys.stderr.flush()
     world.barrier()
-    found = group.gather((status, left_behind(task["below"])))
+    found = group.gather((status, left_behind(group.rank, task["below"])))
     if found is not None:
         statuses = sorted({status for status, _ in found})
-        left = [f"rank {rank}: {one}" for rank, (_, several) in enumerate(found) for one in several]
+        left = [[one for _, behind in found for one in behind[kind]] for kind in (0, 1)]
         print(json.dumps({"statuses": statuses, "printed": printed, "left": left}), flush=True)
 
 
