@@ -62,7 +62,7 @@ COLUMNS = {"bytes": "bytes_moved"}
 def random_workload(number: int, ranks: int) -> Workload:
     """Each api, lifetime, transfer and memory in turn, and the rest at random.
 
-    Few steps on 3 ranks: they outnumber cores, and whatever they do together takes tens of milliseconds.
+    Few steps on several ranks: they outnumber cores, and whatever they do together takes milliseconds.
     """
     random = np.random.default_rng(number)
 
@@ -122,7 +122,7 @@ def random_workload(number: int, ranks: int) -> Workload:
             # A collective call reads the bytes that `pad` repeats once, and they are planned as asked.
             one_of("drop", "keep", "keep" if collective else "pad"),
             int(random.integers(1, 5)),
-            one_of(None, None, 3) if ranks < 3 else 3,
+            one_of(None, None, 3) if ranks == 1 else 3,
             sync=one_of(Sync(), Sync("off")) if not collective else Sync(),
         )
 
@@ -131,12 +131,12 @@ def random_workload(number: int, ranks: int) -> Workload:
     test = replace(loop("evaluate", "e", number + 1), epochs=one_of(1, 2))
     train = replace(
         loop("train", "t", number),
-        epochs=4 if ranks < 3 else 2,
+        epochs=4 if ranks == 1 else 2,
         evaluations=(Evaluation(one_of(1, 2), test),),
         checkpoints=(Cadence("c", "epochs", 2),),
     )
     serve = loop("infer", "i", number + 2)
-    serve = replace(serve, arrivals=Arrivals(40 if ranks < 3 else 13, constant(0)), epochs=1, last_batch="drop")
+    serve = replace(serve, arrivals=Arrivals(40 if ranks == 1 else 13, constant(0)), epochs=1, last_batch="drop")
     restores = (Restore("c"), Restore("c", everything=bool(number % 2), once=True))
     verbs = (Prepare("d", Access(APIS[number % 3], one_of(None, 1000))), train, serve, *restores)
     return Workload(f"w{number}", "", number, Job(ranks), (dataset,), (saves,), verbs)
