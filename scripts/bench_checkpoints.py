@@ -25,11 +25,11 @@ from harness import header, middle, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
-from dliosim.execute.store.locking import LockTable
+from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.model import Access, Background, Checkpoint, Job, Part, Workload, Writers
 
 MIB = 1 << 20
@@ -94,7 +94,7 @@ def time_plain_writes(world: World, writers: Writers, place: Path, size: int, bu
 
 def session_of(world: World, checkpoint: Checkpoint, place: Path) -> Session:
     workload = Workload("bench", "", 1, Job(world.size), (), (checkpoint,), ())
-    return Session(workload, world, {"data": place}, Options(), Silence(), locks=LockTable())
+    return Session(workload, world, {"data": place}, Options(), Silence(), stores=CheckpointStores())
 
 
 def run_pairs(pairs: int, first: Callable[[], float], second: Callable[[], float]) -> tuple[list[float], list[float]]:
@@ -116,14 +116,14 @@ def measure(case: Case, pairs: int, size: int, place: Path) -> None:
     buffer = allocate(TRANSFER)
     np.frombuffer(buffer, np.uint8)[:] = np.random.default_rng(world.rank).integers(0, 256, TRANSFER, np.uint8)
 
-    with CheckpointManager(session, [checkpoint]) as saves:
+    with CheckpointSession(session, [checkpoint]) as saves:
 
         def ours() -> float:
             return world.comm.allreduce(saves.save(checkpoint).record.wall_ns, MPI.MAX) * 1e-9
 
         saved, plain = run_pairs(pairs, ours, lambda: time_plain_writes(world, case.writers, place, size, buffer))
     if world.rank == 0:
-        session.locks.release()
+        session.stores.release()
         ratios = [theirs / mine for mine, theirs in zip(saved, plain, strict=True)]
         rate = [size * world.size / each / 1e9 for each in saved]
         print(json.dumps({"ratios": ratios, "rate": rate, "plain": [size * world.size / each / 1e9 for each in plain]}))
@@ -137,7 +137,7 @@ def stalls(pairs: int, size: int, place: Path) -> None:
     in_background = replace(blocking, name="b", background=Background())
     session = session_of(world, blocking, place)
 
-    with CheckpointManager(session, [blocking, in_background]) as saves:
+    with CheckpointSession(session, [blocking, in_background]) as saves:
 
         def measure_stall(checkpoint: Checkpoint) -> float:
             record = saves.save(checkpoint).record
@@ -148,7 +148,7 @@ def stalls(pairs: int, size: int, place: Path) -> None:
 
         whole, stall = run_pairs(pairs, lambda: measure_stall(blocking), lambda: measure_stall(in_background))
     if world.rank == 0:
-        session.locks.release()
+        session.stores.release()
         shares = [short / long for long, short in zip(whole, stall, strict=True)]
         print(json.dumps({"shares": shares, "stall": stall, "blocking": whole}))
 

@@ -39,7 +39,7 @@ from mpi4py import MPI
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.registry import Files, open_readers
 from dliosim.execute.batches.sample_cache import SampleCache
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.datasets.library_writer import index_prepared
 from dliosim.execute.datasets.offset_tables import share_block_totals
@@ -142,7 +142,7 @@ def whole_loop(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
 
     def run() -> float:
         session = ground.session(dataset, loop)
-        with CheckpointManager(session, ()) as saves:
+        with CheckpointSession(session, ()) as saves:
             (phase,) = (each for each in run_loop(session, saves, loop, 0, timed=True) if isinstance(each, Phase))
         return phase.summary.epochs[-1].loop_seconds
 

@@ -27,7 +27,7 @@ from harness import header, middle, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.datasets.offset_tables import share_block_totals
 from dliosim.execute.datasets.prepare import prepare
@@ -241,7 +241,7 @@ def measure(case: Case, pairs: int, place: Path) -> None:
     prepare(silent, verb, dataset)
     duel = Duel(case, plan, BARE[case.api](case, directory / dataset.file_name(0), own), own)
     session = Session(workload, world, silent.roots, Options(), duel, silent.places)
-    with CheckpointManager(session, ()) as saves:
+    with CheckpointSession(session, ()) as saves:
         phases = [each for each in run_loop(session, saves, loop, 0, timed=True) if isinstance(each, Phase)]
     if comm.rank:
         return

@@ -36,7 +36,7 @@ from dliosim.execute.node.compute import set_timer_slack
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.run.benchmark_pass import lock_variant_directories, prepare_datasets, separate_checkpoints
 from dliosim.execute.run.capacity_check import require_room
-from dliosim.execute.store.locking import LockTable
+from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.formats.protocols import ExistingFiles
 from dliosim.measure.board import process_row
 from dliosim.model import DropCaches, Job, Loop, Restore, Save
@@ -55,20 +55,20 @@ def compare_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: 
     """
 
     def compare(world: World) -> int:
-        with LockTable() as locks:
-            return _compare(world, parsed, arguments, locks)
+        with CheckpointStores() as stores:
+            return _compare(world, parsed, arguments, stores)
 
     return run_job(comm, compare, lambda signal: _UNFINISHED, parse_stall_options(parsed))
 
 
-def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str], locks: LockTable) -> int:
+def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str], stores: CheckpointStores) -> int:
     started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
     progress = ProgressLine(user_terminal() if world.rank == 0 else None, row=process_row())
     job, finder = Job(world.size, world.nodes), FileFinder(parse_roots(parsed), progress)
     found = world.run_on_rank_0("read the pattern", lambda: _compile_variants(parsed, job, finder))
     caches = world.run_on_rank_0("look at the options", lambda: _choose_caches(found, parsed.caches))
     setup = _CompareSetup(
-        world, parsed, tuple(arguments), found, finder.sources, locks, progress, caches, started, begun, load
+        world, parsed, tuple(arguments), found, finder.sources, stores, progress, caches, started, begun, load
     )
     cold = caches == "cold"
     return (
@@ -87,7 +87,7 @@ class _CompareSetup:
     arguments: tuple[str, ...]
     found: ComparisonPlan
     sources: Mapping[str, ExistingFiles]
-    locks: LockTable
+    stores: CheckpointStores
     progress: ProgressLine
     caches: str
     started: datetime
@@ -105,7 +105,7 @@ def _run_comparison(setup: _CompareSetup, kind: ComparisonKind[P]) -> int:
     running: list[VariantRun[P]] = []
     for number, one in enumerate(found.variants):
         workload = separate_checkpoints(one.workload, one.verb, number)
-        session = Session(workload, world, places, Options(), progress, sources=setup.sources, locks=setup.locks)
+        session = Session(workload, world, places, Options(), progress, sources=setup.sources, stores=setup.stores)
         running.append(VariantRun(one, session))
         world.run_on_rank_0("find the directories", session.check_directories)
     world.run_on_rank_0("make the results directory", lambda: check_output_directory(parsed.output))

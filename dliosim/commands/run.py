@@ -23,7 +23,7 @@ from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.mpi.world import World
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
-from dliosim.execute.store.locking import LockTable
+from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.board import process_row
 from dliosim.model import Job, Workload
 from dliosim.report.progress import ProgressLine
@@ -37,14 +37,18 @@ def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequ
     unfinished = PartialResults()
 
     def run(world: World) -> int:
-        with LockTable() as locks:
-            return _run(world, parsed, arguments, locks, unfinished)
+        with CheckpointStores() as stores:
+            return _run(world, parsed, arguments, stores, unfinished)
 
     return run_job(comm, run, unfinished.save, parse_stall_options(parsed))
 
 
 def _run(
-    world: World, parsed: argparse.Namespace, arguments: Sequence[str], locks: LockTable, unfinished: PartialResults
+    world: World,
+    parsed: argparse.Namespace,
+    arguments: Sequence[str],
+    stores: CheckpointStores,
+    unfinished: PartialResults,
 ) -> int:
     begun, load = (datetime.now(timezone.utc), perf_counter_ns()), os.getloadavg()[0]
     if world.rank == 0:
@@ -66,7 +70,7 @@ def _run(
     world.run_on_rank_0("look at the options", lambda: _check_options(workload, options))
     # Paths come from rank 0: other ranks may have another working directory.
     places = world.run_on_rank_0("find the directories", lambda: parse_used_roots(parsed, [workload]))
-    session = Session(workload, world, places, options, progress, sources=sources, locks=locks)
+    session = Session(workload, world, places, options, progress, sources=sources, stores=stores)
     world.run_on_rank_0("find the directories", session.check_directories)
     world.run_on_rank_0("make the results directory", lambda: check_output_directory(parsed.output))
     if not options.null:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import UsageError
 from dliosim.execute.mpi.world import World
-from dliosim.execute.store.locking import LockTable
+from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.execute.store.manifest import resolve_in_root
 from dliosim.measure.phase import LoopProgress, PartialProgress, PhaseSummary
 from dliosim.measure.timeline import Timeline
@@ -78,7 +78,7 @@ class Session:
     #: notes on reading the indexes of a data set's files, by its name
     index_notes: dict[str, str] = field(default_factory=dict)
     #: locked directories of checkpoints, on rank 0; the code that made the table releases them
-    locks: LockTable = field(default_factory=LockTable)
+    stores: CheckpointStores = field(default_factory=CheckpointStores)
     #: the phases so far
     finished: PhaseLog = field(default_factory=lambda: PhaseLog())
 
@@ -134,7 +134,7 @@ class Session:
         for checkpoint in map(self.workload.checkpoint, sorted(saved)):
             for base in (self.save_directory(checkpoint), self.drain_directory(checkpoint)):
                 if base is not None:
-                    self.locks.lock_to_save(base)
+                    self.stores.open_to_save(base)
         for verb in restored:
             checkpoint = self.workload.checkpoint(verb.checkpoint)
             for base in (
@@ -142,7 +142,7 @@ class Session:
                 self.drain_directory(checkpoint, verb.written_by),
             ):
                 if base is not None:
-                    self.locks.lock_to_restore(base)
+                    self.stores.open_to_restore(base)
 
     def make_roots(self) -> None:
         """Make the directories of the roots that the workload uses.

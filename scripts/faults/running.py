@@ -14,8 +14,8 @@ from faults.drawing import Fault, Phase, Seen, Workload
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.checkpoint_manifest import load_manifest
+from dliosim.execute.store import checkpoint_store
+from dliosim.execute.store.checkpoint_manifest import load_manifest
 from tests.mpi.launch import running, start_ranks
 
 SOURCE = Path(__file__).with_name("inject.c")

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.selection import CheckpointSearch
 from dliosim.execute.context import Options, Session
@@ -159,19 +159,19 @@ def test_preparing_ends_whatever_stands_there(kind: str, place: str, afresh: boo
 def test_restoring_and_saving_end_whatever_stands_there(kind: str, place: str) -> None:
     with outside() as (root, out), soon():
         own = session(root)
-        with own.locks, CheckpointManager(own, [CHECKPOINT]) as saves:
+        with own.stores, CheckpointSession(own, [CHECKPOINT]) as saves:
             saves.save(CHECKPOINT)
             saves.save(CHECKPOINT)
         put(kind, own.save_directory(CHECKPOINT) / place, out)
         own = session(root)
         try:
-            with own.locks:
+            with own.stores:
                 assert restore(own, CHECKPOINT, Restore("c"))[0].bytes == 5000
         except DliosimError as error:
             assert str(root) in error.message
         again = session(root)
         try:
-            with again.locks, CheckpointManager(again, [CHECKPOINT]) as saves:
+            with again.stores, CheckpointSession(again, [CHECKPOINT]) as saves:
                 saves.save(CHECKPOINT)
                 assert restore(again, CHECKPOINT, Restore("c"))[0].bytes == 5000
         except DliosimError as error:
@@ -180,7 +180,7 @@ def test_restoring_and_saving_end_whatever_stands_there(kind: str, place: str) -
 
 def test_a_manifest_without_files_is_of_no_checkpoint(tmp_path: Path) -> None:
     own = session(tmp_path)
-    with CheckpointManager(own, [CHECKPOINT]) as saves:
+    with CheckpointSession(own, [CHECKPOINT]) as saves:
         saves.save(CHECKPOINT)
         saves.save(CHECKPOINT)
     path = own.save_directory(CHECKPOINT) / "000002" / NAME
@@ -191,7 +191,7 @@ def test_a_manifest_without_files_is_of_no_checkpoint(tmp_path: Path) -> None:
 
 def test_a_file_that_a_manifest_does_not_name_was_not_saved(tmp_path: Path) -> None:
     own = session(tmp_path)
-    with CheckpointManager(own, [CHECKPOINT]) as saves:
+    with CheckpointSession(own, [CHECKPOINT]) as saves:
         saves.save(CHECKPOINT)
         saves.save(CHECKPOINT)
     directory = own.save_directory(CHECKPOINT) / "000002"
@@ -259,7 +259,7 @@ def test_data_whose_manifest_cannot_be_read_stay_as_they_are(tmp_path: Path, cal
 def test_what_cannot_be_measured_of_the_page_cache_is_noted_and_ends_nothing(tmp_path: Path) -> None:
     own = session(tmp_path)
     prepare(own, PREPARE, DATASET)
-    with CheckpointManager(own, [CHECKPOINT]) as saves:
+    with CheckpointSession(own, [CHECKPOINT]) as saves:
         saves.save(CHECKPOINT)
     with failing("fstat", errno.EIO, r"\.raw|ckpt$"):
         found = measure_dataset_residency(own, DATASET)
@@ -275,7 +275,7 @@ def test_what_cannot_be_measured_of_the_page_cache_is_noted_and_ends_nothing(tmp
 
 def test_no_rank_looks_for_a_checkpoint_below_a_link(tmp_path: Path) -> None:
     own = session(tmp_path)
-    with CheckpointManager(own, [CHECKPOINT]) as saves:
+    with CheckpointSession(own, [CHECKPOINT]) as saves:
         saves.save(CHECKPOINT)
     base = own.save_directory(CHECKPOINT)
     (base / "000001").rename(tmp_path / "out")

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from dliosim import cli
 from dliosim.errors import DliosimError
-from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.checkpoint_manifest import check_checksums, load_manifest
 from dliosim.execute.context import Phase
 from dliosim.execute.datasets.discovery import FileFinder
+from dliosim.execute.store import checkpoint_store
+from dliosim.execute.store.checkpoint_manifest import check_checksums, load_manifest
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.run_summary import RunSummary

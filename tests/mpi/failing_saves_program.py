@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.model import Checkpoint, Writers
 from tests.mpi.saving_program import STAGED, session
@@ -47,7 +47,7 @@ def saved(world: World, place: Path, checkpoint: Checkpoint) -> str:
     """Return the error of the second of two saves; empty where it does not fail."""
     saving = session(world, place, checkpoint)
     try:
-        with CheckpointManager(saving, [checkpoint]) as saves:
+        with CheckpointSession(saving, [checkpoint]) as saves:
             saves.save(checkpoint)
             saves.finish()
             world.barrier()
@@ -58,7 +58,7 @@ def saved(world: World, place: Path, checkpoint: Checkpoint) -> str:
         return f"[{error.code}] {error.message}"
     finally:
         os.environ["FAIL_CALL"] = ""
-        saving.locks.release()
+        saving.stores.release()
     return ""
 
 

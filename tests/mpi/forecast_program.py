@@ -18,7 +18,7 @@ from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
 from dliosim.execute.run.workload_runner import run_workload
-from dliosim.execute.store.locking import LockTable
+from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import (
     Access,
@@ -216,8 +216,8 @@ def main(comm: MPI.Intracomm, where: str) -> None:
     compared = Compared()
     for number in range(WORKLOADS) if comm.size < 3 else FEW:
         workload = random_workload(number, comm.size)
-        with LockTable() as locks:
-            session = Session(workload, world, {"data": directory}, Options(), ProgressLine(None), locks=locks)
+        with CheckpointStores() as stores:
+            session = Session(workload, world, {"data": directory}, Options(), ProgressLine(None), stores=stores)
             phases = run_workload(session)
         if comm.rank == 0:
             planned = forecast(workload).phases

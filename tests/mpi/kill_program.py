@@ -22,9 +22,9 @@ from mpi4py import MPI
 from dliosim.cli import main
 from dliosim.execute.backends.mpiio_writer import IndependentWriter
 from dliosim.execute.backends.posix import PosixWriter
-from dliosim.execute.checkpoints import checkpoint_store
 from dliosim.execute.checkpoints.selection import CheckpointSearch, FoundCheckpoint
 from dliosim.execute.payload import sample_bytes
+from dliosim.execute.store.checkpoint_store import CheckpointStore
 
 CALLS = {
     "write": ("pwrite", "pwritev"),
@@ -100,14 +100,14 @@ def watch(kind: str, killer: Killer) -> None:
 
 def arm_when_saving(killer: Killer) -> None:
     """Rank 0 also makes, renames and removes what is no checkpoint, before and after it saves."""
-    begin = checkpoint_store.begin_checkpoint
+    begin = CheckpointStore.begin
     killer.armed = False
 
     def armed(*given: Any) -> Any:
         killer.armed = True
         return begin(*given)
 
-    checkpoint_store.begin_checkpoint = armed
+    CheckpointStore.begin = armed  # type: ignore[method-assign]
 
 
 def say_what_is_read(record: Path) -> None:

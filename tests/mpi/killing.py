@@ -13,8 +13,8 @@ from subprocess import CompletedProcess
 from time import monotonic, sleep
 from typing import Literal
 
-from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.checkpoint_manifest import check_checksums, load_manifest
+from dliosim.execute.store import checkpoint_store
+from dliosim.execute.store.checkpoint_manifest import check_checksums, load_manifest
 from dliosim.execute.store.locking import NAME as LOCK
 from tests.mpi.launch import ROOT, Job, running, start_ranks
 

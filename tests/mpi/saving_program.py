@@ -15,12 +15,12 @@ from typing import Any
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.checkpoints import blocking_save, partner_replication, state_writer, tier_copy
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
-from dliosim.execute.checkpoints.checkpoint_manifest import check_checksums
+from dliosim.execute.checkpoints import partner_replication, save_steps, state_writer, tier_copy
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.store.checkpoint_manifest import check_checksums
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Workload, Writers
 from dliosim.model.checkpoint import Background, Pace
 from dliosim.report.progress import ProgressLine
@@ -65,7 +65,7 @@ def whole(base: Path) -> list[int]:
 def check_every_way(world: World, directory: Path) -> None:
     checkpoints = [replace(one, path=one.name) for one in ways(world.size)]
     own = session(world, directory, *checkpoints)
-    with CheckpointManager(own, checkpoints) as saves:
+    with CheckpointSession(own, checkpoints) as saves:
         # All of them at once in the background, some of them twice.
         for checkpoint in checkpoints * 3:
             saves.save(checkpoint)
@@ -75,7 +75,7 @@ def check_every_way(world: World, directory: Path) -> None:
         if world.rank == 0:
             check_places(own, checkpoint)
         own.world.barrier()
-    own.locks.release()
+    own.stores.release()
 
 
 def check_places(own: Session, checkpoint: Checkpoint) -> None:
@@ -116,7 +116,7 @@ def check_failures(world: World, directory: Path) -> None:
     flushed, drained = replace(STAGED, path="f"), replace(STAGED, path="d", drain="local")
     copied = replace(STAGED, path="p", partner=1)
     foldered = replace(STAGED, path="s", folder=2)
-    places = [(blocking_save, "write_state", flushed), (tier_copy, "_copy_runs", drained)]
+    places = [(save_steps, "write_state", flushed), (tier_copy, "_copy_runs", drained)]
     places += [(state_writer, "make_directory", foldered)]
     places += [(partner_replication, "open_writer", copied)] if last else []
     for module, name, checkpoint in places:
@@ -125,7 +125,7 @@ def check_failures(world: World, directory: Path) -> None:
             error: DliosimError | None = None
             with failing(module, name, world.rank == last):
                 try:
-                    with CheckpointManager(own, [checkpoint]) as saves:
+                    with CheckpointSession(own, [checkpoint]) as saves:
                         for _ in range(again):
                             saves.save(checkpoint)
                 except DliosimError as failure:
@@ -133,7 +133,7 @@ def check_failures(world: World, directory: Path) -> None:
             assert error is not None and error.shared, (name, again)
             assert error.message == f"rank {last}: the disk is gone" and error.code == "R402"
         # What failed is gone, and the next one is none the worse.
-        with CheckpointManager(own, [checkpoint]) as saves:
+        with CheckpointSession(own, [checkpoint]) as saves:
             saves.save(checkpoint)
         restore(own, checkpoint, Restore("c"))
         if world.rank == 0:
@@ -141,7 +141,7 @@ def check_failures(world: World, directory: Path) -> None:
             copies = own.drain_directory(checkpoint)
             assert copies is None or len(whole(copies)) == 1
         world.barrier()
-        own.locks.release()
+        own.stores.release()
 
 
 def main(comm: MPI.Intracomm, where: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.checkpoints.checkpoint_manifest import check_checksums
+from dliosim.execute.store.checkpoint_manifest import check_checksums
 from tests.mpi.jobs import CHECKPOINT, Place, only_error, phases
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.checkpoints import checkpoint_store
+from dliosim.execute.store import checkpoint_store
 from tests.mpi import killed_jobs
 from tests.mpi.jobs import only_error
 from tests.mpi.killed_jobs import Whom

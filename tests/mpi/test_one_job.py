@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from dliosim.execute.checkpoints import checkpoint_store
+from dliosim.execute.store import checkpoint_store
 from dliosim.execute.store.locking import NAME
 from tests.mpi.jobs import CHECKPOINT, Place, only_error
 from tests.mpi.launch import running, start_ranks

@@ -10,7 +10,6 @@ from dataclasses import replace
 from time import perf_counter_ns
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.checkpoints.checkpoint_manifest import OLDER
 from dliosim.execute.checkpoints.selection import CheckpointSearch, FoundCheckpoint
 from dliosim.execute.checkpoints.state_reader import ReadPass, read_state
 from dliosim.execute.context import Session
@@ -18,6 +17,7 @@ from dliosim.execute.io_errors import call_error, unreadable_error
 from dliosim.execute.mpi.world import split_ranks
 from dliosim.execute.residency import measure_file_residency
 from dliosim.execute.safe_open import open_for_read, read_pieces
+from dliosim.execute.store.checkpoint_manifest import OLDER
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint, Restore, Split
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
@@ -56,7 +56,7 @@ def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[Ve
             )
         finally:
             if world.rank == 0:
-                session.locks.lock_to_restore(found.directory.parent).remove_pin(found.number)
+                session.stores.open_to_restore(found.directory.parent).remove_pin(found.number)
 
 
 class _DamagedCheckpoint(ExecutionError):
@@ -110,7 +110,7 @@ def _hold_newest(session: Session, newest: CheckpointSearch | None) -> FoundChec
     """Return the newest checkpoint that was not passed over, pinned so that it is not deleted; for rank 0."""
     assert newest is not None
     found = newest.find()
-    session.locks.lock_to_restore(found.directory.parent).add_pin(found.number)
+    session.stores.open_to_restore(found.directory.parent).add_pin(found.number)
     return found
 
 

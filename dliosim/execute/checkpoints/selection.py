@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.checkpoint_manifest import CheckpointManifest, load_manifest
 from dliosim.execute.context import Session
+from dliosim.execute.store import checkpoint_store
+from dliosim.execute.store.checkpoint_manifest import CheckpointManifest, load_manifest
 from dliosim.model import Checkpoint, Split
 from dliosim.plan.checkpoints.layout import METADATA, state_files
 from dliosim.readable import count

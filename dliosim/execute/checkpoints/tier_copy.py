@@ -10,16 +10,14 @@ from time import perf_counter_ns
 
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.blocking_save import SaveTarget
-from dliosim.execute.checkpoints.checkpoint_manifest import load_manifest
+from dliosim.execute.checkpoints.save_steps import CheckpointSave, delete_old
 from dliosim.execute.checkpoints.state_writer import Run
 from dliosim.execute.context import Session
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import request_striping
 from dliosim.execute.safe_open import open_for_read, open_for_write
-from dliosim.execute.store.locking import DirectoryLock
+from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.manifest import make_directory
 from dliosim.measure.records import VerbRecord
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles
@@ -28,65 +26,58 @@ from dliosim.plan.checkpoints.layout import METADATA, StateFiles
 _TRANSFER = 4 << 20
 
 
-def drain(session: Session, files: StateFiles, target: SaveTarget, written: Iterable[Run], record: VerbRecord) -> str:
+def drain(session: Session, save: CheckpointSave) -> str:
     """Copy what this rank has written of a complete checkpoint, complete the copy, delete old ones. Collective.
 
     Returns why the copy is not striped as the checkpoint is, or an empty text. Raises DliosimError on every rank, and
     leaves nothing of the copy then.
     """
-    world, checkpoint = session.world, files.checkpoint
+    world, files, record, checkpoint = session.world, save.files, save.record, save.files.checkpoint
     begun = perf_counter_ns()
-    base = session.drain_directory(checkpoint, files.split)
+    base, source = session.drain_directory(checkpoint, files.split), save.base / f"{save.number:06d}"
     assert base is not None
     doing = f"make room to drain checkpoint `{checkpoint.name}`"
-    aside, refused = world.run_on_rank_0(
-        doing, lambda: _begin_copy(session.locks.lock_to_save(base), files, target.number)
-    )
-    own = _runs_to_copy(files, world.rank, written)
+    aside, refused = world.run_on_rank_0(doing, lambda: _begin_copy(session, save, base))
     error: DliosimError | None = None
     try:
         try:
             buffer = allocate(checkpoint.access.transfer or _TRANSFER)
-            for name, runs in own.items():
-                _copy_runs(target.final_directory / name, aside / name, runs, buffer, checkpoint.fsync, record)
+            for name, runs in _runs_to_copy(files, world.rank, save.runs).items():
+                _copy_runs(source / name, aside / name, runs, buffer, checkpoint.fsync, record)
         except DliosimError as failure:
             error = failure
         world.agree_on_error(error)
-        world.run_on_rank_0(
-            f"complete the copy of checkpoint `{checkpoint.name}`",
-            lambda: _complete_copy(session.locks.lock_to_save(base), files, target),
-        )
+        doing = f"complete the copy of checkpoint `{checkpoint.name}`"
+        world.run_on_rank_0(doing, lambda: _complete_copy(session, save, base, source))
     except DliosimError:
         if world.rank == 0:
-            checkpoint_store.abandon(session.locks.lock_to_save(base), target.number)
+            session.stores.open_to_save(base).abandon(save.number)
         raise
     record.drain_ns = perf_counter_ns() - begun
-    keep = checkpoint.keep
-    if keep is not None:
-        doing = f"delete old copies of checkpoint `{checkpoint.name}`"
-        world.run_on_rank_0(doing, lambda: checkpoint_store.delete_old(session.locks.lock_to_save(base), keep))
+    delete_old(session, save, base, "copies of checkpoint")
     return f"{refused} (root `{checkpoint.drain}`)" if refused else ""
 
 
-def _begin_copy(lock: DirectoryLock, files: StateFiles, number: int) -> tuple[Path, str]:
+def _begin_copy(session: Session, save: CheckpointSave, base: Path) -> tuple[Path, str]:
     """Return the directory that a copy is written in, and why it is not striped as asked; empty if it is."""
-    checkpoint = files.checkpoint
-    require_space(lock.base.parent, files.total(), f"the copy of checkpoint `{checkpoint.name}`")
-    aside = checkpoint_store.begin_copy(lock, number)
+    files, checkpoint = save.files, save.files.checkpoint
+    store = session.stores.open_to_save(base)
+    require_space(base.parent, files.total(), f"the copy of checkpoint `{checkpoint.name}`")
+    aside = store.begin_copy(save.number)
     refused = request_striping(aside, checkpoint.stripe)
     for folder in sorted({name.rpartition("/")[0] for name, _ in files.files()} - {""}):
         make_directory(aside / folder)
     return aside, refused
 
 
-def _complete_copy(lock: DirectoryLock, files: StateFiles, target: SaveTarget) -> None:
+def _complete_copy(session: Session, save: CheckpointSave, base: Path, source: Path) -> None:
     try:
-        saved = load_manifest(target.final_directory)
+        saved = load_manifest(source)
     except ValueError as error:
-        raise ExecutionError(f"{target.final_directory} {error}: it is not what was saved", "R401") from error
-    copied = {name for name, _ in files.files()} | {METADATA}
+        raise ExecutionError(f"{source} {error}: it is not what was saved", "R401") from error
+    copied = {name for name, _ in save.files.files()} | {METADATA}
     found = {name: size for name, size in saved.files.items() if name in copied}
-    checkpoint_store.commit(lock, target.number, replace(saved, commit="rename", files=found))
+    session.stores.open_to_save(base).commit(save.number, replace(saved, commit="rename", files=found))
 
 
 def _runs_to_copy(files: StateFiles, rank: int, written: Iterable[Run]) -> dict[str, list[tuple[int, int]]]:

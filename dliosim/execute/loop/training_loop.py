@@ -22,7 +22,8 @@ from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.node_reader import make_scattered_batches
 from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count
 from dliosim.execute.batches.sample_cache import SampleCache
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager, CheckpointSave
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
+from dliosim.execute.checkpoints.save_steps import CheckpointSave
 from dliosim.execute.context import Phase, RunningLoop, Session
 from dliosim.execute.datasets.dataset_residency import measure_dataset_residency
 from dliosim.execute.datasets.library_writer import index_prepared
@@ -104,7 +105,7 @@ class _LoopState:
 
 
 def run_loop(
-    session: Session, saves: CheckpointManager, loop: Loop, ordinal: int, timed: bool
+    session: Session, saves: CheckpointSession, loop: Loop, ordinal: int, timed: bool
 ) -> Iterator[Phase | CheckpointSave]:
     """Run a loop with its evaluations; yield their phases, then each save, complete but perhaps not drained.
 
@@ -135,7 +136,7 @@ def run_loop(
         for cadence in loop.checkpoints:
             if cadence.unit == "end":
                 _save_checkpoint(session, saves, running, cadence)
-        saves.wait_for_flushes(cadence.checkpoint for cadence in loop.checkpoints)
+        saves.settle(cadence.checkpoint for cadence in loop.checkpoints)
         failed = False
     finally:
         gc.enable()
@@ -202,7 +203,7 @@ def _close_loop(session: Session, running: _LoopState, failed: bool) -> None:
         free_communicator(session.world, running.files.comm)
 
 
-def _run_epochs(session: Session, saves: CheckpointManager, running: _LoopState) -> Iterator[tuple[int, bool]]:
+def _run_epochs(session: Session, saves: CheckpointSession, running: _LoopState) -> Iterator[tuple[int, bool]]:
     """Run the epochs of a loop; yield the number (from 0) of each, and whether the loop's time is up. Collective."""
     loop = running.loop
     each = steps_of_epoch(loop, running.dataset, session.world.size)
@@ -223,7 +224,7 @@ def _run_epochs(session: Session, saves: CheckpointManager, running: _LoopState)
 
 
 def _run_epoch(
-    session: Session, saves: CheckpointManager, running: _LoopState, epoch: int, number: int, steps: int
+    session: Session, saves: CheckpointSession, running: _LoopState, epoch: int, number: int, steps: int
 ) -> bool:
     """Plan, run and summarise one epoch, shown as `number` (from 1); return whether the time is up. Collective."""
     world, loop = session.world, running.loop
@@ -353,7 +354,7 @@ def _open_batches(session: Session, running: _LoopState, needed: int, kept: int)
     return running.batches
 
 
-def _make_step_plan(session: Session, saves: CheckpointManager, running: _LoopState, work: EpochWork) -> StepPlan:
+def _make_step_plan(session: Session, saves: CheckpointSession, running: _LoopState, work: EpochWork) -> StepPlan:
     loop = running.loop
     by_steps = [cadence for cadence in loop.checkpoints if cadence.unit == "steps"]
     steps = {step for cadence in by_steps for step in range(cadence.every - 1, work.steps, cadence.every)}
@@ -393,7 +394,7 @@ def _pop_due_cadences(running: _LoopState) -> list[Cadence]:
     return lines
 
 
-def _save_checkpoint(session: Session, saves: CheckpointManager, running: _LoopState, cadence: Cadence) -> int:
+def _save_checkpoint(session: Session, saves: CheckpointSession, running: _LoopState, cadence: Cadence) -> int:
     """Save, or begin a save in the background; return the ns of making contents, which the loop's clocks leave out."""
     checkpoint = session.workload.checkpoint(cadence.checkpoint)
     # On the thread that makes the loop's collective calls: two threads in such calls deadlock on ROMIO's lock.

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager, make_save_phase
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession, make_save_phase
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.context import Phase, Session
 from dliosim.execute.datasets.prepare import prepare
@@ -123,7 +123,7 @@ def run_loop_pass(session: Session, loop: Loop, cold: bool) -> Phase:
         warm_caches(session, session.workload.dataset(loop.dataset))
     session.world.barrier()
     saved = [session.workload.checkpoint(cadence.checkpoint) for cadence in loop.checkpoints]
-    with CheckpointManager(session, saved) as saves:
+    with CheckpointSession(session, saved) as saves:
         phases = [each for each in run_loop(session, saves, loop, 0, timed=False) if isinstance(each, Phase)]
     delete_checkpoints(session)
     if not phases:
@@ -137,7 +137,7 @@ def run_save_pass(session: Session, verb: Save) -> tuple[Phase, dict[str, float]
     Collective. Raises DliosimError on every rank.
     """
     checkpoint = session.workload.checkpoint(verb.checkpoint)
-    with CheckpointManager(session, [checkpoint]) as saves:
+    with CheckpointSession(session, [checkpoint]) as saves:
         _synchronize_ranks(session)
         made = saves.save(checkpoint)
     phase = make_save_phase(session, made)
@@ -149,7 +149,7 @@ def save_for_restore(session: Session, verb: Restore) -> None:
     """Save what the passes of a restore read, as its variant does. Collective. Raises DliosimError on every rank."""
     checkpoint = session.workload.checkpoint(verb.checkpoint)
     as_written = replace(checkpoint, parallel=verb.written_by) if verb.written_by is not None else checkpoint
-    with CheckpointManager(session, [as_written]) as saves:
+    with CheckpointSession(session, [as_written]) as saves:
         saves.save(as_written)
 
 

@@ -10,9 +10,9 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.execute.backends.registry import require_backends
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager, checkpoints_to_save, make_save_phase
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointSave as Saved
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession, checkpoints_to_save, make_save_phase
 from dliosim.execute.checkpoints.restore import restore
+from dliosim.execute.checkpoints.save_steps import CheckpointSave as Saved
 from dliosim.execute.context import Phase, PhaseLog, Session
 from dliosim.execute.datasets.offset_tables import share_sample_places
 from dliosim.execute.datasets.prepare import prepare
@@ -48,7 +48,7 @@ def run_workload(session: Session) -> list[Phase]:
     if not session.options.null:
         session.world.run_on_rank_0("look for room", lambda: require_room([session]))
         session.world.run_on_rank_0("lock the checkpoints", session.lock_checkpoints)
-    with CheckpointManager(session, checkpoints_to_save(session.workload)) as saves:
+    with CheckpointSession(session, checkpoints_to_save(session.workload)) as saves:
         return _gather_phases(session, saves, session.workload.verbs)
 
 
@@ -57,7 +57,7 @@ def run_with_null(session: Session) -> list[Phase]:
     phases = run_workload(session)
     null = replace(session, options=replace(session.options, null=True), finished=PhaseLog())
     kinds = ("train", "evaluate", "infer")
-    with CheckpointManager(null, ()) as saves:
+    with CheckpointSession(null, ()) as saves:
         loops = _gather_phases(null, saves, tuple(_list_loops(session.workload.verbs)))
     without = iter([phase.summary for phase in loops if phase.summary.kind in kinds])
     return [
@@ -66,7 +66,7 @@ def run_with_null(session: Session) -> list[Phase]:
     ]
 
 
-def _gather_phases(session: Session, saves: CheckpointManager, verbs: Sequence[Verb]) -> list[Phase]:
+def _gather_phases(session: Session, saves: CheckpointSession, verbs: Sequence[Verb]) -> list[Phase]:
     """Run verbs and return their phases, in the order of the verbs.
 
     The phase of a save is made when the save is over on all ranks. This is checked after each verb, not at the end, so
@@ -101,7 +101,7 @@ def _list_loops(verbs: Sequence[Verb]) -> Iterator[Verb]:
 
 
 def _run_verbs(
-    session: Session, saves: CheckpointManager, verbs: Sequence[Verb], counters: _Counters
+    session: Session, saves: CheckpointSession, verbs: Sequence[Verb], counters: _Counters
 ) -> Iterator[Phase | Saved]:
     for verb in verbs:
         if isinstance(verb, Repeat):
@@ -109,8 +109,7 @@ def _run_verbs(
                 yield from _run_verbs(session, saves, verb.body, counters)
         elif isinstance(verb, Loop):
             ordinal = next(counters.loops)
-            if verb.access.is_mpi:
-                saves.wait_for_mpi_flushes()
+            saves.settle(mpi=verb.access.is_mpi)
             yield from run_loop(session, saves, verb, ordinal, timed=ordinal < _TIMELINES)
             session.finished.end_verb()
         else:
@@ -118,7 +117,7 @@ def _run_verbs(
             session.finished.end_verb()
 
 
-def _run_verb(session: Session, saves: CheckpointManager, verb: Verb, counters: _Counters) -> Phase | Saved:
+def _run_verb(session: Session, saves: CheckpointSession, verb: Verb, counters: _Counters) -> Phase | Saved:
     world, workload = session.world, session.workload
     _wait_for_saves(saves, workload, verb)
     world.barrier()
@@ -152,13 +151,11 @@ def _run_verb(session: Session, saves: CheckpointManager, verb: Verb, counters: 
     raise TypeError(f"no such verb: {verb!r}")
 
 
-def _wait_for_saves(saves: CheckpointManager, workload: Workload, verb: Verb) -> None:
+def _wait_for_saves(saves: CheckpointSession, workload: Workload, verb: Verb) -> None:
     """Wait for saves in flight that a verb needs, or must not overlap. Collective."""
     if isinstance(verb, DropCaches):
         saves.finish()
     elif isinstance(verb, Restore):
-        saves.wait_for_flushes([verb.checkpoint])
-        if workload.checkpoint(verb.checkpoint).access.is_mpi:
-            saves.wait_for_mpi_flushes()
-    elif isinstance(verb, Prepare) and verb.access.is_mpi:
-        saves.wait_for_mpi_flushes()
+        saves.settle([verb.checkpoint], workload.checkpoint(verb.checkpoint).access.is_mpi)
+    elif isinstance(verb, Prepare):
+        saves.settle(mpi=verb.access.is_mpi)

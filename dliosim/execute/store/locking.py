@@ -12,15 +12,11 @@ import fcntl
 import json
 import os
 import socket
-import threading
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from time import sleep
-from types import TracebackType
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.io_errors import wrap_call
@@ -48,7 +44,7 @@ _ASKED, _PAUSE = 10, 0.03
 
 @dataclass(slots=True)
 class DirectoryLock:
-    """The lock of this run on one directory of checkpoints, and what the run does there; on rank 0 alone."""
+    """The lock of this run on one directory of checkpoints; on rank 0 alone."""
 
     #: the directory
     base: Path
@@ -58,121 +54,64 @@ class DirectoryLock:
     saves: bool = False
     #: descriptor of the lock file; None: not open
     descriptor: int | None = None
-    #: numbers of checkpoints that are being written or deleted
-    busy: set[int] = field(default_factory=set)
-    #: number of drains and restores that run on a checkpoint, by its number
-    used: Counter[int] = field(default_factory=Counter)
-    #: numbers of checkpoints that need no check for being unfinished
-    finished: set[int] = field(default_factory=set)
-    #: highest number that this run has begun
-    last: int = 0
-    #: highest number that this run has completed
-    newest: int = 0
-    #: names of what was removed of earlier jobs, until a save has reported them
-    swept: list[str] = field(default_factory=list)
-    #: held by a thread that reads several of these fields, or changes them
-    mutex: threading.Lock = field(default_factory=threading.Lock)
 
-    @contextmanager
-    def pin_checkpoint(self, number: int) -> Iterator[None]:
-        """Pin a checkpoint during the block, so that it is not deleted while it is drained or restored."""
-        self.add_pin(number)
-        try:
-            yield
-        finally:
-            self.remove_pin(number)
-
-    def add_pin(self, number: int) -> None:
-        """Keep a checkpoint from deletion until `remove_pin` is called as often."""
-        with self.mutex:
-            self.used[number] += 1
-
-    def remove_pin(self, number: int) -> None:
-        """Take back one `add_pin`."""
-        with self.mutex:
-            self.used[number] -= 1
-            if self.used[number] <= 0:
-                del self.used[number]
-
-
-class LockTable:
-    """All directories of checkpoints that this run has locked, each once; for rank 0.
-
-    As a context, it releases them at its end. After an error that only this rank knows they end with the process, as
-    other ranks may still write.
-    """
-
-    def __init__(self) -> None:
-        self._holds: dict[Path, DirectoryLock] = {}
-
-    def __enter__(self) -> LockTable:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None or getattr(error, "shared", False):
-            self.release()
-
-    def lock_to_save(self, base: Path) -> DirectoryLock:
-        """Return the lock on a directory that this run saves to; the directory is made if it is missing.
-
-        Raises ExecutionError [R405] where another job saves there or restores from there, OSError as the calls do.
-        """
-        return self._find_or_lock(base, saves=True)
-
-    def lock_to_restore(self, base: Path) -> DirectoryLock:
-        """Return the lock on a directory that this run restores from; other jobs may restore from it too.
-
-        Raises ExecutionError [R405] where another job saves there, OSError as the calls do.
-        """
-        return self._find_or_lock(base, saves=False)
-
-    def lock_note(self, base: Path) -> str:
-        """Return the note about the lock on a directory; empty if there is none, or this rank asked for no lock."""
-        lock = self._holds.get(base)
-        return lock.note if lock is not None else ""
+    def acquire(self, saves: bool) -> None:
+        """Take the lock, or take it for saving where it was taken for restoring. Raises ExecutionError [R405]."""
+        base, path = self.base, self.base / NAME
+        for _ in range(_ATTEMPTS):
+            if self.descriptor is None:
+                if saves:
+                    make_durable_directory(base)
+                with wrap_call("open", path):
+                    self.descriptor = _open_lock_file(path, saves)
+                if self.descriptor is None:
+                    if saves:
+                        continue  # another job that saved nothing removed the directory with its lock
+                    # There is no directory, or it is read-only and has no lock file: then there is nothing to protect.
+                    return
+            if not self._try_lock(self.descriptor, saves):
+                found = _read_holder(self.descriptor)
+                self._close()
+                raise ExecutionError(_conflict_message(base, saves, found), "R405")
+            if _is_same_file(self.descriptor, path):
+                self.saves = self.saves or saves
+                _write_holder(self.descriptor, saves)
+                return
+            self._close()
+        raise ExecutionError(f"{path} is made and removed again and again by other jobs", "R405")
 
     def release(self) -> None:
-        """Release all locks."""
-        while self._holds:
-            _release_lock(self._holds.popitem()[1])
-
-    def _find_or_lock(self, base: Path, saves: bool) -> DirectoryLock:
-        lock = self._holds.get(base)
-        if lock is None:
-            lock = DirectoryLock(base)
-            _acquire_lock(lock, saves)
-            self._holds[base] = lock
-        elif saves and not lock.saves:
-            _acquire_lock(lock, saves)
-        return lock
-
-
-def _acquire_lock(lock: DirectoryLock, saves: bool) -> None:
-    """Take the lock, or take it for saving where it was taken for restoring. Raises ExecutionError [R405]."""
-    base, path = lock.base, lock.base / NAME
-    for _ in range(_ATTEMPTS):
-        if lock.descriptor is None:
-            if saves:
-                make_durable_directory(base)
-            with wrap_call("open", path):
-                lock.descriptor = _open_lock_file(path, saves)
-            if lock.descriptor is None:
-                if saves:
-                    continue  # another job that saved nothing removed the directory with its lock
-                # There is no directory, or it is read-only and has no lock file: then there is nothing to protect.
-                return
-        if not _try_lock(lock, saves):
-            found = _read_holder(lock.descriptor)
-            _close_lock_file(lock)
-            raise ExecutionError(_conflict_message(base, saves, found), "R405")
-        if _is_same_file(lock.descriptor, path):
-            lock.saves = lock.saves or saves
-            _write_holder(lock.descriptor, saves)
+        """Release it: remove its file unless other jobs hold it too, and the directory if nothing was saved there."""
+        if self.descriptor is None:
             return
-        _close_lock_file(lock)
-    raise ExecutionError(f"{path} is made and removed again and again by other jobs", "R405")
+        with suppress(OSError):
+            # Only a sole holder may remove the file, or another job could lock a second file of its name.
+            if not self.note:
+                fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            (self.base / NAME).unlink(missing_ok=True)
+            self.base.rmdir()
+        self._close()
+
+    def _try_lock(self, descriptor: int, saves: bool) -> bool:
+        """Return whether this run has the lock now; also where the file system has no locks, which goes to `note`."""
+        for attempt in range(_ASKED):
+            sleep(_PAUSE if attempt else 0)
+            try:
+                fcntl.flock(descriptor, (fcntl.LOCK_EX if saves else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                reason = os.strerror(error.errno)
+                self.note = f"no lock on {self.base} ({reason}): nothing keeps a second job from saving there meanwhile"
+            return True
+        return False
+
+    def _close(self) -> None:
+        assert self.descriptor is not None
+        close_read([self.descriptor])  # an error of closing does not matter here
+        self.descriptor = None
 
 
 def _open_lock_file(path: Path, saves: bool) -> int | None:
@@ -191,24 +130,6 @@ def _open_lock_file(path: Path, saves: bool) -> int | None:
         return open_regular(path)
     except FileNotFoundError:
         return None
-
-
-def _try_lock(lock: DirectoryLock, saves: bool) -> bool:
-    """Return whether this run has the lock now; also where the file system has no locks, which goes to `hold.note`."""
-    assert lock.descriptor is not None
-    for attempt in range(_ASKED):
-        sleep(_PAUSE if attempt else 0)
-        try:
-            fcntl.flock(lock.descriptor, (fcntl.LOCK_EX if saves else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            reason = os.strerror(error.errno)
-            lock.note = f"no lock on {lock.base} ({reason}): nothing keeps a second job from saving there meanwhile"
-        return True
-    return False
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
@@ -261,22 +182,3 @@ def _conflict_message(base: Path, saves: bool, found: dict[str, object]) -> str:
         f"{base} cannot be {doing} now, because another job {others} it{who}: wait for that job, or end it (its lock "
         "ends with it), or use another --dir"
     )
-
-
-def _release_lock(lock: DirectoryLock) -> None:
-    """Release the lock: remove its file unless other jobs hold it too, and the directory if nothing was saved there."""
-    if lock.descriptor is None:
-        return
-    with suppress(OSError):
-        # Only a sole holder may remove the file, or another job could lock a second file of its name.
-        if not lock.note:
-            fcntl.flock(lock.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        (lock.base / NAME).unlink(missing_ok=True)
-        lock.base.rmdir()
-    _close_lock_file(lock)
-
-
-def _close_lock_file(lock: DirectoryLock) -> None:
-    assert lock.descriptor is not None
-    close_read([lock.descriptor])  # an error of closing does not matter here
-    lock.descriptor = None

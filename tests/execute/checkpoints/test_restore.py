@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.checkpoints import restore as restore_module
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
-from dliosim.execute.checkpoints.checkpoint_manifest import load_manifest
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.context import Options, Session
+from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.manifest import write_manifest
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Split, Workload, Writers
 from dliosim.report.progress import ProgressLine
@@ -46,7 +46,7 @@ def session(directory: Path, checkpoint: Checkpoint = CHECKPOINT) -> Session:
 
 def save(own: Session, checkpoint: Checkpoint) -> None:
     """Save once, and wait for what of it runs in the background."""
-    with CheckpointManager(own, [checkpoint]) as saves:
+    with CheckpointSession(own, [checkpoint]) as saves:
         saves.save(checkpoint)
 
 

@@ -15,14 +15,15 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.store import locking
-from dliosim.execute.store.locking import NAME, LockTable
+from dliosim.execute.store.checkpoint_store import CheckpointStores
+from dliosim.execute.store.locking import NAME
 
 HOLDER = """
 import sys
 from pathlib import Path
-from dliosim.execute.store.locking import LockTable
-locks = LockTable()
-locks.lock_to_save(Path(sys.argv[1]))
+from dliosim.execute.store.checkpoint_store import CheckpointStores
+stores = CheckpointStores()
+stores.open_to_save(Path(sys.argv[1]))
 print("taken", flush=True)
 sys.stdin.read()
 """
@@ -54,8 +55,8 @@ def holder(base: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def refusal(base: Path, saves: bool) -> str:
-    with LockTable() as locks, pytest.raises(ExecutionError) as caught:
-        (locks.lock_to_save if saves else locks.lock_to_restore)(base)
+    with CheckpointStores() as stores, pytest.raises(ExecutionError) as caught:
+        (stores.open_to_save if saves else stores.open_to_restore)(base)
     assert caught.value.code == "R405"
     return caught.value.message
 
@@ -73,60 +74,60 @@ def test_the_lock_ends_with_a_killed_holder_and_its_file_with_the_next_one(
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     assert (base / NAME).exists()
-    with LockTable() as locks:
-        assert locks.lock_to_save(base).note == ""
+    with CheckpointStores() as stores:
+        assert stores.open_to_save(base).lock.note == ""
     assert [entry.name for entry in base.iterdir()] == ["000001"]
 
 
 def test_those_that_restore_do_so_together_and_keep_off_who_saves(base: Path) -> None:
-    with LockTable() as one:
-        with LockTable() as other:
-            one.lock_to_restore(base)
-            other.lock_to_restore(base)
+    with CheckpointStores() as one:
+        with CheckpointStores() as other:
+            one.open_to_restore(base)
+            other.open_to_restore(base)
             assert "because another job restores from it" in refusal(base, saves=True)
         assert (base / NAME).exists()
         assert "another job" in refusal(base, saves=True)
     assert [entry.name for entry in base.iterdir()] == ["000001"]
-    with LockTable() as locks:
-        locks.lock_to_save(base)
+    with CheckpointStores() as stores:
+        stores.open_to_save(base)
 
 
 def test_within_a_run_it_is_one_hold_that_becomes_one_to_save(base: Path) -> None:
-    with LockTable() as locks:
-        hold = locks.lock_to_restore(base)
-        assert not hold.saves
-        assert locks.lock_to_save(base) is hold
-        assert locks.lock_to_restore(base) is hold
-        assert hold.saves
+    with CheckpointStores() as stores:
+        hold = stores.open_to_restore(base)
+        assert not hold.lock.saves
+        assert stores.open_to_save(base) is hold
+        assert stores.open_to_restore(base) is hold
+        assert hold.lock.saves
         assert "another job saves to it" in refusal(base, saves=False)
 
 
 def test_what_was_restored_from_is_not_saved_to_while_others_restore(base: Path) -> None:
-    with LockTable() as one, LockTable() as other:
-        one.lock_to_restore(base)
-        other.lock_to_restore(base)
+    with CheckpointStores() as one, CheckpointStores() as other:
+        one.open_to_restore(base)
+        other.open_to_restore(base)
         with pytest.raises(ExecutionError, match="restores from"):
-            one.lock_to_save(base)
-    with LockTable() as locks:
-        locks.lock_to_save(base)
+            one.open_to_save(base)
+    with CheckpointStores() as stores:
+        stores.open_to_save(base)
 
 
 def test_a_place_where_nothing_was_made_is_not_left_and_restoring_makes_none(tmp_path: Path) -> None:
-    with LockTable() as locks:
-        locks.lock_to_restore(tmp_path / "c" / "digest")
+    with CheckpointStores() as stores:
+        stores.open_to_restore(tmp_path / "c" / "digest")
         assert not (tmp_path / "c").exists()
-        locks.lock_to_save(tmp_path / "c" / "digest")
+        stores.open_to_save(tmp_path / "c" / "digest")
     assert not (tmp_path / "c" / "digest").exists()
 
 
 def test_an_error_that_all_know_lets_go_and_one_of_this_rank_alone_does_not(base: Path) -> None:
     failure = ExecutionError("something")
-    with pytest.raises(ExecutionError, match="something"), LockTable() as locks:
-        locks.lock_to_save(base)
+    with pytest.raises(ExecutionError, match="something"), CheckpointStores() as stores:
+        stores.open_to_save(base)
         raise failure
     assert "another job saves to it" in refusal(base, saves=True)
     failure.shared = True
-    with pytest.raises(ExecutionError, match="something"), locks:
+    with pytest.raises(ExecutionError, match="something"), stores:
         raise failure
     assert not (base / NAME).exists()
 
@@ -137,17 +138,17 @@ def test_where_there_are_no_locks_a_note_says_so(base: Path, monkeypatch: pytest
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", fail)
-    with LockTable() as locks:
-        assert locks.lock_note(base) == ""
-        assert f"no lock on {base} ({os.strerror(number)}): nothing keeps" in locks.lock_to_save(base).note
-        assert locks.lock_note(base) == locks.lock_to_save(base).note
+    with CheckpointStores() as stores:
+        assert stores.lock_note(base) == ""
+        assert f"no lock on {base} ({os.strerror(number)}): nothing keeps" in stores.open_to_save(base).lock.note
+        assert stores.lock_note(base) == stores.open_to_save(base).lock.note
     assert [entry.name for entry in base.iterdir()] == ["000001"]
 
 
 @pytest.mark.parametrize("said", [b"", b"{", b"[]", b'{"host": "a\\u001b[2J", "process": [1]}', b"\xff", b"[" * 5000])
 def test_what_a_lock_file_says_is_believed_as_far_as_it_can_be(base: Path, said: bytes) -> None:
-    with LockTable() as locks:
-        locks.lock_to_save(base)
+    with CheckpointStores() as stores:
+        stores.open_to_save(base)
         (base / NAME).write_bytes(said)
         text = refusal(base, saves=True)
     assert "another job saves to it" in text
@@ -157,12 +158,12 @@ def test_what_a_lock_file_says_is_believed_as_far_as_it_can_be(base: Path, said:
 def test_what_is_no_file_is_no_lock(base: Path) -> None:
     os.mkfifo(base / NAME)
     with (
-        LockTable() as locks,
+        CheckpointStores() as stores,
         pytest.raises(ExecutionError, match="lock: no regular file stands where a file should be"),
     ):
-        locks.lock_to_save(base)
+        stores.open_to_save(base)
     (base / NAME).unlink()
     (base / NAME).symlink_to(base / "elsewhere")
-    with LockTable() as locks, pytest.raises(OSError, match="symbolic link"):
-        locks.lock_to_save(base)
+    with CheckpointStores() as stores, pytest.raises(OSError, match="symbolic link"):
+        stores.open_to_save(base)
     assert not (base / "elsewhere").exists()

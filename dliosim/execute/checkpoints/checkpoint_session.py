@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import takewhile
 from time import perf_counter_ns
 from types import TracebackType
 
@@ -12,78 +13,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.checkpoints import blocking_save
-from dliosim.execute.checkpoints.blocking_save import (
-    SaveTarget,
+from dliosim.execute.checkpoints.save_steps import (
+    CheckpointSave,
     begin_save,
-    complete_save,
     delete_old,
     write_buffer_bytes,
-    write_shares,
+    write_checkpoint,
 )
 from dliosim.execute.checkpoints.staging import StagedSave, StagingBuffers, staging_bytes
-from dliosim.execute.checkpoints.state_writer import Run
+from dliosim.execute.checkpoints.state_writer import generate_pieces
 from dliosim.execute.checkpoints.tier_copy import drain
-from dliosim.execute.checkpoints.worker_thread import BackgroundTask, Worker, require_threads
+from dliosim.execute.checkpoints.worker_thread import Worker, require_threads
 from dliosim.execute.context import Phase, Session
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.node.striping import striping_hint_note
+from dliosim.execute.payload.shard_payload import part_keys
 from dliosim.execute.phase_summary import verb_phase
-from dliosim.measure.records import VerbRecord
 from dliosim.model import Checkpoint, Loop, Workload
 from dliosim.model import Save as SaveVerb
 from dliosim.model.verbs import flatten_verbs
-from dliosim.plan.checkpoints.layout import StateFiles, state_files
+from dliosim.plan.checkpoints.layout import state_files
 from dliosim.readable import seconds
 
 #: A copy to staging buffers that is late by more than this share of its time gets a note.
 _LATE = 0.1
 
 
-@dataclass(slots=True)
-class CheckpointSave:
-    """One save: its record and its tasks in the background."""
-
-    #: the checkpoint that is saved
-    checkpoint: Checkpoint
-    #: its times and counts; final when the save `is_over`
-    record: VerbRecord = field(default_factory=VerbRecord)
-    #: name of the loop that it belongs to; None outside of loops
-    within: str | None = None
-    #: time that the caller spent on making contents; ns
-    content_ns: int = 0
-    #: time by which staging was slower than its pace; ns
-    late_ns: int = 0
-    #: its flush; None if it is saved while the ranks wait
-    flush: BackgroundTask | None = None
-    #: its drain; None without `drain to`
-    drain: BackgroundTask | None = None
-    #: notes for the report
-    notes: list[str] = field(default_factory=list)
-    #: the runs that this rank has written, kept until they are drained
-    runs: list[Run] = field(default_factory=list)
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether no task of it is running or waiting on this rank."""
-        return all(job is None or job.is_over for job in (self.flush, self.drain))
-
-    @property
-    def error(self) -> DliosimError | None:
-        """Return the error that ended it, as far as this rank knows."""
-        found = (job.error for job in (self.flush, self.drain) if job is not None and job.is_over)
-        return next((error for error in found if error is not None), None)
-
-    def store_runs(self, runs: list[Run]) -> None:
-        """Keep what this rank has written for the drain, if there is one: in a shared file, that is a run a tensor."""
-        if self.checkpoint.drain is not None:
-            self.runs = runs
-
-
-class CheckpointManager:
+class CheckpointSession:
     """Saves checkpoints and knows which are in flight; as a context, it waits for all of them at its end.
 
-    All methods but `busy_intervals` and `count_drained_bytes` are collective and raise DliosimError on every rank.
+    It owns the threads and staging buffers of the saves in the background. All methods but `busy_intervals` and
+    `count_drained_bytes` are collective and raise DliosimError on every rank.
     """
 
     def __init__(self, session: Session, checkpoints: Iterable[Checkpoint]) -> None:
@@ -98,16 +58,16 @@ class CheckpointManager:
         some = {} if session.options.null else {one.name: one for one in checkpoints}
         for one in some.values():
             _plan_files(session, one)
-        staged = {name: one for name, one in some.items() if one.background is not None}
+        staged = [one for one in some.values() if one.background is not None]
         if staged:
             require_threads("`async on`")
-            self._staging = _make_staging(session, staged.values())
+            self._staging = _make_staging(session, staged)
             self._flusher = Worker(session, "flush")
         if any(one.drain is not None for one in some.values()):
             require_threads("`drain to`")
             self._drainer = Worker(session, "drain")
 
-    def __enter__(self) -> CheckpointManager:
+    def __enter__(self) -> CheckpointSession:
         return self
 
     def __exit__(
@@ -128,33 +88,38 @@ class CheckpointManager:
         `run` executes an action with collective file calls on the thread that makes such calls; None executes it on
         this thread.
         """
-        save = CheckpointSave(checkpoint)
-        session, world = self._session, self._session.world
+        session = self._session
+        save = CheckpointSave(state_files(checkpoint, checkpoint.split(session.world.size)))
         if session.options.null:
             return save
-        files = state_files(checkpoint, checkpoint.split(world.size))
         if checkpoint.background is not None:
-            target = self._save_async(save, files, checkpoint.background.in_flight)
+            self._save_async(save, checkpoint.background.in_flight)
         else:
-            if checkpoint.access.is_mpi:
-                self.wait_for_mpi_flushes()
-            target = self._save_blocking(save, files, run or (lambda action: action()))
-        save.notes += target.notes
+            self.settle(mpi=checkpoint.access.is_mpi)
+            (run or (lambda action: action()))(lambda: self._save_blocking(save))
+            save.content_ns = save.record.content_ns
+            save.record.delete_ns += delete_old(session, save, save.base)
+            save.record.stall_ns += save.record.delete_ns
         if self._drainer is not None and checkpoint.drain is not None:
-            save.drain = self._drainer.submit(lambda own: self._drain(own, save, files, target), after=save.flush)
+            save.drain = self._drainer.submit(lambda own: _drain(own, save), after=save.flush)
             while self._drains and self._drains[0].is_over and self._drains[0].error is None:
                 self._drained += self._drains.popleft().record.drain_bytes
             self._drains.append(save)
         return save
 
-    def wait_for_flushes(self, names: Iterable[str]) -> None:
-        """Wait until none of these checkpoints is being flushed."""
-        wanted = set(names)
-        self._finish_flushes([save for save in self._flights if save.checkpoint.name in wanted])
+    def settle(self, names: Iterable[str] = (), mpi: bool = False) -> None:
+        """Wait until none of these checkpoints is being flushed, and with `mpi` none by MPI-IO.
 
-    def wait_for_mpi_flushes(self) -> None:
-        """Wait until no flush uses MPI-IO: two threads in collective file calls deadlock in ROMIO's lock."""
-        self._finish_flushes([save for save in self._flights if save.checkpoint.access.is_mpi])
+        Two threads in collective file calls deadlock in ROMIO's lock.
+        """
+        wanted = set(names)
+        self._finish_flushes(
+            [
+                save
+                for save in self._flights
+                if save.files.checkpoint.name in wanted or (mpi and save.files.checkpoint.access.is_mpi)
+            ]
+        )
 
     def finish(self) -> None:
         """Wait until all checkpoints are complete and drained."""
@@ -170,11 +135,7 @@ class CheckpointManager:
 
     def count_complete(self, saves: Iterable[CheckpointSave]) -> int:
         """Return how many of these saves, counted from the first, are over on every rank."""
-        over = 0
-        for save in saves:
-            if not save.is_over:
-                break
-            over += 1
+        over = len(list(takewhile(lambda save: save.is_over, saves)))
         return int(self._session.world.allreduce(np.array([over], np.int64), "min")[0])
 
     def busy_intervals(self, since: int) -> NDArray[np.int64]:
@@ -189,102 +150,85 @@ class CheckpointManager:
 
     def _find_failure(self, checkpoint: Checkpoint) -> DliosimError | None:
         """Return the error that ended a background save of this checkpoint, as far as this rank knows."""
-        own = (save for save in (*self._flights, *self._drains) if save.checkpoint.name == checkpoint.name)
+        own = (save for save in (*self._flights, *self._drains) if save.files.checkpoint.name == checkpoint.name)
         return next((save.error for save in own if save.error is not None), None)
 
     def _finish_flushes(self, saves: list[CheckpointSave]) -> None:
-        if not saves:
-            return
-        with self._session.progress.track_bytes("complete checkpoints", lambda: 0):
-            failed = [self._wait_for_flush(save) for save in saves]
-        _raise_first_error(failed)
+        if saves:
+            with self._session.progress.track_bytes("complete checkpoints", lambda: 0):
+                self._wait_for_flushes(saves)
 
-    def _wait_for_flush(self, save: CheckpointSave) -> DliosimError | None:
-        """Wait for a flush, and return the error that ended it.
+    def _wait_for_flushes(self, saves: list[CheckpointSave]) -> None:
+        """Wait for flushes, and raise the first error that ended one.
 
-        The error of its drain is not looked at here: the drain may be over on one rank and not yet on another. Then one
-        rank would raise, and the other would wait for it for ever.
+        The errors of their drains are not looked at here: a drain may be over on one rank and not yet on another. Then
+        one rank would raise, and the other would wait for it for ever.
         """
-        assert save.flush is not None
-        save.flush.wait(self._session.progress)
-        self._flights.remove(save)
-        return save.flush.error
+        for save in saves:
+            assert save.flush is not None
+            save.flush.wait(self._session.progress)
+            self._flights.remove(save)
+        _raise_first_error(save.flush.error for save in saves if save.flush is not None)
 
-    def _save_blocking(
-        self, save: CheckpointSave, files: StateFiles, run: Callable[[Callable[[], None]], None]
-    ) -> SaveTarget:
-        found: list[SaveTarget] = []
+    def _save_blocking(self, save: CheckpointSave) -> None:
+        session, files, record, checkpoint = self._session, save.files, save.record, save.files.checkpoint
+        world = session.world
+        # Checked before anything is created, so that a failure leaves nothing behind.
+        needed, what = write_buffer_bytes(files, world.rank), f"buffers of checkpoint `{checkpoint.name}`"
+        world.run_on_all(lambda: require_memory(needed, world.node.size, what))
+        begin_save(session, save, self._find_failure(checkpoint))
+        keys = part_keys(checkpoint, files.parts, save.number)
+        with session.progress.track_bytes(f"save {checkpoint.name}", lambda: files.owner_bytes(world.rank)):
+            write_checkpoint(session, save, lambda: generate_pieces(files, keys, world.rank, record))
+        record.stall_ns = record.wall_ns
 
-        def write() -> None:
-            failed = self._find_failure(save.checkpoint)
-            target, written = blocking_save.save(self._session, files, failed, save.record)
-            save.store_runs(written.runs)
-            found.append(target)
-
-        run(write)
-        save.content_ns = save.record.content_ns
-        delete_old(self._session, files, found[0], save.record)
-        save.record.stall_ns += save.record.delete_ns
-        return found[0]
-
-    def _save_async(self, save: CheckpointSave, files: StateFiles, in_flight: int) -> SaveTarget:
-        session, record, checkpoint = self._session, save.record, save.checkpoint
+    def _save_async(self, save: CheckpointSave, in_flight: int) -> None:
+        session, files, record, checkpoint = self._session, save.files, save.record, save.files.checkpoint
         rank, flusher = session.world.rank, self._flusher
         assert flusher is not None
         begun = perf_counter_ns()
         with session.progress.track_bytes(f"stage {checkpoint.name}", lambda: files.owner_bytes(rank)):
-            before = [each for each in self._flights if each.checkpoint.name == checkpoint.name]
-            waited_for = before[: max(0, len(before) - in_flight + 1)]
-            failed = [self._wait_for_flush(each) for each in waited_for]
+            before = [each for each in self._flights if each.files.checkpoint.name == checkpoint.name]
+            self._wait_for_flushes(before[: max(0, len(before) - in_flight + 1)])
             record.wait_ns = perf_counter_ns() - begun
-            _raise_first_error(failed)
-            target = begin_save(session, files, self._find_failure(checkpoint), record)
+            begin_save(session, save, self._find_failure(checkpoint))
             staged = self._staging[checkpoint.name].stage(
-                target.number, not session.world.polite, session.progress, record
+                save.number, not session.world.polite, session.progress, record
             )
         staged_at = perf_counter_ns()
         save.content_ns, save.late_ns = record.content_ns, staged.late_ns
         record.stall_ns = staged_at - begun - record.content_ns
-        save.flush = flusher.submit(lambda own: self._flush(own, save, files, target, staged, staged_at))
+        save.flush = flusher.submit(lambda own: _flush(own, save, staged, staged_at))
         self._flights.append(save)
-        return target
 
-    def _flush(
-        self,
-        own: Session,
-        save: CheckpointSave,
-        files: StateFiles,
-        target: SaveTarget,
-        staged: StagedSave,
-        staged_at: int,
-    ) -> None:
-        """Write, complete and count a staged save on the flusher's thread, with its own session."""
-        record = save.record
-        try:
-            written = write_shares(own, files, target, staged.made, record)
-        finally:
-            staged.release()
-        save.store_runs(written.runs)
-        complete_save(own, files, target, written, record)
-        record.flush_ns = perf_counter_ns() - staged_at
-        if staged.simulated:
-            record.flush_ns -= record.content_ns - save.content_ns
-        else:
-            # The contents were staged; only checksums were made here. They delay the writes, so the flush counts them.
-            record.content_ns = save.content_ns
-        record.wall_ns = record.stall_ns + record.flush_ns
-        delete_old(own, files, target, record)
 
-    def _drain(self, own: Session, save: CheckpointSave, files: StateFiles, target: SaveTarget) -> None:
-        """Copy a complete checkpoint on the drainer's thread, with its own session."""
-        try:
-            save.notes += filter(None, [drain(own, files, target, save.runs, save.record)])
-        finally:
-            save.runs = []
-            if own.world.rank == 0:
-                own.locks.lock_to_save(target.base).remove_pin(target.number)
-        # This checkpoint may have been kept only until it was drained.
-        delete_old(own, files, target, VerbRecord())
+def _flush(own: Session, save: CheckpointSave, staged: StagedSave, staged_at: int) -> None:
+    """Write, complete and count a staged save on the flusher's thread, with its own session."""
+    record = save.record
+    try:
+        write_checkpoint(own, save, staged.made)
+    finally:
+        staged.release()
+    record.flush_ns = perf_counter_ns() - staged_at
+    if staged.simulated:
+        record.flush_ns -= record.content_ns - save.content_ns
+    else:
+        # The contents were staged; only checksums were made here. They delay the writes, so the flush counts them.
+        record.content_ns = save.content_ns
+    record.wall_ns = record.stall_ns + record.flush_ns
+    record.delete_ns += delete_old(own, save, save.base)
+
+
+def _drain(own: Session, save: CheckpointSave) -> None:
+    """Copy a complete checkpoint on the drainer's thread, with its own session."""
+    try:
+        save.notes += filter(None, [drain(own, save)])
+    finally:
+        save.runs = []
+        if own.world.rank == 0:
+            own.stores.open_to_save(save.base).remove_pin(save.number)
+    # This checkpoint may have been kept only until it was drained.
+    delete_old(own, save, save.base)
 
 
 def _plan_files(session: Session, checkpoint: Checkpoint) -> None:
@@ -308,8 +252,8 @@ def checkpoints_to_save(workload: Workload) -> list[Checkpoint]:
 
 def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
     """Return the phase of a save that is over. Collective."""
-    checkpoint = save.checkpoint
-    unlocked = session.locks.lock_note(session.save_directory(checkpoint))
+    checkpoint = save.files.checkpoint
+    unlocked = session.stores.lock_note(session.save_directory(checkpoint))
     dropped = striping_hint_note(checkpoint.access, checkpoint.stripe, save.record.hints)
     part, _ = checkpoint.describe_part(checkpoint.split(session.world.size))
     smaller = part and f"only {part} was saved: its time says nothing about the time of a whole save"

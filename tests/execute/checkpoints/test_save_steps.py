@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.checkpoints.checkpoint_manager import CheckpointManager
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.context import Options, Session
 from dliosim.execute.node import free_space
 from dliosim.model import Access, Checkpoint, Job, Part, Workload, Writers
@@ -26,7 +26,7 @@ def session(directory: Path) -> Session:
 
 def save(own: Session, checkpoint: Checkpoint) -> None:
     """Save once, and wait for what of it runs in the background."""
-    with CheckpointManager(own, [checkpoint]) as saves:
+    with CheckpointSession(own, [checkpoint]) as saves:
         saves.save(checkpoint)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dliosim.execute.checkpoints.checkpoint_manifest import CheckpointManifest, check_checksums, load_manifest
+from dliosim.execute.store.checkpoint_manifest import CheckpointManifest, check_checksums, load_manifest
 from dliosim.execute.store.manifest import NAME, write_manifest
 from dliosim.model import Split
 

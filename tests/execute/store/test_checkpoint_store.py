@@ -14,10 +14,9 @@ from unittest import mock
 import pytest
 
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.execute.checkpoints import checkpoint_store
-from dliosim.execute.checkpoints.checkpoint_manifest import CheckpointManifest
-from dliosim.execute.store import manifest
-from dliosim.execute.store.locking import DirectoryLock
+from dliosim.execute.store import checkpoint_store, manifest
+from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
+from dliosim.execute.store.checkpoint_store import CheckpointStore
 from dliosim.execute.store.manifest import NAME
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
@@ -32,9 +31,9 @@ def described(base: Path, sizes: tuple[int, ...], commit: Commit = "rename", ran
     return CheckpointManifest("c", base.name, commit, ranks, Split(1, 1, ranks), files)
 
 
-def written(hold: DirectoryLock, sizes: tuple[int, ...] = (3, 5), commit: Commit = "rename") -> int:
+def written(store: CheckpointStore, sizes: tuple[int, ...] = (3, 5), commit: Commit = "rename") -> int:
     """One more that is written, and not complete."""
-    number, directory = checkpoint_store.begin_checkpoint(hold, commit)
+    number, directory = store.begin(commit)
     for file, size in enumerate(sizes):
         (directory / checkpoint_store.file_name(file)).write_bytes(bytes(size))
     return number
@@ -42,8 +41,8 @@ def written(hold: DirectoryLock, sizes: tuple[int, ...] = (3, 5), commit: Commit
 
 def saved(base: Path, sizes: tuple[int, ...] = (3, 5), ranks: int = 2, commit: Commit = "rename") -> Path:
     """One more complete checkpoint, by a run of its own."""
-    hold = DirectoryLock(base)
-    return checkpoint_store.commit(hold, written(hold, sizes, commit), described(base, sizes, commit, ranks)).directory
+    store = CheckpointStore(base)
+    return store.commit(written(store, sizes, commit), described(base, sizes, commit, ranks)).directory
 
 
 def names(base: Path) -> list[str]:
@@ -60,34 +59,31 @@ def test_numbers_count_from_1_upwards(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", ["000041", "000041.partial", "000041.old.partial"])
 def test_the_next_number_is_above_all_that_is_there(tmp_path: Path, left: str) -> None:
     (tmp_path / left).mkdir()
-    assert checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")[0] == 42
+    assert CheckpointStore(tmp_path).begin("rename")[0] == 42
 
 
 def test_the_next_number_is_above_those_of_copies_that_outlived_what_they_are_copies_of(tmp_path: Path) -> None:
     saved(tmp_path / "copies")
     saved(tmp_path / "copies")
-    hold = DirectoryLock(tmp_path / "lost")
-    assert [
-        checkpoint_store.begin_checkpoint(hold, "rename", checkpoint_store.highest_number(tmp_path / "copies"))[0]
-        for _ in range(2)
-    ] == [3, 4]
+    store = CheckpointStore(tmp_path / "lost")
+    assert [store.begin("rename", checkpoint_store.highest_number(tmp_path / "copies"))[0] for _ in range(2)] == [3, 4]
 
 
 def test_after_the_last_number_there_is_none(tmp_path: Path) -> None:
     for name in ("999999", "9" * 12):
         (tmp_path / name).write_text("no directory of ours: it stays")
     with pytest.raises(ExecutionError, match="999999999999 has the highest number"):
-        checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")
+        CheckpointStore(tmp_path).begin("rename")
     (tmp_path / ("9" * 12)).unlink()
-    assert checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")[1].name == "1000000.partial"
+    assert CheckpointStore(tmp_path).begin("rename")[1].name == "1000000.partial"
 
 
 def test_the_next_one_is_written_aside_and_counts_only_when_complete(tmp_path: Path) -> None:
-    hold = DirectoryLock(tmp_path)
-    number, aside = checkpoint_store.begin_checkpoint(hold, "rename")
+    store = CheckpointStore(tmp_path)
+    number, aside = store.begin("rename")
     assert (number, aside.name) == (1, "000001.partial")
     assert checkpoint_store.checkpoint_numbers(tmp_path) == []
-    done = checkpoint_store.commit(hold, number, described(tmp_path, ()))
+    done = store.commit(number, described(tmp_path, ()))
     assert done.directory == tmp_path / "000001"
     assert not aside.exists()
     assert min(done.sync_ns, done.manifest_ns, done.rename_ns) > 0
@@ -95,12 +91,12 @@ def test_the_next_one_is_written_aside_and_counts_only_when_complete(tmp_path: P
 
 @pytest.mark.parametrize("commit", ["metadata", "none"])
 def test_what_is_written_in_place_counts_once_it_has_its_manifest(tmp_path: Path, commit: Commit) -> None:
-    hold = DirectoryLock(tmp_path)
-    number = written(hold, commit=commit)
+    store = CheckpointStore(tmp_path)
+    number = written(store, commit=commit)
     assert names(tmp_path) == ["000001"]
     with pytest.raises(ExecutionError, match="000001: has no manifest that can be read"):
         checkpoint_store.find_newest_complete(tmp_path, "c", 2)
-    done = checkpoint_store.commit(hold, number, described(tmp_path, (3, 5), commit))
+    done = store.commit(number, described(tmp_path, (3, 5), commit))
     assert checkpoint_store.find_newest_complete(tmp_path, "c", 2) == (1, described(tmp_path, (3, 5), commit), [])
     assert done.directory == tmp_path / "000001"
     assert done.rename_ns == 0
@@ -112,11 +108,11 @@ def synced(base: Path, commit: Commit, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setattr(
         manifest.os, "fsync", lambda descriptor: seen.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
     )
-    hold = DirectoryLock(base)
-    number, directory = checkpoint_store.begin_checkpoint(hold, commit)
+    store = CheckpointStore(base)
+    number, directory = store.begin(commit)
     (directory / "folder").mkdir()
     (directory / "folder" / "file").write_bytes(b"")
-    checkpoint_store.commit(hold, number, replace(described(base, (), commit), files={"folder/file": (0, 0)}))
+    store.commit(number, replace(described(base, (), commit), files={"folder/file": (0, 0)}))
     return seen
 
 
@@ -143,7 +139,7 @@ def test_what_a_crash_left_is_removed_and_its_number_not_given_again(tmp_path: P
     (tmp_path / left / "folder").mkdir(parents=True)
     (tmp_path / left / "folder" / "leftover").write_text("x")
     (tmp_path / left / f"{NAME}.partial").write_text("{")
-    number, again = checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")
+    number, again = CheckpointStore(tmp_path).begin("rename")
     assert number == 2
     assert list(again.iterdir()) == []
     assert names(tmp_path) == ["000002.partial"]
@@ -156,7 +152,7 @@ def test_a_manifest_that_ends_in_the_middle_was_never_finished_and_another_one_i
     (tmp_path / "000001" / NAME).write_text(text[: text.index("}") + 1])
     (tmp_path / "000002" / NAME).write_text(text.replace(":", ";"))
     (tmp_path / "000003" / NAME).write_text("")
-    checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")
+    CheckpointStore(tmp_path).begin("rename")
     assert names(tmp_path) == ["000002", "000004.partial"]
 
 
@@ -170,30 +166,30 @@ def test_what_is_known_to_be_finished_is_looked_at_once(tmp_path: Path, monkeypa
 
     saved(tmp_path)
     monkeypatch.setattr(checkpoint_store, "has_complete_manifest", looked_at)
-    hold = DirectoryLock(tmp_path)
+    store = CheckpointStore(tmp_path)
     for _ in range(3):
-        checkpoint_store.commit(hold, written(hold), described(tmp_path, (3, 5)))
+        store.commit(written(store), described(tmp_path, (3, 5)))
     assert seen == ["000001"]
 
 
 def test_what_this_run_still_writes_is_not_removed_and_no_number_given_twice(tmp_path: Path) -> None:
     for commit in COMMITS:
-        hold = DirectoryLock(tmp_path / commit)
-        first, second = written(hold, commit=commit), written(hold, commit=commit)
-        third = written(hold, commit=commit)
+        store = CheckpointStore(tmp_path / commit)
+        first, second = written(store, commit=commit), written(store, commit=commit)
+        third = written(store, commit=commit)
         assert (first, second, third) == (1, 2, 3)
-        checkpoint_store.abandon(hold, third)
-        fourth = written(hold, commit=commit)
+        store.abandon(third)
+        fourth = written(store, commit=commit)
         assert fourth == 4
         # The later one is the first to be complete.
-        checkpoint_store.commit(hold, second, described(hold.base, (3, 5), commit))
-        checkpoint_store.delete_old(hold, keep=1)
-        checkpoint_store.commit(hold, first, described(hold.base, (3, 5), commit))
-        checkpoint_store.commit(hold, fourth, described(hold.base, (3, 5), commit))
-        assert checkpoint_store.checkpoint_numbers(hold.base) == [4, 2, 1]
-        checkpoint_store.delete_old(hold, keep=2)
-        assert names(hold.base) == ["000002", "000004"]
-        assert not hold.busy
+        store.commit(second, described(tmp_path / commit, (3, 5), commit))
+        store.delete_old(keep=1)
+        store.commit(first, described(tmp_path / commit, (3, 5), commit))
+        store.commit(fourth, described(tmp_path / commit, (3, 5), commit))
+        assert checkpoint_store.checkpoint_numbers(tmp_path / commit) == [4, 2, 1]
+        store.delete_old(keep=2)
+        assert names(tmp_path / commit) == ["000002", "000004"]
+        assert not store._busy
 
 
 def test_what_is_given_up_leaves_nothing_even_after_its_last_step_failed(
@@ -203,24 +199,24 @@ def test_what_is_given_up_leaves_nothing_even_after_its_last_step_failed(
         raise OSError(28, "No space left on device")
 
     for commit in COMMITS[:2]:
-        hold = DirectoryLock(tmp_path / commit)
-        number = written(hold, commit=commit)
+        store = CheckpointStore(tmp_path / commit)
+        number = written(store, commit=commit)
         with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
             patch.setattr(checkpoint_store, "sync_directory", fail)
-            checkpoint_store.commit(hold, number, described(hold.base, (3, 5), commit))
-        checkpoint_store.abandon(hold, number)
-        assert names(hold.base) == []
-        assert not hold.busy
+            store.commit(number, described(tmp_path / commit, (3, 5), commit))
+        store.abandon(number)
+        assert names(tmp_path / commit) == []
+        assert not store._busy
 
 
 def test_a_copy_in_another_root_has_the_number_of_what_it_is_a_copy_of(tmp_path: Path) -> None:
-    hold = DirectoryLock(tmp_path)
+    store = CheckpointStore(tmp_path)
     (tmp_path / "000006.partial").mkdir()
     for _ in range(2):
-        aside = checkpoint_store.begin_copy(hold, 7)
+        aside = store.begin_copy(7)
         assert names(tmp_path) == ["000007.partial"]
         (aside / "000000.ckpt").write_bytes(bytes(3))
-        checkpoint_store.commit(hold, 7, described(tmp_path, (3,)))
+        store.commit(7, described(tmp_path, (3,)))
         assert names(tmp_path) == ["000007"]
         assert checkpoint_store.find_newest_complete(tmp_path, "c", 2)[0] == 7
 
@@ -235,20 +231,21 @@ def test_other_names_are_no_checkpoints(tmp_path: Path) -> None:
 def test_the_newest_are_kept(tmp_path: Path, keep: int, left: list[int]) -> None:
     for _ in range(4):
         saved(tmp_path)
-    checkpoint_store.delete_old(DirectoryLock(tmp_path), keep)
+    CheckpointStore(tmp_path).delete_old(keep)
     assert names(tmp_path) == sorted(f"{number:06d}" for number in left)
 
 
 def test_what_is_drained_or_restored_is_not_deleted_until_that_has_ended(tmp_path: Path) -> None:
     for _ in range(4):
         saved(tmp_path)
-    hold = DirectoryLock(tmp_path)
-    with hold.pin_checkpoint(2):
-        with hold.pin_checkpoint(2):
-            checkpoint_store.delete_old(hold, keep=1)
-        checkpoint_store.delete_old(hold, keep=1)
+    store = CheckpointStore(tmp_path)
+    store.add_pin(2)
+    store.add_pin(2)
+    for _ in range(2):
+        store.delete_old(keep=1)
         assert checkpoint_store.checkpoint_numbers(tmp_path) == [4, 2]
-    checkpoint_store.delete_old(hold, keep=1)
+        store.remove_pin(2)
+    store.delete_old(keep=1)
     assert checkpoint_store.checkpoint_numbers(tmp_path) == [4]
 
 
@@ -270,7 +267,7 @@ def calls_of_deleting(base: Path, monkeypatch: pytest.MonkeyPatch, last: int) ->
         for name in ("rename", "unlink", "rmdir", "fsync"):
             patch.setattr(manifest.os, name, counted(getattr(manifest.os, name)))
         try:
-            checkpoint_store.delete_old(DirectoryLock(base), keep=1)
+            CheckpointStore(base).delete_old(keep=1)
         except KeyboardInterrupt:
             return True
     return False
@@ -310,11 +307,11 @@ def test_only_those_are_looked_at_on_which_it_depends(
         seen.append(directory.name)
         return look(directory)
 
-    hold = DirectoryLock(tmp_path)
+    store = CheckpointStore(tmp_path)
     for _ in range(count):
-        checkpoint_store.commit(hold, written(hold), described(tmp_path, (3, 5)))
+        store.commit(written(store), described(tmp_path, (3, 5)))
     monkeypatch.setattr(checkpoint_store, "_is_complete", counts)
-    checkpoint_store.delete_old(hold, keep)
+    store.delete_old(keep)
     assert seen == looked_at
     assert len(checkpoint_store.checkpoint_numbers(tmp_path)) == min(count, keep)
 
@@ -324,7 +321,7 @@ def test_nothing_is_deleted_where_too_few_are_complete(tmp_path: Path) -> None:
         saved(tmp_path)
     for number in (1, 2, 3):
         (tmp_path / f"{number:06d}" / NAME).unlink()
-    checkpoint_store.delete_old(DirectoryLock(tmp_path), 2)
+    CheckpointStore(tmp_path).delete_old(2)
     assert checkpoint_store.checkpoint_numbers(tmp_path) == [4, 3, 2, 1]
 
 
@@ -338,7 +335,7 @@ def test_what_cannot_be_read_is_neither_passed_over_nor_a_reason_to_delete(
         with pytest.raises(ExecutionError, match=f"{ending}: Input/output error: nothing proves") as caught:
             checkpoint_store.find_newest_complete(tmp_path, "c", 2)
         assert caught.value.code == "R401"
-        checkpoint_store.delete_old(DirectoryLock(tmp_path), keep=1)
+        CheckpointStore(tmp_path).delete_old(keep=1)
     assert checkpoint_store.checkpoint_numbers(tmp_path) == [3, 2, 1]
     assert checkpoint_store.find_newest_complete(tmp_path, "c", 2)[0] == 3
 
@@ -369,7 +366,7 @@ def test_damaged_ones_are_not_counted_among_those_that_are_kept(tmp_path: Path) 
         saved(tmp_path)
     for number in (2, 4):
         (tmp_path / f"{number:06d}" / checkpoint_store.file_name(0)).unlink()
-    checkpoint_store.delete_old(DirectoryLock(tmp_path), keep=2)
+    CheckpointStore(tmp_path).delete_old(keep=2)
     assert checkpoint_store.checkpoint_numbers(tmp_path) == [5, 4, 3]
     assert checkpoint_store.find_newest_complete(tmp_path, "c", 2)[0] == 5
 
@@ -423,7 +420,7 @@ def test_where_there_is_none_the_error_says_what_was_found(tmp_path: Path) -> No
     with pytest.raises(ExecutionError, match="nothing was ever saved there") as caught:
         checkpoint_store.find_newest_complete(tmp_path / "nowhere", "c", 2)
     assert caught.value.code == "R404"
-    checkpoint_store.begin_checkpoint(DirectoryLock(tmp_path), "rename")
+    CheckpointStore(tmp_path).begin("rename")
     with pytest.raises(ExecutionError, match=r"`c` in .*: 000001\.partial: was never finished") as caught:
         checkpoint_store.find_newest_complete(tmp_path, "c", 2)
     assert caught.value.code == "R404"

@@ -14,17 +14,17 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.checkpoints import checkpoint_manager, state_writer, tier_copy, worker_thread
-from dliosim.execute.checkpoints.checkpoint_manager import (
-    CheckpointManager,
-    CheckpointSave,
+from dliosim.execute.checkpoints import checkpoint_session, state_writer, tier_copy, worker_thread
+from dliosim.execute.checkpoints.checkpoint_session import (
+    CheckpointSession,
     checkpoints_to_save,
     make_save_phase,
 )
-from dliosim.execute.checkpoints.checkpoint_manifest import check_checksums
 from dliosim.execute.checkpoints.restore import restore
+from dliosim.execute.checkpoints.save_steps import CheckpointSave
 from dliosim.execute.context import Options, Session
 from dliosim.execute.node import free_space
+from dliosim.execute.store.checkpoint_manifest import check_checksums
 from dliosim.model import Access, Cadence, Checkpoint, Job, Loop, Part, Repeat, Restore, Workload, Writers
 from dliosim.model import Save as SaveVerb
 from dliosim.model.checkpoint import Background, Pace
@@ -96,7 +96,7 @@ WAYS = {
 def test_what_was_saved_is_restored_whole(tmp_path: Path, checkpoint: Checkpoint, drain: str | None) -> None:
     checkpoint = replace(checkpoint, drain=drain, keep=2)
     own = session(tmp_path, checkpoint)
-    with CheckpointManager(own, [checkpoint]) as running:
+    with CheckpointSession(own, [checkpoint]) as running:
         made = [running.save(checkpoint) for _ in range(4)]
     assert complete(own.save_directory(checkpoint)) == [3, 4]
     if drain:
@@ -114,7 +114,7 @@ def test_what_was_saved_is_restored_whole(tmp_path: Path, checkpoint: Checkpoint
 @pytest.mark.parametrize("simulated", [False, True])
 def test_a_copy_takes_the_time_of_its_pace(tmp_path: Path, simulated: bool) -> None:
     checkpoint = replace(STAGED, background=Background(Pace(seconds=0.05), simulated))
-    with CheckpointManager(session(tmp_path, checkpoint), [checkpoint]) as running:
+    with CheckpointSession(session(tmp_path, checkpoint), [checkpoint]) as running:
         save = running.save(checkpoint)
     assert save.record.stage_ns >= 50_000_000
     assert save.record.stall_ns >= save.record.wait_ns + save.record.stage_ns
@@ -132,7 +132,7 @@ def test_a_flush_lasts_as_long_as_its_checksums_hold_up_what_is_written(
 
     monkeypatch.setattr(state_writer._FileRuns, "add_call", slow)
     own = session(tmp_path, STAGED)
-    with CheckpointManager(own, [STAGED]) as saving:
+    with CheckpointSession(own, [STAGED]) as saving:
         save = saving.save(STAGED)
     assert save.record.calls > 10
     assert save.record.flush_ns >= save.record.calls * slept * 1e9
@@ -142,7 +142,7 @@ def test_a_flush_lasts_as_long_as_its_checksums_hold_up_what_is_written(
 def test_a_copy_that_is_slower_than_its_pace_says_so(tmp_path: Path) -> None:
     checkpoint = replace(STAGED, background=Background(Pace(bytes_per_second=1e15)))
     own = session(tmp_path, checkpoint)
-    with CheckpointManager(own, [checkpoint]) as running:
+    with CheckpointSession(own, [checkpoint]) as running:
         save = running.save(checkpoint)
     [note] = make_save_phase(own, save).summary.notes
     assert "the memory of this machine is slower than that pace" in note
@@ -154,9 +154,9 @@ def test_as_many_are_in_flight_as_asked_and_the_next_waits(
 ) -> None:
     checkpoint = replace(STAGED, background=Background(in_flight=in_flight))
     own = session(tmp_path, checkpoint)
-    gate = Gate(monkeypatch, checkpoint_manager, "write_shares")
+    gate = Gate(monkeypatch, checkpoint_session, "write_checkpoint")
     made: list[CheckpointSave] = []
-    with CheckpointManager(own, [checkpoint]) as running:
+    with CheckpointSession(own, [checkpoint]) as running:
         for _ in range(in_flight):
             made.append(running.save(checkpoint))
         assert not any(save.is_over for save in made)
@@ -178,12 +178,12 @@ def complete_ones(own: Session, checkpoint: Checkpoint) -> list[str]:
 def test_settling_waits_for_the_checkpoints_named_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(STAGED, name="o", path="o")
     own = session(tmp_path, STAGED, other)
-    gate = Gate(monkeypatch, checkpoint_manager, "write_shares")
-    with CheckpointManager(own, [STAGED, other]) as running:
+    gate = Gate(monkeypatch, checkpoint_session, "write_checkpoint")
+    with CheckpointSession(own, [STAGED, other]) as running:
         first, second = running.save(STAGED), running.save(other)
-        running.wait_for_flushes(["nothing of that name"])
+        running.settle(["nothing of that name"])
         gate.open()
-        running.wait_for_flushes(["c"])
+        running.settle(["c"])
         assert first.is_over and not second.is_over
         assert running.count_complete([first, second]) == 1
         gate.open()
@@ -199,8 +199,8 @@ def test_a_flush_that_fails_is_heard_of_at_the_next_save_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = session(tmp_path, STAGED)
-    monkeypatch.setattr("dliosim.execute.checkpoints.blocking_save.write_state", broken)
-    with pytest.raises(ExecutionError, match="the disk is gone") as caught, CheckpointManager(own, [STAGED]) as running:
+    monkeypatch.setattr("dliosim.execute.checkpoints.save_steps.write_state", broken)
+    with pytest.raises(ExecutionError, match="the disk is gone") as caught, CheckpointSession(own, [STAGED]) as running:
         running.save(STAGED)
         running.save(STAGED)
         pytest.fail("the second save must raise")
@@ -211,8 +211,8 @@ def test_a_flush_that_fails_is_heard_of_at_the_next_save_and_leaves_nothing(
 def test_a_flush_that_fails_is_heard_of_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = replace(STAGED, drain="local")
     own = session(tmp_path, checkpoint)
-    monkeypatch.setattr("dliosim.execute.checkpoints.blocking_save.write_state", broken)
-    with pytest.raises(ExecutionError, match="the disk is gone"), CheckpointManager(own, [checkpoint]) as running:
+    monkeypatch.setattr("dliosim.execute.checkpoints.save_steps.write_state", broken)
+    with pytest.raises(ExecutionError, match="the disk is gone"), CheckpointSession(own, [checkpoint]) as running:
         running.save(checkpoint)
     assert complete(own.save_directory(checkpoint)) == []
     assert not (own.drain_directory(checkpoint) or tmp_path).exists()
@@ -224,9 +224,9 @@ def test_what_cannot_be_made_complete_is_abandoned(tmp_path: Path, monkeypatch: 
     def full(*arguments: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dliosim.execute.checkpoints.checkpoint_store.write_manifest", full)
+    monkeypatch.setattr("dliosim.execute.store.checkpoint_store.write_manifest", full)
     match = "could not complete checkpoint `c`"
-    with pytest.raises(ExecutionError, match=match) as caught, CheckpointManager(own, [STAGED]) as running:
+    with pytest.raises(ExecutionError, match=match) as caught, CheckpointSession(own, [STAGED]) as running:
         running.save(STAGED)
     assert caught.value.code == "R402"
     assert complete(own.save_directory(STAGED)) == []
@@ -236,7 +236,7 @@ def test_a_drain_that_fails_leaves_the_checkpoint_and_no_copy(tmp_path: Path, mo
     checkpoint = replace(STAGED, drain="local")
     own = session(tmp_path, checkpoint)
     monkeypatch.setattr(tier_copy, "_copy_runs", broken)
-    with pytest.raises(ExecutionError, match="the disk is gone"), CheckpointManager(own, [checkpoint]) as running:
+    with pytest.raises(ExecutionError, match="the disk is gone"), CheckpointSession(own, [checkpoint]) as running:
         running.save(checkpoint)
     assert complete(own.save_directory(checkpoint)) == [1]
     assert complete(own.drain_directory(checkpoint)) == []
@@ -244,7 +244,7 @@ def test_a_drain_that_fails_leaves_the_checkpoint_and_no_copy(tmp_path: Path, mo
 
 def test_a_run_that_fails_otherwise_completes_what_is_in_flight(tmp_path: Path) -> None:
     own = session(tmp_path, STAGED)
-    with pytest.raises(KeyError), CheckpointManager(own, [STAGED]) as running:
+    with pytest.raises(KeyError), CheckpointSession(own, [STAGED]) as running:
         running.save(STAGED)
         raise KeyError
     assert complete(own.save_directory(STAGED)) == [1]
@@ -254,8 +254,8 @@ def test_a_run_that_fails_otherwise_completes_what_is_in_flight(tmp_path: Path) 
 def test_none_is_deleted_before_it_is_drained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = replace(STAGED, background=None, drain="local", keep=1)
     own = session(tmp_path, checkpoint)
-    gate = Gate(monkeypatch, checkpoint_manager, "drain")
-    with CheckpointManager(own, [checkpoint]) as running:
+    gate = Gate(monkeypatch, checkpoint_session, "drain")
+    with CheckpointSession(own, [checkpoint]) as running:
         made = [running.save(checkpoint) for _ in range(3)]
         assert complete(own.save_directory(checkpoint)) == [1, 2, 3]
         gate.open()
@@ -271,8 +271,8 @@ def test_none_is_deleted_before_it_is_drained(tmp_path: Path, monkeypatch: pytes
 
 def test_times_at_work_are_those_of_flushes_and_drains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = session(tmp_path, STAGED)
-    gate = Gate(monkeypatch, checkpoint_manager, "write_shares")
-    with CheckpointManager(own, [STAGED]) as running:
+    gate = Gate(monkeypatch, checkpoint_session, "write_checkpoint")
+    with CheckpointSession(own, [STAGED]) as running:
         assert running.busy_intervals(0).shape == (0, 2)
         running.save(STAGED)
         assert gate.entered.acquire(timeout=20)
@@ -288,7 +288,7 @@ def test_times_at_work_are_those_of_flushes_and_drains(tmp_path: Path, monkeypat
 def test_without_io_a_save_is_nothing(tmp_path: Path) -> None:
     checkpoint = replace(STAGED, drain="local")
     own = session(tmp_path, checkpoint, options=Options(null=True))
-    with CheckpointManager(own, [checkpoint]) as running:
+    with CheckpointSession(own, [checkpoint]) as running:
         save = running.save(checkpoint)
     assert save.is_over and save.record.bytes == save.record.stall_ns == 0
     assert not list((tmp_path / "data").iterdir()) and not list((tmp_path / "local").iterdir())
@@ -298,10 +298,10 @@ def test_staging_without_memory_says_what_to_do(tmp_path: Path, monkeypatch: pyt
     checkpoint = replace(STAGED, background=Background(in_flight=3))
     monkeypatch.setattr(free_space, "available_memory", lambda: 3 * 50_334)
     with pytest.raises(ExecutionError, match=r"staging buffers of `c` need .* `staging simulated` takes") as caught:
-        CheckpointManager(session(tmp_path, checkpoint), [checkpoint])
+        CheckpointSession(session(tmp_path, checkpoint), [checkpoint])
     assert caught.value.code == "R402"
     simulated = replace(checkpoint, background=Background(simulated=True, in_flight=3))
-    with CheckpointManager(session(tmp_path, simulated), [simulated]) as running:
+    with CheckpointSession(session(tmp_path, simulated), [simulated]) as running:
         running.save(simulated)
 
 
@@ -311,7 +311,7 @@ def test_an_mpi_without_threads_is_refused(
 ) -> None:
     monkeypatch.setattr(MPI, "Query_thread", lambda: MPI.THREAD_SERIALIZED)
     with pytest.raises(ExecutionError, match="needs an MPI with MPI_THREAD_MULTIPLE") as caught:
-        CheckpointManager(session(tmp_path, checkpoint), [checkpoint])
+        CheckpointSession(session(tmp_path, checkpoint), [checkpoint])
     assert caught.value.code == "R403" and caught.value.shared
 
 
@@ -328,10 +328,10 @@ def test_the_next_number_is_above_those_of_copies_that_outlived_what_was_saved(t
     drained = replace(STAGED, root="local", drain="data")
     own = session(tmp_path, drained)
     for _ in range(2):
-        with CheckpointManager(own, [drained]) as saves:
+        with CheckpointSession(own, [drained]) as saves:
             saves.save(drained)
         # The disk of the node is gone with the node.
-        own.locks.release()
+        own.stores.release()
         shutil.rmtree(tmp_path / "local" / "c")
         own = session(tmp_path, drained)
     assert complete(own.drain_directory(drained)) == [1, 2]
@@ -340,7 +340,7 @@ def test_the_next_number_is_above_those_of_copies_that_outlived_what_was_saved(t
 def test_what_was_written_is_forgotten_unless_it_is_drained(tmp_path: Path) -> None:
     plain = replace(STAGED, background=None)
     own = session(tmp_path, plain)
-    with CheckpointManager(own, [plain, STAGED]) as saves:
+    with CheckpointSession(own, [plain, STAGED]) as saves:
         kept = [saves.save(plain), saves.save(STAGED)]
     assert [save.runs for save in kept] == [[], []]
 
@@ -352,15 +352,15 @@ def test_who_waits_for_a_flush_hears_nothing_of_its_drain(tmp_path: Path, monkey
     def fail(*given: object) -> None:
         raise ExecutionError("no drain today")
 
-    monkeypatch.setattr(checkpoint_manager, "drain", fail)
+    monkeypatch.setattr(checkpoint_session, "drain", fail)
     with (
         pytest.raises(ExecutionError, match="no drain today"),
-        CheckpointManager(session(tmp_path, own), [own]) as all_saves,
+        CheckpointSession(session(tmp_path, own), [own]) as all_saves,
     ):
         save = all_saves.save(own)
         assert save.drain is not None
         save.drain.wait()
-        all_saves.wait_for_flushes([own.name])  # raises nothing
+        all_saves.settle([own.name])  # raises nothing
         settled = True
         all_saves.finish()
     assert settled

@@ -1,0 +1,397 @@
+"""The numbered directories of a checkpoint: which are complete, which is the next, which are deleted.
+
+They are in one directory (`base`), named by the digest of all that decides their bytes. A checkpoint is `NNNNNN`; one
+that is being written with `commit rename` is `NNNNNN.partial`, one that is being deleted `NNNNNN.old.partial`. Without
+a manifest none of them counts.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from time import perf_counter_ns
+from types import TracebackType
+
+from dliosim.errors import ExecutionError, UsageError
+from dliosim.execute.io_errors import call_error, is_damage, unreadable_error, wrap_call
+from dliosim.execute.safe_open import write_file
+from dliosim.execute.store.checkpoint_manifest import CheckpointManifest, load_manifest
+from dliosim.execute.store.locking import DirectoryLock
+from dliosim.execute.store.manifest import (
+    NAME,
+    encode_manifest,
+    find_manifest,
+    has_complete_manifest,
+    make_directory,
+    make_durable_directory,
+    sync_directory,
+    write_manifest,
+)
+from dliosim.model.checkpoint import Commit
+
+_OURS = re.compile(r"([0-9]{6,12})(\.old\.partial|\.partial|)")
+_MOST = 10**12 - 1
+_ASIDE, _DYING = ".partial", ".old.partial"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """A checkpoint that was just completed, and the time of each part of that."""
+
+    #: the complete directory
+    directory: Path
+    #: time of syncing directories, without that of the manifest; ns
+    sync_ns: int
+    #: time of writing, syncing and renaming the manifest; ns
+    manifest_ns: int
+    #: time of renaming the directory; ns
+    rename_ns: int
+
+
+class CheckpointStore:
+    """The numbers of the checkpoints in one directory, and what this run does with each; on rank 0 alone.
+
+    Its threads may call it at the same time. The `lock` keeps other jobs from saving there.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self.lock = DirectoryLock(base)
+        #: names of what was removed of earlier jobs, until a save has reported them
+        self.swept: list[str] = []
+        self._base = base
+        self._mutex = Lock()
+        # Numbers that are being written or deleted, and those that need no check for being unfinished.
+        self._busy: set[int] = set()
+        self._finished: set[int] = set()
+        # How many drains and restores use a number.
+        self._used: Counter[int] = Counter()
+        # The highest numbers that this run has begun and completed.
+        self._last = self._newest = 0
+
+    def begin(self, commit: Commit, above: int = 0) -> tuple[int, Path]:
+        """Make the directory in which the next checkpoint is written, and remove what earlier jobs left unfinished.
+
+        Its number is higher than all that are there, so that no rank of a dying job writes into this directory. It is
+        also higher than `above`, the number of copies elsewhere, which may outlive this root. Raises ExecutionError,
+        also where the last number is already used.
+        """
+        with self._mutex:
+            make_durable_directory(self._base)
+            number = max(self._remove_unfinished(), self._last, above) + 1
+            if number > _MOST:
+                raise ExecutionError(f"{self._base / str(_MOST)} has the highest number possible: move it away")
+            return number, self._make_directory(number, _ASIDE if commit == "rename" else "")
+
+    def begin_copy(self, number: int) -> Path:
+        """Make the directory to which a checkpoint of another root is copied; its name ends in `.partial`.
+
+        A copy of that number that is already there is removed.
+        """
+        with self._mutex:
+            make_durable_directory(self._base)
+            self._remove_unfinished()
+            _remove_checkpoint(self._base / f"{number:06d}")
+            return self._make_directory(number, _ASIDE)
+
+    def commit(self, number: int, saved: CheckpointManifest) -> CommitResult:
+        """Make a written checkpoint complete in the way of `saved.commit`; from then on it counts.
+
+        Its files are written, and synced if the checkpoint asks for it. Raises ExecutionError; the caller must
+        `abandon` it then.
+        """
+        final = self._base / f"{number:06d}"
+        directory = final.with_name(final.name + _ASIDE) if saved.commit == "rename" else final
+        sync_ns = rename_ns = 0
+        begun = perf_counter_ns()
+        if saved.commit == "none":
+            write_file(directory / NAME, [encode_manifest(directory, saved.manifest_content())], durable=False)
+            manifest_ns = perf_counter_ns() - begun
+        else:
+            for folder in sorted({name.rpartition("/")[0] for name in saved.files} - {""}):
+                sync_directory(directory / folder)
+            if saved.commit == "metadata":
+                # The manifest is the last thing that is made durable, so all that it lists must be durable before.
+                sync_directory(directory)
+                sync_directory(self._base)
+            synced = perf_counter_ns()
+            write_manifest(directory, saved.manifest_content())
+            written = perf_counter_ns()
+            sync_ns, manifest_ns = synced - begun, written - synced
+            if saved.commit == "rename":
+                with wrap_call("rename", directory):
+                    directory.rename(final)
+                renamed = perf_counter_ns()
+                sync_directory(self._base)
+                rename_ns, sync_ns = renamed - written, sync_ns + perf_counter_ns() - renamed
+        with self._mutex:
+            self._busy.discard(number)
+            self._finished.add(number)
+            self._newest = max(self._newest, number)
+        return CommitResult(final, sync_ns, manifest_ns, rename_ns)
+
+    def abandon(self, number: int) -> None:
+        """Remove a checkpoint that will not be complete. Raises nothing: the next `begin` removes what stays."""
+        name = f"{number:06d}"
+        with self._mutex:
+            for entry in (self._base / f"{name}{_ASIDE}", self._base / name):
+                with suppress(OSError):
+                    _remove_checkpoint(entry)
+            self._busy.discard(number)
+
+    def add_pin(self, number: int) -> None:
+        """Keep a checkpoint from deletion, while it is drained or restored, until `remove_pin` is called as often."""
+        with self._mutex:
+            self._used[number] += 1
+
+    def remove_pin(self, number: int) -> None:
+        """Take back one `add_pin`."""
+        with self._mutex:
+            self._used[number] -= 1
+
+    def delete_old(self, keep: int) -> None:
+        """Delete all that is older than the newest `keep` complete checkpoints; damaged ones do not count among these.
+
+        The newest one is not examined if this run has completed it, since other ranks wait meanwhile. Of the others,
+        only those are examined that decide what is deleted. What is being written, drained or restored stays.
+        """
+        with self._mutex:
+            found = [number for number in checkpoint_numbers(self._base) if number not in self._busy]
+            complete = at = 0
+            while complete < keep:
+                if len(found) - at <= keep - complete:
+                    return  # all of them are kept, complete or not
+                complete += found[at] == self._newest or _is_complete(self._base / f"{found[at]:06d}")
+                at += 1
+            dying = {}
+            for number in found[at:]:
+                if not self._used[number]:
+                    # Renamed first, so that an interrupted deletion leaves nothing that looks complete.
+                    old = self._base / f"{number:06d}"
+                    with wrap_call("rename", old):
+                        dying[number] = old.rename(old.with_name(f"{old.name}{_DYING}"))
+            self._busy |= dying.keys()
+        try:
+            if dying:
+                sync_directory(self._base)
+            for old in dying.values():
+                _remove_checkpoint(old)
+        finally:
+            with self._mutex:
+                self._busy -= dying.keys()
+
+    def _make_directory(self, number: int, suffix: str) -> Path:
+        directory = self._base / f"{number:06d}{suffix}"
+        make_directory(directory)
+        self._busy.add(number)
+        self._last = max(self._last, number)
+        return directory
+
+    def _remove_unfinished(self) -> int:
+        """Remove what dead jobs left unfinished, and return the highest number that was there. Needs the mutex."""
+        # `.old.partial` come first: another directory may have to take their name.
+        found = sorted(_list_entries(self._base), key=lambda entry: entry[1], reverse=True)
+        for number, kind, entry in found:
+            if number in self._busy or (number in self._finished and not kind):
+                continue
+            if kind or _is_unfinished(entry):
+                _remove_checkpoint(entry)
+                self.swept.append(entry.name)
+            else:
+                self._finished.add(number)
+        return max((number for number, _, _ in found), default=0)
+
+
+class CheckpointStores:
+    """All directories of checkpoints that this run has locked, each once; for rank 0.
+
+    As a context, it releases them at its end. After an error that only this rank knows they end with the process, as
+    other ranks may still write.
+    """
+
+    def __init__(self) -> None:
+        self._stores: dict[Path, CheckpointStore] = {}
+
+    def __enter__(self) -> CheckpointStores:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or getattr(error, "shared", False):
+            self.release()
+
+    def open_to_save(self, base: Path) -> CheckpointStore:
+        """Return the store of a directory that this run saves to; the directory is made if it is missing.
+
+        Raises ExecutionError [R405] where another job saves there or restores from there, OSError as the calls do.
+        """
+        return self._open(base, saves=True)
+
+    def open_to_restore(self, base: Path) -> CheckpointStore:
+        """Return the store of a directory that this run restores from; other jobs may restore from it too.
+
+        Raises ExecutionError [R405] where another job saves there, OSError as the calls do.
+        """
+        return self._open(base, saves=False)
+
+    def lock_note(self, base: Path) -> str:
+        """Return the note about the lock on a directory; empty if there is none, or this rank asked for no lock."""
+        store = self._stores.get(base)
+        return store.lock.note if store is not None else ""
+
+    def release(self) -> None:
+        """Release all locks."""
+        while self._stores:
+            self._stores.popitem()[1].lock.release()
+
+    def _open(self, base: Path, saves: bool) -> CheckpointStore:
+        store = self._stores.get(base) or CheckpointStore(base)
+        if base not in self._stores or (saves and not store.lock.saves):
+            store.lock.acquire(saves)
+            self._stores[base] = store
+        return store
+
+
+def file_name(file: int) -> str:
+    """Return the name of one file of a checkpoint, in its directory."""
+    return f"{file:06d}.ckpt"
+
+
+def checkpoint_numbers(base: Path) -> list[int]:
+    """Return the numbers of the checkpoints under `base` with their final name, complete or not, newest first."""
+    return sorted((number for number, kind, _ in _list_entries(base) if not kind), reverse=True)
+
+
+def list_data_files(base: Path) -> list[Path]:
+    """Return all data files of the checkpoints under `base` with their final name."""
+    return [
+        path for number in checkpoint_numbers(base) for path in _list_files(base / f"{number:06d}") if path.name != NAME
+    ]
+
+
+def count_leftover_bytes(base: Path) -> int:
+    """Return the bytes on storage of checkpoints that were never finished or only partly deleted.
+
+    The next save removes them.
+    """
+    return sum(
+        path.lstat().st_blocks * 512
+        for _, kind, entry in _list_entries(base)
+        if kind or _is_unfinished(entry)
+        for path in _list_files(entry)
+    )
+
+
+def highest_number(base: Path) -> int:
+    """Return the highest number of any directory under `base`, complete or not; 0 where there is none."""
+    return max((number for number, _, _ in _list_entries(base)), default=0)
+
+
+def find_newest_complete(
+    base: Path, name: str, ranks: int, below: int | None = None, passed_over: Sequence[str] = ()
+) -> tuple[int, CheckpointManifest, list[str]]:
+    """Return the newest complete checkpoint: its number, its manifest, and why each newer one does not count.
+
+    `below`: only checkpoints with a lower number, after that one proved damaged. `passed_over`: the notes on newer ones
+    so far. Raises ExecutionError [R404] where there is none, [R401] where one that may be complete cannot be read, and
+    UsageError [E208] where a link may lead out of the root.
+    """
+    notes = list(passed_over)
+    for number in checkpoint_numbers(base):
+        if below is not None and number >= below:
+            continue
+        directory = checkpoint_directory(base, number)
+        try:
+            saved = load_manifest(directory)
+            fault = saved.find_size_fault(directory)
+            if fault is None:
+                return number, saved, notes
+        except ValueError as error:
+            fault = str(error)
+        notes.append(f"{directory.name}: {fault}")
+    notes += [f"{entry.name}: was never finished" for _, kind, entry in sorted(_list_entries(base)) if kind]
+    found = "; ".join(notes) or f"nothing was ever saved there by {ranks} ranks and this description"
+    raise ExecutionError(f"no complete checkpoint of `{name}` in {base}: {found}", "R404")
+
+
+def checkpoint_directory(base: Path, number: int) -> Path:
+    """Return the directory of a checkpoint; UsageError [E208] if it is a link, which may lead anywhere."""
+    directory = base / f"{number:06d}"
+    if directory.is_symlink():
+        text = "checkpoints are read only from real directories: remove the link, or move its target into its place"
+        raise UsageError(f"{directory} is a symbolic link: {text}", "E208")
+    return directory
+
+
+def find_other_writers(base: Path, name: str) -> Iterator[tuple[str, int]]:
+    """Yield digest and number of ranks of each checkpoint of that name in the other directories next to `base`.
+
+    Raises OSError.
+    """
+    for other in sorted(base.parent.iterdir()) if base.parent.is_dir() else []:
+        for number in checkpoint_numbers(other) if other != base else []:
+            manifest = find_manifest(other / f"{number:06d}", "checkpoint", other.name)
+            ranks = manifest.get("ranks") if manifest and manifest.get("name") == name else None
+            if isinstance(ranks, int):
+                yield other.name, ranks
+                break
+
+
+def _is_complete(directory: Path) -> bool:
+    """Return whether a checkpoint is certainly complete."""
+    try:
+        return load_manifest(directory).find_size_fault(directory) is None
+    except (OSError, ValueError):
+        return False  # it does not count, so no older one is deleted
+
+
+def _list_entries(base: Path) -> list[tuple[int, str, Path]]:
+    """Return the entries of `base` with a name of this module: number, suffix, path.
+
+    Raises ExecutionError [R401] where `base` cannot be listed.
+    """
+    try:
+        listed = list(base.iterdir())
+    except OSError as error:
+        if is_damage(error):
+            return []
+        raise unreadable_error(call_error("opendir", str(base), error)) from error
+    found = ((_OURS.fullmatch(entry.name), entry) for entry in listed)
+    made = ((int(match[1]), match[2], entry) for match, entry in found if match)
+    return [(number, kind, entry) for number, kind, entry in made if entry.name == f"{number:06d}{kind}"]
+
+
+def _list_files(directory: Path) -> list[Path]:
+    """Return the files of a checkpoint, sorted: those in its directory, which is no link, or in a folder of it."""
+    if directory.is_symlink():
+        return []
+    found = (*directory.glob("*"), *directory.glob("*/*"))
+    return sorted(path for path in found if path.is_file() and not path.is_symlink())
+
+
+def _is_unfinished(directory: Path) -> bool:
+    """Return whether a directory was never completed: its manifest is missing or ends in the middle.
+
+    A directory with any other damage stays: a user may still want the files next to the manifest.
+    """
+    return directory.is_dir() and not directory.is_symlink() and not has_complete_manifest(directory)
+
+
+def _remove_checkpoint(entry: Path) -> None:
+    """Remove a directory of a checkpoint so that it looks complete at no moment; nothing if it is not there."""
+    if entry.is_symlink() or not entry.is_dir():
+        with wrap_call("unlink", entry):
+            entry.unlink(missing_ok=True)  # opening a pipe to look into it would block
+        return
+    dying = entry if entry.name.endswith(_ASIDE) else entry.with_name(entry.name + _DYING)
+    with wrap_call("rename", entry), suppress(FileNotFoundError):
+        if dying != entry:
+            entry.rename(dying)
+    with wrap_call("rmtree", dying), suppress(FileNotFoundError):
+        shutil.rmtree(dying)
