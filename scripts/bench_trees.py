@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Two checkouts in turn: reads, `--null`, start and plans, as ratios of the second one's time by the first one's.
+"""Two checkouts in turn: reads, saves, prepares, `--null`, start and plans, as ratios of their times.
 
     python scripts/bench_trees.py OLD [NEW] [--pairs 20] [--place /dev/shm] [--only CASE ...]
 
@@ -22,7 +22,7 @@ from time import perf_counter
 
 from harness import ROOT, mpiexec, orderly, run, scratch
 
-PATTERN = """dlio 1
+LOOP = """dlio 1
 workload trees
 dataset d {{
     samples {samples}
@@ -34,9 +34,39 @@ prepare d
 train {{
     read    d
     epochs  8
-    batch   16 per rank
+    batch   {batch} per rank
     shuffle samples globally each epoch
     api     {api}
+    sync    {sync}
+}}
+"""
+
+SAVES = """dlio 1
+workload trees
+checkpoint c {{
+    part     weights {size} total
+    part     optimizer {size} per rank
+    writers  {writers}
+    keep     1
+    path     "c"
+}}
+repeat 8 {{
+    save c
+}}
+restore c
+"""
+
+PREPARES = """dlio 1
+workload trees
+dataset d {{
+    samples {samples}
+    {sample}
+    layout  {layout}
+    format  {format}
+    path    "d"
+}}
+repeat 6 {{
+    prepare d afresh
 }}
 """
 
@@ -58,22 +88,44 @@ def command_line(tree: Path, ranks: int, *words: str) -> float:
     return perf_counter() - began
 
 
-def loop(api: str, size: str, layout: str, ranks: int, null: bool = False) -> Callable[[Path, Path], float]:
-    """Return what measures the seconds of a loop's epochs after the first, by the tree's own clock."""
+def phases(text: str, kind: str, ranks: int, *options: str) -> Callable[[Path, Path], float]:
+    """Return what runs a pattern and measures the median seconds of its phases of a kind, or of a loop's epochs.
+
+    By the tree's own clock, without the first phase or epoch.
+    """
 
     def measure(tree: Path, place: Path) -> float:
         pattern, output = place / "trees.dlio", place / "results"
-        pattern.write_text(PATTERN.format(samples=65536 if null else 4096, size=size, layout=layout, api=api))
-        options = ["--null"] if null else []
+        pattern.write_text(text)
         command_line(tree, ranks, "run", str(pattern), "--dir", str(place / "data"), "--output", str(output), *options)
         results = json.loads((output / "results.json").read_text())
         for file in output.iterdir():
             file.unlink()
         output.rmdir()
-        epochs = next(phase["epochs"] for phase in results["phases"] if phase["kind"] == "train")
-        return float(statistics.median(epoch["seconds"] for epoch in epochs[1:]))
+        found = [phase for phase in results["phases"] if phase["kind"] == kind]
+        return float(statistics.median(one["seconds"] for one in (found[0].get("epochs") or found)[1:]))
 
     return measure
+
+
+def loop(
+    api: str, size: str, layout: str, ranks: int, samples: int = 4096, batch: int = 16, sync: str = "barrier"
+) -> Callable[[Path, Path], float]:
+    """Return what measures the seconds of a loop's epochs after the first."""
+    text = LOOP.format(samples=samples, size=size, layout=layout, api=api, batch=batch, sync=sync)
+    return phases(text, "train", ranks, *["--null"] * (samples == NULL_SAMPLES))
+
+
+def saves(writers: str, size: str, ranks: int) -> Callable[[Path, Path], float]:
+    """Return what measures the seconds of a save."""
+    return phases(SAVES.format(size=size, writers=writers), "save", ranks)
+
+
+def prepares(
+    form: str, samples: int, layout: str = "file per sample", sample: str = "size 64 KiB"
+) -> Callable[[Path, Path], float]:
+    """Return what measures the seconds of preparing a data set of a format."""
+    return phases(PREPARES.format(samples=samples, sample=sample, layout=layout, format=form), "prepare", 1)
 
 
 def words(ranks: int, *arguments: str) -> Callable[[Path, Path], float]:
@@ -89,17 +141,36 @@ def words(ranks: int, *arguments: str) -> Callable[[Path, Path], float]:
 def tiny_run(tree: Path, place: Path) -> float:
     """Measure a run of 2 ranks that does next to nothing: its start and its end."""
     pattern = place / "tiny.dlio"
-    pattern.write_text(PATTERN.format(samples=32, size="4 kB", layout="shared file", api="posix"))
+    pattern.write_text(
+        LOOP.format(samples=32, size="4 kB", layout="shared file", api="posix", batch=16, sync="barrier")
+    )
     output = str(place / f"tiny-{perf_counter()}")
     return command_line(tree, 2, "run", str(pattern), "--dir", str(place / "data"), "--output", output)
 
 
+#: Samples of loops that read nothing: enough for the steps to take most of the time.
+NULL_SAMPLES = 65536
+
+#: Formats that are prepared in several files, with what a sample is there.
+SAMPLES = dict.fromkeys(("raw", "hdf5", "npy", "npz", "tfrecord", "tar"), "size 64 KiB") | {
+    "indexed": "shape 32768 of uint16"
+}
+
 CASES = (
     Case("reads, posix, shared file, 4 kB, 1 rank", "an epoch", loop("posix", "4 kB", "shared file", 1)),
+    Case("reads, posix, 4 KiB, batch 1, no sync", "an epoch", loop("posix", "4 KiB", "shared file", 1, 4096, 1, "off")),
+    Case("reads, posix, 4 KiB, batch 256, no sync", "an epoch", loop("posix", "4 KiB", "8 files", 1, 65000, 256, "off")),
     Case("reads, posix, 8 files, 64 kB, 2 ranks", "an epoch", loop("posix", "64 kB", "8 files", 2)),
     Case("reads, mpi-independent, 64 kB, 1 rank", "an epoch", loop("mpi-independent", "64 kB", "shared file", 1)),
-    Case("`--null`, 1 rank", "an epoch", loop("posix", "64 B", "shared file", 1, null=True)),
-    Case("`--null`, 2 ranks", "an epoch", loop("posix", "64 B", "shared file", 2, null=True)),
+    Case("`--null`, 1 rank", "an epoch", loop("posix", "64 B", "shared file", 1, NULL_SAMPLES)),
+    Case("`--null`, 2 ranks", "an epoch", loop("posix", "64 B", "shared file", 2, NULL_SAMPLES)),
+    Case("saves, a file a rank, 2 ranks", "a save", saves("into file per rank", "64 MiB", 2)),
+    Case("saves, shared file, 2 ranks", "a save", saves("all ranks into shared file", "64 MiB", 2)),
+    Case("saves of little, 1 rank", "a save", saves("into file per rank", "64 KiB", 1)),
+    *(Case(f"prepare, {form}, 8 files", "a prepare", prepares(form, 2048, "8 files", SAMPLES[form])) for form in SAMPLES),
+    *(Case(f"prepare, {form}, file per sample", "a prepare", prepares(form, 2048)) for form in ("raw", "hdf5", "csv")),
+    *(Case(f"prepare, {form}, file per sample", "a prepare", prepares(form, 100)) for form in ("jpeg", "png")),
+    Case("prepare, parquet, 8 files", "a prepare", prepares("parquet", 2048, "8 files")),
     Case("start and end of a run, 2 ranks", "a command", tiny_run),
     Case("`check` of cosmoflow", "a command", words(0, "check", "PATTERNS/cosmoflow.dlio")),
     Case("`plan` of cosmoflow, 512 ranks", "a command", words(0, "plan", "PATTERNS/cosmoflow.dlio", "--ranks", "512")),
