@@ -152,14 +152,15 @@ def tiny_run(tree: Path, place: Path) -> float:
 NULL_SAMPLES = 65536
 
 #: Formats that are prepared in several files, with what a sample is there.
-SAMPLES = dict.fromkeys(("raw", "hdf5", "npy", "npz", "tfrecord", "tar"), "size 64 KiB") | {
-    "indexed": "shape 32768 of uint16"
-}
+SAMPLES = (
+    *((form, "size 64 KiB") for form in ("raw", "hdf5", "npy", "npz", "tfrecord", "tar")),
+    ("indexed", "shape 32768 of uint16"),
+)
 
 CASES = (
     Case("reads, posix, shared file, 4 kB, 1 rank", "an epoch", loop("posix", "4 kB", "shared file", 1)),
-    Case("reads, posix, 4 KiB, batch 1, no sync", "an epoch", loop("posix", "4 KiB", "shared file", 1, 4096, 1, "off")),
-    Case("reads, posix, 4 KiB, batch 256, no sync", "an epoch", loop("posix", "4 KiB", "8 files", 1, 65000, 256, "off")),
+    Case("reads, 4 KiB, batch 1, no sync", "an epoch", loop("posix", "4 KiB", "shared file", 1, 4096, 1, "off")),
+    Case("reads, 4 KiB, batch 256, no sync", "an epoch", loop("posix", "4 KiB", "8 files", 1, 65000, 256, "off")),
     Case("reads, posix, 8 files, 64 kB, 2 ranks", "an epoch", loop("posix", "64 kB", "8 files", 2)),
     Case("reads, mpi-independent, 64 kB, 1 rank", "an epoch", loop("mpi-independent", "64 kB", "shared file", 1)),
     Case("`--null`, 1 rank", "an epoch", loop("posix", "64 B", "shared file", 1, NULL_SAMPLES)),
@@ -167,7 +168,7 @@ CASES = (
     Case("saves, a file a rank, 2 ranks", "a save", saves("into file per rank", "64 MiB", 2)),
     Case("saves, shared file, 2 ranks", "a save", saves("all ranks into shared file", "64 MiB", 2)),
     Case("saves of little, 1 rank", "a save", saves("into file per rank", "64 KiB", 1)),
-    *(Case(f"prepare, {form}, 8 files", "a prepare", prepares(form, 2048, "8 files", SAMPLES[form])) for form in SAMPLES),
+    *(Case(f"prepare, {form}, 8 files", "a prepare", prepares(form, 2048, "8 files", one)) for form, one in SAMPLES),
     *(Case(f"prepare, {form}, file per sample", "a prepare", prepares(form, 2048)) for form in ("raw", "hdf5", "csv")),
     *(Case(f"prepare, {form}, file per sample", "a prepare", prepares(form, 100)) for form in ("jpeg", "png")),
     Case("prepare, parquet, 8 files", "a prepare", prepares("parquet", 2048, "8 files")),
