@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.formats.contract_tests import check_damage, check_framed, check_resolved
-from dliosim.formats.defaults import ContiguousFormat, SimpleFormat, refuse_unused
 from dliosim.formats.protocols import (
     ENCODED,
+    Built,
     Bytes,
     Column,
     Dressed,
@@ -24,13 +24,13 @@ from dliosim.formats.protocols import (
     Framed,
     GroupEncoder,
     Ints,
-    LateModules,
     LibraryFile,
-    LibraryPreload,
     LibraryReadable,
+    Preallocated,
     Resolved,
 )
-from dliosim.formats.registry import format_for, format_names, load_format
+from dliosim.formats.registry import bind, format_names
+from dliosim.formats.unsupported import refuse_unused
 from dliosim.model import Access, Dataset, Distribution, Layout, Shape, constant
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ __all__ = [
     "ENCODED",
     "Access",
     "Backend",
+    "Built",
     "Bytes",
     "Calls",
     "Column",
-    "ContiguousFormat",
     "Dataset",
     "Distribution",
     "Dressed",
@@ -61,29 +61,26 @@ __all__ = [
     "Framed",
     "GroupEncoder",
     "Ints",
-    "LateModules",
     "Layout",
     "LibraryFile",
-    "LibraryPreload",
     "LibraryReadable",
     "Meter",
+    "Preallocated",
     "Reader",
     "Resolved",
     "Shape",
-    "SimpleFormat",
     "UsageError",
     "Writer",
     "backend_names",
     "backend_of",
+    "bind",
     "call_error",
     "check_backend",
     "check_damage",
     "check_framed",
     "check_resolved",
     "constant",
-    "format_for",
     "format_names",
-    "load_format",
     "refuse_unused",
     "sample_heads",
     "truncation_error",

@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.protocols import Bytes, Dressed, EncodeTime, FileIndex, Format, Framed, Ints, Resolved
+from dliosim.formats.protocols import (
+    Built,
+    Bytes,
+    Dressed,
+    EncodeTime,
+    FileIndex,
+    Format,
+    Framed,
+    Ints,
+    Preallocated,
+    Resolved,
+)
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
@@ -16,59 +27,59 @@ def random_contents(dataset: Dataset, sample: int, size: int) -> Bytes:
     return np.random.default_rng([dataset.seed, sample]).integers(0, 256, size, np.uint8)
 
 
-def build_framed(form: Framed, dataset: Dataset, sizes: Ints, first: int = 0) -> bytes:
+def build_framed(form: Framed, sizes: Ints, first: int = 0) -> bytes:
     """Return the whole bytes of a file with samples `first` and those after it, of `sizes`, made as a run makes it."""
-    count, align = len(sizes), form.align(dataset)
-    stride = form.stride(dataset, sizes)
+    count, align = len(sizes), form.align
+    stride = form.stride(sizes)
     taken = -(-stride // align) * align
-    header = form.header(dataset)
+    header = form.header
     starts = np.cumsum(taken) - taken
     body = bytearray(int(taken.sum()))
-    at, length = form.content(dataset, sizes)
+    at, length = form.content(sizes)
     for row in range(count):
-        data = random_contents(dataset, first + row, int(length[row]))
+        data = random_contents(form.dataset, first + row, int(length[row]))
         if isinstance(form, Dressed):
-            data = form.dress(dataset, data, 0)
+            data = form.dress(data, 0)
         begin = int(starts[row] + at[row])
         body[begin : begin + len(data)] = data.tobytes()
-    form.frame(dataset, np.arange(first, first + count), sizes, starts, memoryview(body))
+    form.frame(np.arange(first, first + count), sizes, starts, memoryview(body))
     end = header + len(body)
-    checksum = form.start_checksum(dataset, count, end)
+    checksum = form.start_checksum(count, end)
     if form.checksum is not None:
         checksum = form.checksum(memoryview(body), checksum)
-    head, tail = form.write_header(dataset, count, end, checksum), form.write_trailer(dataset, count, end, checksum)
+    head, tail = form.write_header(count, end, checksum), form.write_trailer(count, end, checksum)
     assert len(head) == header, "write_header gives as many bytes as header says"
-    promised = int(form.trailer(dataset, np.array([count]), np.array([end]))[0])
+    promised = int(form.trailer(np.array([count]), np.array([end]))[0])
     assert len(tail) == promised, "write_trailer gives as many bytes as trailer says"
     return head + bytes(body) + tail
 
 
-def write_framed(form: Framed, dataset: Dataset, path: Path, sizes: Ints, first: int = 0) -> None:
+def write_framed(form: Framed, path: Path, sizes: Ints, first: int = 0) -> None:
     """Write a file of a framed format with its sidecars."""
-    path.write_bytes(build_framed(form, dataset, sizes, first))
-    for suffix in form.sidecars(dataset):
-        path.with_suffix(f".{suffix}").write_bytes(b"".join(form.write_sidecar(dataset, suffix, first, sizes)))
+    path.write_bytes(build_framed(form, sizes, first))
+    for suffix in form.sidecars:
+        path.with_suffix(f".{suffix}").write_bytes(b"".join(form.write_sidecar(suffix, first, sizes)))
 
 
-def write_resolved(form: Resolved, dataset: Dataset, path: Path, count: int, first: int = 0) -> None:
+def write_resolved(form: Resolved, path: Path, count: int, first: int = 0) -> None:
     """Write a file of a resolved format, in place or built, as a run does."""
-    size = dataset.constant_size
-    assert size is not None
-    if not form.is_preallocated(dataset):
+    size = form.size
+    if isinstance(form, Built):
 
         def batches() -> Iterator[Bytes]:
-            most = max(1, form.batch(dataset))
+            most = max(1, form.batch)
             for begin in range(0, count, most):
                 rows = range(begin, min(begin + most, count))
-                yield np.stack([random_contents(dataset, first + row, size) for row in rows])
+                yield np.stack([random_contents(form.dataset, first + row, size) for row in rows])
 
-        form.build(dataset, path, count, batches(), EncodeTime())
+        form.build(path, count, batches(), EncodeTime())
         return
-    form.lay_out(dataset, path, count)
-    index = form.index(path, dataset)
+    assert isinstance(form, Preallocated), "a resolved format is one of the two kinds"
+    form.lay_out(path, count)
+    index = form.index(path)
     with path.open("r+b") as stream:
         for row in range(count):
-            data, done = random_contents(dataset, first + row, size), 0
+            data, done = random_contents(form.dataset, first + row, size), 0
             for offset, length in sample_ranges(index, row):
                 stream.seek(offset)
                 stream.write(data[done : done + length].tobytes())
@@ -102,15 +113,15 @@ def sample_ranges(index: FileIndex, sample: int) -> list[tuple[int, int]]:
     return found
 
 
-def check_framed(form: Framed, dataset: Dataset, sizes: Ints, path: Path) -> None:
+def check_framed(form: Framed, sizes: Ints, path: Path) -> None:
     """Check that a file made as a run makes it has its samples, by its own index, where they were planned."""
-    write_framed(form, dataset, path, sizes)
-    index = form.index(path, dataset)
-    stride, align = form.stride(dataset, sizes), form.align(dataset)
+    write_framed(form, path, sizes)
+    index = form.index(path)
+    stride, align = form.stride(sizes), form.align
     taken = -(-stride // align) * align
-    starts = form.header(dataset) + np.cumsum(taken) - taken
-    at, length = form.content(dataset, sizes)
-    reading = form.length(dataset, sizes)
+    starts = form.header + np.cumsum(taken) - taken
+    at, length = form.content(sizes)
+    reading = form.length(sizes)
     assert index.samples == len(sizes)
     assert index.size == path.stat().st_size
     whole = path.read_bytes()
@@ -119,25 +130,24 @@ def check_framed(form: Framed, dataset: Dataset, sizes: Ints, path: Path) -> Non
             f"sample {row} is where it was planned"
         )
         begin = int(starts[row] + at[row])
-        expected = random_contents(dataset, row, int(length[row]))
+        expected = random_contents(form.dataset, row, int(length[row]))
         if isinstance(form, Dressed):
-            expected = form.dress(dataset, expected, 0)
+            expected = form.dress(expected, 0)
         assert whole[begin : begin + int(length[row])] == expected.tobytes(), f"contents of sample {row}"
         stored = memoryview(whole)[int(starts[row]) : int(starts[row] + reading[row])]
-        decoded = form.decode(dataset, index.columns[0], stored)
+        decoded = form.decode(index.columns[0], stored)
         if decoded is not None:
             assert decoded.tobytes() == expected.tobytes(), f"sample {row} decodes to its contents"
 
 
-def check_resolved(form: Resolved, dataset: Dataset, count: int, path: Path) -> None:
+def check_resolved(form: Resolved, count: int, path: Path) -> None:
     """Check that a file of the format holds, in the ranges of its index, the bytes that were written."""
-    write_resolved(form, dataset, path, count)
-    index = form.index(path, dataset)
+    write_resolved(form, path, count)
+    index = form.index(path)
     assert index.samples == count
     assert index.size == path.stat().st_size
     whole = path.read_bytes()
-    size = dataset.constant_size
-    assert size is not None
+    size = form.size
     for row in range(count):
         found = b""
         for number, column in enumerate(index.columns):
@@ -151,7 +161,7 @@ def check_resolved(form: Resolved, dataset: Dataset, count: int, path: Path) -> 
             decoded = b""
             for unit in units:
                 offset, length = int(column.offset[unit]), int(column.length[unit])
-                part = form.decode(dataset, column, memoryview(whole)[offset : offset + length])
+                part = form.decode(column, memoryview(whole)[offset : offset + length])
                 if part is None:
                     return  # no bytes to compare; other tests check the format's own reader
                 decoded += part.tobytes()
@@ -159,17 +169,17 @@ def check_resolved(form: Resolved, dataset: Dataset, count: int, path: Path) -> 
             begin = 0 if column.pieces > 1 else row % column.samples * each
             found += decoded[begin : begin + each]
             del number
-        assert found == random_contents(dataset, row, size).tobytes(), f"sample {row} is what was written"
+        assert found == random_contents(form.dataset, row, size).tobytes(), f"sample {row} is what was written"
 
 
-def check_damage(form: Format, dataset: Dataset, path: Path) -> None:
+def check_damage(form: Format, path: Path) -> None:
     """Check that the index of a cut file is right or refused, never a crash; `path` is a good file, which is cut."""
     whole = path.read_bytes()
     step = max(1, len(whole) // 64)
     for cut in [*range(0, len(whole), step), len(whole) - 1]:
         path.write_bytes(whole[:cut])
         try:
-            index = form.index(path, dataset)
+            index = form.index(path)
         except (ExecutionError, OSError):
             continue
         for column in index.columns:

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import ContiguousFormat, refuse_unused
 from dliosim.formats.header_scanner import file_to_read
-from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
+from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, Dressed, FileIndex, Ints
 from dliosim.lazy_numpy import np
-from dliosim.model import Dataset
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,21 +44,17 @@ def _letter_table() -> NDArray[np.uint8]:
 _LETTERS: Final = _letter_table()
 
 
-class Csv(ContiguousFormat):
-    """The format `csv`; see `protocols.Framed` and `protocols.Dressed`."""
+class Csv(Dressed):
+    """The format `csv`; see `protocols.Dressed`."""
 
-    name: str = "csv"
+    name = "csv"
 
-    def variant(self, dataset: Dataset) -> Csv:
-        """Return the format itself."""
-        return self
-
-    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+    def refuse(self) -> tuple[str, str] | None:
         """Refuse settings that a line of text does not use, and sizes below 2: a digit and a newline."""
-        refused = refuse_unused(dataset, self.name)
-        if refused is not None or dataset.source:
+        refused = super().refuse()
+        if refused is not None or self.dataset.source:
             return refused
-        size = dataset.size
+        size = self.dataset.size
         smallest = size.parameters[0] if size.kind in ("constant", "uniform") else 0.0
         if size.low is not None:
             smallest = max(smallest, size.low)
@@ -68,11 +62,7 @@ class Csv(ContiguousFormat):
             return "size", "a line has at least 2 bytes, one and a newline: sizes that vary are clipped to that or more"
         return None
 
-    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Return None: no module is needed."""
-        return None
-
-    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+    def index(self, path: Path) -> FileIndex:
         """Return one sample for each line that is not empty; the last newline may be missing. Reads the whole file.
 
         Every newline ends a line: quotes have no meaning. Raises ExecutionError [R401] for a line above 1 GiB, and for
@@ -92,7 +82,7 @@ class Csv(ContiguousFormat):
         column = Column(1, 1, longest if same else ENCODED, longest, begins, lengths)
         return FileIndex(len(begins), size, (column,), size)
 
-    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+    def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Parse a line with numpy.loadtxt, in C; return its random part, or None for files that dliosim did not write.
 
         Above some 60 numbers a line it is the fastest parser of numpy and Python: for 1,000 numbers it takes half the
@@ -106,34 +96,26 @@ class Csv(ContiguousFormat):
         except ValueError as error:
             reason = str(error).partition(";")[0][:200]
             raise ExecutionError(f"the line does not hold numbers, separated by commas: {reason}", "R401") from error
-        if dataset.source:
+        if self.dataset.source:
             return None
         if data[-1] != _NEWLINE:
             raise ExecutionError("the line does not end in a newline", "R401")
-        length = self.content(dataset, np.array([len(data)]))[1]
+        length = self.content(np.array([len(data)]))[1]
         return np.frombuffer(data, np.uint8)[: int(length[0])]
 
-    def header(self, dataset: Dataset) -> int:
-        """Return 0: there is no header."""
-        return 0
-
-    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Return no bytes."""
-        return b""
-
-    def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
+    def content(self, sizes: Ints) -> tuple[Ints, Ints]:
         """Return the range without the newline, and without a comma before it: no number follows that comma."""
         letters = sizes - 1
         return np.zeros_like(sizes), letters - (letters % _PERIOD == 0)
 
-    def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
+    def frame(self, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Write the newlines, and a digit instead of a comma before a newline."""
         text = np.frombuffer(out, np.uint8)
         ends = starts + sizes
         text[ends - 1] = _NEWLINE
         text[ends[(sizes - 1) % _PERIOD == 0] - 2] = _ZERO
 
-    def dress(self, dataset: Dataset, data: Bytes, place: Ints | int) -> Bytes:
+    def dress(self, data: Bytes, place: Ints | int) -> Bytes:
         """Return digits, points and commas for random bytes."""
         if isinstance(place, np.ndarray):
             letters: Bytes = _LETTERS[place % _PERIOD, data]
@@ -168,6 +150,3 @@ def _find_newlines(stream: FileIO, path: Path) -> tuple[Ints, Ints, int]:
         block[0] = block[count]
         size += count
     return np.concatenate(found), np.concatenate(after), size
-
-
-CSV: Final[Framed] = Csv()

@@ -26,11 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import ContiguousFormat
 from dliosim.formats.header_scanner import file_to_read, read_at
-from dliosim.formats.protocols import Bytes, Column, FileIndex, Ints
+from dliosim.formats.protocols import Bytes, Column, FileIndex, Framed, Ints
 from dliosim.lazy_numpy import np
-from dliosim.model import Dataset, Distribution
+from dliosim.model import Distribution
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,12 +49,10 @@ _AIM, _ENOUGH, _TRIES = 0.955, 0.9, 5
 _CELL = 64  # pixels between two values of the gradients
 
 
-class _ImageFormat(ContiguousFormat):
+class _ImageFormat(Framed):
     """The common part of JPEG and PNG; see `protocols.Framed`."""
 
-    name: str
-
-    libraries: tuple[str, ...] = ("PIL.JpegImagePlugin", "PIL.PngImagePlugin")
+    libraries = ("PIL.JpegImagePlugin", "PIL.PngImagePlugin")
 
     #: Pillow's name of the format.
     plugin: str
@@ -72,8 +69,9 @@ class _ImageFormat(ContiguousFormat):
     #: Bytes of the frame around the contents; the padding is at least this frame and the contents.
     around: int
 
-    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+    def refuse(self) -> tuple[str, str] | None:
         """Refuse settings that place several samples in a file, or that say how an image is made."""
+        dataset = self.dataset
         if dataset.layout.files < dataset.samples:
             return "layout", "an image file is one sample, use `layout file per sample`"
         unused = (
@@ -96,11 +94,11 @@ class _ImageFormat(ContiguousFormat):
             return "size", f"{self.plugin} files above {largest} bytes would be padding mostly, by the limit of pixels"
         return None
 
-    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
+    def needs(self) -> tuple[str, str] | None:
         """Return Pillow and its extra, unless it is installed."""
         return None if find_spec("PIL") is not None else ("Pillow", "images")
 
-    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+    def index(self, path: Path) -> FileIndex:
         """Return the whole file as one sample; reads only its first and last bytes.
 
         Raises ExecutionError [R401] for a file of another format, and for one that is cut short.
@@ -121,7 +119,7 @@ class _ImageFormat(ContiguousFormat):
         unit = Column(1, 1, size, size, np.zeros(1, np.int64), np.array([size], np.int64))
         return FileIndex(1, size, (unit,), len(head) + len(tail))
 
-    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+    def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Decode to pixels and return None, as these are no contents.
 
         Raises ExecutionError [R401] for damaged images, and before decoding for images above `MOST_PIXELS`.
@@ -140,16 +138,12 @@ class _ImageFormat(ContiguousFormat):
         text = f"a {self.plugin} image of {len(data)} bytes says it has {width} x {height} pixels, over {MOST_PIXELS}"
         raise ExecutionError(text, "R401")
 
-    def header(self, dataset: Dataset) -> int:
-        """Return 0: what is before the contents belongs to the sample."""
-        return 0
-
-    def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
+    def content(self, sizes: Ints) -> tuple[Ints, Ints]:
         """Return the first bytes of the padding. ExecutionError [R401] where a size is below `SMALLEST`."""
         self._check_sizes(sizes)
         return np.full_like(sizes, self.content_at), np.full_like(sizes, CONTENT)
 
-    def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
+    def frame(self, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Make the image, at 28 (PNG) to 60 MB/s (JPEG) a core, and pad it. ExecutionError [R401] as `content`."""
         self._check_sizes(sizes)
         for size, start in zip(sizes.tolist(), starts.tolist(), strict=True):
@@ -159,10 +153,6 @@ class _ImageFormat(ContiguousFormat):
             padding = size - len(image)
             words = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(1,))).random_raw(-(-padding // 8))
             self._assemble(file, image, memoryview(words).cast("B")[:padding])
-
-    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Return no bytes."""
-        return b""
 
     def _check_sizes(self, sizes: Ints) -> None:
         if len(sizes) and (least := int(sizes.min())) < SMALLEST:
@@ -200,13 +190,9 @@ class _ImageFormat(ContiguousFormat):
 class Jpeg(_ImageFormat):
     """JPEG, quality 90, 4:2:0. After SOI comes a COM segment with the contents at byte 6, then more as needed."""
 
-    name: Final = "jpeg"
+    name = "jpeg"
     plugin, magic, end = "JPEG", b"\xff\xd8\xff", b"\xff\xd9"
     content_at, around, overhead, density = 6, 4, 620, 0.51
-
-    def variant(self, dataset: Dataset) -> Jpeg:
-        """Return the format itself."""
-        return self
 
     def _encode(self, coarse: Image, noise: Bytes) -> bytes:
         from PIL import Image
@@ -233,13 +219,9 @@ class Jpeg(_ImageFormat):
 class Png(_ImageFormat):
     """PNG, RGB, zlib level 1. After IHDR comes a private chunk, safe to copy, with the contents at byte 41."""
 
-    name: Final = "png"
+    name = "png"
     plugin, magic, end = "PNG", b"\x89PNG\r\n\x1a\n", b"\x00\x00\x00\x00IEND\xaeB`\x82"
     content_at, around, overhead, density = 41, 12, 70, 1.63
-
-    def variant(self, dataset: Dataset) -> Png:
-        """Return the format itself."""
-        return self
 
     def _encode(self, coarse: Image, noise: Bytes) -> bytes:
         from PIL import Image
@@ -279,7 +261,3 @@ def _draw_pixels(seed: int, area: float) -> tuple[Image, Bytes]:
     coarse = Image.fromarray((grid.reshape(down, across, 3) >> 1) + np.uint8(32))
     noise = source.random_raw(-(-width * height // 8)).view(np.uint8)[: width * height]
     return coarse.resize((width, height), Image.Resampling.BILINEAR), noise.reshape(height, width)
-
-
-JPEG = Jpeg()
-PNG = Png()

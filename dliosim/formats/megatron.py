@@ -27,16 +27,15 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import SimpleFormat, refuse_unused
 from dliosim.formats.header_scanner import file_to_read, read_at
-from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
+from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
 from dliosim.lazy_numpy import np
-from dliosim.model import ELEMENTS, Dataset
+from dliosim.model import ELEMENTS
 
 CODES: Final = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float64": 6, "float32": 7, "uint16": 8}
 """Types of tokens, by numpy's names, and their codes in an index."""
@@ -48,34 +47,41 @@ _DRAWN: Final = 65_536
 _LONGEST: Final = 2**31 - 1
 
 
-class Indexed(SimpleFormat):
+class Indexed(Framed):
     """The format `indexed`; see `protocols.Framed`."""
 
-    name: Final = "indexed"
+    name = "indexed"
+    uses = ("shape",)
+    sidecars = ("idx",)
 
-    def variant(self, dataset: Dataset) -> Indexed:
-        """Return the format itself: there is one kind of these files."""
-        return self
+    @cached_property
+    def token_type(self) -> str:
+        """Type of tokens, by numpy's name."""
+        if self.dataset.shape is not None:
+            return self.dataset.shape.element
+        size = self.dataset.constant_size
+        return "uint8" if size is None or size % 2 else "uint16"
 
-    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of a token."""
+        return ELEMENTS[self.token_type]
+
+    def refuse(self) -> tuple[str, str] | None:
         """Refuse sizes that vary or hold fewer than two tokens, types without a code, and settings that have no use."""
-        size = dataset.constant_size
+        size, shape = self.dataset.constant_size, self.dataset.shape
         if size is None:
             return "size", "samples of indexed all have the same number of tokens"
-        if dataset.shape is not None and dataset.shape.element not in CODES:
-            return "shape", f"tokens of indexed are one of {', '.join(CODES)}, not {dataset.shape.element}"
-        item = ELEMENTS[_token_type(dataset)]
+        if shape is not None and shape.element not in CODES:
+            return "shape", f"tokens of indexed are one of {', '.join(CODES)}, not {shape.element}"
+        item = self.token_bytes
         if size % item:
             return "size", f"{size} bytes are no whole number of tokens of {item}"
         if size < 2 * item:
             return "size", f"a sample of indexed has two tokens at least, {2 * item} bytes: it shares one with the next"
-        return refuse_unused(dataset, self.name, ("shape",))
+        return super().refuse()
 
-    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Return None: no module is needed."""
-        return None
-
-    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+    def index(self, path: Path) -> FileIndex:
         """Return the samples by the `.idx` next to the file; its sequences are the samples where the size varies.
 
         There are as many samples as Megatron takes in one epoch: all whole ones. For that, sequences must follow each
@@ -84,10 +90,8 @@ class Indexed(SimpleFormat):
         size = path.stat().st_size
         sidecar = path.with_suffix(".idx")
         item, lengths, pointers, touched = _read_index(sidecar)
-        if dataset.shape is not None and item != ELEMENTS[dataset.shape.element]:
-            text = (
-                f"{sidecar} says that tokens have {item} bytes, and the data set that they are {dataset.shape.element}"
-            )
+        if self.dataset.shape is not None and item != self.token_bytes:
+            text = f"{sidecar} says that tokens have {item} bytes, and the data set that they are {self.token_type}"
             raise ExecutionError(text, "R401")
         taken = lengths * item
         outside = (pointers < 0) | (pointers > size - taken)
@@ -95,7 +99,7 @@ class Indexed(SimpleFormat):
             which = int(np.argmax(outside))
             text = f"{sidecar}: sequence {which}, {taken[which]} bytes at {pointers[which]}, is not inside the"
             raise ExecutionError(f"{text} {size} bytes of {path.name}", "R401")
-        each = dataset.constant_size
+        each = self.dataset.constant_size
         if each is None:
             column = Column(1, 1, ENCODED, int(taken.max(initial=0)), pointers, taken)
             return FileIndex(len(lengths), size, (column,), touched)
@@ -111,59 +115,36 @@ class Indexed(SimpleFormat):
         column = Column(1, 1, each, own, np.arange(count, dtype=np.int64) * own, np.full(count, each, np.int64))
         return FileIndex(count, size, (column,), touched)
 
-    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+    def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Return the tokens of a sample without the last, which belongs to the next one; of a sequence all.
 
         Any bytes are tokens. Raises ExecutionError [R401] for a sample of another size.
         """
         if column is not None and column.row_bytes == ENCODED:
             return np.frombuffer(data, np.uint8)
-        size = column.row_bytes if column is not None else dataset.constant_size
+        size = column.row_bytes if column is not None else self.dataset.constant_size
         if len(data) != size:
             raise ExecutionError(f"a sample of indexed has {len(data)} bytes, and not {size}", "R401")
-        own = column.unit_bytes if column is not None else size - ELEMENTS[_token_type(dataset)]
+        own = column.unit_bytes if column is not None else size - self.token_bytes
         return np.frombuffer(data, np.uint8)[:own]
 
-    def header(self, dataset: Dataset) -> int:
-        """Return 0: there is no header."""
-        return 0
-
-    def align(self, dataset: Dataset) -> int:
-        """Return 1: samples follow each other."""
-        return 1
-
-    def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
+    def stride(self, sizes: Ints) -> Ints:
         """Return the bytes of all tokens but the last, where the next sample begins."""
-        return sizes - ELEMENTS[_token_type(dataset)]
+        return sizes - self.token_bytes
 
-    def length(self, dataset: Dataset, sizes: Ints) -> Ints:
+    def length(self, sizes: Ints) -> Ints:
         """Return the bytes of all tokens."""
         return sizes
 
-    def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
+    def content(self, sizes: Ints) -> tuple[Ints, Ints]:
         """Return the range of the tokens that do not belong to the next sample."""
-        return np.zeros_like(sizes), self.stride(dataset, sizes)
+        return np.zeros_like(sizes), self.stride(sizes)
 
-    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
+    def trailer(self, counts: Ints, ends: Ints) -> Ints:
         """Return the bytes of the last token of the last sample."""
-        return np.full_like(counts, ELEMENTS[_token_type(dataset)])
+        return np.full_like(counts, self.token_bytes)
 
-    def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
-        """Write nothing: samples have no frame."""
-
-    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Return no bytes."""
-        return b""
-
-    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Return one token, 0."""
-        return bytes(ELEMENTS[_token_type(dataset)])
-
-    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """Return the suffix of Megatron's index."""
-        return ("idx",)
-
-    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
+    def write_sidecar(self, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
         """Yield an index of documents of one sequence each, of half to one and a half times a sample's tokens.
 
         The end of the file cuts the last one. Lengths are drawn by (seed, first sample, number of the document), again
@@ -171,15 +152,15 @@ class Indexed(SimpleFormat):
         """
         from dliosim.model.counter_rng import key
 
-        item = ELEMENTS[_token_type(dataset)]
+        item = self.token_bytes
         each = int(sizes[0]) // item - 1 if len(sizes) else 1
         tokens = len(sizes) * each + 1
-        drawn = key(dataset.seed, "sequences of tokens", first)
+        drawn = key(self.dataset.seed, "sequences of tokens", first)
         pieces: Callable[[], Iterable[Ints]] = partial(_draw_lengths, drawn, each, tokens)
         if tokens <= _DRAWN * max(1, each // 2):  # one piece, which is kept
             pieces = partial(list, list(pieces()))
         count = sum(len(lengths) for lengths in pieces())
-        yield _HEADER.pack(_MAGIC, _VERSION, CODES[_token_type(dataset)], count, count + 1)
+        yield _HEADER.pack(_MAGIC, _VERSION, CODES[self.token_type], count, count + 1)
         for lengths in pieces():
             yield lengths.astype("<i4").tobytes()
         at = 0
@@ -189,14 +170,6 @@ class Indexed(SimpleFormat):
             at = int(ends[-1])
         for begin in range(0, count + 1, _DRAWN):
             yield np.arange(begin, min(begin + _DRAWN, count + 1), dtype="<i8").tobytes()
-
-
-def _token_type(dataset: Dataset) -> str:
-    """Return the type of tokens, by numpy's name."""
-    if dataset.shape is not None:
-        return dataset.shape.element
-    size = dataset.constant_size
-    return "uint8" if size is None or size % 2 else "uint16"
 
 
 def _draw_lengths(drawn: int, each: int, tokens: int) -> Iterator[Ints]:
@@ -259,6 +232,3 @@ def _read_numbers(descriptor: int, path: Path, kind: str, count: int, offset: in
     if len(data) != length:
         raise ExecutionError(f"{path} ends early, while it was read", "R401")
     return np.frombuffer(data, kind).astype(np.int64)
-
-
-INDEXED = Indexed()

@@ -1,9 +1,10 @@
-"""The protocols of a format: where samples are in its files, how a file is written, and what else a reader touches.
+"""The base classes of formats: where samples are in files, how a file is written, and what else a reader touches.
 
-There are two kinds of formats. In a `Framed` format the place of every byte is known before any byte is written:
-headers, samples with a frame around them, trailers. So all ranks can plan and write such files without reading any. In
-a `Resolved` format (compression, or a layout that a library decides) only the file knows its layout: the index of the
-file is read before the plan is made.
+A format is bound to one data set (`registry.bind`), and is one of three kinds. In a `Framed` format the place of every
+byte is known before any byte is written: headers, samples with a frame around them, trailers. So all ranks can plan and
+write such files without reading any. In a `Resolved` format only the file knows its layout, and the index of the file
+is read before the plan is made: its library makes a file with space for all samples, which all ranks then write
+(`Preallocated`), or writes the whole file (`Built`).
 
 Formats know numpy and their library, but no MPI. The caller gives them the contents (`execute.payload.sample_bytes`); a
 format never makes contents.
@@ -11,11 +12,13 @@ format never makes contents.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
 
+from dliosim.formats.unsupported import refuse_unused
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
@@ -98,56 +101,59 @@ class ExistingFiles:
     indexes: list[FileIndex]
 
 
-@runtime_checkable
-class Format(Protocol):
-    """The protocol of every format: a name, checks, an index and a decoder."""
+@dataclass(frozen=True, eq=False)
+class Format(ABC):
+    """A format, bound to a data set: checks, an index and a decoder."""
 
-    @property
-    def name(self) -> str:
-        """Name of the format in a pattern."""
-        ...
+    #: the data set that it serves
+    dataset: Dataset
 
-    def variant(self, dataset: Dataset) -> Format:
-        """Return the format that serves this data set: itself, or another one where it is `Framed` only for some.
+    #: name of the format in a pattern
+    name: ClassVar[str]
+    #: settings of `unsupported.refuse_unused` that the format does use
+    uses: ClassVar[tuple[str, ...]] = ()
+    #: modules of libraries with a long import time, which must not be part of a measured step; they may be missing
+    libraries: ClassVar[tuple[str, ...]] = ()
+    #: modules of its own that only reading and writing need: `check` does not import them, a run does before any clock
+    modules: ClassVar[tuple[str, ...]] = ()
 
-        It is called before all other methods, also before `refuse`, and never fails.
-        """
-        ...
-
-    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+    def refuse(self) -> tuple[str, str] | None:
         """Return the setting that this format cannot serve, and why (the end of a sentence); or None."""
-        ...
+        return refuse_unused(self.dataset, self.name, self.uses)
 
-    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
+    def needs(self) -> tuple[str, str] | None:
         """Return a missing module and the extra that installs it (`parquet`: dliosim[parquet]); or None."""
-        ...
+        return None
 
-    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+    @abstractmethod
+    def index(self, path: Path) -> FileIndex:
         """Read where the samples of a file are, from the file alone, by any writer.
 
-        `dataset` only gives what the file cannot say: the size of raw samples, the names of data sets or columns.
+        The data set only gives what the file cannot say: the size of raw samples, the names of data sets or columns.
         Raises ExecutionError [R401], with file and sample or offset, where the file is cut short, has another format or
         points outside itself; OSError as the calls do. Checks each number of the file against the file's size before it
         allocates memory by it.
         """
-        ...
 
-    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+    def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Run the format's real decoder on the bytes of a read: a sample, or a whole unit of an encoded column.
 
         Returns the contents of its samples (uint8, flat), or None where decoding gives something else (pixels). Raises
-        ExecutionError [R401], with the reason, where the data are damaged.
+        ExecutionError [R401], with the reason, where the data are damaged. By default the bytes are the contents.
         """
-        ...
+        return np.frombuffer(data, np.uint8)
 
 
-@runtime_checkable
-class Framed(Format, Protocol):
+class Framed(Format):
     """A format whose files have a fixed place for every byte before it is written.
 
     A file is a header, its samples, each at the next multiple of `align` after the one before, and a trailer. A method
-    that takes arrays returns one entry for each of their entries. `counts` are numbers of samples of files.
+    that takes arrays returns one entry for each of their entries. `counts` are numbers of samples of files. By default
+    a file is its samples, one directly after the other, and no more.
     """
+
+    #: suffixes of the files (`idx`) next to each file that hold no contents but that readers need
+    sidecars: ClassVar[tuple[str, ...]] = ()
 
     @property
     def checksum(self) -> Callable[[memoryview, int], int] | None:
@@ -155,58 +161,66 @@ class Framed(Format, Protocol):
 
         Header and trailer need it. It is called with the bytes and the CRC so far, at first `start_checksum`.
         """
-        ...
+        return None
 
-    def header(self, dataset: Dataset) -> int:
-        """Return the bytes before sample 0; the same for every file (numbers of samples differ by at most one)."""
-        ...
+    @property
+    def header(self) -> int:
+        """Bytes before sample 0; the same for every file (numbers of samples differ by at most one)."""
+        return 0
 
-    def align(self, dataset: Dataset) -> int:
-        """Return the number of bytes that the begin of every sample is a multiple of."""
-        ...
+    @property
+    def align(self) -> int:
+        """Number of bytes that the begin of every sample is a multiple of."""
+        return 1
 
-    def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
+    def stride(self, sizes: Ints) -> Ints:
         """Return the bytes from the begin of a sample of that size to where the next sample may begin."""
-        ...
+        return sizes
 
-    def length(self, dataset: Dataset, sizes: Ints) -> Ints:
+    def length(self, sizes: Ints) -> Ints:
         """Return the bytes that a read of a sample takes, from the begin of the sample."""
-        ...
+        return self.stride(sizes)
 
-    def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
+    def content(self, sizes: Ints) -> tuple[Ints, Ints]:
         """Return (begin, length) of the sample's own bytes, those made of (seed, sample), within its range."""
-        ...
+        return np.zeros_like(sizes), sizes
 
-    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
+    def trailer(self, counts: Ints, ends: Ints) -> Ints:
         """Return the bytes after the last sample for files of `counts` samples; `ends` are the ends of those."""
-        ...
+        return np.zeros_like(counts)
 
-    def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
+    def frame(self, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Write the frame around samples: sample i begins at out[starts[i]], its own bytes are there already.
 
         Writes out[start:start + stride] except the contents. Only a text format may change these in place (`dress`).
         """
-        ...
 
-    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
+    def start_checksum(self, count: int, end: int) -> int:
         """Return the value that `checksum` starts with: 0, or the CRC of the part of the header that it also covers."""
-        ...
+        return 0
 
-    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Return the header of a file of `count` samples that end at `end`; `header(dataset)` bytes."""
-        ...
+    def write_header(self, count: int, end: int, checksum: int) -> bytes:
+        """Return the header of a file of `count` samples that end at `end`: `header` bytes, by default zeros."""
+        return bytes(self.header)
 
-    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Return the trailer of a file of `count` samples that end at `end`."""
-        ...
+    def write_trailer(self, count: int, end: int, checksum: int) -> bytes:
+        """Return the trailer of a file of `count` samples that end at `end`; by default zeros."""
+        return bytes(int(self.trailer(np.array([count]), np.array([end]))[0]))
 
-    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """Return the suffixes of the files (`idx`) next to each file that hold no contents but that readers need."""
-        ...
-
-    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
+    def write_sidecar(self, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
         """Yield the sidecar of a file in pieces; the file's samples are `first` and those after it, of `sizes`."""
-        ...
+        raise NotImplementedError(f"{self.name} has no sidecar .{suffix}")
+
+
+class Dressed(Framed):
+    """A format whose contents are no arbitrary bytes: each is made of a random byte and its place in the sample."""
+
+    @abstractmethod
+    def dress(self, data: Bytes, place: Ints | int) -> Bytes:
+        """Return the bytes that stand for random ones; `place` is the position of each in the sample, or of the first.
+
+        A function of (byte, place, size) alone, so that any part of a sample can be made and checked without the rest.
+        """
 
 
 @dataclass(slots=True)
@@ -216,69 +230,56 @@ class EncodeTime:
     encode_ns: int = 0  #: ns
 
 
-@runtime_checkable
-class Resolved(Format, Protocol):
-    """A format whose files alone know where samples are. All samples have one size, `dataset.constant_size`."""
+class Resolved(Format):
+    """A format whose files alone know where samples are. All samples have one size, `size`."""
 
-    def is_preallocated(self, dataset: Dataset) -> bool:
-        """Return True if `lay_out` gives every sample its place, so all ranks write; else `build` writes a file."""
-        ...
+    @property
+    def size(self) -> int:
+        """Bytes of each sample that is written."""
+        size = self.dataset.constant_size
+        assert size is not None, "refused before"
+        return size
 
-    def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
-        """Create a file with room for `count` samples, none written yet; `index` then says where they are."""
-        ...
-
-    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
-        """Write a file of `count` samples; `batches` gives their contents in order, (n, size) each, with any n."""
-        ...
-
-    def batch(self, dataset: Dataset) -> int:
-        """Return the largest number of samples that `build` takes at a time: a chunk, a row group."""
-        ...
-
-    def forecast(self, dataset: Dataset, count: int) -> FileIndex:
+    @abstractmethod
+    def forecast(self, count: int) -> FileIndex:
         """Return what `index` will roughly say about a file of `count` samples not yet written; no `Column.first`."""
-        ...
 
 
-@runtime_checkable
-class GroupEncoder(Resolved, Protocol):
+class Preallocated(Resolved):
+    """A format whose library gives every sample its place in a file, so that all ranks can write it."""
+
+    @abstractmethod
+    def lay_out(self, path: Path, count: int) -> None:
+        """Create a file with room for `count` samples, none written yet; `index` then says where they are."""
+
+
+class Built(Resolved):
+    """A format whose library writes a file whole."""
+
+    @property
+    @abstractmethod
+    def batch(self) -> int:
+        """Largest number of samples that `build` takes at a time: a chunk, a row group."""
+
+    @abstractmethod
+    def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
+        """Write a file of `count` samples; `batches` gives their contents in order, (n, size) each, with any n."""
+
+
+class GroupEncoder(Built):
     """A format that encodes groups of samples independently, so that many ranks can work on one file."""
 
-    def group_size(self, dataset: Dataset, count: int) -> int:
+    @abstractmethod
+    def group_size(self, count: int) -> int:
         """Return the samples that are encoded together in a file of `count`; the last group may have fewer."""
-        ...
 
-    def encode_group(self, dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
+    @abstractmethod
+    def encode_group(self, count: int, samples: Bytes) -> list[bytes]:
         """Encode a group, (n, size) of contents; only `assemble` reads the result."""
-        ...
 
-    def assemble(self, dataset: Dataset, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
+    @abstractmethod
+    def assemble(self, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
         """Write a file from the results of `encode_group`, in the order of the groups."""
-        ...
-
-
-@runtime_checkable
-class LibraryPreload(Format, Protocol):
-    """A format that uses modules with a long import time, which must not be part of a measured step."""
-
-    @property
-    def libraries(self) -> tuple[str, ...]:
-        """Names of these modules."""
-        ...
-
-
-@runtime_checkable
-class LateModules(Format, Protocol):
-    """A format with modules of its own that only reading and writing need.
-
-    `check` does not import them; a run imports them before any clock starts.
-    """
-
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Names of these modules."""
-        ...
 
 
 class LibraryFile(Protocol):
@@ -297,25 +298,12 @@ class LibraryFile(Protocol):
         ...
 
 
-@runtime_checkable
-class LibraryReadable(Format, Protocol):
+class LibraryReadable(Format):
     """A format whose samples can also be read by its library, as an application does (`through library`)."""
 
-    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
+    @abstractmethod
+    def open_library(self, path: Path, comm: object | None, collective: bool) -> LibraryFile:
         """Open a file by the library: alone, or with others (`comm`, an mpi4py communicator) for collective reads.
 
         Raises ExecutionError [R401] for a file of another format, [R403] where the library cannot do what is asked.
         """
-        ...
-
-
-@runtime_checkable
-class Dressed(Protocol):
-    """A format whose contents are no arbitrary bytes: each is made of a random byte and its place in the sample."""
-
-    def dress(self, dataset: Dataset, data: Bytes, place: Ints | int) -> Bytes:
-        """Return the bytes that stand for random ones; `place` is the position of each in the sample, or of the first.
-
-        A function of (byte, place, size) alone, so that any part of a sample can be made and checked without the rest.
-        """
-        ...

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from dliosim.errors import UsageError
-from dliosim.formats.protocols import Format, LateModules, LibraryPreload
+from dliosim.formats.protocols import Format
 from dliosim.model import Dataset
 
 if TYPE_CHECKING:
@@ -19,17 +19,17 @@ GROUP: Final = "dliosim.formats"
 
 #: Module and attribute. Imported when a pattern names the format: the libraries of some take long to import.
 _BUILT_IN: Final = {
-    "raw": "raw:RAW",
-    "npy": "numpy_files.npy:NPY",
-    "npz": "numpy_files.npz:NPZ",
-    "csv": "csv:CSV",
-    "tfrecord": "tfrecord:TFRECORD",
-    "indexed": "megatron:INDEXED",
-    "tar": "tar:TAR",
-    "hdf5": "hdf5.format:HDF5",
-    "jpeg": "images:JPEG",
-    "png": "images:PNG",
-    "parquet": "parquet.format:PARQUET",
+    "raw": "raw:Raw",
+    "npy": "numpy_files.npy:Npy",
+    "npz": "numpy_files.npz:npz",
+    "csv": "csv:Csv",
+    "tfrecord": "tfrecord:TfRecord",
+    "indexed": "megatron:Indexed",
+    "tar": "tar:Tar",
+    "hdf5": "hdf5.format:hdf5",
+    "jpeg": "images:Jpeg",
+    "png": "images:Png",
+    "parquet": "parquet.format:Parquet",
 }
 
 
@@ -47,10 +47,10 @@ def format_names() -> tuple[str, ...]:
 
 
 @cache
-def load_format(name: str) -> Format:
-    """Return the format of that name; KeyError where there is none.
+def load_format(name: str) -> Callable[[Dataset], Format]:
+    """Return the function that binds the format of that name to a data set; KeyError where there is none.
 
-    UsageError [R403] where the package that provides it cannot be loaded, or provides something else.
+    UsageError [R403] where the package that provides it cannot be loaded.
     """
     if name in _BUILT_IN:
         module, attribute = _BUILT_IN[name].split(":")
@@ -64,25 +64,30 @@ def load_format(name: str) -> Format:
         except Exception as error:  # the import of another package may raise anything
             text = f"format `{name}` cannot be loaded from `{point.value}`: {type(error).__name__}: {error}"
             raise UsageError(text, "R403") from error
-    if not isinstance(found, Format):
-        raise UsageError(f"format `{name}`: {found!r} is no format, see docs/extending.md", "R403")
-    return found
+    return cast(Callable[[Dataset], Format], found)
+
+
+def bind(dataset: Dataset) -> Format:
+    """Return the format of a data set, bound to it; never fails for a data set that the format refuses.
+
+    Raises as `load_format`, and UsageError [R403] where another package provides something else.
+    """
+    make = load_format(dataset.format)
+    form = make(dataset) if callable(make) else make
+    if not isinstance(form, Format):
+        raise UsageError(f"format `{dataset.format}`: {form!r} is no format, see docs/extending.md", "R403")
+    return form
 
 
 def import_libraries(form: Format) -> None:
     """Import the installed libraries that a format reads and decodes with, before any clock runs."""
-    for module in form.libraries if isinstance(form, LibraryPreload) else ():
+    for module in form.libraries:
         with suppress(ImportError):
             import_module(module)
 
 
 def import_modules(datasets: Iterable[Dataset]) -> None:
     """Import the modules that reading and writing these data sets needs, before any clock runs."""
-    for form in map(format_for, datasets):
-        for module in form.modules if isinstance(form, LateModules) else ():
+    for form in map(bind, datasets):
+        for module in form.modules:
             import_module(module)
-
-
-def format_for(dataset: Dataset) -> Format:
-    """Return the format that serves a data set: the one of its name, or a variant of it."""
-    return load_format(dataset.format).variant(dataset)

@@ -21,11 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import SimpleFormat, refuse_unused
 from dliosim.formats.header_scanner import Scanner, file_to_read
-from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Ints
+from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Framed, Ints
 from dliosim.lazy_numpy import np
-from dliosim.model import Dataset
 
 UNIT: Final = 512
 """Bytes of a header; members begin and end at multiples of it."""
@@ -191,24 +189,13 @@ _RECORD: Final = 20 * UNIT
 _LABEL: Final = 2 * UNIT
 
 
-class Tar(SimpleFormat):
+class Tar(Framed):
     """The format `tar`; see `protocols.Framed`."""
 
-    name: Final = "tar"
+    name = "tar"
+    uses = ("shape",)
 
-    def variant(self, dataset: Dataset) -> Tar:
-        """Return the format itself: there is one kind of these files."""
-        return self
-
-    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Refuse settings that members do not use."""
-        return refuse_unused(dataset, self.name, ("shape",))
-
-    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Return None: no module is needed."""
-        return None
-
-    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+    def index(self, path: Path) -> FileIndex:
         """Return the samples by the members' headers: members in a row with one name up to the first dot are a sample.
 
         That is WebDataset's rule. As there, some members belong to no sample: those that are no regular files, those
@@ -243,7 +230,7 @@ class Tar(SimpleFormat):
         column = Column(1, 1, ENCODED, largest, offset, length)
         return FileIndex(len(offset), size, (column,), scanner.touched)
 
-    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+    def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Check all headers of a sample; return the contents of its first member, as tarfile finds it in memory.
 
         Raises ExecutionError [R401] where headers are damaged or no member has contents.
@@ -265,31 +252,24 @@ class Tar(SimpleFormat):
             raise ExecutionError("a sample of tar has no member with contents", "R401")
         return np.frombuffer(data, np.uint8)[first.offset_data : first.offset_data + first.size]
 
-    def header(self, dataset: Dataset) -> int:
-        """Return 0: there is no header before the first member."""
-        return 0
-
-    def align(self, dataset: Dataset) -> int:
-        """Return 512: members begin at blocks of tar."""
+    @property
+    def align(self) -> int:
+        """512: members begin at blocks of tar."""
         return UNIT
 
-    def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
+    def stride(self, sizes: Ints) -> Ints:
         """Return the bytes of both members, with their padding."""
         return UNIT + pad_sizes(sizes) + _LABEL
 
-    def length(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """Return the bytes of both members: WebDataset reads all of them."""
-        return self.stride(dataset, sizes)
-
-    def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
+    def content(self, sizes: Ints) -> tuple[Ints, Ints]:
         """Return the range of the data of the first member."""
         return np.full_like(sizes, UNIT), sizes
 
-    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
+    def trailer(self, counts: Ints, ends: Ints) -> Ints:
         """Return two blocks of zeros, and more up to a whole record."""
         return -(-(ends + 2 * UNIT) // _RECORD) * _RECORD - ends
 
-    def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
+    def frame(self, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Write headers before the contents, and padding and the label's member after them."""
         numbers = samples.tolist()
         heads = write_headers([b"%09d.bin" % number for number in numbers], sizes)
@@ -304,14 +284,6 @@ class Tar(SimpleFormat):
             out[begin : begin + fill] = zeros[:fill]
             out[begin + fill : begin + fill + _LABEL] = after[row * _LABEL : (row + 1) * _LABEL]
 
-    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Return no bytes."""
-        return b""
-
-    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Return zeros."""
-        return bytes(int(self.trailer(dataset, np.array([count]), np.array([end]))[0]))
-
 
 def _sample_key(name: str) -> tuple[str, str]:
     """Return (name up to the first dot of its last part, the rest in small letters); empty if in no sample."""
@@ -320,6 +292,3 @@ def _sample_key(name: str) -> tuple[str, str]:
     top = name.partition("/")[0]
     special = len(top) >= 4 and top.startswith("__") and top.endswith("__")
     return ("", "") if special or not stem or not dot else (folder + slash + stem, suffix.lower())
-
-
-TAR = Tar()

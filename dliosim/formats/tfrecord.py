@@ -41,12 +41,10 @@ from typing import Final
 from crc32c import crc32c
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import SimpleFormat, refuse_unused
 from dliosim.formats.header_scanner import BLOCK, Scanner, file_to_read
 from dliosim.formats.protobuf import encode_varints, feature_bytes, varint_size
-from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Ints
+from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
 from dliosim.lazy_numpy import np
-from dliosim.model import Dataset
 
 CLASSES: Final = 1000
 """Labels are smaller than this, as those of ImageNet."""
@@ -65,27 +63,21 @@ _HEADER: Final = struct.Struct("<QI")
 _LINES: Final = 16_384
 
 
-class TfRecord(SimpleFormat):
+class TfRecord(Framed):
     """The format `tfrecord`; see `protocols.Framed`."""
 
-    name: Final = "tfrecord"
+    name = "tfrecord"
+    uses = ("shape", "names")
+    sidecars = ("index",)  # of DALI's reader: a line of text a record, `offset length`
 
-    def variant(self, dataset: Dataset) -> TfRecord:
-        """Return the format itself: there is one kind of these files."""
-        return self
-
-    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+    def refuse(self) -> tuple[str, str] | None:
         """Refuse samples that no record can hold, and settings that records do not use."""
-        size = dataset.constant_size
+        size = self.dataset.constant_size
         if size is not None and size > LARGEST - _MOST_AROUND and _example_bytes_cached(size) > LARGEST:
             return "size", "a record of tfrecord is a protobuf message, which must be shorter than 2 GiB"
-        return refuse_unused(dataset, self.name, ("shape", "names"))
+        return super().refuse()
 
-    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Return None: no module is needed."""
-        return None
-
-    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+    def index(self, path: Path) -> FileIndex:
         """Return the records by the sidecar, if there is one that fits this file; else by the records' headers.
 
         A sidecar fits if its records follow each other from byte 0 to the end of the file. Headers that are read are
@@ -104,7 +96,7 @@ class TfRecord(SimpleFormat):
         largest = int(length.max(initial=0))
         return FileIndex(len(offset), size, (Column(1, 1, ENCODED, largest, offset, length),), touched)
 
-    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+    def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Check both CRCs of a record and parse its Example; return the features of `names`, or the first with bytes.
 
         None where it has no feature with bytes and `names` is empty. Raises ExecutionError [R401] for damaged records.
@@ -121,33 +113,21 @@ class TfRecord(SimpleFormat):
         if _mask_crc(crc32c(body)) != int.from_bytes(data[-_FOOT:], "little"):
             text = f"a tfrecord's data do not have their CRC, bytes {_HEAD} to {_HEAD + length - 1} of the record"
             raise ExecutionError(text, "R401")
-        parts = feature_bytes(body, dataset.names)
+        parts = feature_bytes(body, self.dataset.names)
         if parts is None:
             return None
         flat = [np.frombuffer(part, np.uint8) for part in parts]
         return flat[0] if len(flat) == 1 else np.concatenate(flat)
 
-    def header(self, dataset: Dataset) -> int:
-        """Return 0: there is no header."""
-        return 0
-
-    def align(self, dataset: Dataset) -> int:
-        """Return 1: records follow each other."""
-        return 1
-
-    def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
+    def stride(self, sizes: Ints) -> Ints:
         """Return the bytes of a record with its frame."""
         return _example_bytes(sizes) + (_HEAD + _FOOT)
 
-    def length(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """Return the bytes of a record with its frame, which readers check."""
-        return self.stride(dataset, sizes)
-
-    def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
+    def content(self, sizes: Ints) -> tuple[Ints, Ints]:
         """Return the range of the contents, the last bytes of a record's data."""
         return _HEAD + _example_bytes(sizes) - sizes, sizes
 
-    def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
+    def frame(self, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
         """Write length and CRCs around the Examples, and the Examples around the contents.
 
         Raises ExecutionError [R401] for a sample that is too large for a record.
@@ -176,19 +156,11 @@ class TfRecord(SimpleFormat):
         flat[starts[:, None] + np.arange(8, 12)] = words[:, 0]
         flat[(starts + _HEAD + data)[:, None] + np.arange(_FOOT)] = words[:, 1]
 
-    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Return no bytes."""
-        return b""
-
-    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """Return the suffix of the index that DALI's reader needs: a line of text a record, `offset length`."""
-        return ("index",)
-
-    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
+    def write_sidecar(self, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
         """Yield the index that tfrecord2idx of DALI, or of the package `tfrecord`, would write."""
         offset = 0
         for begin in range(0, len(sizes), _LINES):
-            lengths = self.stride(dataset, sizes[begin : begin + _LINES])
+            lengths = self.stride(sizes[begin : begin + _LINES])
             offsets = offset + np.cumsum(lengths) - lengths
             offset = int(offsets[-1] + lengths[-1])
             rows = zip(offsets.tolist(), lengths.tolist(), strict=True)
@@ -330,6 +302,3 @@ def _scan_records(scanner: Scanner, path: Path, size: int) -> tuple[Ints, Ints]:
         lengths.append(length + _HEAD + _FOOT)
         offset += length + _HEAD + _FOOT
     return np.array(offsets, np.int64), np.array(lengths, np.int64)
-
-
-TFRECORD = TfRecord()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dliosim.execute.context import Options, Session
 from dliosim.execute.payload.sample_bytes import fill_range, sample_keys
 from dliosim.execute.run.workload_runner import run_workload
-from dliosim.formats.hdf5.format import HDF5
+from dliosim.formats.hdf5.format import hdf5
 from dliosim.model import (
     Access,
     Chunk,
@@ -102,7 +102,7 @@ def datasets(draw: st.DrawFn) -> Dataset:
 @settings(max_examples=examples(50))
 @given(datasets(), st.none() | st.integers(1, 40))
 def test_what_is_written_is_what_h5py_and_every_way_of_reading_find(dataset: Dataset, transfer: int | None) -> None:
-    assume(HDF5.refuse(dataset) is None)
+    assume(hdf5(dataset).refuse() is None)
     check(dataset, transfer)
 
 

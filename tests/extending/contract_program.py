@@ -17,11 +17,11 @@ from dliosim.extend import (
     Shape,
     backend_names,
     backend_of,
+    bind,
     check_backend,
     check_damage,
     check_framed,
     constant,
-    format_for,
     format_names,
 )
 
@@ -33,11 +33,11 @@ def check_format(directory: Path) -> None:
         "d", 1, 4, constant(9.0), Layout("shared file", 1), "d", format="blocks", shape=Shape((9,), "int8")
     )
     for dataset, held in [(varying, sizes), (ascii_only, np.full(4, 9))]:
-        form, path = format_for(dataset), directory / "d.blocks"
+        form, path = bind(dataset), directory / "d.blocks"
         assert isinstance(form, Framed)
         assert isinstance(form, Dressed) == (dataset is ascii_only)
-        check_framed(form, dataset, held, path)
-        check_damage(form, dataset, path)
+        check_framed(form, held, path)
+        check_damage(form, path)
 
 
 def main(comm: MPI.Intracomm, directory: Path) -> None:

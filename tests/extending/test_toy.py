@@ -113,9 +113,9 @@ def test_a_pattern_that_names_both_writes_and_reads_every_byte(
         (
             "blocks.py",
             "import no_such_module",
-            r"format `blocks` cannot be loaded from `dliosim_toy.blocks:BLOCKS`: ",
+            r"format `blocks` cannot be loaded from `dliosim_toy.blocks:blocks`: ",
         ),
-        ("blocks.py", "BLOCKS = 7", r"format `blocks`: 7 is no format"),
+        ("blocks.py", "blocks = 7", r"format `blocks`: 7 is no format"),
         ("mirror.py", "1 / 0", r"api `mirror` cannot be loaded from `dliosim_toy.mirror:MIRROR`: ZeroDivisionError"),
         ("mirror.py", "MIRROR = 7", r"api `mirror`: 7, from `dliosim_toy.mirror:MIRROR`, is no backend of that name"),
     ],

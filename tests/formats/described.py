@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dliosim.formats.contract_tests import sample_ranges
-from dliosim.formats.numpy_files.npz import NPZ
+from dliosim.formats.numpy_files.npz import npz
 from dliosim.model import Compression, Dataset, Distribution, Layout, Shape, constant
 
 GZIP = Compression("gzip", 6)
@@ -34,12 +34,12 @@ def shaped(form: str, extents: tuple[int, ...], element: str, **rest: object) ->
 
 def archived_rows(path: Path, dataset: Dataset) -> list[bytes]:
     """Each sample of an archive by its index and the decoder: its parts one after the other."""
-    index, whole = NPZ.index(path, dataset), memoryview(path.read_bytes())
+    index, whole = npz(dataset).index(path), memoryview(path.read_bytes())
     rows = []
     for row in range(index.samples):
         found = b""
         for column, (at, length) in zip(index.columns, sample_ranges(index, row), strict=True):
-            part = NPZ.decode(dataset, column, whole[at : at + length])
+            part = npz(dataset).decode(column, whole[at : at + length])
             assert part is not None
             each = column.unit_bytes // column.samples
             begin = 0 if column.row_bytes else row % column.samples * each

@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 
 from dliosim.formats.contract_tests import sample_ranges
-from dliosim.formats.hdf5.format import HDF5
+from dliosim.formats.hdf5.format import hdf5
 from dliosim.formats.hdf5.library import open_library
 from dliosim.formats.protocols import FileIndex
 from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout, Shape
@@ -63,7 +63,7 @@ def by_library(path: Path, dataset: Dataset, at_once: int = 3) -> list[bytes]:
 
 def by_index(path: Path, dataset: Dataset, row_bytes: list[int]) -> list[bytes | None]:
     """Each sample's bytes from the ranges of the index and the decoder; None where a part is not in the file."""
-    index, whole = HDF5.index(path, dataset), path.read_bytes()
+    index, whole = hdf5(dataset).index(path), path.read_bytes()
     assert index.size == len(whole)
     return [_sample(index, whole, row, dataset, row_bytes) for row in range(index.samples)]
 
@@ -79,7 +79,7 @@ def _sample(index: FileIndex, whole: bytes, row: int, dataset: Dataset, row_byte
             assert column.row_bytes == each
             found += b"".join(stored)
             continue
-        decoded = [HDF5.decode(dataset, column, memoryview(unit)) for unit in stored]
+        decoded = [hdf5(dataset).decode(column, memoryview(unit)) for unit in stored]
         if any(unit is None for unit in decoded):
             return None
         begin = row % column.samples * each if column.pieces == 1 else 0

@@ -20,30 +20,28 @@ from dliosim.formats.contract_tests import (
     sample_ranges,
     write_framed,
 )
-from dliosim.formats.csv import CSV
-from dliosim.formats.protocols import Dressed, Framed
-from dliosim.formats.registry import format_for
+from dliosim.formats.csv import Csv
+from dliosim.formats.protocols import Dressed
+from dliosim.formats.registry import bind
 from dliosim.model import Chunk, Compression, Dataset, Distribution
 from tests.formats.described import VARYING, described, shaped
 
 
 def lines_found(path: Path, dataset: Dataset) -> list[bytes]:
     """Each sample by the file's index, from the file's bytes."""
-    index, whole = CSV.index(path, dataset), path.read_bytes()
+    index, whole = Csv(dataset).index(path), path.read_bytes()
     return [
         b"".join(whole[at : at + length] for at, length in sample_ranges(index, row)) for row in range(index.samples)
     ]
 
 
-def test_csv_is_framed_and_dressed_and_serves_its_data_sets_itself() -> None:
-    assert isinstance(CSV, Framed)
-    assert isinstance(CSV, Dressed)
-    assert format_for(described("csv", 5)) is CSV
+def test_csv_is_framed_and_dressed() -> None:
+    assert isinstance(bind(described("csv", 5)), Dressed)
 
 
 @pytest.mark.parametrize("size", range(2, 61))
 def test_every_field_of_a_line_of_any_length_is_a_number(size: int) -> None:
-    line = build_framed(CSV, described("csv", size), np.array([size])).decode("ascii")
+    line = build_framed(Csv(described("csv", size)), np.array([size])).decode("ascii")
     assert len(line) == size
     assert line.endswith("\n")
     fields = line.removesuffix("\n").split(",")
@@ -57,20 +55,20 @@ def test_lines_of_any_sizes_are_where_they_are_planned(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int]
 ) -> None:
     path = tmp_path_factory.mktemp("csv") / "f.csv"
-    check_framed(CSV, described("csv", VARYING), np.array(sizes), path)
+    check_framed(Csv(described("csv", VARYING)), np.array(sizes), path)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("size", [2, 9, 10, 11, 999])
 def test_lines_of_one_size_are_where_they_are_planned(tmp_path: Path, size: int, count: int) -> None:
     path = tmp_path / "f.csv"
-    check_framed(CSV, described("csv", size), np.full(count, size), path)
-    assert CSV.index(path, described("csv", size)).columns[0].row_bytes == size
+    check_framed(Csv(described("csv", size)), np.full(count, size), path)
+    assert Csv(described("csv", size)).index(path).columns[0].row_bytes == size
 
 
 def test_readers_of_csv_give_a_row_a_sample(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
-    write_framed(CSV, described("csv", 95), path, np.full(7, 95))
+    write_framed(Csv(described("csv", 95)), path, np.full(7, 95))
     with path.open(newline="") as stream:
         rows = [[float(field) for field in row] for row in csv.reader(stream)]
     assert [len(row) for row in rows] == [11] * 7
@@ -80,7 +78,7 @@ def test_readers_of_csv_give_a_row_a_sample(tmp_path: Path) -> None:
 def test_pandas_gives_a_row_a_sample(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     path = tmp_path / "f.csv"
-    write_framed(CSV, described("csv", 95), path, np.full(7, 95))
+    write_framed(Csv(described("csv", 95)), path, np.full(7, 95))
     frame = pandas.read_csv(path, header=None)
     assert frame.shape == (7, 11)
     assert frame.to_numpy() == pytest.approx(np.loadtxt(path, delimiter=","))
@@ -109,8 +107,7 @@ def test_any_part_of_a_line_can_be_made_by_itself(size: int, data: st.DataObject
 
 
 def dressed(dataset: Dataset, data: np.ndarray, place: np.ndarray | int) -> np.ndarray:
-    assert isinstance(CSV, Dressed)
-    return CSV.dress(dataset, data, place)
+    return Csv(dataset).dress(data, place)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +131,7 @@ def test_lines_are_found_whatever_block_they_end_in(
     path = tmp_path / "f.csv"
     path.write_bytes(text)
     assert lines_found(path, described("csv", VARYING, source="*.csv")) == lines
-    assert CSV.index(path, described("csv", VARYING)).touched == len(text)
+    assert Csv(described("csv", VARYING)).index(path).touched == len(text)
 
 
 @given(st.binary(max_size=60), st.integers(1, 9))
@@ -162,10 +159,10 @@ def test_longer_lines_than_the_limit_are_refused_and_others_are_not(
     path = tmp_path / "f.csv"
     end = b"\n" if ended else b""
     path.write_bytes(b"1\n" * 30 + b"5" * (20 - ended) + end)
-    assert CSV.index(path, described("csv", VARYING)).samples == 31
+    assert Csv(described("csv", VARYING)).index(path).samples == 31
     path.write_bytes(b"1\n" * 30 + b"5" * (21 - ended) + end)
     with pytest.raises(ExecutionError, match=r"f.csv has a line longer than 20 bytes") as caught:
-        CSV.index(path, described("csv", VARYING))
+        Csv(described("csv", VARYING)).index(path)
     assert caught.value.code == "R401"
 
 
@@ -174,7 +171,7 @@ def test_more_lines_than_an_index_holds_are_refused(tmp_path: Path, monkeypatch:
     path = tmp_path / "f.csv"
     path.write_bytes(b"1\n" * 11)
     with pytest.raises(ExecutionError, match="more than 10 lines"):
-        CSV.index(path, described("csv", VARYING))
+        Csv(described("csv", VARYING)).index(path)
 
 
 @pytest.mark.parametrize(
@@ -183,14 +180,14 @@ def test_more_lines_than_an_index_holds_are_refused(tmp_path: Path, monkeypatch:
 )
 def test_damaged_text_is_refused_when_it_is_parsed(line: bytes) -> None:
     with pytest.raises(ExecutionError) as caught:
-        CSV.decode(described("csv", VARYING), None, memoryview(line))
+        Csv(described("csv", VARYING)).decode(None, memoryview(line))
     assert caught.value.code == "R401"
 
 
 def test_a_line_of_ours_without_its_newline_is_refused_and_one_of_others_is_not() -> None:
     with pytest.raises(ExecutionError, match="newline"):
-        CSV.decode(described("csv", VARYING), None, memoryview(b"0.123456,0.1"))
-    assert CSV.decode(described("csv", VARYING, source="*.csv"), None, memoryview(b"-1e5, nan ,7")) is None
+        Csv(described("csv", VARYING)).decode(None, memoryview(b"0.123456,0.1"))
+    assert Csv(described("csv", VARYING, source="*.csv")).decode(None, memoryview(b"-1e5, nan ,7")) is None
 
 
 @pytest.mark.parametrize(
@@ -209,18 +206,18 @@ def test_a_line_of_ours_without_its_newline_is_refused_and_one_of_others_is_not(
     ],
 )
 def test_what_lines_cannot_hold_is_refused_by_its_setting(dataset: Dataset, setting: str) -> None:
-    refused = CSV.refuse(dataset)
+    refused = Csv(dataset).refuse()
     assert refused is not None
     assert refused[0] == setting
 
 
 @pytest.mark.parametrize("size", [2, Distribution("normal", (500.0, 100.0), 2.0), Distribution("uniform", (2.0, 50.0))])
 def test_sizes_from_2_are_not_refused(size: int | Distribution) -> None:
-    assert CSV.refuse(described("csv", size)) is None
-    assert CSV.refuse(described("csv", Distribution("uniform", (1.0, 1.0)), source="*.csv")) is None
+    assert Csv(described("csv", size)).refuse() is None
+    assert Csv(described("csv", Distribution("uniform", (1.0, 1.0)), source="*.csv")).refuse() is None
 
 
 def test_cut_files_are_refused_or_answered_within_their_bytes(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
-    write_framed(CSV, described("csv", 33), path, np.full(7, 33))
-    check_damage(CSV, described("csv", 33), path)
+    write_framed(Csv(described("csv", 33)), path, np.full(7, 33))
+    check_damage(Csv(described("csv", 33)), path)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.hdf5.format import HDF5
+from dliosim.formats.hdf5.format import hdf5
 from tests.formats.hdf5_sample import ANY, by_application, by_index, by_library, described, row_bytes
 
 VALUES = np.random.default_rng(1).integers(-500, 500, (11, 6, 4)).astype("<i2")
@@ -81,7 +81,7 @@ def test_chunks_that_did_not_compress_are_distinguished(tmp_path: Path) -> None:
     noise[3:7] = 5
     with h5py.File(tmp_path / "x", "w") as file:
         file.create_dataset("a", data=noise, chunks=(2, 400), compression="lzf", shuffle=True, fletcher32=True)
-    (column,) = HDF5.index(tmp_path / "x", ANY).columns
+    (column,) = hdf5(ANY).index(tmp_path / "x").columns
     assert column.filters[-1].name == "skipped"
     agreed(tmp_path / "x", ["a"])
 
@@ -92,7 +92,7 @@ def test_chunks_that_skipped_a_filter_and_do_not_show_it_are_refused(tmp_path: P
         dset.id.write_direct_chunk((0, 0), bytes(32), 1)
         dset.id.write_direct_chunk((2, 0), bytes(32), 0)
     with pytest.raises(ExecutionError, match="skipped filters"):
-        HDF5.index(tmp_path / "x", ANY)
+        hdf5(ANY).index(tmp_path / "x")
 
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
@@ -100,7 +100,7 @@ def test_chunks_never_written_have_no_length(codec: str | None, tmp_path: Path) 
     with h5py.File(tmp_path / "x", "w") as file:
         dset = file.create_dataset("a", (9, 6, 4), "i2", chunks=(2, 6, 4), fillvalue=7, compression=codec)
         dset[4:6] = VALUES[:2]
-    (column,) = HDF5.index(tmp_path / "x", ANY).columns
+    (column,) = hdf5(ANY).index(tmp_path / "x").columns
     assert (column.length > 0).tolist() == [False, False, True, False, False]
     expected = by_application(tmp_path / "x", ["a"])
     assert by_library(tmp_path / "x", ANY) == expected
@@ -112,7 +112,7 @@ def test_chunks_never_written_have_no_length(codec: str | None, tmp_path: Path) 
 def test_filters_are_listed_in_the_order_of_writing(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x", "w") as file:
         file.create_dataset("a", data=VALUES, chunks=(2, 6, 4), compression=6, shuffle=True, fletcher32=True)
-    (column,) = HDF5.index(tmp_path / "x", ANY).columns
+    (column,) = hdf5(ANY).index(tmp_path / "x").columns
     assert [(step.name, step.parameters) for step in column.filters] == [
         ("shuffle", (2,)), ("deflate", (6,)), ("fletcher32", ()),
     ]  # fmt: skip
@@ -121,13 +121,13 @@ def test_filters_are_listed_in_the_order_of_writing(tmp_path: Path) -> None:
 def test_tiles_are_read_whole_and_not_put_together(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x", "w") as file:
         file.create_dataset("a", data=VALUES, chunks=(1, 3, 2), compression="gzip")
-    (column,) = HDF5.index(tmp_path / "x", ANY).columns
+    (column,) = hdf5(ANY).index(tmp_path / "x").columns
     assert (column.samples, column.pieces, column.row_bytes, column.unit_bytes) == (1, 4, 0, 12)
     stored = memoryview((tmp_path / "x").read_bytes())
     unit = stored[column.offset[0] : column.offset[0] + column.length[0]]
-    assert HDF5.decode(ANY, column, unit) is None
+    assert hdf5(ANY).decode(column, unit) is None
     with pytest.raises(ExecutionError, match="inflate"):
-        HDF5.decode(ANY, column, unit[:-1])
+        hdf5(ANY).decode(column, unit[:-1])
 
 
 def test_parts_are_the_data_sets_that_are_named(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_several_that_are_as_long_must_be_named(tmp_path: Path) -> None:
         file["images"] = VALUES
         file["labels"] = np.zeros(11)
     with pytest.raises(ExecutionError, match="`images`, `labels`: name those to read"):
-        HDF5.index(tmp_path / "x", ANY)
+        hdf5(ANY).index(tmp_path / "x")
 
 
 def test_parts_of_different_length_are_refused(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_parts_of_different_length_are_refused(tmp_path: Path) -> None:
         file["a"] = VALUES
         file["b"] = VALUES[:3]
     with pytest.raises(ExecutionError, match="`a` 11, `b` 3"):
-        HDF5.index(tmp_path / "x", described(size=1, names=("a", "b")))
+        hdf5(described(size=1, names=("a", "b"))).index(tmp_path / "x")
 
 
 def _compact(file: Any) -> None:
@@ -240,7 +240,7 @@ def test_what_has_no_ranges_of_samples_is_refused_with_the_reason(
     with h5py.File(tmp_path / "x", "w") as file:
         make(file)
     with pytest.raises(ExecutionError, match=reason) as found:
-        HDF5.index(tmp_path / "x", described(size=1, names=("a",)))
+        hdf5(described(size=1, names=("a",))).index(tmp_path / "x")
     assert found.value.code == "R401"
     assert str(tmp_path / "x") in found.value.message
 
@@ -249,14 +249,14 @@ def test_of_a_missing_name_it_is_said_what_there_is(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x", "w") as file:
         file["g/b"] = file["c"] = VALUES
     with pytest.raises(ExecutionError, match="has no data set `a`, and these: `c`, `g/b`"):
-        HDF5.index(tmp_path / "x", described(size=1, names=("a",)))
+        hdf5(described(size=1, names=("a",))).index(tmp_path / "x")
 
 
 def test_an_index_says_what_the_library_gives_for_a_sample(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x", "w") as file:
         file.create_dataset("a", data=np.zeros((6, 3, 4), "f4"), chunks=(2, 3, 4), compression="gzip")
         file["b"] = np.zeros((6, 5), "u1")
-    assert HDF5.index(tmp_path / "x", described(size=1, names=("a", "b"))).sample_bytes == 3 * 4 * 4 + 5
+    assert hdf5(described(size=1, names=("a", "b"))).index(tmp_path / "x").sample_bytes == 3 * 4 * 4 + 5
 
 
 @given(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.hdf5.format import HDF5
+from dliosim.formats.hdf5.format import hdf5
 from dliosim.formats.hdf5.library import open_library
 from tests.formats.hdf5_sample import ANY, described
 
@@ -27,7 +27,7 @@ def refusal(path: Path, *names: str) -> str:
     """The answers of the index and of the library reader, which must agree."""
     dataset = described(size=1, names=names)
     with pytest.raises(ExecutionError) as found:
-        HDF5.index(path, dataset)
+        hdf5(dataset).index(path)
     assert found.value.code == "R401"
     assert str(path) in found.value.message
     return found.value.message
@@ -43,7 +43,7 @@ def test_what_is_no_hdf5_file_is_refused(content: bytes, path: Path) -> None:
 
 def test_what_the_system_refuses_is_its_own_error(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        HDF5.index(path, ANY)
+        hdf5(ANY).index(path)
     with pytest.raises(FileNotFoundError):
         open_library(path, ANY)
 
@@ -90,7 +90,7 @@ def test_patched_bytes_give_an_index_inside_the_file_or_a_refusal(version: str, 
             bad[pick.randrange(len(bad))] = pick.choice([0, 1, 0xFF, pick.randrange(256)])
         path.write_bytes(bad)
         try:
-            index = HDF5.index(path, ANY)
+            index = hdf5(ANY).index(path)
         except ExecutionError as error:
             assert error.code == "R401"
             continue
@@ -99,7 +99,7 @@ def test_patched_bytes_give_an_index_inside_the_file_or_a_refusal(version: str, 
             assert (column.offset + column.length <= len(bad)).all()
             for offset, length in zip(column.offset[:3], column.length[:3], strict=True):
                 try:
-                    HDF5.decode(ANY, column, memoryview(bad)[offset : offset + length])
+                    hdf5(ANY).decode(column, memoryview(bad)[offset : offset + length])
                 except ExecutionError as error:
                     assert error.code in ("R401", "R403")
 
@@ -181,5 +181,5 @@ def test_names_of_no_data_set_are_refused(name: str, path: Path) -> None:
 def test_a_user_block_is_part_of_the_file(path: Path) -> None:
     with h5py.File(path, "w", userblock_size=1024) as file:
         file["a"] = VALUES
-    (column,) = HDF5.index(path, ANY).columns
+    (column,) = hdf5(ANY).index(path).columns
     assert path.read_bytes()[column.offset[0] :][:2400] == VALUES.tobytes()

@@ -17,8 +17,8 @@ from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import write_framed, write_resolved
 from dliosim.formats.header_scanner import BLOCK, PAGE, Scanner, file_to_read
 from dliosim.formats.protocols import FileIndex, Format, Framed, Resolved
-from dliosim.formats.registry import format_for
-from dliosim.model import Compression, Dataset
+from dliosim.formats.registry import bind
+from dliosim.model import Compression
 from tests.examples import examples
 from tests.execute.failing import failing
 from tests.formats.datasets import dataset
@@ -80,19 +80,19 @@ def test_going_back_reads_again(descriptor: int) -> None:
     assert scanner.take(69_990, 12) == DATA[69_990:70_002]
 
 
-def written(form: str, path: Path, compress: Compression | None = None) -> tuple[Format, Dataset]:
-    """A file of a few samples at `path`, with its sidecars: by what it is read, and the data set."""
+def written(form: str, path: Path, compress: Compression | None = None) -> Format:
+    """A file of a few samples at `path`, with its sidecars: by what it is read."""
     samples = 1 if form in ("jpeg", "png") else 9
     described = dataset(form, 3000, samples=samples, compress=compress)
-    found = format_for(described)
-    if needed := found.needs(described):
+    found = bind(described)
+    if needed := found.needs():
         pytest.importorskip({"Pillow": "PIL"}.get(needed[0], needed[0]))
     if isinstance(found, Resolved):
-        write_resolved(found, described, path, samples)
+        write_resolved(found, path, samples)
     else:
         assert isinstance(found, Framed)
-        write_framed(found, described, path, np.full(samples, 3000))
-    return found, described
+        write_framed(found, path, np.full(samples, 3000))
+    return found
 
 
 def assert_same(one: FileIndex, other: FileIndex) -> None:
@@ -109,20 +109,20 @@ def test_an_index_is_the_same_where_calls_give_less(
     if compress is not None and form not in ("npz", "hdf5", "parquet"):
         pytest.skip("has no compression")
     path = tmp_path / f"f.{form}"
-    found, described = written(form, path, compress)
-    whole, pread, preadv = found.index(path, described), os.pread, os.preadv
+    found = written(form, path, compress)
+    whole, pread, preadv = found.index(path), os.pread, os.preadv
     monkeypatch.setattr(os, "pread", lambda at, count, offset: pread(at, min(count, 1 + offset % 9), offset))
     monkeypatch.setattr(os, "preadv", lambda at, to, offset: preadv(at, [to[0][: 1 + offset % 9]], offset))
-    assert_same(found.index(path, described), whole)
+    assert_same(found.index(path), whole)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_an_index_is_read_though_no_close_goes_well(form: str, tmp_path: Path) -> None:
     path = tmp_path / f"f.{form}"
-    found, described = written(form, path)
-    whole = found.index(path, described)
+    found = written(form, path)
+    whole = found.index(path)
     with failing("close", errno.EIO, str(tmp_path)) as closed:
-        assert_same(found.index(path, described), whole)
+        assert_same(found.index(path), whole)
     read = {"tfrecord": {"f.tfrecord", "f.index"}, "indexed": {"f.idx"}}.get(form, {path.name})
     assert {Path(name).name for name in closed} == read, "each was closed where that fails"
 
@@ -131,13 +131,13 @@ def test_an_index_is_read_though_no_close_goes_well(form: str, tmp_path: Path) -
 def test_a_pipe_or_a_socket_in_the_place_of_a_file_is_refused_at_once(suffix: str, tmp_path: Path) -> None:
     form = {"index": "tfrecord", "idx": "indexed"}.get(suffix, suffix)
     path = tmp_path / f"f.{form}"
-    found, described = written(form, path)
+    found = written(form, path)
     other = path.with_suffix(f".{suffix}")
     for mode in (stat.S_IFIFO, stat.S_IFSOCK):
         other.unlink()
         os.mknod(other, mode | 0o644)
         with pytest.raises(ExecutionError) as caught:
-            found.index(path, described)
+            found.index(path)
         text = f"open refused on {other}: no regular file stands where a file should be; move it away"
         assert str(caught.value) == f"error[R401]: {text}"
 

@@ -21,8 +21,9 @@ from dliosim.formats.contract_tests import (
     sample_ranges,
     write_framed,
 )
-from dliosim.formats.megatron import CODES, INDEXED
+from dliosim.formats.megatron import CODES, Indexed
 from dliosim.formats.protocols import ENCODED, Framed
+from dliosim.formats.registry import bind
 from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Shape
 from tests.examples import examples
 from tests.formats.datasets import VARYING, dataset, ints
@@ -63,8 +64,7 @@ def tokens(count: int, element: str = "uint16") -> Dataset:
 
 
 def test_is_a_framed_format() -> None:
-    assert isinstance(INDEXED, Framed)
-    assert INDEXED.variant(tokens(3)) is INDEXED
+    assert isinstance(bind(tokens(3)), Framed)
     assert tokens(3).file_name(0) == "000000000.bin"
 
 
@@ -74,7 +74,7 @@ def test_is_a_framed_format() -> None:
 def test_samples_are_where_they_were_planned(count: int, element: str, sample: int, tmp_path: Path) -> None:
     form = tokens(sample, element)
     assert form.constant_size is not None
-    check_framed(INDEXED, form, np.full(count, form.constant_size), tmp_path / "0.bin")
+    check_framed(Indexed(form), np.full(count, form.constant_size), tmp_path / "0.bin")
 
 
 @settings(max_examples=examples(50))
@@ -83,7 +83,7 @@ def test_without_a_shape_even_sizes_are_of_uint16_and_odd_ones_of_uint8(
     size: int, count: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("tokens") / "0.bin"
-    check_framed(INDEXED, dataset("indexed", size), np.full(count, size), path)
+    check_framed(Indexed(dataset("indexed", size)), np.full(count, size), path)
     assert read_as_megatron(path).tokens.dtype == ("u1" if size % 2 else "u2")
 
 
@@ -94,7 +94,7 @@ def test_megatron_finds_every_sample_across_sequences(
 ) -> None:
     path = tmp_path_factory.mktemp("tokens") / "0.bin"
     form, sequence = tokens(sample), sample - 1
-    write_framed(INDEXED, form, path, np.full(count, 2 * sample), first)
+    write_framed(Indexed(form), path, np.full(count, 2 * sample), first)
     read = read_as_megatron(path)
     stream = np.concatenate([read.sequence(number) for number in range(len(read.lengths))])
     assert np.array_equal(stream, read.tokens), "sequences hold all tokens, in order"
@@ -112,7 +112,7 @@ def test_megatron_finds_every_sample_across_sequences(
 
 def test_sequences_do_not_coincide_with_samples_and_differ_from_file_to_file() -> None:
     form, sizes = tokens(1025), np.full(100, 2050)
-    one, other = (b"".join(INDEXED.write_sidecar(form, "idx", first, sizes)) for first in (0, 100))
+    one, other = (b"".join(Indexed(form).write_sidecar("idx", first, sizes)) for first in (0, 100))
     assert one != other
     lengths = np.frombuffer(one, "<i4", 90, 34)
     assert (np.cumsum(lengths) % 1024 != 0).mean() > 0.9
@@ -122,7 +122,7 @@ def test_sequences_do_not_coincide_with_samples_and_differ_from_file_to_file() -
 
 def test_long_indexes_come_in_bounded_pieces(tmp_path: Path) -> None:
     count = 300_000
-    pieces = list(INDEXED.write_sidecar(tokens(3), "idx", 0, np.full(count, 6)))
+    pieces = list(Indexed(tokens(3)).write_sidecar("idx", 0, np.full(count, 6)))
     assert max(len(piece) for piece in pieces) <= 65_536 * 8
     path = tmp_path / "0.bin"
     path.with_suffix(".idx").write_bytes(b"".join(pieces))
@@ -131,23 +131,23 @@ def test_long_indexes_come_in_bounded_pieces(tmp_path: Path) -> None:
     read = read_as_megatron(path)
     assert int(read.lengths.sum()) == 2 * count + 1
     assert np.array_equal(np.cumsum(read.lengths * 2) - read.lengths * 2, read.pointers)
-    index = INDEXED.index(path, tokens(3))
+    index = Indexed(tokens(3)).index(path)
     assert index.samples == count
     assert index.touched == path.with_suffix(".idx").stat().st_size
 
 
 def test_where_sizes_vary_a_sequence_is_a_sample(tmp_path: Path) -> None:
     path = tmp_path / "0.bin"
-    write_framed(INDEXED, tokens(101), path, np.full(9, 202))
+    write_framed(Indexed(tokens(101)), path, np.full(9, 202))
     read = read_as_megatron(path)
     form = dataset("indexed", VARYING)
-    index = INDEXED.index(path, form)
+    index = Indexed(form).index(path)
     assert index.samples == len(read.lengths)
     assert index.columns[0].row_bytes == ENCODED
     whole = path.read_bytes()
     for row in range(index.samples):
         [(offset, length)] = sample_ranges(index, row)
-        found = INDEXED.decode(form, index.columns[0], memoryview(whole)[offset : offset + length])
+        found = Indexed(form).decode(index.columns[0], memoryview(whole)[offset : offset + length])
         assert found is not None
         assert found.tobytes() == read.sequence(row).tobytes()
 
@@ -169,14 +169,14 @@ def write_index(path: Path, **changes: object) -> None:
 def test_what_others_wrote_is_read(tmp_path: Path) -> None:
     path = tmp_path / "0.bin"
     write_index(path)
-    index = INDEXED.index(path, tokens(3, "int32"))
+    index = Indexed(tokens(3, "int32")).index(path)
     assert (index.columns[0].offset.tolist(), index.columns[0].length.tolist()) == ([0, 8, 16], [12, 12, 12])
-    without_shape = INDEXED.index(path, dataset("indexed", 12))  # the index knows the type better
+    without_shape = Indexed(dataset("indexed", 12)).index(path)  # the index knows the type better
     assert without_shape.columns[0].unit_bytes == 8
     write_index(path, end=b"\0\1", bin=bytes(40))  # modes, and bytes that no sequence has
-    assert INDEXED.index(path, tokens(3, "int32")).samples == 3
+    assert Indexed(tokens(3, "int32")).index(path).samples == 3
     write_index(path, pointers=[16, 0])
-    assert INDEXED.index(path, dataset("indexed", VARYING)).columns[0].offset.tolist() == [16, 0]
+    assert Indexed(dataset("indexed", VARYING)).index(path).columns[0].offset.tolist() == [16, 0]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_an_index_that_is_not_of_this_file_is_refused(changes: dict[str, object]
     path = tmp_path / "0.bin"
     write_index(path, **changes)
     with pytest.raises(ExecutionError, match=said) as raised:
-        INDEXED.index(path, tokens(3, "int32"))
+        Indexed(tokens(3, "int32")).index(path)
     assert raised.value.code == "R401"
     assert str(path.with_suffix(".idx")) in raised.value.message
 
@@ -214,27 +214,27 @@ def test_a_size_that_is_no_two_tokens_of_the_file_is_refused(tmp_path: Path) -> 
     write_index(path)
     for size in (4, 10):
         with pytest.raises(ExecutionError, match=f"samples of {size} bytes"):
-            INDEXED.index(path, dataset("indexed", size))
+            Indexed(dataset("indexed", size)).index(path)
 
 
 def test_a_missing_index_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "0.bin").write_bytes(bytes(10))
     with pytest.raises(FileNotFoundError):
-        INDEXED.index(tmp_path / "0.bin", tokens(3))
+        Indexed(tokens(3)).index(tmp_path / "0.bin")
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("sample", [3, 2049])
 def test_a_cut_file_or_index_is_refused(sample: int, count: int, tmp_path: Path) -> None:
     path, form = tmp_path / "0.bin", tokens(sample)
-    write_framed(INDEXED, form, path, np.full(count, 2 * sample))
-    check_damage(INDEXED, form, path)
+    write_framed(Indexed(form), path, np.full(count, 2 * sample))
+    check_damage(Indexed(form), path)
     sidecar = path.with_suffix(".idx")
     whole = sidecar.read_bytes()
     for cut in range(len(whole)):
         sidecar.write_bytes(whole[:cut])
         with pytest.raises(ExecutionError, match="R401"):
-            INDEXED.index(path, form)
+            Indexed(form).index(path)
 
 
 @given(flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 7)), min_size=1, max_size=5))
@@ -243,14 +243,14 @@ def test_an_index_with_flipped_bits_is_refused_or_points_inside(
 ) -> None:
     # Any bytes are tokens: the contents have no checksum that a decoder could look at.
     path, form = tmp_path_factory.mktemp("tokens") / "0.bin", tokens(65)
-    write_framed(INDEXED, form, path, np.full(7, 130))
+    write_framed(Indexed(form), path, np.full(7, 130))
     sidecar = path.with_suffix(".idx")
     whole = bytearray(sidecar.read_bytes())
     for place, bit in flips:
         whole[place % len(whole)] ^= 1 << bit
     sidecar.write_bytes(whole)
     try:
-        index = INDEXED.index(path, form)
+        index = Indexed(form).index(path)
     except ExecutionError as error:
         assert error.code == "R401"
         return
@@ -261,7 +261,7 @@ def test_an_index_with_flipped_bits_is_refused_or_points_inside(
 
 def test_a_sample_of_another_length_is_refused() -> None:
     with pytest.raises(ExecutionError, match="5 bytes, and not 6"):
-        INDEXED.decode(tokens(3), None, memoryview(bytes(5)))
+        Indexed(tokens(3)).decode(None, memoryview(bytes(5)))
 
 
 @pytest.mark.parametrize(
@@ -275,13 +275,13 @@ def test_a_sample_of_another_length_is_refused() -> None:
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_held_are_named(setting: str, form: Dataset) -> None:
-    refused = INDEXED.refuse(form)
+    refused = Indexed(form).refuse()
     assert refused is not None
     assert refused[0] == setting
 
 
 def test_what_can_be_held_is_not_refused() -> None:
     for form in (tokens(2), tokens(2, "uint8"), dataset("indexed", 3), dataset("indexed", 4)):
-        assert INDEXED.refuse(form) is None
+        assert Indexed(form).refuse() is None
         assert form.constant_size is not None
-        assert len(build_framed(INDEXED, form, ints(form.constant_size))) == form.constant_size
+        assert len(build_framed(Indexed(form), ints(form.constant_size))) == form.constant_size

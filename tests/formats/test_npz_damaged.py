@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import check_damage, random_contents, write_framed, write_resolved
-from dliosim.formats.numpy_files.npz import NPZ, NPZ_DEFLATED, NPZ_STORED
+from dliosim.formats.numpy_files.npz import DeflatedNpz, StoredNpz, npz
 from dliosim.model import Dataset
 from tests.formats.described import GZIP, VARYING, archived_rows, described
 
@@ -28,7 +28,7 @@ def test_objects_are_refused_since_they_are_pickles(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     np.savez(path, x=np.array([{}], dtype=object))
     with pytest.raises(ExecutionError, match=r"`x.npy` in .*f.npz holds objects.*pickle"):
-        NPZ.index(path, foreign())
+        npz(foreign()).index(path)
 
 
 def test_archives_of_nothing_or_of_no_arrays_are_refused(tmp_path: Path) -> None:
@@ -36,11 +36,11 @@ def test_archives_of_nothing_or_of_no_arrays_are_refused(tmp_path: Path) -> None
     with zipfile.ZipFile(path, "w"):
         pass
     with pytest.raises(ExecutionError, match="holds no array"):
-        NPZ.index(path, foreign())
+        npz(foreign()).index(path)
     for whole in (b"", b"PK\5\6", bytes(100), b"PK\5\6" + b"\xff" * 16 + b"\0\0", b"PK\5\6" + bytes(14) + b"\1\0"):
         path.write_bytes(whole)
         with pytest.raises(ExecutionError, match=r"f.npz is no whole zip file") as caught:
-            NPZ.index(path, foreign())
+            npz(foreign()).index(path)
         assert caught.value.code == "R401"
 
 
@@ -50,7 +50,7 @@ def test_other_methods_are_refused_by_their_number(tmp_path: Path, method: int) 
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("x.npy", bytes(1000))
     with pytest.raises(ExecutionError, match=f"compressed by method {method}"):
-        NPZ.index(path, foreign())
+        npz(foreign()).index(path)
 
 
 @pytest.mark.parametrize("level", [None, 0])
@@ -58,9 +58,9 @@ def test_damaged_records_are_refused_by_what_is_wrong(tmp_path: Path, level: int
     path = tmp_path / "f.npz"
     dataset = described("npz", 50, compress=None if level is None else GZIP)
     if level is None:
-        write_framed(NPZ_STORED, dataset, path, np.full(3, 50))
+        write_framed(StoredNpz(dataset), path, np.full(3, 50))
     else:
-        write_resolved(NPZ_DEFLATED, dataset, path, 3)
+        write_resolved(DeflatedNpz(dataset), path, 3)
     whole = path.read_bytes()
     entry = whole.rindex(b"PK\1\2")
     for at, data, said in [
@@ -81,18 +81,18 @@ def test_damaged_records_are_refused_by_what_is_wrong(tmp_path: Path, level: int
     ]:
         path.write_bytes(whole[:at] + data + whole[at + len(data) :])
         with pytest.raises(ExecutionError, match=said):
-            NPZ.index(path, dataset)
+            npz(dataset).index(path)
 
 
 def test_a_stored_member_has_as_many_bytes_as_it_says(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     dataset = described("npz", 50)
-    write_framed(NPZ_STORED, dataset, path, np.full(3, 50))
+    write_framed(StoredNpz(dataset), path, np.full(3, 50))
     whole = bytearray(path.read_bytes())
     whole[whole.rindex(b"PK\1\2") + 20] -= 1
     path.write_bytes(whole)
     with pytest.raises(ExecutionError, match="stored as it is, but 278 bytes in 277"):
-        NPZ.index(path, dataset)
+        npz(dataset).index(path)
 
 
 @given(st.data())
@@ -101,7 +101,7 @@ def test_no_change_of_bytes_crashes_the_index_or_the_decoder(
 ) -> None:
     path = tmp_path_factory.mktemp("npz") / "f.npz"
     dataset = described("npz", 50, compress=GZIP)
-    write_resolved(NPZ_DEFLATED, dataset, path, 3)
+    write_resolved(DeflatedNpz(dataset), path, 3)
     whole = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -139,11 +139,11 @@ def test_damaged_members_are_refused_when_they_are_decoded(
 ) -> None:
     path = tmp_path / "f.npz"
     dataset = described("npz", 50, compress=GZIP)
-    write_resolved(NPZ_DEFLATED, dataset, path, 3)
-    column = NPZ.index(path, dataset).columns[0]
+    write_resolved(DeflatedNpz(dataset), path, 3)
+    column = npz(dataset).index(path).columns[0]
     stored = path.read_bytes()[int(column.offset[0]) : int(column.offset[0] + column.length[0])]
     with pytest.raises(ExecutionError, match=said) as caught:
-        NPZ.decode(dataset, column, memoryview(change(stored[:55], stored[55:])))
+        npz(dataset).decode(column, memoryview(change(stored[:55], stored[55:])))
     assert caught.value.code == "R401"
 
 
@@ -161,7 +161,7 @@ def zlib_raw(data: bytes, end: int = zlib.Z_FINISH) -> bytes:
 @pytest.mark.parametrize("count", [1, 7])
 def test_cut_files_are_refused_or_answered_within_their_bytes(tmp_path: Path, count: int) -> None:
     path = tmp_path / "f.npz"
-    write_framed(NPZ_STORED, described("npz", 33), path, np.full(count, 33))
-    check_damage(NPZ_STORED, described("npz", 33), path)
-    write_resolved(NPZ_DEFLATED, described("npz", 33, compress=GZIP), path, count)
-    check_damage(NPZ_DEFLATED, described("npz", 33, compress=GZIP), path)
+    write_framed(StoredNpz(described("npz", 33)), path, np.full(count, 33))
+    check_damage(StoredNpz(described("npz", 33)), path)
+    write_resolved(DeflatedNpz(described("npz", 33, compress=GZIP)), path, count)
+    check_damage(DeflatedNpz(described("npz", 33, compress=GZIP)), path)

@@ -23,7 +23,8 @@ from dliosim.formats.contract_tests import (
     write_framed,
 )
 from dliosim.formats.protocols import Framed, Ints
-from dliosim.formats.tar import CLASSES, TAR, UNIT, write_headers
+from dliosim.formats.registry import bind
+from dliosim.formats.tar import CLASSES, UNIT, Tar, write_headers
 from dliosim.model import Chunk, Compression
 from tests.examples import examples
 from tests.formats.datasets import VARYING, dataset, ints
@@ -52,12 +53,12 @@ def folder(name: str, kind: bytes = tarfile.DIRTYPE) -> tarfile.TarInfo:
 def decoded(path: Path) -> list[bytes]:
     """The contents of every sample, by the index and the decoder."""
     whole = path.read_bytes()
-    index = TAR.index(path, dataset("tar"))
+    index = Tar(dataset("tar")).index(path)
 
     def samples() -> Iterator[bytes]:
         for row in range(index.samples):
             [(offset, length)] = sample_ranges(index, row)
-            found = TAR.decode(dataset("tar"), index.columns[0], memoryview(whole)[offset : offset + length])
+            found = Tar(dataset("tar")).decode(index.columns[0], memoryview(whole)[offset : offset + length])
             assert found is not None
             yield found.tobytes()
 
@@ -65,14 +66,13 @@ def decoded(path: Path) -> list[bytes]:
 
 
 def test_is_a_framed_format() -> None:
-    assert isinstance(TAR, Framed)
-    assert TAR.variant(dataset("tar")) is TAR
+    assert isinstance(bind(dataset("tar")), Framed)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("size", [1, 511, 512, 513, 4097])
 def test_samples_of_one_size_are_where_they_were_planned(count: int, size: int, tmp_path: Path) -> None:
-    check_framed(TAR, dataset("tar", size), np.full(count, size), tmp_path / "0.tar")
+    check_framed(Tar(dataset("tar", size)), np.full(count, size), tmp_path / "0.tar")
 
 
 @settings(max_examples=examples(40))
@@ -81,7 +81,7 @@ def test_samples_of_any_sizes_are_where_they_were_planned(
     sizes: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("tar") / "0.tar"
-    check_framed(TAR, dataset("tar", VARYING), ints(*sizes), path)
+    check_framed(Tar(dataset("tar", VARYING)), ints(*sizes), path)
     assert path.stat().st_size % 10240 == 0
     assert path.read_bytes().endswith(bytes(1024))
 
@@ -90,7 +90,7 @@ def test_samples_of_any_sizes_are_where_they_were_planned(
 @given(st.lists(SIZES, min_size=1, max_size=9), st.sampled_from([0, 95, 995, 999_999_998]))
 def test_tarfile_reads_every_member_with_its_attributes(sizes: list[int], first: int) -> None:
     form = dataset("tar", VARYING)
-    whole = build_framed(TAR, form, ints(*sizes), first)
+    whole = build_framed(Tar(form), ints(*sizes), first)
     with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as found:
         entries = found.getmembers()
         read = [found.extractfile(entry).read() for entry in entries]  # type: ignore[union-attr]
@@ -108,47 +108,47 @@ def test_tarfile_writes_the_same_bytes(tmp_path: Path) -> None:
     for row, size in enumerate([5, 512, 3000]):
         parts += [(f"{row:09d}.bin", random_contents(form, row, size).tobytes()), (f"{row:09d}.cls", str(row).encode())]
     archive(tmp_path / "0.tar", tarfile.USTAR_FORMAT, *parts)
-    assert build_framed(TAR, form, ints(5, 512, 3000)) == (tmp_path / "0.tar").read_bytes()
+    assert build_framed(Tar(form), ints(5, 512, 3000)) == (tmp_path / "0.tar").read_bytes()
 
 
 def test_framing_writes_all_but_contents_whatever_was_there() -> None:
     sizes: Ints = ints(3, 512, 1700)
-    stride = TAR.stride(dataset("tar"), sizes)
+    stride = Tar(dataset("tar")).stride(sizes)
     starts = np.cumsum(stride) - stride
     made = []
     for before in (0, 255):
         out = np.full(int(stride.sum()), before, np.uint8)
         for begin, size in zip((starts + UNIT).tolist(), sizes.tolist(), strict=True):
             out[begin : begin + size] = 9
-        TAR.frame(dataset("tar"), np.arange(3), sizes, starts, out.data)
+        Tar(dataset("tar")).frame(np.arange(3), sizes, starts, out.data)
         made.append(out)
     assert np.array_equal(made[0], made[1])
 
 
 def test_framing_no_samples_writes_nothing() -> None:
-    TAR.frame(dataset("tar"), ints(), ints(), ints(), memoryview(b""))
+    Tar(dataset("tar")).frame(ints(), ints(), ints(), memoryview(b""))
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("size", [100, 9000])
 def test_a_cut_file_is_refused(size: int, count: int, tmp_path: Path) -> None:
     path = tmp_path / "0.tar"
-    write_framed(TAR, dataset("tar", size), path, np.full(count, size))
-    check_damage(TAR, dataset("tar", size), path)
-    end = int(TAR.stride(dataset("tar"), ints(size))[0]) * count
+    write_framed(Tar(dataset("tar", size)), path, np.full(count, size))
+    check_damage(Tar(dataset("tar", size)), path)
+    end = int(Tar(dataset("tar")).stride(ints(size))[0]) * count
     whole = path.read_bytes()
     for cut in (0, 1, 511, 512, end - 1, end, end + 511):
         path.write_bytes(whole[:cut])
         with pytest.raises(ExecutionError, match="R401"):
-            TAR.index(path, dataset("tar"))
+            Tar(dataset("tar")).index(path)
 
 
 @settings(max_examples=examples(150))
 @given(st.data())
 def test_a_flipped_bit_of_any_header_is_found(data: st.DataObject) -> None:
     size = data.draw(SIZES)
-    whole = build_framed(TAR, dataset("tar"), ints(size))
-    sample = bytearray(whole[: int(TAR.stride(dataset("tar"), ints(size))[0])])
+    whole = build_framed(Tar(dataset("tar")), ints(size))
+    sample = bytearray(whole[: int(Tar(dataset("tar")).stride(ints(size))[0])])
     header = data.draw(st.sampled_from([0, len(sample) - 2 * UNIT]))
     place = header + data.draw(st.integers(0, UNIT - 1))
     bit = data.draw(st.integers(0, 7))
@@ -156,24 +156,24 @@ def test_a_flipped_bit_of_any_header_is_found(data: st.DataObject) -> None:
         return
     sample[place] ^= 1 << bit
     with pytest.raises(ExecutionError, match="R401"):
-        TAR.decode(dataset("tar"), None, memoryview(sample))
+        Tar(dataset("tar")).decode(None, memoryview(sample))
 
 
 # Behind 1536 bytes its first member ends: what is left is a whole sample, of that one.
 @given(st.integers(0, 2559).filter(lambda kept: kept != 1536))
 def test_a_cut_sample_is_refused(kept: int) -> None:
-    whole = build_framed(TAR, dataset("tar"), ints(1000))
+    whole = build_framed(Tar(dataset("tar")), ints(1000))
     with pytest.raises(ExecutionError, match="R401"):
-        TAR.decode(dataset("tar"), None, memoryview(whole)[:kept])
+        Tar(dataset("tar")).decode(None, memoryview(whole)[:kept])
 
 
 @settings(max_examples=examples(200))
 @given(st.binary(max_size=1200), st.integers(0, 2047))
 def test_any_bytes_are_members_or_refused(data: bytes, at: int) -> None:
-    whole = bytearray(build_framed(TAR, dataset("tar"), ints(10))[:2048])
+    whole = bytearray(build_framed(Tar(dataset("tar")), ints(10))[:2048])
     whole[at : at + len(data)] = data
     with contextlib.suppress(ExecutionError):
-        TAR.decode(dataset("tar"), None, memoryview(whole))
+        Tar(dataset("tar")).decode(None, memoryview(whole))
 
 
 def header(name: bytes = b"a.bin", size: int = 0, kind: bytes = b"0", field: bytes | None = None) -> bytearray:
@@ -201,9 +201,9 @@ def test_hostile_headers_are_refused(raw: bytearray, tmp_path: Path) -> None:
     path = tmp_path / "0.tar"
     path.write_bytes(header(b"before.bin") + raw.ljust(-(-len(raw) // 512) * 512, b"\0") + bytes(1024))
     with pytest.raises(ExecutionError, match=f"{path}: .*512"):
-        TAR.index(path, dataset("tar"))
+        Tar(dataset("tar")).index(path)
     with pytest.raises(ExecutionError, match="R401"):
-        TAR.decode(dataset("tar"), None, memoryview(path.read_bytes()))
+        Tar(dataset("tar")).decode(None, memoryview(path.read_bytes()))
 
 
 LONG = "folder/" * 30 + "x" * 120
@@ -243,13 +243,13 @@ def test_two_members_of_one_name_in_a_sample_are_refused(tmp_path: Path) -> None
     path = tmp_path / "0.tar"
     archive(path, tarfile.USTAR_FORMAT, ("a.jpg", b""), ("a.JPG", b""))
     with pytest.raises(ExecutionError, match="two members `jpg`, the second at 512"):
-        TAR.index(path, dataset("tar"))
+        Tar(dataset("tar")).index(path)
 
 
 def test_touched_is_little_more_than_the_headers_of_large_members(tmp_path: Path) -> None:
     path = tmp_path / "0.tar"
-    write_framed(TAR, dataset("tar", 200_000), path, np.full(10, 200_000))
-    assert TAR.index(path, dataset("tar")).touched < 10 * (4096 + 2 * 512) + 16384
+    write_framed(Tar(dataset("tar", 200_000)), path, np.full(10, 200_000))
+    assert Tar(dataset("tar")).index(path).touched < 10 * (4096 + 2 * 512) + 16384
 
 
 @pytest.mark.parametrize(
@@ -264,16 +264,16 @@ def test_touched_is_little_more_than_the_headers_of_large_members(tmp_path: Path
     ],
 )
 def test_settings_that_cannot_be_held_are_named(setting: str, value: object) -> None:
-    refused = TAR.refuse(dataset("tar", **{setting: value}))  # type: ignore[arg-type]
+    refused = Tar(dataset("tar", **{setting: value})).refuse()  # type: ignore[arg-type]
     assert refused is not None
     assert refused[0] == setting
-    assert TAR.refuse(dataset("tar", VARYING)) is None
+    assert Tar(dataset("tar", VARYING)).refuse() is None
 
 
 def test_webdataset_reads_every_sample(tmp_path: Path) -> None:
     webdataset = pytest.importorskip("webdataset")
     path, form, sizes = tmp_path / "0.tar", dataset("tar", VARYING), [1, 511, 512, 513, 70_000]
-    write_framed(TAR, form, path, ints(*sizes), first=997)
+    write_framed(Tar(form), path, ints(*sizes), first=997)
     found = list(webdataset.WebDataset(str(path), shardshuffle=False))
     assert [sample["__key__"] for sample in found] == [f"{997 + row:09d}" for row in range(5)]
     for row, sample in enumerate(found):
@@ -288,7 +288,7 @@ def test_webdataset_groups_what_others_wrote_the_same(tmp_path: Path) -> None:
         for row in range(5):
             out.write({"__key__": f"some/k{row}", "x.bin": bytes([row]) * row * 300, "cls": row})
     found = [sample["x.bin"] for sample in webdataset.WebDataset(str(path), shardshuffle=False)]
-    index = TAR.index(path, dataset("tar"))
+    index = Tar(dataset("tar")).index(path)
     assert index.samples == len(found) == 5
     whole = path.read_bytes()
     for row, data in enumerate(found):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.formats.contract_tests import build_framed
-from dliosim.formats.tar import TAR, parse_members, write_headers
+from dliosim.formats.tar import Tar, parse_members, write_headers
 from tests.formats.datasets import dataset, ints
 
 
@@ -20,7 +20,7 @@ def test_headers_hold_any_size(sizes: list[int]) -> None:
 
 
 def test_a_piece_of_an_archive_needs_no_end() -> None:
-    whole = build_framed(TAR, dataset("tar"), ints(10))[:2048]
+    whole = build_framed(Tar(dataset("tar")), ints(10))[:2048]
     found = list(
         parse_members(lambda offset, count: memoryview(whole)[offset : offset + count], 2048, "it", whole=False)
     )

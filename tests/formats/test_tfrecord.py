@@ -19,7 +19,8 @@ from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import build_framed, check_damage, check_framed, random_contents, write_framed
 from dliosim.formats.protobuf import encode_varints
 from dliosim.formats.protocols import Framed, Ints
-from dliosim.formats.tfrecord import CLASSES, TFRECORD
+from dliosim.formats.registry import bind
+from dliosim.formats.tfrecord import CLASSES, TfRecord
 from dliosim.model import Chunk, Compression
 from tests.examples import examples
 from tests.formats.datasets import VARYING, dataset, ints
@@ -41,14 +42,13 @@ def record(data: bytes) -> bytes:
 
 
 def test_is_a_framed_format() -> None:
-    assert isinstance(TFRECORD, Framed)
-    assert TFRECORD.variant(dataset("tfrecord")) is TFRECORD
+    assert isinstance(bind(dataset("tfrecord")), Framed)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("size", [1, 31, 127, 128, 4097, 16383, 16384])
 def test_samples_of_one_size_are_where_they_were_planned(count: int, size: int, tmp_path: Path) -> None:
-    check_framed(TFRECORD, dataset("tfrecord", size), np.full(count, size), tmp_path / "0.tfrecord")
+    check_framed(TfRecord(dataset("tfrecord", size)), np.full(count, size), tmp_path / "0.tfrecord")
 
 
 @settings(max_examples=examples(60))
@@ -58,10 +58,10 @@ def test_samples_of_any_sizes_are_where_they_were_planned(
     sizes: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("records") / "0.tfrecord"
-    check_framed(TFRECORD, dataset("tfrecord", VARYING), ints(*sizes), path)
-    indexed = TFRECORD.index(path, dataset("tfrecord", VARYING))
+    check_framed(TfRecord(dataset("tfrecord", VARYING)), ints(*sizes), path)
+    indexed = TfRecord(dataset("tfrecord", VARYING)).index(path)
     path.with_suffix(".index").unlink()
-    scanned = TFRECORD.index(path, dataset("tfrecord", VARYING))
+    scanned = TfRecord(dataset("tfrecord", VARYING)).index(path)
     assert np.array_equal(indexed.columns[0].offset, scanned.columns[0].offset)
     assert np.array_equal(indexed.columns[0].length, scanned.columns[0].length)
 
@@ -69,8 +69,8 @@ def test_samples_of_any_sizes_are_where_they_were_planned(
 @given(st.lists(st.one_of(st.integers(1, 1 << 62), *[st.integers(s - 60, s + 2) for s in STEPS]), min_size=1))
 def test_closed_forms_of_sizes_are_those_of_an_encoder(sizes: list[int]) -> None:
     given_sizes = ints(*[min(size, 1 << 22) for size in sizes])
-    stride = TFRECORD.stride(dataset("tfrecord"), given_sizes)
-    at, length = TFRECORD.content(dataset("tfrecord"), given_sizes)
+    stride = TfRecord(dataset("tfrecord")).stride(given_sizes)
+    at, length = TfRecord(dataset("tfrecord")).content(given_sizes)
     for row, size in enumerate(given_sizes.tolist()):
         # Lengths of nested messages, by adding up what an encoder puts before each.
         inside = size
@@ -83,7 +83,7 @@ def test_closed_forms_of_sizes_are_those_of_an_encoder(sizes: list[int]) -> None
 
 
 def test_records_are_framed_as_tensorflow_frames_them() -> None:
-    whole = build_framed(TFRECORD, dataset("tfrecord"), ints(5), first=1234)
+    whole = build_framed(TfRecord(dataset("tfrecord")), ints(5), first=1234)
     label = field(3, field(1, bytes([234 % 128 | 128, 234 >> 7])))
     data = random_contents(dataset("tfrecord"), 1234, 5).tobytes()
     features = {"image/class/label": label, "image/encoded": of_bytes(data)}
@@ -92,15 +92,15 @@ def test_records_are_framed_as_tensorflow_frames_them() -> None:
 
 def test_framing_writes_all_but_contents_whatever_was_there() -> None:
     sizes, starts = ints(3, 200, 17000), ints(0, 0, 0)
-    stride = TFRECORD.stride(dataset("tfrecord"), sizes)
+    stride = TfRecord(dataset("tfrecord")).stride(sizes)
     starts = np.cumsum(stride) - stride
-    at, length = TFRECORD.content(dataset("tfrecord"), sizes)
+    at, length = TfRecord(dataset("tfrecord")).content(sizes)
     made = []
     for before in (0, 255):
         out = np.full(int(stride.sum()), before, np.uint8)
         for begin, size in zip((starts + at).tolist(), length.tolist(), strict=True):
             out[begin : begin + size] = 9
-        TFRECORD.frame(dataset("tfrecord"), np.arange(3), sizes, starts, out.data)
+        TfRecord(dataset("tfrecord")).frame(np.arange(3), sizes, starts, out.data)
         made.append(out)
     assert np.array_equal(made[0], made[1])
 
@@ -110,39 +110,39 @@ def test_framing_writes_all_but_contents_whatever_was_there() -> None:
 @pytest.mark.parametrize("size", [77, 9000])
 def test_a_cut_file_is_refused_or_read_as_far_as_it_goes(size: int, count: int, sidecar: bool, tmp_path: Path) -> None:
     path = tmp_path / "0.tfrecord"
-    write_framed(TFRECORD, dataset("tfrecord", size), path, np.full(count, size))
+    write_framed(TfRecord(dataset("tfrecord", size)), path, np.full(count, size))
     if not sidecar:
         path.with_suffix(".index").unlink()
-    check_damage(TFRECORD, dataset("tfrecord", size), path)
+    check_damage(TfRecord(dataset("tfrecord", size)), path)
 
 
 @settings(max_examples=examples(200))
 @given(st.data())
 def test_every_flipped_bit_is_found(data: st.DataObject) -> None:
-    whole = bytearray(build_framed(TFRECORD, dataset("tfrecord"), ints(data.draw(SIZES))))
+    whole = bytearray(build_framed(TfRecord(dataset("tfrecord")), ints(data.draw(SIZES))))
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(ExecutionError, match="R401"):
-        TFRECORD.decode(dataset("tfrecord"), None, memoryview(whole))
+        TfRecord(dataset("tfrecord")).decode(None, memoryview(whole))
 
 
 @given(st.integers(0, 200))
 def test_a_cut_record_is_refused(kept: int) -> None:
-    whole = build_framed(TFRECORD, dataset("tfrecord"), ints(130))
+    whole = build_framed(TfRecord(dataset("tfrecord")), ints(130))
     with pytest.raises(ExecutionError, match="R401"):
-        TFRECORD.decode(dataset("tfrecord"), None, memoryview(whole)[:kept])
+        TfRecord(dataset("tfrecord")).decode(None, memoryview(whole)[:kept])
 
 
 def test_a_header_with_a_wrong_crc_is_named_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "0.tfrecord"
-    write_framed(TFRECORD, dataset("tfrecord", 100), path, np.full(3, 100))
+    write_framed(TfRecord(dataset("tfrecord", 100)), path, np.full(3, 100))
     path.with_suffix(".index").unlink()
     whole = bytearray(path.read_bytes())
     each = len(whole) // 3
     whole[each + 1] ^= 1
     path.write_bytes(whole)
     with pytest.raises(ExecutionError, match=f"{path}: record 1, at {each}, .*CRC"):
-        TFRECORD.index(path, dataset("tfrecord", 100))
+        TfRecord(dataset("tfrecord", 100)).index(path)
 
 
 def test_a_length_that_points_outside_is_refused_without_being_believed(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_length_that_points_outside_is_refused_without_being_believed(tmp_path
     length = struct.pack("<Q", 1 << 62)
     path.write_bytes(record(b"good") + length + struct.pack("<I", masked(length)) + b"short")
     with pytest.raises(ExecutionError, match=r"record 1, at 20, .*outside"):
-        TFRECORD.index(path, dataset("tfrecord"))
+        TfRecord(dataset("tfrecord")).index(path)
 
 
 @pytest.mark.parametrize(
@@ -164,21 +164,21 @@ def test_a_length_that_points_outside_is_refused_without_being_believed(tmp_path
 )  # fmt: skip
 def test_a_sidecar_that_is_not_of_this_file_is_passed_over(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "0.tfrecord"
-    write_framed(TFRECORD, dataset("tfrecord", 100), path, ints(38, 38))
+    write_framed(TfRecord(dataset("tfrecord", 100)), path, ints(38, 38))
     assert path.stat().st_size == 216
     path.with_suffix(".index").write_bytes(text)
-    index = TFRECORD.index(path, dataset("tfrecord"))
+    index = TfRecord(dataset("tfrecord")).index(path)
     assert index.columns[0].offset.tolist() == [0, 108]
     assert index.touched == 216 + len(text)
 
 
 def test_touched_is_the_sidecar_or_little_more_than_the_headers(tmp_path: Path) -> None:
     path = tmp_path / "0.tfrecord"
-    write_framed(TFRECORD, dataset("tfrecord", 100_000), path, np.full(20, 100_000))
+    write_framed(TfRecord(dataset("tfrecord", 100_000)), path, np.full(20, 100_000))
     sidecar = path.with_suffix(".index")
-    assert TFRECORD.index(path, dataset("tfrecord")).touched == sidecar.stat().st_size
+    assert TfRecord(dataset("tfrecord")).index(path).touched == sidecar.stat().st_size
     sidecar.unlink()
-    assert TFRECORD.index(path, dataset("tfrecord")).touched == 4096 + 19 * 12
+    assert TfRecord(dataset("tfrecord")).index(path).touched == 4096 + 19 * 12
 
 
 def test_small_records_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def test_small_records_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.Mo
     calls = []
     real = __import__("os").pread
     monkeypatch.setattr("os.pread", lambda *given: calls.append(given) or real(*given))
-    assert TFRECORD.index(path, dataset("tfrecord")).samples == 20_000
+    assert TfRecord(dataset("tfrecord")).index(path).samples == 20_000
     assert len(calls) < 20
     assert max(count for _, count, _ in calls) <= 256 * 1024
 
@@ -195,13 +195,13 @@ def test_small_records_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.Mo
 def test_long_sidecars_come_in_pieces_and_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "0.tfrecord"
     sizes: Ints = np.arange(1, 40_001) % 200 + 1
-    pieces = list(TFRECORD.write_sidecar(dataset("tfrecord"), "index", 0, sizes))
+    pieces = list(TfRecord(dataset("tfrecord")).write_sidecar("index", 0, sizes))
     assert len(pieces) > 1
-    stride = TFRECORD.stride(dataset("tfrecord"), sizes)
+    stride = TfRecord(dataset("tfrecord")).stride(sizes)
     with path.open("wb") as stream:
         stream.truncate(int(stride.sum()))
     path.with_suffix(".index").write_bytes(b"".join(pieces))
-    index = TFRECORD.index(path, dataset("tfrecord"))
+    index = TfRecord(dataset("tfrecord")).index(path)
     assert np.array_equal(index.columns[0].length, stride)
     assert np.array_equal(index.columns[0].offset, np.cumsum(stride) - stride)
 
@@ -212,7 +212,7 @@ def test_records_of_others_are_decoded_by_name_or_by_the_first_bytes() -> None:
     whole = memoryview(record(data))
 
     def decoded(*names: str) -> bytes:
-        found = TFRECORD.decode(dataset("tfrecord", names=names), None, whole)
+        found = TfRecord(dataset("tfrecord", names=names)).decode(None, whole)
         assert found is not None
         return found.tobytes()
 
@@ -221,7 +221,7 @@ def test_records_of_others_are_decoded_by_name_or_by_the_first_bytes() -> None:
     assert decoded("d", "c") == b"threeone"
     with pytest.raises(ExecutionError, match="no feature `a` of bytes; of bytes it has `c`, `d`"):
         decoded("a")
-    nothing = TFRECORD.decode(dataset("tfrecord"), None, memoryview(record(example_of(a=floats))))
+    nothing = TfRecord(dataset("tfrecord")).decode(None, memoryview(record(example_of(a=floats))))
     assert nothing is None
 
 
@@ -230,7 +230,7 @@ def test_records_of_others_are_decoded_by_name_or_by_the_first_bytes() -> None:
 )
 def test_an_example_that_points_outside_itself_is_refused(data: bytes) -> None:
     with pytest.raises(ExecutionError, match="R401"):
-        TFRECORD.decode(dataset("tfrecord"), None, memoryview(record(data)))
+        TfRecord(dataset("tfrecord")).decode(None, memoryview(record(data)))
 
 
 @pytest.mark.parametrize(
@@ -241,19 +241,19 @@ def test_an_example_that_points_outside_itself_is_refused(data: bytes) -> None:
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_held_are_named(setting: str, value: object) -> None:
-    refused = TFRECORD.refuse(dataset("tfrecord", **{setting: value}))  # type: ignore[arg-type]
+    refused = TfRecord(dataset("tfrecord", **{setting: value})).refuse()  # type: ignore[arg-type]
     assert refused is not None
     assert refused[0] == setting
 
 
 def test_what_can_be_held_is_not_refused() -> None:
-    assert TFRECORD.refuse(dataset("tfrecord", 2**31 - 200)) is None
-    assert TFRECORD.refuse(dataset("tfrecord", VARYING)) is None
+    assert TfRecord(dataset("tfrecord", 2**31 - 200)).refuse() is None
+    assert TfRecord(dataset("tfrecord", VARYING)).refuse() is None
 
 
 def test_too_large_a_sample_is_refused_before_anything_is_written() -> None:
     with pytest.raises(ExecutionError, match="sample 3 of"):
-        TFRECORD.frame(dataset("tfrecord", VARYING), ints(2, 3), ints(5, 2**31), ints(0, 90), memoryview(bytearray(9)))
+        TfRecord(dataset("tfrecord", VARYING)).frame(ints(2, 3), ints(5, 2**31), ints(0, 90), memoryview(bytearray(9)))
 
 
 MIXED = ints(1, 40, 41, 127, 128, 5000, 16383, 16384, 70000)
@@ -263,7 +263,7 @@ def test_the_package_tfrecord_reads_every_sample(tmp_path: Path) -> None:
     reader = pytest.importorskip("tfrecord.reader")
     tools = pytest.importorskip("tfrecord.tools.tfrecord2idx")
     path, form = tmp_path / "0.tfrecord", dataset("tfrecord", VARYING)
-    write_framed(TFRECORD, form, path, MIXED, first=995)
+    write_framed(TfRecord(form), path, MIXED, first=995)
     found = list(reader.tfrecord_loader(str(path), None, {"image/encoded": "byte", "image/class/label": "int"}))
     assert len(found) == len(MIXED)
     for row, sample in enumerate(found):
@@ -294,7 +294,7 @@ def test_tensorflow_reads_every_sample(tmp_path: Path) -> None:
     if find_spec("tensorflow") is None:
         pytest.skip("needs tensorflow-cpu")
     path, form, out = tmp_path / "0.tfrecord", dataset("tfrecord", VARYING), tmp_path / "out"
-    write_framed(TFRECORD, form, path, MIXED, first=995)
+    write_framed(TfRecord(form), path, MIXED, first=995)
     out.mkdir()
     # A process of its own: tensorflow and the package tfrecord both claim the name tensorflow.Example.
     subprocess.run([sys.executable, "-c", READ_BY_TENSORFLOW, str(path), str(out)], check=True, capture_output=True)
@@ -308,4 +308,4 @@ def test_tensorflow_reads_every_sample(tmp_path: Path) -> None:
 def test_records_in_a_gzip_file_are_said_to_be_that(tmp_path: Path) -> None:
     (tmp_path / "x.tfrecord").write_bytes(gzip.compress(bytes(1000)))
     with pytest.raises(ExecutionError, match="begins as gzip does"):
-        TFRECORD.index(tmp_path / "x.tfrecord", dataset("tfrecord"))
+        TfRecord(dataset("tfrecord")).index(tmp_path / "x.tfrecord")

@@ -9,50 +9,41 @@ from unittest import mock
 
 import numpy as np
 
-from dliosim.formats.protocols import Bytes, Column, FileIndex, Format, LibraryFile
-from dliosim.formats.raw import RAW
+from dliosim.formats.protocols import FileIndex, Format, LibraryFile, LibraryReadable
+from dliosim.formats.raw import Raw
 from dliosim.model import Dataset, FileSurvey
 from dliosim.model.dataset import pack_counts
 
 FORMATS = ("raw", "npy", "npz", "csv", "tfrecord", "indexed", "tar", "hdf5", "jpeg", "png", "parquet")
 
 
-class Stub:
+class Stub(Format):
     """A format that holds everything; `parquet` lacks its package, and `csv` takes one size only."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def variant(self, dataset: Dataset) -> Format:
-        return self
-
-    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
-        if self.name == "csv" and dataset.constant_size is None:
+    def refuse(self) -> tuple[str, str] | None:
+        if self.dataset.format == "csv" and self.dataset.constant_size is None:
             return "size", "a line has one length"
         return None
 
-    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        return ("pyarrow", "parquet") if self.name == "parquet" else None
+    def needs(self) -> tuple[str, str] | None:
+        return ("pyarrow", "parquet") if self.dataset.format == "parquet" else None
 
-    def index(self, path: Path, dataset: Dataset) -> FileIndex:
-        raise NotImplementedError
-
-    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+    def index(self, path: Path) -> FileIndex:
         raise NotImplementedError
 
 
-class Read(Stub):
+class Read(Stub, LibraryReadable):
     """A format that has a library."""
 
-    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
+    def open_library(self, path: Path, comm: object | None, collective: bool) -> LibraryFile:
         raise NotImplementedError
 
 
 def serving(dataset: Dataset) -> Format:
     """Raw as it is, and a stub for each other."""
     if dataset.format == "raw":
-        return RAW
-    return (Read if dataset.format in ("hdf5", "npy", "npz", "parquet") else Stub)(dataset.format)
+        return Raw(dataset)
+    return (Read if dataset.format in ("hdf5", "npy", "npz", "parquet") else Stub)(dataset)
 
 
 @contextmanager
@@ -61,8 +52,8 @@ def pretended(parallel: bool = False) -> Iterator[None]:
     with ExitStack() as stack:
         for name, value in {
             "blocks.storage_settings.format_names": lambda: FORMATS,
-            "blocks.storage_settings.format_for": serving,
-            "checks.external_readers.format_for": serving,
+            "blocks.storage_settings.bind": serving,
+            "checks.external_readers.bind": serving,
             "settings.access.plugin_apis": lambda: ("gds",),
             "checks.external_readers.is_hdf5_parallel": lambda: parallel,
         }.items():

@@ -17,7 +17,7 @@ from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.protocols import LibraryReadable
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.model import Access, Dataset, Job, Loop, Prepare, Shuffle, Workload
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.report.progress import ProgressLine
@@ -40,7 +40,7 @@ WAYS = {
 
 def loops(described: Dataset) -> list[Loop]:
     ways = WAYS | (TOGETHER if described.layout.files == 1 else {})
-    if isinstance(format_for(described), LibraryReadable):
+    if isinstance(bind(described), LibraryReadable):
         ways = ways | LIBRARY
     made = []
     for name, access in ways.items():

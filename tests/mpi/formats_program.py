@@ -20,7 +20,7 @@ from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.protocols import LibraryReadable
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.model import (
     Access,
     Chunk,
@@ -109,7 +109,7 @@ def ways(described: Dataset) -> dict[str, Loop]:
     found = dict(DIRECT)
     if described.layout.files == 1:
         found |= TOGETHER
-    if isinstance(format_for(described), LibraryReadable):
+    if isinstance(bind(described), LibraryReadable):
         found |= LIBRARY
     loops = {name: train(access) for name, access in found.items()}
     return loops | {"decoded": train(Access(), True), "decoded ahead": train(Access(readers=2, prefetch=2), True)}

@@ -29,7 +29,7 @@ from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.protocols import LibraryReadable
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.model import Access, Dataset, Job, Loop, Shuffle, Workload
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.samples.sample_index import DataIndex, locate_ranges
@@ -72,7 +72,7 @@ def contents_of(session: Session, dataset: Dataset, samples: list[int]) -> list[
     """Return the decoded bytes at the planned ranges of samples; None where only the library can decode."""
     index = session.places[dataset.name]
     assert isinstance(index, DataIndex)
-    form, columns = format_for(dataset), DecoderColumns(index)
+    form, columns = bind(dataset), DecoderColumns(index)
     directory, name = session.files(dataset)
     result: list[bytes | None] = []
     for sample in samples:
@@ -87,7 +87,7 @@ def contents_of(session: Session, dataset: Dataset, samples: list[int]) -> list[
             for row in np.flatnonzero(found.column == number).tolist():
                 offset = int(found.offset[row])
                 stored = whole[offset : offset + int(found.length[row])]
-                decoded = form.decode(dataset, column, memoryview(stored)) if found.begin[row] < 0 else None
+                decoded = form.decode(column, memoryview(stored)) if found.begin[row] < 0 else None
                 known = known and (found.begin[row] >= 0 or decoded is not None or form.name == "csv")
                 part += stored if decoded is None else decoded.tobytes()
             if column.row_bytes and not part:  # no place in the file: what HDF5 fills in
@@ -107,13 +107,13 @@ def digest(content: bytes | None) -> str | None:
 
 
 def read_by_library(session: Session, dataset: Dataset) -> list[str] | None:
-    form, index = format_for(dataset), session.places[dataset.name]
+    form, index = bind(dataset), session.places[dataset.name]
     if not isinstance(form, LibraryReadable) or not isinstance(index, DataIndex):
         return None
     directory, name = session.files(dataset)
     result = []
     for file, count in enumerate(np.diff(index.first_sample).tolist()):
-        handle = form.open_library(directory / name(file), dataset, None, False)
+        handle = form.open_library(directory / name(file), None, False)
         for sample in range(count):
             buffer = bytearray(int(index.sample_bytes[file]))
             assert handle.read(sample, 1, memoryview(buffer)) == len(buffer)
@@ -201,7 +201,7 @@ def main(comm: MPI.Intracomm, where: str) -> None:
         others = [each for each in WAYS if each not in ("posix", "library")]
         if comm.size > 1:  # another way for each case
             others = [others[place % len(others)]]
-        if isinstance(format_for(found.workload.datasets[0]), LibraryReadable):
+        if isinstance(bind(found.workload.datasets[0]), LibraryReadable):
             others.append("library")
         for each in ("posix", *others):
             result[each] = read_one_way(found, each)

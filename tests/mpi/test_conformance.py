@@ -21,6 +21,7 @@ from crc32c import crc32c
 
 from dliosim.execute.payload.payload_format import dress_function, fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
+from dliosim.formats.registry import bind
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Dataset, Job
 from dliosim.plan.samples.sizes import sample_sizes
@@ -107,7 +108,7 @@ def expected(dataset: Dataset, sample: int, length: int | None = None) -> bytes:
     """The sample's own bytes, by (seed, sample) alone; all of them, or only the first ones."""
     number = np.array([sample])
     content = bytearray(int(sample_sizes(dataset, number)[0]) if length is None else length)
-    fill_part(dress_function(dataset), int(sample_keys(dataset, number)[0]), 0, memoryview(content))
+    fill_part(dress_function(bind(dataset)), int(sample_keys(dataset, number)[0]), 0, memoryview(content))
     return bytes(content)
 
 

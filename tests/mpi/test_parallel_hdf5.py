@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.formats.contract_tests import random_contents, write_resolved
-from dliosim.formats.hdf5.format import HDF5
+from dliosim.formats.hdf5.format import hdf5
 from dliosim.formats.hdf5.library import has_parallel_hdf5
 from dliosim.model import Dataset
 from tests.formats.hdf5_sample import described
@@ -28,7 +28,7 @@ def test_ranks_read_alone_and_together_what_is_in_the_file(ranks: int, tmp_path:
     for name, dataset in FILES.items():
         size = dataset.constant_size
         assert size is not None
-        write_resolved(HDF5, dataset, tmp_path / f"{name}.hdf5", 7)
+        write_resolved(hdf5(dataset), tmp_path / f"{name}.hdf5", 7)
         whole = b"".join(random_contents(dataset, row, size).tobytes() for row in range(7))
         (tmp_path / f"{name}.bin").write_bytes(whole)
     said = run_main(ranks, "tests.mpi.hdf5_program", tmp_path).splitlines()

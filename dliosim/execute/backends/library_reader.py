@@ -16,7 +16,7 @@ from dliosim.execute.io_errors import call_error
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import require_file
 from dliosim.formats.protocols import LibraryFile, LibraryReadable
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.measure.meter import Meter
 from dliosim.model import Access, Dataset
 from dliosim.plan.samples.io_requests import Calls, sample_heads
@@ -51,12 +51,11 @@ class LibraryReader:
         dataset: Dataset | None,
     ) -> None:
         """Keep the format's library for `dataset`. Raises PlanError if it cannot read single samples."""
-        form = format_for(dataset) if dataset is not None else None
+        form = bind(dataset) if dataset is not None else None
         if dataset is None or not isinstance(form, LibraryReadable):
             raise PlanError("`through library`: this format has no library that reads single samples")
         self.meter = Meter()
         self._form = form
-        self._dataset = dataset
         self._size = dataset.constant_size
         self._lifetime = access.open
         self._merged = access.transfer is not None
@@ -155,7 +154,7 @@ class LibraryReader:
             path = Path(run_on_first_rank(self._comm or MPI.COMM_SELF, partial(self._verify_path, file)))
             before = perf_counter_ns()
             try:
-                self._open[file] = self._form.open_library(path, self._dataset, self._comm, self._collective)
+                self._open[file] = self._form.open_library(path, self._comm, self._collective)
             except ExecutionError:
                 raise
             except OSError as error:

@@ -14,7 +14,7 @@ from dliosim.execute.node.compute import keep_core_busy, sleep_until
 from dliosim.execute.payload.payload_format import dress_function, fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.formats.protocols import Column, Format
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.model import Dataset, Loop
 from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.io_requests import Calls, Extents
@@ -67,7 +67,7 @@ class BatchProcessor:
         self._dataset = dataset
         self._form: Format | None = None
         if loop.decode and loop.access.through == "direct":
-            self._form = format_for(dataset)
+            self._form = bind(dataset)
         self._columns = DecoderColumns(places)
         self._stored = stored
         self._start = calls.sample_start
@@ -109,7 +109,7 @@ class BatchProcessor:
         start, length = int(self._start[row]), int(rows.length[row])
         column = self._columns.find_column(int(self._stored.column[row]), int(rows.file[row]))
         try:
-            form.decode(self._dataset, column, buffer[start : start + length])
+            form.decode(column, buffer[start : start + length])
         except ExecutionError as error:
             path, offset = self._path(int(rows.file[row])), int(rows.offset[row])
             where = f"sample {rows.sample[row]} of data set `{self._dataset.name}`, bytes [{offset}, {offset + length})"
@@ -123,17 +123,17 @@ class UnitVerifier:
         self._dataset = dataset
         self._index = index
         self._stored = stored
-        self._form = format_for(dataset)
+        self._form = bind(dataset)
         self._columns = DecoderColumns(index)
         self._part = (dataset.constant_size or 0) // max(1, len(index.columns))
-        self._dress = dress_function(dataset)
+        self._dress = dress_function(self._form)
 
     def verify_unit(self, row: int, data: memoryview) -> bool | None:
         """Return whether a unit decodes to the contents of its samples; None if its format decodes to other data."""
         rows = self._stored.extents
         file, number = int(rows.file[row]), int(self._stored.column[row])
         try:
-            decoded = self._form.decode(self._dataset, self._columns.find_column(number, file), data)
+            decoded = self._form.decode(self._columns.find_column(number, file), data)
         except ExecutionError:
             return False
         if decoded is None:

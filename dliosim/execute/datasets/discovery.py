@@ -18,7 +18,7 @@ from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import follow_links, follow_to_file
 from dliosim.formats.protocols import ExistingFiles, FileIndex, Format, Framed
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Distribution, FileSurvey, constant
 from dliosim.model.dataset import pack_counts
@@ -68,7 +68,7 @@ class FileFinder:
 
     def find_prepared(self, dataset: Dataset) -> ExistingFiles | None:
         """Return the files of a complete prepared data set if only they know the places of samples, else None."""
-        if dataset.root not in self.roots or dataset.source or isinstance(format_for(dataset), Framed):
+        if dataset.root not in self.roots or dataset.source or isinstance(bind(dataset), Framed):
             return None
         folder = f"{dataset.path}/{dataset.digest()}"
         if find_dataset_fault(dataset, self.roots[dataset.root] / folder) is not None:
@@ -100,8 +100,8 @@ class FileFinder:
     def _read_indexes(self, dataset: Dataset, files: list[tuple[str, bool]]) -> list[FileIndex]:
         """Read the indexes of files, several at the same time; if several are bad, raise the error of the first."""
         root, found = self.roots[dataset.root], list[FileIndex]()
-        real, form = os.path.realpath(root), format_for(dataset)
-        suffixes = form.sidecars(dataset) if isinstance(form, Framed) else ()
+        real, form = os.path.realpath(root), bind(dataset)
+        suffixes = form.sidecars if isinstance(form, Framed) else ()
         self.progress.start(f"look at the files of {dataset.name}", 1, 1, len(files), "file")
 
         def follow_and_read(file: tuple[str, bool]) -> FileIndex:
@@ -110,7 +110,7 @@ class FileFinder:
             for one in (path, *(path.with_suffix(f".{suffix}") for suffix in suffixes)):
                 if one.is_symlink() or (linked and one is path):
                     follow_to_file(real, str(one.relative_to(root)))
-            return _read_index(form, dataset, path)
+            return _read_index(form, path)
 
         try:
             with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as pool:
@@ -124,9 +124,9 @@ class FileFinder:
         return found
 
 
-def _read_index(form: Format, dataset: Dataset, path: Path) -> FileIndex:
+def _read_index(form: Format, path: Path) -> FileIndex:
     try:
-        return form.index(path, dataset)
+        return form.index(path)
     except ExecutionError:
         raise
     except OSError as error:

@@ -104,32 +104,32 @@ def _part_chunks(
 ) -> Chunks:
     form, whole = require_framed(dataset), _file_extent(dataset, places, part.file)
     sums = form.checksum
-    value = form.start_checksum(dataset, whole.count, whole.end)
-    header = form.header(dataset)
+    value = form.start_checksum(whole.count, whole.end)
+    header = form.header
     again = False
     for group in _group_samples(dataset, places, part, transfer):
         out = buffer[: group.stop - group.start]
-        make_bodies(form, dataset, group.samples, group.size, group.offset - group.start, out, encoding)
+        make_bodies(form, group.samples, group.size, group.offset - group.start, out, encoding)
         begun = perf_counter_ns()
         body = out[header if group.header else 0 : min(whole.end, group.stop) - group.start]
-        value = extend_checksum(form, dataset, group.samples, group.size, body, value)
+        value = extend_checksum(form, group.samples, group.size, body, value)
         if group.header:
             again = sums is not None and not group.trailer
-            out[:header] = bytes(header) if again else form.write_header(dataset, whole.count, whole.end, value)
+            out[:header] = bytes(header) if again else form.write_header(whole.count, whole.end, value)
         if group.trailer:
-            out[whole.end - group.start :] = form.write_trailer(dataset, whole.count, whole.end, value)
+            out[whole.end - group.start :] = form.write_trailer(whole.count, whole.end, value)
         encoding.encode_ns += perf_counter_ns() - begun
         size = transfer or max(1, len(out))  # a file without samples may be empty
         for at in range(0, len(out), size):
             yield group.start + at, out[at : at + size]
     if again:  # the checksum over the whole file is known only now
-        yield 0, memoryview(form.write_header(dataset, whole.count, whole.end, value))
+        yield 0, memoryview(form.write_header(whole.count, whole.end, value))
 
 
 def _file_extent(dataset: Dataset, places: Places, file: int) -> _FileExtent:
     first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
     if first == last:
-        return _FileExtent(0, require_framed(dataset).header(dataset))
+        return _FileExtent(0, require_framed(dataset).header)
     _, offset, _ = locate(dataset, places, np.array([last - 1]))
     return _FileExtent(
         last - first, int(offset[0] + sample_strides(dataset, sample_sizes(dataset, np.array([last - 1])))[0])

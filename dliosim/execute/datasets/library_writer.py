@@ -27,8 +27,8 @@ from dliosim.execute.payload.payload_format import dress_function, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.execute.safe_open import open_for_read, open_for_write, remove_file, write_at, write_file
 from dliosim.formats.header_scanner import read_at
-from dliosim.formats.protocols import EncodeTime, FileIndex, Resolved
-from dliosim.formats.registry import format_for
+from dliosim.formats.protocols import Built, EncodeTime, FileIndex, Preallocated
+from dliosim.formats.registry import bind
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.samples.sample_index import DataIndex
@@ -49,9 +49,9 @@ class FileTemplate:
     around: tuple[tuple[int, bytes], ...] | None
 
 
-def read_template(path: Path, form: Resolved, dataset: Dataset) -> FileTemplate:
+def read_template(path: Path, form: Preallocated) -> FileTemplate:
     """Read a file that `form.lay_out` has just made. Raises OSError, and ExecutionError as `Format.index`."""
-    index = form.index(path, dataset)
+    index = form.index(path)
     offset = np.concatenate([column.offset for column in index.columns])
     length = np.concatenate([column.length for column in index.columns])
     order = np.argsort(offset)
@@ -123,7 +123,7 @@ class LibraryCalls:
             self.bytes += now[1] - self._before[1]
 
 
-def lay_out_files(session: Session, dataset: Dataset, form: Resolved, directory: Path, record: VerbRecord) -> None:
+def lay_out_files(session: Session, dataset: Dataset, form: Preallocated, directory: Path, record: VerbRecord) -> None:
     """Make all files with space for their samples, each by one rank, and share the index of that space. Collective.
 
     The bytes of a file outside of samples count as written by the rank that makes it. Before samples are written, files
@@ -134,12 +134,12 @@ def lay_out_files(session: Session, dataset: Dataset, form: Resolved, directory:
     def lay_out_own() -> None:
         for file, first, last in _own_files(session, dataset):
             path, known = directory / dataset.file_name(file), patterns.get(last - first)
-            make = partial(form.lay_out, dataset, path, last - first)
+            make = partial(form.lay_out, path, last - first)
             remove_existing(path)
             with LibraryCalls() as made:
                 call_library(path, make if known is None else partial(copy_template, known, path, make))
             if known is None:
-                known = patterns[last - first] = call_library(path, partial(read_template, path, form, dataset))
+                known = patterns[last - first] = call_library(path, partial(read_template, path, form))
             _account_calls(made, record)
             record.bytes += known.index.size - (last - first) * (dataset.constant_size or 0)
 
@@ -154,9 +154,9 @@ def lay_out_files(session: Session, dataset: Dataset, form: Resolved, directory:
 
 def index_prepared(session: Session, dataset: Dataset, directory: Path) -> DataIndex:
     """Return the places of the samples of a prepared data set, from its files. Collective."""
-    form = format_for(dataset)
+    form = bind(dataset)
     return _build_dataset_index(
-        session, dataset, directory, lambda file: form.index(directory / dataset.file_name(file), dataset)
+        session, dataset, directory, lambda file: form.index(directory / dataset.file_name(file))
     )
 
 
@@ -182,16 +182,16 @@ def _build_dataset_index(
 
 
 def build_files(
-    session: Session, dataset: Dataset, form: Resolved, verb: Prepare, directory: Path, record: VerbRecord
+    session: Session, dataset: Dataset, form: Built, verb: Prepare, directory: Path, record: VerbRecord
 ) -> None:
     """Let the format's library write this rank's files, whole, from batches of contents. Not collective."""
     done = 0
     for file, first, last in _own_files(session, dataset):
         path, encoding = directory / dataset.file_name(file), EncodeTime()
         remove_existing(path)
-        batches = generate_contents(session, dataset, form.batch(dataset), first, last, record, done)
+        batches = generate_contents(session, dataset, form.batch, first, last, record, done)
         with LibraryCalls() as made:
-            call_library(path, partial(form.build, dataset, path, last - first, made.exclude(batches), encoding))
+            call_library(path, partial(form.build, path, last - first, made.exclude(batches), encoding))
         made.ns -= encoding.encode_ns
         record.encode_ns += encoding.encode_ns
         account_file(path, made, verb, record)
@@ -225,7 +225,7 @@ def _account_calls(made: LibraryCalls, record: VerbRecord) -> None:
 def write_sidecars(dataset: Dataset, directory: Path, file: int, durable: bool, record: VerbRecord) -> None:
     """Write the sidecars of a file of a framed format. Raises ExecutionError."""
     form = require_framed(dataset)
-    suffixes = form.sidecars(dataset)
+    suffixes = form.sidecars
     if not suffixes:
         return
     first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
@@ -233,7 +233,7 @@ def write_sidecars(dataset: Dataset, directory: Path, file: int, durable: bool, 
     for suffix in suffixes:
         path = (directory / dataset.file_name(file)).with_suffix(f".{suffix}")
         with LibraryCalls() as made:
-            record.bytes += write_file(path, form.write_sidecar(dataset, suffix, first, sizes), durable=False)
+            record.bytes += write_file(path, form.write_sidecar(suffix, first, sizes), durable=False)
         record.files += 1
         _account_calls(made, record)
         if durable:
@@ -256,7 +256,7 @@ def generate_contents(
     Each batch is (samples, bytes) of uint8. `before`: the number of samples that this rank has made before, for the
     line of progress.
     """
-    size, dress = dataset.constant_size or 0, dress_function(dataset)
+    size, dress = dataset.constant_size or 0, dress_function(bind(dataset))
     most = max(1, min(most, last - first))
     data: NDArray[np.uint8] = np.empty((most, size), np.uint8)
     for begin in range(first, last, most):

@@ -46,9 +46,7 @@ def build_collectively(
         path = directory / dataset.file_name(file)
         remove_existing(path)
         with LibraryCalls() as made:
-            call_library(
-                path, partial(form.assemble, dataset, path, last - first, made.exclude(shared.collect_groups()))
-            )
+            call_library(path, partial(form.assemble, path, last - first, made.exclude(shared.collect_groups())))
         account_file(path, made, verb, record)
 
 
@@ -74,19 +72,19 @@ class _SharedFile:
     @property
     def group_count(self) -> int:
         """Return the number of groups of the file."""
-        return -(-(self.last - self.first) // self.form.group_size(self.dataset, self.last - self.first))
+        return -(-(self.last - self.first) // self.form.group_size(self.last - self.first))
 
     def encode_samples(self, number: int) -> list[bytes]:
         """Encode one group on this rank, and return its units."""
         count = self.last - self.first
-        size = self.form.group_size(self.dataset, count)
+        size = self.form.group_size(count)
         begin = self.first + number * size
         end = min(begin + size, self.last)
         # This rank has encoded one group of R in this file and in those before, so about 1/R of all samples so far.
         before = (self.first + number * size) // self.session.world.size
         (rows,) = generate_contents(self.session, self.dataset, size, begin, end, self.record, before)
         begun = perf_counter_ns()
-        units = self.form.encode_group(self.dataset, count, rows)
+        units = self.form.encode_group(count, rows)
         self.record.encode_ns += perf_counter_ns() - begun
         return units
 

@@ -13,6 +13,7 @@ from dliosim.errors import PlanError
 from dliosim.execute.datasets.raw_writer import Chunks, PlacedPart
 from dliosim.execute.payload.payload_format import Dress, dress_function, fill_part, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
+from dliosim.formats.registry import bind
 from dliosim.model import Dataset
 from dliosim.plan.samples.prepare_partition import FilePart
 from dliosim.plan.samples.sample_index import DataIndex, Places, locate_ranges
@@ -43,7 +44,7 @@ def largest_chunk(dataset: Dataset, places: Places, part: FilePart, transfer: in
 
 
 def _part_chunks(dataset: Dataset, places: Places, part: FilePart, transfer: int | None, buffer: memoryview) -> Chunks:
-    dress = dress_function(dataset)
+    dress = dress_function(bind(dataset))
     for key, begin, offset, length in _sample_ranges(dataset, places, part):
         ends = np.cumsum(length)
         starts = ends - length

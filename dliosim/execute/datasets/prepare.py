@@ -32,8 +32,8 @@ from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import add_striping_hints, request_striping, striping_hint_note
 from dliosim.execute.safe_open import file_kind_error
 from dliosim.execute.store.manifest import remove_manifest, sync_directory
-from dliosim.formats.protocols import EncodeTime, GroupEncoder, Resolved
-from dliosim.formats.registry import format_for, import_libraries
+from dliosim.formats.protocols import Built, EncodeTime, GroupEncoder, Preallocated
+from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.forecast.layout_forecast import guess_index
@@ -70,18 +70,18 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
         why = f"written again: what was there {wrong.rstrip(',')}" if wrong != ABSENT else ""
     doing = f"make room for data set `{dataset.name}`"
     refused = world.run_on_rank_0(doing, lambda: _prepare_directory(session, verb, dataset, directory))
-    form = format_for(dataset)
+    form = bind(dataset)
     import_libraries(form)
     started = perf_counter_ns()
     try:
         with session.progress.track_bytes(f"prepare {dataset.name}", lambda: _bytes_to_write(session, dataset)):
             shared = dataset.layout.files < world.size
-            if isinstance(form, GroupEncoder) and not form.is_preallocated(dataset) and shared:
+            if isinstance(form, GroupEncoder) and shared:
                 build_collectively(session, dataset, form, verb, directory, record)
-            elif isinstance(form, Resolved) and not form.is_preallocated(dataset):
+            elif isinstance(form, Built):
                 build_files(session, dataset, form, verb, directory, record)
             else:
-                if isinstance(form, Resolved):
+                if isinstance(form, Preallocated):
                     lay_out_files(session, dataset, form, directory, record)
                 _write_parts(session, dataset, verb, directory, record)
     except DliosimError as failure:
@@ -91,7 +91,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
         raise
     world.barrier()
     world.agree_on_error(_find_missing_file(session, dataset, directory))
-    if isinstance(form, Resolved) and not form.is_preallocated(dataset):
+    if isinstance(form, Built):
         session.places[dataset.name] = index_prepared(session, dataset, directory)
     doing = f"complete data set `{dataset.name}`"
     files = world.run_on_rank_0(doing, lambda: _complete_dataset(session, dataset, directory, verb.fsync))
@@ -151,7 +151,7 @@ def _find_missing_file(session: Session, dataset: Dataset, directory: Path) -> E
     This takes 2 us a file where names are cached. Sizes are not checked: on NFS those of other nodes' files are seen
     only later.
     """
-    suffixes = require_framed(dataset).sidecars(dataset) if is_framed(dataset) else ()
+    suffixes = require_framed(dataset).sidecars if is_framed(dataset) else ()
     for file in range(session.world.rank, dataset.layout.files, session.world.size):
         path = directory / dataset.file_name(file)
         for one in (path, *(path.with_suffix(f".{suffix}") for suffix in suffixes)):

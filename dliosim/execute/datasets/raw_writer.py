@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dliosim.execute.payload.payload_format import Dress, dress_function, fill_part, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
+from dliosim.formats.registry import bind
 from dliosim.model import Dataset
 from dliosim.plan.samples.io_requests import locate
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE, FilePart
@@ -56,7 +57,7 @@ class PlacedPart:
 
 def place_parts(dataset: Dataset, places: Places, parts: Iterable[FilePart]) -> Iterator[PlacedPart]:
     """Yield the parts with their samples placed, small ones many at a time: placing one takes as long as hundreds."""
-    left, dress = iter(parts), dress_function(dataset)
+    left, dress = iter(parts), dress_function(bind(dataset))
     while some := list(islice(left, PARTS_AT_ONCE)):
         small = [part for part in some if part.last_sample - part.first_sample <= SMALL]
         rows = _place_small_parts(dataset, places, small)

@@ -80,21 +80,19 @@ class SmallFileBuffer:
         samples = np.repeat(first - last + counts, counts) + np.arange(counts.sum())
         _, offset, _ = locate(dataset, self._places, samples)
         sizes = sample_sizes(dataset, samples)
-        make_bodies(
-            form, dataset, samples, sizes, offset + np.repeat(ends - taken, counts), self._buffer, self._encoding
-        )
+        make_bodies(form, samples, sizes, offset + np.repeat(ends - taken, counts), self._buffer, self._encoding)
         begun = perf_counter_ns()
         self._starts = (ends - taken).tolist()
         bodies = (offset[last - 1] + sample_strides(dataset, sizes[last - 1])).tolist()
-        header = form.header(dataset)
+        header = form.header
         rows = zip(run, self._starts, bodies, counts.tolist(), last.tolist(), strict=True)
         for part, start, end, count, until in rows:
             own = slice(until - count, until)
             out = self._buffer[start : start + part.length]
-            value = form.start_checksum(dataset, count, end)
-            value = extend_checksum(form, dataset, samples[own], sizes[own], out[header:end], value)
-            out[:header] = form.write_header(dataset, count, end, value)
-            out[end:] = form.write_trailer(dataset, count, end, value)
+            value = form.start_checksum(count, end)
+            value = extend_checksum(form, samples[own], sizes[own], out[header:end], value)
+            out[:header] = form.write_header(count, end, value)
+            out[end:] = form.write_trailer(count, end, value)
         self._encoding.encode_ns += perf_counter_ns() - begun
 
 

@@ -16,6 +16,7 @@ from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.context import Session
 from dliosim.execute.payload.payload_format import Dress, content_edge_words, dress_function, find_bad_content
 from dliosim.execute.payload.sample_bytes import edges_match, sample_keys
+from dliosim.formats.registry import bind
 from dliosim.measure.meter import MeterGroup
 from dliosim.model import Dataset, Loop
 from dliosim.model.counter_rng import draw, key
@@ -177,7 +178,7 @@ def _find_expected_rows(dataset: Dataset, work: EpochWork) -> _ExpectedRows:
     row = np.flatnonzero(stored.held > 0)
     bounds = np.searchsorted(row, stored.extents.step_start).tolist()
     begin, held = stored.begin[row], stored.held[row]
-    key, dress = sample_keys(dataset, stored.extents.sample[row]), dress_function(dataset)
+    key, dress = sample_keys(dataset, stored.extents.sample[row]), dress_function(bind(dataset))
     start = work.calls.sample_start[row] + stored.at[row]
     return _ExpectedRows(row, bounds, start, held, key, begin, *content_edge_words(dress, key, begin, held), dress)
 

@@ -39,7 +39,7 @@ from dliosim.execute.node.core_waits import core_wait, core_wait_since
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.node.page_cache import process_io_since, read_process_io
 from dliosim.execute.phase_summary import share_granted_hints
-from dliosim.formats.registry import format_for, import_libraries
+from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.records import EpochRecord
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
@@ -157,7 +157,7 @@ def _start_loop(session: Session, loop: Loop, salt: int, timed: bool) -> _LoopSt
     dataset = session.workload.dataset(loop.dataset)
     world, access = session.world, loop.access
     if loop.decode or access.through == "library":
-        import_libraries(format_for(dataset))
+        import_libraries(bind(dataset))
     directory, file_name = session.files(dataset)
     if not dataset.source:
         check_prepared(session, dataset)

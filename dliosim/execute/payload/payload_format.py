@@ -6,16 +6,13 @@ Both are functions of a byte and its place in the sample, so that any part of a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.execute.payload.sample_bytes import edge_words, fill_batch, fill_range, first_bad_sample
-from dliosim.formats.protocols import Dressed
-from dliosim.formats.registry import format_for
-from dliosim.model import Dataset
+from dliosim.formats.protocols import Dressed, Format
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Dress: TypeAlias = Callable[[Bytes, NDArray[np.int64] | int], Bytes]
@@ -28,14 +25,12 @@ PERIOD = 256
 _AT_ONCE = 1 << 17  # bytes that are made again together to be compared
 
 
-@lru_cache(maxsize=64)
-def dress_function(dataset: Dataset) -> Dress | None:
+def dress_function(form: Format) -> Dress | None:
     """Return the function that makes a data set's contents from random bytes; None if they are only random."""
-    form = format_for(dataset)
-    random = round(PERIOD / dataset.compressible)
+    random = round(PERIOD / form.dataset.compressible)
     if isinstance(form, Dressed):
         dressed = form
-        return lambda data, place: dressed.dress(dataset, _thin_bytes(data, place, random), place)
+        return lambda data, place: dressed.dress(_thin_bytes(data, place, random), place)
     return None if random >= PERIOD else lambda data, place: _thin_bytes(data, place, random)
 
 

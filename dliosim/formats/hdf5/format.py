@@ -6,9 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dliosim.formats.defaults import refuse_excess_units
-from dliosim.formats.hdf5.geometry import chunk_grid, chunk_shape, record_parts
-from dliosim.formats.protocols import ENCODED, Bytes, Column, EncodeTime, FileIndex, LibraryFile
+from dliosim.formats.hdf5.geometry import chunk_grid, chunk_shape, group_size, record_parts
+from dliosim.formats.protocols import (
+    ENCODED,
+    Bytes,
+    Column,
+    EncodeTime,
+    FileIndex,
+    GroupEncoder,
+    LibraryFile,
+    LibraryReadable,
+    Preallocated,
+    Resolved,
+)
+from dliosim.formats.unsupported import refuse_excess_units
 from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
 
@@ -21,15 +32,16 @@ _CHUNK_ENTRY: Final = 47
 """Bytes of a chunk in the B-tree, measured; 33 where the tree is full."""
 
 
-class Hdf5:
-    """The format `hdf5`; see `protocols.Resolved`."""
+class Hdf5(Resolved, LibraryReadable):
+    """The format `hdf5`, with the common part of both kinds; see `protocols.Resolved`."""
 
-    name: Final = "hdf5"
-    libraries: Final = ("dliosim.formats.hdf5.library",)
-    modules: Final = ("dliosim.formats.hdf5.index", "dliosim.formats.hdf5.layout")
+    name = "hdf5"
+    libraries = ("dliosim.formats.hdf5.library",)
+    modules = ("dliosim.formats.hdf5.index", "dliosim.formats.hdf5.layout")
 
-    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+    def refuse(self) -> tuple[str, str] | None:
         """Refuse sizes that vary, settings of raw files, codecs without a filter in HDF5, and chunks from 4 GiB."""
+        dataset = self.dataset
         size = dataset.constant_size
         if dataset.source:
             return None  # the layout of existing files is fixed
@@ -57,24 +69,16 @@ class Hdf5:
         units = chunk_grid((fullest, *part.extents), chunk, ELEMENTS[part.element]).units
         return refuse_excess_units(dataset, units * dataset.parts)
 
-    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Return None: h5py is always installed."""
-        return None
-
-    def variant(self, dataset: Dataset) -> Hdf5:
-        """Return the format itself, for every data set."""
-        return self
-
-    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+    def index(self, path: Path) -> FileIndex:
         """Return a column for each data set of `dataset.names`, or for those that hold the samples.
 
         ExecutionError [R401] where the file is damaged, or does not say where its samples are.
         """
         from dliosim.formats.hdf5.index import read_index
 
-        return read_index(path, dataset.names)
+        return read_index(path, self.dataset.names)
 
-    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+    def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Return a chunk as it was before its filters, padding included.
 
         None for a chunk that is not in the file, and for one that holds tiles of samples; the filters of a tiled chunk
@@ -89,59 +93,20 @@ class Hdf5:
         found = decode(column.filters, column.unit_bytes, data)
         return None if column.filters and column.filters[0].name == TILED else found
 
-    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
+    def open_library(self, path: Path, comm: object | None, collective: bool) -> LibraryFile:
         """Open a file by h5py; see `hdf5.library`."""
         from dliosim.formats.hdf5.library import open_library
 
-        return open_library(path, dataset, comm, collective)
+        return open_library(path, self.dataset, comm, collective)
 
-    def is_preallocated(self, dataset: Dataset) -> bool:
-        """Return True if samples are stored without compression."""
-        return dataset.compress is None
-
-    def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
-        """Create a file with room for `count` samples."""
-        from dliosim.formats.hdf5.layout import lay_out
-
-        lay_out(dataset, path, count)
-
-    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
-        """Write a file of `count` samples through a filter."""
-        from dliosim.formats.hdf5.layout import build
-
-        build(dataset, path, count, batches, encoding)
-
-    def group_size(self, dataset: Dataset, count: int) -> int:
-        """Return the samples of a chunk."""
-        from dliosim.formats.hdf5.layout import group_size
-
-        return group_size(dataset, count)
-
-    def encode_group(self, dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
-        """Encode the chunks of a group by the filter."""
-        from dliosim.formats.hdf5.layout import encode_group
-
-        return encode_group(dataset, count, samples)
-
-    def assemble(self, dataset: Dataset, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
-        """Write a file of encoded groups."""
-        from dliosim.formats.hdf5.layout import assemble
-
-        assemble(dataset, path, count, groups)
-
-    def batch(self, dataset: Dataset) -> int:
-        """Return the samples of a chunk, 1 where there are no chunks."""
-        chunk = chunk_shape(dataset, record_parts(dataset)[0], max(1, dataset.samples))
-        return 1 if chunk is None else chunk[0]
-
-    def forecast(self, dataset: Dataset, count: int) -> FileIndex:
+    def forecast(self, count: int) -> FileIndex:
         """Return the data sets one after the other behind their headers; `compressible` sets the size of chunks."""
         from dliosim.formats.hdf5.layout import chunk_filters
 
         end, touched, columns = _HEADERS, _HEADERS, []
-        filters = chunk_filters(dataset.compress)
-        for part in record_parts(dataset):
-            chunk = chunk_shape(dataset, part, count)
+        filters = chunk_filters(self.dataset.compress)
+        for part in record_parts(self.dataset):
+            chunk = chunk_shape(self.dataset, part, count)
             if chunk is None:
                 whole = count * part.row_bytes
                 place, length = np.array([end], np.int64), np.array([whole], np.int64)
@@ -150,7 +115,7 @@ class Hdf5:
                 continue
             found = chunk_grid((chunk[0], *part.extents), chunk, ELEMENTS[part.element])  # of the first samples
             units = -(-count // chunk[0]) * found.units
-            stored = max(1, round(found.unit_bytes / dataset.compressible)) if filters else found.unit_bytes
+            stored = max(1, round(found.unit_bytes / self.dataset.compressible)) if filters else found.unit_bytes
             touched += units * _CHUNK_ENTRY
             end += units * _CHUNK_ENTRY
             place = end + stored * np.arange(found.units, dtype=np.int64)
@@ -164,4 +129,47 @@ class Hdf5:
         return FileIndex(count, end, tuple(columns), touched)
 
 
-HDF5 = Hdf5()
+class PlainHdf5(Hdf5, Preallocated):
+    """Files without compression: every sample has its place before it is written; see `protocols.Preallocated`."""
+
+    def lay_out(self, path: Path, count: int) -> None:
+        """Create a file with room for `count` samples."""
+        from dliosim.formats.hdf5.layout import lay_out
+
+        lay_out(self.dataset, path, count)
+
+
+class FilteredHdf5(Hdf5, GroupEncoder):
+    """Files with a filter, one group of samples a chunk; see `protocols.GroupEncoder`."""
+
+    @property
+    def batch(self) -> int:
+        """Samples of a chunk."""
+        return self.group_size(max(1, self.dataset.samples))
+
+    def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
+        """Write a file of `count` samples through a filter."""
+        from dliosim.formats.hdf5.layout import build
+
+        build(self.dataset, path, count, batches, encoding)
+
+    def group_size(self, count: int) -> int:
+        """Return the samples of a chunk."""
+        return group_size(self.dataset, count)
+
+    def encode_group(self, count: int, samples: Bytes) -> list[bytes]:
+        """Encode the chunks of a group by the filter."""
+        from dliosim.formats.hdf5.layout import encode_group
+
+        return encode_group(self.dataset, count, samples)
+
+    def assemble(self, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
+        """Write a file of encoded groups."""
+        from dliosim.formats.hdf5.layout import assemble
+
+        assemble(self.dataset, path, count, groups)
+
+
+def hdf5(dataset: Dataset) -> Hdf5:
+    """Return the kind of files that a data set has."""
+    return PlainHdf5(dataset) if dataset.compress is None else FilteredHdf5(dataset)

@@ -86,6 +86,12 @@ def chunk_shape(dataset: Dataset, part: RecordPart, count: int) -> tuple[int, ..
     return (1, *_longest_run(part, dataset.chunk.number, whole=dataset.compress is not None))
 
 
+def group_size(dataset: Dataset, count: int) -> int:
+    """Return the samples that are encoded together: those of a chunk."""
+    chunks = [chunk_shape(dataset, part, count) for part in record_parts(dataset)]
+    return next((chunk[0] for chunk in chunks if chunk is not None), 1)
+
+
 def chunk_grid(shape: tuple[int, ...], chunk: tuple[int, ...], element_bytes: int) -> ChunkGrid:
     """Return the grid of chunks of a data set (samples first); all extents are 1 or more."""
     grid = tuple(-(-extent // length) for extent, length in zip(shape, chunk, strict=True))

@@ -19,7 +19,7 @@ import numpy as np
 from h5py import h5d, h5p, h5s, h5t, h5z
 
 from dliosim.formats.hdf5.filters import encode
-from dliosim.formats.hdf5.geometry import RecordPart, chunk_shape, record_parts
+from dliosim.formats.hdf5.geometry import RecordPart, chunk_shape, group_size, record_parts
 from dliosim.formats.protocols import Bytes, EncodeTime, Filter
 from dliosim.model import ELEMENTS, Compression, Dataset
 
@@ -52,12 +52,6 @@ def build(dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], en
             yield encoded
 
     assemble(dataset, path, count, groups())
-
-
-def group_size(dataset: Dataset, count: int) -> int:
-    """Return the samples that are encoded together: those of a chunk."""
-    chunks = [chunk_shape(dataset, part, count) for part in record_parts(dataset)]
-    return next((chunk[0] for chunk in chunks if chunk is not None), 1)
 
 
 def encode_group(dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:

@@ -15,8 +15,8 @@ from math import prod
 from typing import Any, Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import refuse_unused
 from dliosim.formats.protocols import Column, Filter
+from dliosim.formats.unsupported import refuse_unused
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Shape
 

@@ -10,11 +10,11 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.defaults import ContiguousFormat
 from dliosim.formats.header_scanner import file_to_read, read_at
 from dliosim.formats.numpy_files.library import MEMBER, ArrayFile
 from dliosim.formats.numpy_files.npy_header import (
@@ -43,7 +43,7 @@ from dliosim.formats.numpy_files.zip_headers import (
     trailer,
     trailer_sizes,
 )
-from dliosim.formats.protocols import Bytes, Column, EncodeTime, FileIndex, Filter, Format, Framed, Ints, Resolved
+from dliosim.formats.protocols import Built, Bytes, Column, EncodeTime, FileIndex, Filter, Framed, Ints, LibraryReadable
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
@@ -53,36 +53,30 @@ _BATCH: Final = 4 << 20
 _LARGEST_RATIO: Final = 1032
 _RAW_DEFLATE: Final = -15
 _FILTERS: Final = (Filter("deflate"),)
+#: Bytes before the array of a file that is written; its fields have a fixed length.
+_MEMBER_HEADER: Final = len(local_header(ZipMember(_FILE, STORED, 0, 0, 0)))
 
 
-class Npz:
+class Npz(LibraryReadable):
     """The format `npz`, with the common part of stored and deflated archives; see `protocols.Format`."""
 
-    name: str = "npz"
+    name = "npz"
     #: Python's zipfile needs the codec cp437 for the names of members.
-    libraries: tuple[str, ...] = ("encodings.cp437", "zipfile")
+    libraries = ("encodings.cp437", "zipfile")
 
-    def variant(self, dataset: Dataset) -> Format:
-        """Return the stored variant, or the deflated one for data sets with `compress` and for existing files."""
-        return NPZ_DEFLATED if dataset.compress is not None or dataset.source else NPZ_STORED
-
-    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+    def refuse(self) -> tuple[str, str] | None:
         """Refuse several data sets a record, codecs other than deflate, and sizes that vary within a file."""
-        taken = ("compress", "names", "parts") if dataset.source else ("compress",)
-        refused = refuse_arrays(dataset, self.name, taken)
-        if refused is not None or dataset.compress is None:
+        taken = ("compress", "names", "parts") if self.dataset.source else ("compress",)
+        refused = refuse_arrays(self.dataset, self.name, taken)
+        if refused is not None or self.dataset.compress is None:
             return refused
-        if dataset.compress.codec != "gzip":
+        if self.dataset.compress.codec != "gzip":
             return "compress", "zip files hold what deflate makes: `compress gzip`"
-        if dataset.constant_size is None and not dataset.source:
+        if self.dataset.constant_size is None and not self.dataset.source:
             return "size", "compressed samples have one size"
         return None
 
-    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Return None: no module is needed."""
-        return None
-
-    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+    def index(self, path: Path) -> FileIndex:
         """Return a column for each array of `names`, else for `x` or the only array; reads directory and headers alone.
 
         The first array gives the number of samples. The others must have as many, or be whole samples as it is.
@@ -96,7 +90,7 @@ class Npz:
             sample_bytes = 0
             touched = directory.touched
             first: SampleRows | None = None
-            for member in _select_members(directory, dataset.names, path):
+            for member in _select_members(directory, self.dataset.names, path):
                 where = f"`{member.name[:60]}` in {path}"
                 offset = data_offset(descriptor, member, directory, path)
                 array = parse_array_header(_prefix_reader(descriptor, member, offset, where), where)
@@ -104,18 +98,18 @@ class Npz:
                     text = f"{where} has {member.size} bytes, and by its header, {array}, {array.header + array.size}"
                     raise ExecutionError(text, "R401")
                 if first is None:
-                    rows = first = sample_rows(array, dataset, where)
+                    rows = first = sample_rows(array, self.dataset, where)
                 elif first.counted:
                     rows = split_rows(array, first.samples, where)
                 else:
-                    rows = sample_rows(array, dataset, where)
+                    rows = sample_rows(array, self.dataset, where)
                 columns.append(_column(member, array, rows, offset))
                 sample_bytes += rows.size
                 touched += offset - member.offset + array.header
         assert first is not None
         return FileIndex(first.samples, size, tuple(columns), min(size, touched), sample_bytes)
 
-    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+    def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Inflate a whole member and check its CRC; return rows of a stored one as they are. ExecutionError [R401]."""
         if column is None or not column.filters:
             return np.frombuffer(data, np.uint8)
@@ -136,59 +130,57 @@ class Npz:
             raise ExecutionError(text, "R401")
         return np.frombuffer(plain, np.uint8)[header:]
 
-    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> ArrayFile:
+    def open_library(self, path: Path, comm: object | None, collective: bool) -> ArrayFile:
         """Open a file by `numpy.load`, which does not use MPI."""
-        return ArrayFile(path, dataset)
+        return ArrayFile(path, self.dataset)
 
 
-class StoredNpz(Npz, ContiguousFormat):
+class StoredNpz(Npz, Framed):
     """The stored variant; see `protocols.Framed`."""
 
-    checksum: Callable[[memoryview, int], int] | None = staticmethod(zlib.crc32)
+    @property
+    def checksum(self) -> Callable[[memoryview, int], int]:
+        """CRC-32 of the member."""
+        return zlib.crc32
 
-    def header(self, dataset: Dataset) -> int:
-        """Return the bytes of the headers of the member and of its array."""
-        return len(local_header(ZipMember(_FILE, STORED, 0, 0, 0))) + len(array_header(dataset, 1, 1))
+    @cached_property
+    def header(self) -> int:
+        """Bytes of the headers of the member and of its array."""
+        return _MEMBER_HEADER + len(array_header(self.dataset, 1, 1))
 
-    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
+    def trailer(self, counts: Ints, ends: Ints) -> Ints:
         """Return the bytes of the directory and its end."""
-        return trailer_sizes(_FILE, ends - len(local_header(ZipMember(_FILE, STORED, 0, 0, 0))), ends)
+        return trailer_sizes(_FILE, ends - _MEMBER_HEADER, ends)
 
-    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
+    def start_checksum(self, count: int, end: int) -> int:
         """Return the CRC of the array's header, which is part of the member."""
-        return zlib.crc32(array_header(dataset, count, end - self.header(dataset)))
+        return zlib.crc32(self._array_header(count, end))
 
-    def write_header(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+    def write_header(self, count: int, end: int, checksum: int) -> bytes:
         """Return the headers of the member and of its array."""
-        array = array_header(dataset, count, end - self.header(dataset))
-        return local_header(_raw_member(dataset, array, end - self.header(dataset), checksum)) + array
+        return local_header(_member_entry(end, checksum)) + self._array_header(count, end)
 
-    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
+    def write_trailer(self, count: int, end: int, checksum: int) -> bytes:
         """Return the directory and its end."""
-        array = array_header(dataset, count, end - self.header(dataset))
-        return trailer(_raw_member(dataset, array, end - self.header(dataset), checksum), end)
+        return trailer(_member_entry(end, checksum), end)
+
+    def _array_header(self, count: int, end: int) -> bytes:
+        return array_header(self.dataset, count, end - self.header)
 
 
-class DeflatedNpz(Npz):
+class DeflatedNpz(Npz, Built):
     """The deflated variant; see `protocols.Resolved`."""
 
-    def is_preallocated(self, dataset: Dataset) -> bool:
-        """Return False: samples have no place before they are deflated."""
-        return False
+    @property
+    def batch(self) -> int:
+        """Samples in 4 MiB."""
+        return max(1, _BATCH // self.size)
 
-    def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
-        """Raise NotImplementedError; never called."""
-        raise NotImplementedError("the places of samples in a deflated archive are known when it is written")
-
-    def batch(self, dataset: Dataset) -> int:
-        """Return the samples in 4 MiB."""
-        return max(1, _BATCH // (dataset.constant_size or _BATCH))
-
-    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
+    def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
         """Deflate the samples in order, and write the sizes into the header at the end."""
-        size = count * (dataset.constant_size or 0)
-        array = array_header(dataset, count, size)
-        level = dataset.compress.level if dataset.compress is not None else 0
+        size = count * self.size
+        array = array_header(self.dataset, count, size)
+        level = self.dataset.compress.level if self.dataset.compress is not None else 0
         deflater = zlib.compressobj(level, zlib.DEFLATED, _RAW_DEFLATE)
         empty = local_header(ZipMember(_FILE, DEFLATED, 0, 0, 0))
         crc, given = zlib.crc32(array), 0
@@ -213,13 +205,13 @@ class DeflatedNpz(Npz):
             stream.seek(0)
             stream.write(local_header(member))
         if given != size:
-            raise ValueError(f"{path} was given {given} bytes for {count} samples of {dataset.constant_size}")
+            raise ValueError(f"{path} was given {given} bytes for {count} samples of {self.size}")
 
-    def forecast(self, dataset: Dataset, count: int) -> FileIndex:
+    def forecast(self, count: int) -> FileIndex:
         """Return one unit, of the samples' bytes divided by `compressible`."""
-        each = dataset.constant_size or 0
-        array = array_header(dataset, count, count * each)
-        stored = len(array) + round(count * each / dataset.compressible)
+        each = self.size
+        array = array_header(self.dataset, count, count * each)
+        stored = len(array) + round(count * each / self.dataset.compressible)
         member = ZipMember(_FILE, DEFLATED, 0, stored, len(array) + count * each)
         offset = len(local_header(member))
         last = len(trailer(member, offset + stored))
@@ -227,8 +219,13 @@ class DeflatedNpz(Npz):
         return FileIndex(count, offset + stored + last, (column,), offset + len(array) + last)
 
 
-def _raw_member(dataset: Dataset, array: bytes, content: int, checksum: int) -> ZipMember:
-    return ZipMember(_FILE, STORED, checksum, len(array) + content, len(array) + content)
+def npz(dataset: Dataset) -> Npz:
+    """Return the stored variant, or the deflated one for data sets with `compress` and for existing files."""
+    return DeflatedNpz(dataset) if dataset.compress is not None or dataset.source else StoredNpz(dataset)
+
+
+def _member_entry(end: int, checksum: int) -> ZipMember:
+    return ZipMember(_FILE, STORED, checksum, end - _MEMBER_HEADER, end - _MEMBER_HEADER)
 
 
 def _select_members(directory: Directory, names: tuple[str, ...], path: Path) -> tuple[ZipMember, ...]:
@@ -277,8 +274,3 @@ def _column(member: ZipMember, array: Array, rows: SampleRows, offset: int) -> C
     # The unit begins at the member's own header, which has its CRC. As a parameter of the filter, the CRC would give
     # every file its own decoder.
     return column_with_filters(rows, member.offset, offset - member.offset + member.stored, _FILTERS)
-
-
-NPZ: Final[Format] = Npz()
-NPZ_STORED: Final[Framed] = StoredNpz()
-NPZ_DEFLATED: Final[Resolved] = DeflatedNpz()

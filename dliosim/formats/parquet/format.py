@@ -24,9 +24,20 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from dliosim.formats.defaults import refuse_excess_units
 from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, footer_index, quote_names, read_footer
-from dliosim.formats.protocols import ENCODED, Bytes, Column, EncodeTime, FileIndex, Filter, Ints, LibraryFile
+from dliosim.formats.protocols import (
+    ENCODED,
+    Built,
+    Bytes,
+    Column,
+    EncodeTime,
+    FileIndex,
+    Filter,
+    Ints,
+    LibraryFile,
+    LibraryReadable,
+)
+from dliosim.formats.unsupported import refuse_excess_units
 from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
 
@@ -42,18 +53,15 @@ _PAGE, _VALUES = 1 << 20, 1024  # pyarrow's default size of a page, and the valu
 _PAGE_HEADER, _FOOTER, _FOOTER_CHUNK = 25, 280, 60  # bytes, about
 
 
-class Parquet:
-    """The format `parquet`; see `protocols.Resolved`."""
+class Parquet(Built, LibraryReadable):
+    """The format `parquet`; see `protocols.Built`."""
 
-    name: Final = "parquet"
-    libraries: Final = ("dliosim.formats.parquet.library", "pyarrow.parquet")
+    name = "parquet"
+    libraries = ("dliosim.formats.parquet.library", "pyarrow.parquet")
 
-    def variant(self, dataset: Dataset) -> Parquet:
-        """Return the format itself."""
-        return self
-
-    def refuse(self, dataset: Dataset) -> tuple[str, str] | None:
+    def refuse(self) -> tuple[str, str] | None:
         """Refuse sizes that vary or do not divide, settings of raw files, and codecs that Parquet does not have."""
+        dataset = self.dataset
         if dataset.header:
             return "header", "a Parquet file has its own"
         if dataset.align != 1:
@@ -69,7 +77,7 @@ class Parquet:
             return "parts", f"{size} bytes are no {dataset.parts} columns of one size"
         if size // dataset.parts > _LARGEST_VALUE:
             return "size", f"a value of a Parquet column has at most {_LARGEST_VALUE} bytes"
-        group = min(self.batch(dataset), dataset.samples) * size
+        group = min(self.batch, dataset.samples) * size
         if dataset.chunk is not None and group > MOST_DECODED:
             return "chunk", f"row groups of {group} bytes are over {MOST_DECODED}, and each is made in memory"
         columns = _column_names(dataset)
@@ -77,44 +85,36 @@ class Parquet:
             if name not in columns:
                 return "names", f"`{name}` is no column: these are {quote_names(columns)}"
         fullest = -(-dataset.samples // dataset.layout.files)
-        return refuse_excess_units(dataset, -(-fullest // self.batch(dataset)) * dataset.parts)
+        return refuse_excess_units(dataset, -(-fullest // self.batch) * dataset.parts)
 
-    def needs(self, dataset: Dataset) -> tuple[str, str] | None:
+    def needs(self) -> tuple[str, str] | None:
         """Return pyarrow and its extra, unless it is installed."""
         return None if find_spec("pyarrow") is not None else ("pyarrow", "parquet")
 
-    def index(self, path: Path, dataset: Dataset) -> FileIndex:
+    def index(self, path: Path) -> FileIndex:
         """Return the column chunks of the chosen leaves; reads only the footer. ExecutionError [R401]."""
-        index = footer_index(path, read_footer(path), dataset)
-        if not dataset.source or self.needs(dataset) is not None:
+        index = footer_index(path, read_footer(path), self.dataset)
+        if not self.dataset.source or self.needs() is not None:
             return index
         from dliosim.formats.parquet.library import sample_bytes
 
-        return replace(index, sample_bytes=sample_bytes(path, dataset))
+        return replace(index, sample_bytes=sample_bytes(path, self.dataset))
 
-    def decode(self, dataset: Dataset, column: Column | None, data: memoryview) -> Bytes | None:
+    def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Return None: a column chunk alone cannot be decoded, see `parquet.library`."""
         return None
 
-    def open_library(self, path: Path, dataset: Dataset, comm: object | None, collective: bool) -> LibraryFile:
+    def open_library(self, path: Path, comm: object | None, collective: bool) -> LibraryFile:
         """Open a file by pyarrow, which does not use MPI; see `parquet.library`."""
-        from dliosim.formats.parquet.library import open_library
+        from dliosim.formats.parquet.library import ParquetHandle
 
-        return open_library(path, dataset)
+        return ParquetHandle(path, self.dataset)
 
-    def is_preallocated(self, dataset: Dataset) -> bool:
-        """Return False: pages have no place before they are encoded."""
-        return False
-
-    def lay_out(self, dataset: Dataset, path: Path, count: int) -> None:
-        """Raise NotImplementedError; never called."""
-        raise NotImplementedError
-
-    def build(self, dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
+    def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
         """Write row groups of `batch` samples; the last may have fewer. OSError where the file cannot be written."""
         from pyarrow import parquet
 
-        schema, compress = table_schema(dataset), dataset.compress
+        schema, compress = table_schema(self.dataset), self.dataset.compress
         with path.open("wb") as file:
             sink, begin = _Sink(file), perf_counter_ns()
             with parquet.ParquetWriter(
@@ -127,25 +127,25 @@ class Parquet:
                 write_batch_size=max(1, min(_VALUES, _PAGE // _value_bytes(schema[0].type))),
             ) as writer:
                 spent = perf_counter_ns() - begin
-                for rows in _regroup_rows(batches, self.batch(dataset)):
+                for rows in _regroup_rows(batches, self.batch):
                     begin = perf_counter_ns()
                     writer.write_table(_arrow_table(schema, rows), row_group_size=len(rows))
                     spent += perf_counter_ns() - begin
                 begin = perf_counter_ns()
             encoding.encode_ns += spent + perf_counter_ns() - begin - sink.write_ns
 
-    def batch(self, dataset: Dataset) -> int:
-        """Return the samples of a row group: by `chunk`, or as many as 64 MiB hold."""
-        size = max(1, dataset.constant_size or 1)
-        if dataset.chunk is None:
+    @property
+    def batch(self) -> int:
+        """Samples of a row group: by `chunk`, or as many as 64 MiB hold."""
+        chunk, size = self.dataset.chunk, max(1, self.dataset.constant_size or 1)
+        if chunk is None:
             return max(1, ROW_GROUP // size)
-        return max(1, dataset.chunk.number // (size if dataset.chunk.unit == "bytes" else 1))
+        return max(1, chunk.number // (size if chunk.unit == "bytes" else 1))
 
-    def forecast(self, dataset: Dataset, count: int) -> FileIndex:
+    def forecast(self, count: int) -> FileIndex:
         """Return row groups of the encoded size of the columns; with a codec divided by `compressible`."""
-        size = dataset.constant_size
-        assert size is not None
-        most = self.batch(dataset)
+        dataset, size = self.dataset, self.size
+        most = self.batch
         rows = np.full(-(-count // most), most, np.int64)
         rows[-1:] = count - most * (len(rows) - 1)
         shrink = dataset.compressible if dataset.compress is not None else 1.0
@@ -257,6 +257,3 @@ def _arrow_table(schema: pa.Schema, rows: Bytes) -> pa.Table:
         else:
             columns.append(pa.Array.from_buffers(field.type, len(rows), [None, data]))
     return pa.table(columns, schema=schema)
-
-
-PARQUET = Parquet()

@@ -23,7 +23,7 @@ _BATCH = 16 << 20  # bytes that `read` decodes at a time, approximately
 
 
 class ParquetHandle:
-    """An open file. `index` is that of `PARQUET.index`, `leaves` are the paths of its columns (`image.bytes`).
+    """An open file. `index` is that of `Parquet.index`, `leaves` are the paths of its columns (`image.bytes`).
 
     `rows` are the rows of each row group, also of empty ones. Methods raise ExecutionError [R401], with file and row
     group, where data are damaged, and OSError where a call fails.
@@ -118,11 +118,6 @@ class ParquetHandle:
                 if at >= end:
                     return
         raise ExecutionError(f"{self._path}: row group {group} ends after {at} of {end} rows", "R401")
-
-
-def open_library(path: Path, dataset: Dataset) -> ParquetHandle:
-    """Open a file and read its footer. ExecutionError [R401] as `PARQUET.index`."""
-    return ParquetHandle(path, dataset)
 
 
 def sample_bytes(path: Path, dataset: Dataset) -> int:

@@ -7,7 +7,7 @@ from math import prod
 from typing import Final, Literal, cast
 
 from dliosim.errors import UsageError
-from dliosim.formats.registry import format_for, format_names
+from dliosim.formats.registry import bind, format_names
 from dliosim.language.diagnostics import Label, Mistake, mistake, suggest_word
 from dliosim.language.settings.block_settings import Settings, make_diagnostic, warn_about_draws
 from dliosim.language.syntax.parser import SyntaxNode
@@ -197,8 +197,8 @@ def check_format(settings: Settings, built: Dataset) -> None:
     """Report what the format refuses: R403 where it lacks a package, E212 for what it cannot hold."""
     found = settings.context.found
     try:
-        form = format_for(built)
-        missing, refused = form.needs(built), form.refuse(built)
+        form = bind(built)
+        missing, refused = form.needs(), form.refuse()
     except UsageError as error:
         found.append(make_diagnostic(error.code or "R403", error.message, settings.labels("format", "named here")))
         return

@@ -6,7 +6,7 @@ from typing import Final
 
 from dliosim.errors import UsageError
 from dliosim.formats.protocols import LibraryReadable
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.language.diagnostics import Diagnostic
 from dliosim.language.settings.access import APIS
 from dliosim.language.settings.block_settings import Settings, make_diagnostic
@@ -18,7 +18,7 @@ _LIBRARIES: Final = ("hdf5", "npy", "npz", "parquet")
 def has_library(dataset: Dataset) -> bool:
     """Return True if the library of its format can read the samples of a data set."""
     try:
-        return isinstance(format_for(dataset), LibraryReadable)
+        return isinstance(bind(dataset), LibraryReadable)
     except (UsageError, ImportError):  # `check_format` reports it
         return False
 

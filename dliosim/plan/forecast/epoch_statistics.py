@@ -207,7 +207,7 @@ def _classify_samples(case: _CountInput) -> tuple[bool, int | None, bool]:
         return True, size, False  # the library is asked for samples; what it reads for them is not known
     if not isinstance(places, DataIndex):
         sizes = np.array([size or 1])
-        length = int(require_framed(dataset).length(dataset, sizes)[0])
+        length = int(require_framed(dataset).length(sizes)[0])
         # One collective call reads common bytes of samples once, and also a sample that is in a step twice.
         twice = loop.last_batch == "pad" and loop.batch > shard_bounds(loop, dataset, case.job.ranks)[0]
         return (

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.formats.protocols import Resolved
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution, constant
@@ -38,7 +38,7 @@ def mean_read_bytes(dataset: Dataset) -> float:
 
     All figures of samples that are not planned use it, so that the same data have the same bytes everywhere.
     """
-    return float(require_framed(dataset).length(dataset, _representative_sizes(dataset)).mean())
+    return float(require_framed(dataset).length(_representative_sizes(dataset)).mean())
 
 
 def _representative_sizes(dataset: Dataset) -> NDArray[np.int64]:
@@ -73,7 +73,7 @@ def place_samples(dataset: Dataset, found: DataIndex | None = None) -> Placement
 
 def guess_index(dataset: Dataset) -> DataIndex:
     """Return an estimate of the files' indexes before the files are written; PlanError for too many files."""
-    form, files = format_for(dataset), dataset.layout.files
+    form, files = bind(dataset), dataset.layout.files
     if not isinstance(form, Resolved) or dataset.source:
         raise PlanError(f"data set `{dataset.name}`: only its files know where its samples are")
     if files > _GUESSED_FILES:
@@ -81,5 +81,5 @@ def guess_index(dataset: Dataset) -> DataIndex:
         raise PlanError(f"{text}, and at most {_GUESSED_FILES:_} are planned before they are there; use fewer files")
     counts = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
     fewest = int(counts.min())  # every file has this number of samples, or one more
-    kinds = concat_indexes([form.forecast(dataset, count) for count in sorted({fewest, int(counts.max())})])
+    kinds = concat_indexes([form.forecast(count) for count in sorted({fewest, int(counts.max())})])
     return repeat_index(kinds, counts - fewest)

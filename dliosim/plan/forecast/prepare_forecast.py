@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.formats.protocols import Resolved
-from dliosim.formats.registry import format_for
+from dliosim.formats.protocols import Preallocated
+from dliosim.formats.registry import bind
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Prepare
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, RankSpread, spread_of, uniform_spread
@@ -41,7 +41,7 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
         written, files, calls = _mark_frame_estimates(dataset, transfer, written, files, calls)
     # With O_DIRECT one call becomes up to three: its whole pages, and the bytes before and after them.
     calls = replace(calls, estimated=calls.estimated or verb.access.page > 1)
-    around = header_bytes(dataset) + 2 * require_framed(dataset).align(dataset) if is_framed(dataset) else 0
+    around = header_bytes(dataset) + 2 * require_framed(dataset).align if is_framed(dataset) else 0
     largest = transfer or _largest_sample(dataset) + around
     memory = RankMemory(buffers=int(min(largest, written.maximum)))
     opens = _count_opens(dataset, verb, ranks, files)
@@ -50,8 +50,8 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
 
 def _count_opens(dataset: Dataset, verb: Prepare, ranks: int, files: RankSpread) -> RankSpread:
     """Count the opens of a rank: a library opens a file that it lays out, and it is opened again to write samples."""
-    form = format_for(dataset)
-    laid_out = isinstance(form, Resolved) and form.is_preallocated(dataset)
+    form = bind(dataset)
+    laid_out = isinstance(form, Preallocated)
     # With MPI-IO all ranks open one file together, also those that write nothing to it. One rank alone opens it by the
     # library, and opens its sidecars.
     if verb.access.is_mpi and dataset.layout.files == 1 and (laid_out or is_framed(dataset)):
@@ -110,7 +110,7 @@ def _mark_frame_estimates(
 
 def count_with_sidecars(dataset: Dataset) -> int:
     """Return the number of files for each data file: the file itself and its sidecars."""
-    return 1 + (len(require_framed(dataset).sidecars(dataset)) if is_framed(dataset) else 0)
+    return 1 + (len(require_framed(dataset).sidecars) if is_framed(dataset) else 0)
 
 
 def _count_library_files(

@@ -102,7 +102,7 @@ def locate(
     total, files = dataset.samples, dataset.layout.files
     form = require_framed(dataset)
     file = files_of(samples, total, files)
-    header = form.header(dataset)
+    header = form.header
     if files >= total:  # at most one sample in a file
         offset = np.full(len(samples), header, np.int64)
     else:
@@ -110,7 +110,7 @@ def locate(
         offset += header
         if files > 1:
             offset -= _bytes_before_files(dataset, places, file)
-    return file, offset, form.length(dataset, sample_sizes(dataset, samples))
+    return file, offset, form.length(sample_sizes(dataset, samples))
 
 
 def file_sizes(dataset: Dataset, places: Places, files: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -127,8 +127,8 @@ def file_sizes(dataset: Dataset, places: Places, files: NDArray[np.int64]) -> ND
         holds = first < last
         sizes = np.zeros(len(files), np.int64)
         sizes[holds] = sample_strides(dataset, sample_sizes(dataset, first[holds]))
-    sizes += form.header(dataset)
-    return sizes + form.trailer(dataset, last - first, sizes)
+    sizes += form.header
+    return sizes + form.trailer(last - first, sizes)
 
 
 def _bytes_before_files(

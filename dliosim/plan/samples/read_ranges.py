@@ -90,7 +90,7 @@ def _single_ranges(extents: Extents, dataset: Dataset) -> ReadRanges:
     zeros = np.zeros(len(extents.sample), np.int64)
     if dataset.format == "raw":
         return ReadRanges(extents, zeros, zeros, extents.length, zeros, zeros)
-    at, held = require_framed(dataset).content(dataset, sample_sizes(dataset, extents.sample))
+    at, held = require_framed(dataset).content(sample_sizes(dataset, extents.sample))
     return ReadRanges(extents, at, zeros, held, zeros, zeros)
 
 

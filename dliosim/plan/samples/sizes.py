@@ -6,61 +6,45 @@ the sizes before a sample in its block are drawn again.
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.formats.protocols import Format, Framed
-from dliosim.formats.raw import RAW
-from dliosim.formats.registry import format_for
+from dliosim.formats.protocols import Framed
+from dliosim.formats.registry import bind
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset
 from dliosim.plan.samples.sample_to_file import align_values
 
-#: {type of a format: whether it is framed}.
-_KNOWN: dict[type[Format], bool] = {}
-
 
 def is_framed(dataset: Dataset) -> bool:
     """Return whether every byte of the data set's files has its place before it is written."""
-    return not dataset.source and _cast_framed(format_for(dataset)) is not None
+    return not dataset.source and isinstance(bind(dataset), Framed)
 
 
 def require_framed(dataset: Dataset) -> Framed:
     """Return the format of a framed data set; PlanError where only the files know the places of samples."""
-    if dataset.format == "raw":  # most plans, and the hottest path
-        return RAW
-    form = _cast_framed(format_for(dataset))
-    if form is None:
+    form = bind(dataset)
+    if not isinstance(form, Framed):
         raise PlanError(f"data set `{dataset.name}`: only its files know where samples are in {dataset.format}")
     return form
 
 
-def _cast_framed(form: Format) -> Framed | None:
-    """Return the format if it is framed, else None."""
-    kind = type(form)
-    if kind not in _KNOWN:  # the check for all methods takes 20 us
-        _KNOWN[kind] = isinstance(form, Framed)
-    return cast(Framed, form) if _KNOWN[kind] else None
-
-
 def header_bytes(dataset: Dataset) -> int:
     """Return the bytes before sample 0 of every file."""
-    return require_framed(dataset).header(dataset)
+    return require_framed(dataset).header
 
 
 def sample_strides(dataset: Dataset, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the bytes from the beginning of each sample to that of the next one, for samples of these sizes."""
     form = require_framed(dataset)
-    return align_values(form.stride(dataset, sizes), form.align(dataset))
+    return align_values(form.stride(sizes), form.align)
 
 
 def has_sample_overlap(dataset: Dataset) -> bool:
     """Return whether reading a sample reads bytes of the next one too: neighbours in `indexed` share a token."""
     sizes = np.array([dataset.constant_size or 1])
-    return bool((require_framed(dataset).length(dataset, sizes) > sample_strides(dataset, sizes)).any())
+    return bool((require_framed(dataset).length(sizes) > sample_strides(dataset, sizes)).any())
 
 
 BLOCK = 64

@@ -24,9 +24,9 @@ from dliosim.execute.testing.backend_contract import (
 )
 from dliosim.execute.testing.contract_fixtures import make_calls
 from dliosim.formats.contract_tests import random_contents, write_framed, write_resolved
-from dliosim.formats.protocols import Framed, Resolved
+from dliosim.formats.protocols import Framed, LibraryReadable, Resolved
 from dliosim.formats.raw import Raw
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.model import Access, Dataset
 from tests.formats.datasets import dataset
 
@@ -45,8 +45,8 @@ class BytesFile:
         self._file.close()
 
 
-class BytesByLibrary(Raw):
-    def open_library(self, path: Path, described: Dataset, comm: object | None, collective: bool) -> BytesFile:
+class BytesByLibrary(Raw, LibraryReadable):
+    def open_library(self, path: Path, comm: object | None, collective: bool) -> BytesFile:
         return BytesFile(path)
 
 
@@ -59,7 +59,7 @@ def backend(described: Dataset) -> Backend:
 
 @pytest.fixture
 def by_bytes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
-    monkeypatch.setattr(library_reader, "format_for", lambda described: BytesByLibrary())
+    monkeypatch.setattr(library_reader, "bind", BytesByLibrary)
     return backend(dataset("raw", 1))
 
 
@@ -80,12 +80,12 @@ def test_an_empty_batch_of_a_real_format_reads_nothing(form: str, lifetime: dict
     if form == "parquet":
         pytest.importorskip("pyarrow")
     described, path = dataset(form, 64, samples=3), tmp_path / "f"
-    found = format_for(described)
+    found = bind(described)
     if isinstance(found, Resolved):
-        write_resolved(found, described, path, 3)
+        write_resolved(found, path, 3)
     else:
         assert isinstance(found, Framed)
-        write_framed(found, described, path, np.full(3, 64))
+        write_framed(found, path, np.full(3, 64))
     files = Files(tmp_path, lambda file: "f", lambda file: path.stat().st_size, False, MPI.COMM_SELF, described)
     reader = backend(described).reader(Access(through="library", **lifetime), files)
     into = memoryview(bytearray(128))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.formats.contract_tests import write_framed
-from dliosim.formats.megatron import INDEXED
+from dliosim.formats.megatron import Indexed
 from dliosim.model import Dataset, FileSurvey, Layout, Shape, constant
 from dliosim.model.dataset import UNKNOWN_SIZE
 from dliosim.report.progress import ProgressLine
@@ -124,7 +124,7 @@ def test_what_stands_next_to_a_file_may_be_a_link_within_the_root_too(tmp_path: 
     root, tokens = tmp_path / "root", described("*.bin", "indexed", Shape((4,), "uint16"))
     blobs = root / "blobs"
     blobs.mkdir(parents=True)
-    write_framed(INDEXED, dataset("indexed", 10, shape=Shape((5,), "uint16")), blobs / "t.bin", np.full(3, 10))
+    write_framed(Indexed(dataset("indexed", 10, shape=Shape((5,), "uint16"))), blobs / "t.bin", np.full(3, 10))
     (root / "t.bin").symlink_to("blobs/t.bin")
     (root / "t.idx").symlink_to("blobs/t.idx")
     assert finder_in(root)(tokens).files == 1

@@ -51,7 +51,7 @@ def expected(dataset: Dataset, file: int) -> bytes:
     first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
     sizes = sample_sizes(dataset, np.arange(first, last))
     with patch.object(contract_tests, "random_contents", contents):
-        return contract_tests.build_framed(require_framed(dataset), dataset, sizes, first)
+        return contract_tests.build_framed(require_framed(dataset), sizes, first)
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_a_file_without_samples_is_still_a_file_of_the_format(name: str, transfe
     assert len(made) == maker.chunk_count(dataset, None, placed.part, transfer)
     path = tmp_path / f"empty.{name}"
     path.write_bytes(b"".join(made))
-    assert form.index(path, dataset).samples == 0
+    assert form.index(path).samples == 0

@@ -18,6 +18,7 @@ from dliosim.execute.payload.payload_format import (
     find_bad_content,
 )
 from dliosim.execute.payload.sample_bytes import edges_match
+from dliosim.formats.registry import bind
 from dliosim.model import Dataset, Layout, constant
 from tests.examples import examples
 
@@ -28,7 +29,7 @@ KINDS = [DATASET, THIN, replace(DATASET, compressible=3.7), replace(DATASET, for
 
 def whole(dataset: Dataset, key: int, size: int) -> bytes:
     out = bytearray(size)
-    fill_part(dress_function(dataset), key, 0, memoryview(out))
+    fill_part(dress_function(bind(dataset)), key, 0, memoryview(out))
     return bytes(out)
 
 
@@ -37,7 +38,7 @@ def whole(dataset: Dataset, key: int, size: int) -> bytes:
 @given(st.integers(0, 2**64 - 1), st.integers(0, 6000), st.integers(0, 3000))
 def test_a_part_is_what_the_whole_has_there(dataset: Dataset, key: int, begin: int, length: int) -> None:
     part = bytearray(length)
-    fill_part(dress_function(dataset), key, begin, memoryview(part))
+    fill_part(dress_function(bind(dataset)), key, begin, memoryview(part))
     assert bytes(part) == whole(dataset, key, 9000)[begin : begin + length]
 
 
@@ -56,7 +57,7 @@ def test_edges_are_those_of_the_parts_and_a_changed_byte_is_found(dataset: Datas
     key = np.arange(1, len(rows) + 1).astype(np.uint64) * np.uint64(12345)
     start = np.cumsum(length) - length
     out = bytearray(int(length.sum()))
-    dress = dress_function(dataset)
+    dress = dress_function(bind(dataset))
     for k, b, n, at in zip(key.tolist(), begin.tolist(), length.tolist(), start.tolist(), strict=True):
         fill_part(dress, k, b, memoryview(out)[at : at + n])
     edges = content_edge_words(dress, key, begin, length)
@@ -76,6 +77,6 @@ def test_samples_filled_together_are_those_filled_alone(dataset: Dataset) -> Non
     length = np.array([300, 1, 8, 1000], np.int64)
     start = np.array([5, 310, 311, 400], np.int64)
     out = bytearray(1500)
-    fill_samples(dress_function(dataset), np.array([1, 2, 3, 4], np.uint64), length, start, memoryview(out))
+    fill_samples(dress_function(bind(dataset)), np.array([1, 2, 3, 4], np.uint64), length, start, memoryview(out))
     for key, n, at in zip([1, 2, 3, 4], length.tolist(), start.tolist(), strict=True):
         assert bytes(out[at : at + n]) == whole(dataset, key, n)

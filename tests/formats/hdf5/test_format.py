@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.formats.contract_tests import check_damage, check_resolved, random_contents, write_resolved
-from dliosim.formats.hdf5.format import HDF5
-from dliosim.formats.protocols import EncodeTime, Resolved
+from dliosim.formats.hdf5.format import FilteredHdf5, PlainHdf5, hdf5
+from dliosim.formats.protocols import EncodeTime, GroupEncoder, Preallocated
 from dliosim.model import Dataset, Distribution, Layout
 from tests.formats.hdf5_sample import by_application, by_index, by_library, described, row_bytes
 
@@ -51,23 +51,23 @@ def names_of(dataset: Dataset) -> list[str]:
 @pytest.fixture(params=WRITTEN.values(), ids=WRITTEN.keys())
 def dataset(request: pytest.FixtureRequest) -> Dataset:
     found: Dataset = request.param
-    assert HDF5.refuse(found) is None
+    assert hdf5(found).refuse() is None
     return found
 
 
 def test_it_is_a_resolved_format() -> None:
-    assert isinstance(HDF5, Resolved)
-    assert HDF5.variant(described(size=1)) is HDF5
+    assert isinstance(hdf5(described(size=1)), Preallocated)
+    assert isinstance(hdf5(described(size=1, codec="gzip")), GroupEncoder)
 
 
 def test_ranges_of_the_index_hold_what_was_written(dataset: Dataset, tmp_path: Path) -> None:
-    check_resolved(HDF5, dataset, 10, tmp_path / "x.hdf5")
+    check_resolved(hdf5(dataset), 10, tmp_path / "x.hdf5")
 
 
 def test_h5py_reads_what_was_written(dataset: Dataset, tmp_path: Path) -> None:
     path, size = tmp_path / "x.hdf5", dataset.constant_size
     assert size is not None
-    write_resolved(HDF5, dataset, path, 10)
+    write_resolved(hdf5(dataset), path, 10)
     expected = [random_contents(dataset, row, size).tobytes() for row in range(10)]
     assert by_application(path, names_of(dataset)) == expected
     assert by_library(path, dataset) == expected
@@ -75,12 +75,12 @@ def test_h5py_reads_what_was_written(dataset: Dataset, tmp_path: Path) -> None:
 
 def test_cut_files_are_refused_or_point_into_themselves(dataset: Dataset, tmp_path: Path) -> None:
     path = tmp_path / "x.hdf5"
-    write_resolved(HDF5, dataset, path, 10)
-    check_damage(HDF5, dataset, path)
+    write_resolved(hdf5(dataset), path, 10)
+    check_damage(hdf5(dataset), path)
 
 
 def test_types_are_little_endian_and_of_the_shape(tmp_path: Path) -> None:
-    HDF5.lay_out(described(shape=(4, 5), element="float32"), tmp_path / "x.hdf5", 3)
+    PlainHdf5(described(shape=(4, 5), element="float32")).lay_out(tmp_path / "x.hdf5", 3)
     with h5py.File(tmp_path / "x.hdf5", "r") as file:
         assert file["records"].shape == (3, 4, 5)
         assert file["records"].dtype == np.dtype("<f4")
@@ -88,7 +88,7 @@ def test_types_are_little_endian_and_of_the_shape(tmp_path: Path) -> None:
 
 def test_files_are_the_same_whenever_they_are_made_and_old_readers_know_them(dataset: Dataset, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        write_resolved(HDF5, dataset, tmp_path / name, 10)
+        write_resolved(hdf5(dataset), tmp_path / name, 10)
     one = (tmp_path / "a").read_bytes()
     assert one == (tmp_path / "b").read_bytes()
     assert one[8] == 0, "superblock 0"
@@ -98,22 +98,22 @@ def test_files_are_the_same_whenever_they_are_made_and_old_readers_know_them(dat
 
 def test_laid_out_files_have_their_full_length_without_being_written(tmp_path: Path) -> None:
     path = tmp_path / "x.hdf5"
-    HDF5.lay_out(described(size=1 << 20), path, 1 << 12)
+    PlainHdf5(described(size=1 << 20)).lay_out(path, 1 << 12)
     assert path.stat().st_size >= 1 << 32
     assert path.stat().st_blocks * 512 < 1 << 20
 
 
 def test_samples_of_a_contiguous_file_are_one_unit(tmp_path: Path) -> None:
     dataset = described(size=100)
-    HDF5.lay_out(dataset, tmp_path / "x.hdf5", 10)
-    (column,) = HDF5.index(tmp_path / "x.hdf5", dataset).columns
+    PlainHdf5(dataset).lay_out(tmp_path / "x.hdf5", 10)
+    (column,) = hdf5(dataset).index(tmp_path / "x.hdf5").columns
     assert (column.samples, column.pieces, column.row_bytes, len(column.offset)) == (10, 1, 100, 1)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 @pytest.mark.parametrize("name", ["contiguous", "chunks of samples", "chunks along the first dimension", "gzip"])
 def test_files_of_few_samples(name: str, count: int, tmp_path: Path) -> None:
-    check_resolved(HDF5, WRITTEN[name], count, tmp_path / "x.hdf5")
+    check_resolved(hdf5(WRITTEN[name]), count, tmp_path / "x.hdf5")
 
 
 def test_the_longest_run_that_fits_is_a_chunk(tmp_path: Path) -> None:
@@ -126,17 +126,17 @@ def test_the_longest_run_that_fits_is_a_chunk(tmp_path: Path) -> None:
         "gzip along the second": (1, 1, 1, 4),  # encoded chunks have no padding inside a sample, and 7 is prime
     }
     for name, chunk in expected.items():
-        write_resolved(HDF5, WRITTEN[name], tmp_path / "x.hdf5", 2)
+        write_resolved(hdf5(WRITTEN[name]), tmp_path / "x.hdf5", 2)
         with h5py.File(tmp_path / "x.hdf5", "r") as file:
             assert file["records"].chunks == chunk, name
 
 
 def test_the_index_counts_the_bytes_that_it_took(tmp_path: Path) -> None:
     few, many = described(size=100), described(size=100, chunk=(1, "samples"))
-    HDF5.lay_out(few, tmp_path / "a", 10_000)
-    HDF5.lay_out(many, tmp_path / "b", 10_000)
-    assert 0 < HDF5.index(tmp_path / "a", few).touched < 10_000
-    assert 10_000 * 30 < HDF5.index(tmp_path / "b", many).touched < 10_000 * 80
+    PlainHdf5(few).lay_out(tmp_path / "a", 10_000)
+    PlainHdf5(many).lay_out(tmp_path / "b", 10_000)
+    assert 0 < hdf5(few).index(tmp_path / "a").touched < 10_000
+    assert 10_000 * 30 < hdf5(many).index(tmp_path / "b").touched < 10_000 * 80
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lzf"])
@@ -145,18 +145,18 @@ def test_building_takes_batches_of_any_length_and_times_the_encoder(codec: str, 
     rows = np.stack([random_contents(dataset, row, 100) // 64 for row in range(11)])
     encoding = EncodeTime()
     batches = iter([rows[:1], rows[1:1], rows[1:8], rows[8:]])
-    HDF5.build(dataset, tmp_path / "x.hdf5", 11, batches, encoding)
+    FilteredHdf5(dataset).build(tmp_path / "x.hdf5", 11, batches, encoding)
     assert encoding.encode_ns > 0
     assert by_application(tmp_path / "x.hdf5", ["records"]) == [row.tobytes() for row in rows]
-    (column,) = HDF5.index(tmp_path / "x.hdf5", dataset).columns
+    (column,) = hdf5(dataset).index(tmp_path / "x.hdf5").columns
     assert (column.length < 400).all(), "what compresses is compressed"
     assert column.unit_bytes == 400
-    assert HDF5.batch(dataset) == 4
+    assert FilteredHdf5(dataset).batch == 4
 
 
 def test_a_forecast_is_near_what_the_index_says(dataset: Dataset, tmp_path: Path) -> None:
-    write_resolved(HDF5, dataset, tmp_path / "x.hdf5", 10)
-    index, forecast = HDF5.index(tmp_path / "x.hdf5", dataset), HDF5.forecast(dataset, 10)
+    write_resolved(hdf5(dataset), tmp_path / "x.hdf5", 10)
+    index, forecast = hdf5(dataset).index(tmp_path / "x.hdf5"), hdf5(dataset).forecast(10)
     assert forecast.samples == 10
     for found, expected in zip(index.columns, forecast.columns, strict=True):
         assert (found.samples, found.pieces, found.row_bytes) == (expected.samples, expected.pieces, expected.row_bytes)
@@ -171,7 +171,7 @@ def test_a_forecast_is_near_what_the_index_says(dataset: Dataset, tmp_path: Path
 
 def test_a_forecast_believes_in_compression() -> None:
     dataset = replace(described(size=1000, codec="gzip"), compressible=4.0)
-    (column,) = HDF5.forecast(dataset, 3).columns
+    (column,) = hdf5(dataset).forecast(3).columns
     assert (column.length.tolist(), column.step) == ([250], 250)
 
 
@@ -194,7 +194,7 @@ def test_a_forecast_believes_in_compression() -> None:
     ],
 )
 def test_what_the_format_cannot_hold_is_refused(dataset: Dataset, setting: str) -> None:
-    refused = HDF5.refuse(dataset)
+    refused = hdf5(dataset).refuse()
     assert refused is not None
     assert refused[0] == setting
 
@@ -220,7 +220,7 @@ def test_every_way_to_cut_a_file_keeps_its_samples(
 ) -> None:
     path = tmp_path_factory.mktemp("hdf5") / "x.hdf5"
     dataset = described(shape=shape, element=element, chunk=chunk, codec=codec, parts=parts)
-    write_resolved(HDF5, dataset, path, count)
+    write_resolved(hdf5(dataset), path, count)
     size = dataset.constant_size
     assert size is not None
     expected = [random_contents(dataset, row, size).tobytes() for row in range(count)]

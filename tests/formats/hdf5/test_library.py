@@ -10,7 +10,7 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import write_resolved
-from dliosim.formats.hdf5.format import HDF5
+from dliosim.formats.hdf5.format import hdf5
 from dliosim.formats.hdf5.library import has_parallel_hdf5, open_library
 from tests.formats.hdf5_sample import by_application, described
 
@@ -19,7 +19,7 @@ DATASET = described(shape=(3, 4), element="int16", parts=2, chunk=(4, "samples")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    write_resolved(HDF5, DATASET, tmp_path / "x.hdf5", 10)
+    write_resolved(hdf5(DATASET), tmp_path / "x.hdf5", 10)
     return tmp_path / "x.hdf5"
 
 
@@ -56,8 +56,8 @@ def test_parts_of_different_types_that_do_not_align_are_read(tmp_path: Path) -> 
 
 def test_a_damaged_chunk_is_refused_and_named(tmp_path: Path) -> None:
     dataset = described(size=100, codec="gzip")
-    write_resolved(HDF5, dataset, tmp_path / "x", 3)
-    (column,) = HDF5.index(tmp_path / "x", dataset).columns
+    write_resolved(hdf5(dataset), tmp_path / "x", 3)
+    (column,) = hdf5(dataset).index(tmp_path / "x").columns
     with (tmp_path / "x").open("r+b") as stream:
         stream.seek(int(column.offset[1]))
         stream.write(b"no stream of zlib")

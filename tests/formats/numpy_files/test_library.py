@@ -12,7 +12,7 @@ from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import random_contents, write_framed
 from dliosim.formats.numpy_files.library import ArrayFile
 from dliosim.formats.numpy_files.npy import Npy
-from dliosim.formats.numpy_files.npz import Npz, StoredNpz
+from dliosim.formats.numpy_files.npz import StoredNpz, npz
 from dliosim.model import Shape
 from tests.formats.described import described
 
@@ -24,39 +24,39 @@ def read(file: ArrayFile, first: int, count: int, size: int) -> bytes:
     return bytes(buffer)
 
 
-@pytest.mark.parametrize("form", [Npy(), StoredNpz()])
-def test_rows_are_those_that_were_written(form: Npy | StoredNpz, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [Npy, StoredNpz])
+def test_rows_are_those_that_were_written(form: type[Npy | StoredNpz], tmp_path: Path) -> None:
     dataset, path = described(form.name, 30), tmp_path / "f"
-    write_framed(form, dataset, path, np.full(9, 30))
-    file = form.open_library(path, dataset, None, False)
+    write_framed(form(dataset), path, np.full(9, 30))
+    file = form(dataset).open_library(path, None, False)
     assert read(file, 2, 3, 30) == b"".join(random_contents(dataset, row, 30).tobytes() for row in (2, 3, 4))
     with pytest.raises(ExecutionError, match="has 9 samples of 30 bytes: not samples 8 to 9"):
         read(file, 8, 2, 30)
     file.close()
 
 
-@pytest.mark.parametrize("form", [Npy(), StoredNpz()])
+@pytest.mark.parametrize("form", [Npy, StoredNpz])
 def test_a_file_is_opened_by_numpy_alone(
-    form: Npy | StoredNpz, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: type[Npy | StoredNpz], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset, path = described(form.name, 30), tmp_path / "f"
-    write_framed(form, dataset, path, np.full(9, 30))
-    monkeypatch.setattr(type(form), "index", None)
+    write_framed(form(dataset), path, np.full(9, 30))
+    monkeypatch.setattr(form, "index", None)
     monkeypatch.setattr(os, "pread", None)
-    read(form.open_library(path, dataset, None, False), 0, 9, 30)
+    read(form(dataset).open_library(path, None, False), 0, 9, 30)
 
 
 def test_the_only_array_of_an_archive_needs_no_name(tmp_path: Path) -> None:
     rows = np.arange(12, dtype=np.uint8).reshape(3, 4)
     np.savez(tmp_path / "f.npz", odd=rows)
     dataset = described("npz", 12, source="*.npz")
-    assert read(Npz().open_library(tmp_path / "f.npz", dataset, None, False), 0, 1, 12) == rows.tobytes()
+    assert read(npz(dataset).open_library(tmp_path / "f.npz", None, False), 0, 1, 12) == rows.tobytes()
 
 
 def test_samples_of_several_arrays_are_their_rows_side_by_side(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", a=np.arange(6, dtype=np.uint8).reshape(3, 2), b=np.array([7, 8, 9], np.uint8))
     dataset = described("npz", 2, shape=Shape((2,), "uint8"), source="*.npz", names=("a", "b"))
-    file = Npz().open_library(tmp_path / "f.npz", dataset, None, False)
+    file = npz(dataset).open_library(tmp_path / "f.npz", None, False)
     assert read(file, 1, 2, 3) == bytes([2, 3, 8, 4, 5, 9])
 
 
@@ -64,7 +64,7 @@ def test_arrays_of_other_numbers_of_samples_do_not_go_together(tmp_path: Path) -
     np.savez(tmp_path / "f.npz", a=np.zeros((3, 2), np.uint8), b=np.zeros(4, np.uint8))
     dataset = described("npz", 2, shape=Shape((2,), "uint8"), source="*.npz", names=("a", "b"))
     with pytest.raises(ExecutionError, match=r"`b` in .* and not 3 samples as the other arrays"):
-        read(Npz().open_library(tmp_path / "f.npz", dataset, None, False), 0, 1, 3)
+        read(npz(dataset).open_library(tmp_path / "f.npz", None, False), 0, 1, 3)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_numpy_cannot_open_is_refused_plainly(tmp_path: Path, whole: bytes,
     path = tmp_path / "f"
     path.write_bytes(whole)
     with pytest.raises(ExecutionError, match=said):
-        read(Npz().open_library(path, described("npz", 4), None, False), 0, 1, 4)
+        read(npz(described("npz", 4)).open_library(path, None, False), 0, 1, 4)
 
 
 def test_an_array_larger_than_memory_is_refused(tmp_path: Path) -> None:
@@ -90,4 +90,4 @@ def test_an_array_larger_than_memory_is_refused(tmp_path: Path) -> None:
     path.write_bytes(whole.replace(b"(1000,), }" + b" " * 14, b"(100000000000000000,), }"))
     assert len(path.read_bytes()) == len(whole)
     with pytest.raises(ExecutionError, match=r"numpy cannot read .*MemoryError"):
-        read(Npy().open_library(path, described("npy", 1000), None, False), 0, 1, 1000)
+        read(Npy(described("npy", 1000)).open_library(path, None, False), 0, 1, 1000)

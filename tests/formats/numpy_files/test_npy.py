@@ -19,16 +19,16 @@ from dliosim.formats.contract_tests import (
     sample_ranges,
     write_framed,
 )
-from dliosim.formats.numpy_files.npy import NPY
+from dliosim.formats.numpy_files.npy import Npy
 from dliosim.formats.protocols import Framed
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.model import Chunk, Compression, Dataset, Shape
 from tests.formats.described import VARYING, described, shaped
 
 
 def rows_read(path: Path, dataset: Dataset) -> list[bytes]:
     """Each sample by the file's index, from the file's bytes."""
-    index, whole = NPY.index(path, dataset), path.read_bytes()
+    index, whole = Npy(dataset).index(path), path.read_bytes()
     return [
         b"".join(whole[at : at + length] for at, length in sample_ranges(index, row)) for row in range(index.samples)
     ]
@@ -45,22 +45,21 @@ def raw_header(text: str, version: int = 1) -> bytes:
     return b"\x93NUMPY" + bytes((version, 0)) + length + text.encode("latin-1")
 
 
-def test_npy_is_framed_and_serves_its_data_sets_itself() -> None:
-    assert isinstance(NPY, Framed)
-    assert format_for(described("npy", 5)) is NPY
+def test_npy_is_framed() -> None:
+    assert isinstance(bind(described("npy", 5)), Framed)
 
 
 @given(st.integers(1, 3000), st.sampled_from([0, 1, 2, 7]))
 def test_rows_are_where_they_are_planned(tmp_path_factory: pytest.TempPathFactory, size: int, count: int) -> None:
     path = tmp_path_factory.mktemp("npy") / "f.npy"
-    check_framed(NPY, described("npy", size), np.full(count, size), path)
+    check_framed(Npy(described("npy", size)), np.full(count, size), path)
 
 
 @given(st.integers(1, 3000))
 def test_samples_of_any_size_are_alone_in_their_files(tmp_path_factory: pytest.TempPathFactory, size: int) -> None:
     path = tmp_path_factory.mktemp("npy") / "f.npy"
     dataset = described("npy", VARYING, each=True)
-    check_framed(NPY, dataset, np.array([size]), path)
+    check_framed(Npy(dataset), np.array([size]), path)
     assert np.load(path, allow_pickle=False).shape == (size,)
 
 
@@ -74,7 +73,7 @@ def test_numpy_reads_the_shape_and_the_bytes_of_samples(
     dataset = shaped("npy", extents, element)
     size = dataset.constant_size
     assert size is not None
-    check_framed(NPY, dataset, np.full(count, size), path)
+    check_framed(Npy(dataset), np.full(count, size), path)
     array = np.load(path, allow_pickle=False)
     assert array.shape == (count, *extents)
     assert array.dtype == np.dtype(element)
@@ -83,7 +82,7 @@ def test_numpy_reads_the_shape_and_the_bytes_of_samples(
 
 def test_a_sample_alone_in_its_file_has_its_own_shape(tmp_path: Path) -> None:
     path = tmp_path / "f.npy"
-    check_framed(NPY, shaped("npy", (5, 7), "float32", each=True), np.array([140]), path)
+    check_framed(Npy(shaped("npy", (5, 7), "float32", each=True)), np.array([140]), path)
     assert np.load(path, mmap_mode="r").shape == (5, 7)
 
 
@@ -91,9 +90,9 @@ def test_a_sample_alone_in_its_file_has_its_own_shape(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [9, 10, 2**40])
 def test_headers_have_one_length_whatever_they_count(count: int, dimensions: int) -> None:
     dataset, lone = shaped("npy", (10,) * dimensions, "uint8"), described("npy", VARYING, each=True)
-    assert len(NPY.write_header(dataset, count, 10**6, 0)) == NPY.header(dataset)
-    assert len(NPY.write_header(lone, 1, NPY.header(lone) + count, 0)) == NPY.header(lone)
-    assert NPY.header(dataset) % 64 == 0
+    assert len(Npy(dataset).write_header(count, 10**6, 0)) == Npy(dataset).header
+    assert len(Npy(lone).write_header(1, Npy(lone).header + count, 0)) == Npy(lone).header
+    assert Npy(dataset).header % 64 == 0
 
 
 @pytest.mark.parametrize("extents", [(11,), (5, 7)])
@@ -146,7 +145,7 @@ def test_objects_are_refused_since_they_are_pickles(tmp_path: Path) -> None:
     path = tmp_path / "f.npy"
     np.save(path, np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(ExecutionError, match=r"f.npy holds objects.*pickle"):
-        NPY.index(path, foreign())
+        Npy(foreign()).index(path)
 
 
 def test_several_samples_in_the_order_of_fortran_are_refused_and_one_is_not(tmp_path: Path) -> None:
@@ -154,7 +153,7 @@ def test_several_samples_in_the_order_of_fortran_are_refused_and_one_is_not(tmp_
     array = np.asfortranarray(np.arange(30, dtype=np.int16).reshape(5, 6))
     np.save(path, array)
     with pytest.raises(ExecutionError, match="order of Fortran"):
-        NPY.index(path, foreign(shape=Shape((6,), "int16")))
+        Npy(foreign(shape=Shape((6,), "int16"))).index(path)
     assert rows_read(path, foreign(shape=Shape((5, 6), "int16"))) == [array.tobytes("F")]
 
 
@@ -173,17 +172,17 @@ def test_arrays_that_are_no_samples_are_refused(tmp_path: Path, array: np.ndarra
     path = tmp_path / "f.npy"
     np.save(path, array)
     with pytest.raises(ExecutionError, match=r"neither a sample, float32 of shape \(4,\), nor several") as caught:
-        NPY.index(path, foreign(shape=Shape((4,), "float32")))
+        Npy(foreign(shape=Shape((4,), "float32"))).index(path)
     assert caught.value.code == "R401"
 
 
 @pytest.mark.parametrize("more", [-1, 1])
 def test_a_file_longer_or_shorter_than_its_array_is_refused(tmp_path: Path, more: int) -> None:
     path = tmp_path / "f.npy"
-    whole = build_framed(NPY, described("npy", 10), np.full(3, 10))
+    whole = build_framed(Npy(described("npy", 10)), np.full(3, 10))
     path.write_bytes(whole[:more] if more < 0 else whole + bytes(more))
     with pytest.raises(ExecutionError, match=f"has {len(whole) + more} bytes, and by its header.*{len(whole)}"):
-        NPY.index(path, described("npy", 10))
+        Npy(described("npy", 10)).index(path)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +210,7 @@ def test_hostile_headers_are_refused_plainly(tmp_path: Path, whole: bytes, said:
     path = tmp_path / "f.npy"
     path.write_bytes(whole)
     with pytest.raises(ExecutionError, match=said) as caught:
-        NPY.index(path, foreign())
+        Npy(foreign()).index(path)
     assert str(path) in caught.value.message
     assert len(caught.value.message) < len(str(path)) + 500
 
@@ -231,18 +230,18 @@ def test_hostile_headers_are_refused_plainly(tmp_path: Path, whole: bytes, said:
     ],
 )
 def test_what_arrays_cannot_hold_is_refused_by_its_setting(dataset: Dataset, setting: str) -> None:
-    refused = NPY.refuse(dataset)
+    refused = Npy(dataset).refuse()
     assert refused is not None
     assert refused[0] == setting
 
 
 def test_what_arrays_hold_is_not_refused() -> None:
     for dataset in (described("npy", 10), described("npy", VARYING, each=True), shaped("npy", (4,), "int8"), foreign()):
-        assert NPY.refuse(dataset) is None
+        assert Npy(dataset).refuse() is None
 
 
 @pytest.mark.parametrize("count", [1, 7])
 def test_cut_files_are_refused_or_answered_within_their_bytes(tmp_path: Path, count: int) -> None:
     path = tmp_path / "f.npy"
-    write_framed(NPY, described("npy", 33), path, np.full(count, 33))
-    check_damage(NPY, described("npy", 33), path)
+    write_framed(Npy(described("npy", 33)), path, np.full(count, 33))
+    check_damage(Npy(described("npy", 33)), path)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import check_framed, check_resolved, random_contents, write_framed, write_resolved
-from dliosim.formats.numpy_files.npy import NPY
-from dliosim.formats.numpy_files.npz import NPZ, NPZ_DEFLATED, NPZ_STORED
+from dliosim.formats.numpy_files.npy import Npy
+from dliosim.formats.numpy_files.npz import DeflatedNpz, StoredNpz, npz
 from dliosim.formats.protocols import EncodeTime, Format, Framed, Resolved
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.model import Chunk, Compression, Dataset, Shape
 from tests.formats.described import GZIP, VARYING, archived_rows, described, shaped
 
@@ -38,14 +38,11 @@ def foreign(**rest: object) -> Dataset:
 
 
 def test_stored_archives_are_framed_and_deflated_ones_resolved() -> None:
-    assert format_for(described("npz", 5)) is NPZ_STORED
-    assert format_for(described("npz", 5, compress=GZIP)) is NPZ_DEFLATED
-    assert format_for(foreign()) is NPZ_DEFLATED
-    assert isinstance(NPZ_STORED, Framed)
-    assert not isinstance(NPZ_STORED, Resolved)
-    assert isinstance(NPZ_DEFLATED, Resolved)
-    assert not isinstance(NPZ_DEFLATED, Framed)
-    assert NPZ_STORED.name == NPZ_DEFLATED.name == NPZ.name
+    stored, deflated = bind(described("npz", 5)), bind(described("npz", 5, compress=GZIP))
+    assert isinstance(stored, Framed) and not isinstance(stored, Resolved)
+    assert isinstance(deflated, Resolved) and not isinstance(deflated, Framed)
+    assert type(bind(foreign())) is type(deflated)
+    assert stored.name == deflated.name == "npz"
 
 
 @given(st.integers(1, 3000), st.sampled_from([0, 1, 2, 7]))
@@ -53,7 +50,7 @@ def test_stored_rows_are_where_they_are_planned(
     tmp_path_factory: pytest.TempPathFactory, size: int, count: int
 ) -> None:
     path = tmp_path_factory.mktemp("npz") / "f.npz"
-    check_framed(NPZ_STORED, described("npz", size), np.full(count, size), path)
+    check_framed(StoredNpz(described("npz", size)), np.full(count, size), path)
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None, "its CRC is that of the array's header and its rows"
 
@@ -61,7 +58,7 @@ def test_stored_rows_are_where_they_are_planned(
 @given(st.integers(1, 3000))
 def test_samples_of_any_size_are_alone_in_stored_files(tmp_path_factory: pytest.TempPathFactory, size: int) -> None:
     path = tmp_path_factory.mktemp("npz") / "f.npz"
-    check_framed(NPZ_STORED, described("npz", VARYING, each=True), np.array([size]), path)
+    check_framed(StoredNpz(described("npz", VARYING, each=True)), np.array([size]), path)
     with np.load(path, allow_pickle=False) as archive:
         assert archive["x"].shape == (size,)
 
@@ -71,7 +68,7 @@ def test_deflated_files_hold_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, size: int, count: int, level: int
 ) -> None:
     path = tmp_path_factory.mktemp("npz") / "f.npz"
-    check_resolved(NPZ_DEFLATED, described("npz", size, compress=Compression("gzip", level)), count, path)
+    check_resolved(DeflatedNpz(described("npz", size, compress=Compression("gzip", level))), count, path)
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
 
@@ -82,9 +79,9 @@ def test_numpy_reads_shape_and_bytes(tmp_path: Path, compress: Compression | Non
     path, count = tmp_path / "f.npz", 1 if each else 7
     dataset = shaped("npz", (5, 3), "float32", compress=compress, each=each)
     if compress is None:
-        write_framed(NPZ_STORED, dataset, path, np.full(count, 60))
+        write_framed(StoredNpz(dataset), path, np.full(count, 60))
     else:
-        write_resolved(NPZ_DEFLATED, dataset, path, count)
+        write_resolved(DeflatedNpz(dataset), path, count)
     with np.load(path, allow_pickle=False) as archive:
         assert archive.files == ["x"]
         array = archive["x"]
@@ -97,8 +94,8 @@ def test_numpy_reads_shape_and_bytes(tmp_path: Path, compress: Compression | Non
 def test_an_empty_file_of_either_kind_holds_no_samples(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     dataset = described("npz", 10, compress=GZIP)
-    NPZ_DEFLATED.build(dataset, path, 0, iter(()), EncodeTime())
-    assert NPZ_DEFLATED.index(path, dataset).samples == 0
+    DeflatedNpz(dataset).build(path, 0, iter(()), EncodeTime())
+    assert DeflatedNpz(dataset).index(path).samples == 0
     with np.load(path) as archive:
         assert archive["x"].shape == (0, 10)
 
@@ -107,38 +104,38 @@ def test_building_takes_batches_as_they_come_and_counts_time_in_the_encoder(tmp_
     path, encoding = tmp_path / "f.npz", EncodeTime()
     dataset = described("npz", 1000, compress=GZIP)
     rows = np.random.default_rng(0).integers(0, 9, (9, 1000)).astype(np.uint8)
-    NPZ_DEFLATED.build(dataset, path, 9, iter([rows[:1], rows[1:8], rows[8:]]), encoding)
+    DeflatedNpz(dataset).build(path, 9, iter([rows[:1], rows[1:8], rows[8:]]), encoding)
     assert archived_rows(path, dataset) == [row.tobytes() for row in rows]
     assert path.stat().st_size < rows.size
     assert encoding.encode_ns > 0
     with pytest.raises(ValueError, match="9000 bytes for 10 samples of 1000"):
-        NPZ_DEFLATED.build(dataset, path, 10, iter([rows]), encoding)
+        DeflatedNpz(dataset).build(path, 10, iter([rows]), encoding)
 
 
 def test_files_of_a_data_set_share_one_pipeline(tmp_path: Path) -> None:
     dataset, found = described("npz", 50, compress=GZIP), set()
     for first in (0, 3):
         path = tmp_path / f"{first}.npz"
-        write_resolved(NPZ_DEFLATED, dataset, path, 3, first)
-        found.add(NPZ_DEFLATED.index(path, dataset).columns[0].filters)
-    assert found == {NPZ_DEFLATED.forecast(dataset, 3).columns[0].filters}
+        write_resolved(DeflatedNpz(dataset), path, 3, first)
+        found.add(DeflatedNpz(dataset).index(path).columns[0].filters)
+    assert found == {DeflatedNpz(dataset).forecast(3).columns[0].filters}
 
 
 def test_a_batch_is_a_few_mebibytes_and_at_least_a_sample() -> None:
-    assert NPZ_DEFLATED.batch(described("npz", 1 << 20, compress=GZIP)) == 4
-    assert NPZ_DEFLATED.batch(described("npz", 1 << 30, compress=GZIP)) == 1
+    assert DeflatedNpz(described("npz", 1 << 20, compress=GZIP)).batch == 4
+    assert DeflatedNpz(described("npz", 1 << 30, compress=GZIP)).batch == 1
 
 
 def test_a_forecast_of_contents_that_do_not_compress_is_nearly_the_file(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     dataset = described("npz", 5000, compress=GZIP)
-    write_resolved(NPZ_DEFLATED, dataset, path, 7)
-    said, found = NPZ_DEFLATED.forecast(dataset, 7), NPZ_DEFLATED.index(path, dataset)
+    write_resolved(DeflatedNpz(dataset), path, 7)
+    said, found = DeflatedNpz(dataset).forecast(7), DeflatedNpz(dataset).index(path)
     assert said.samples == found.samples
     assert said.columns[0].unit_bytes == found.columns[0].unit_bytes
     assert said.columns[0].offset == found.columns[0].offset
     assert said.size == pytest.approx(found.size, rel=0.02)
-    halved = NPZ_DEFLATED.forecast(described("npz", 5000, compress=GZIP, compressible=2.0), 7)
+    halved = DeflatedNpz(described("npz", 5000, compress=GZIP, compressible=2.0)).forecast(7)
     assert halved.size == pytest.approx(found.size / 2, rel=0.02)
 
 
@@ -164,14 +161,14 @@ def test_without_a_name_that_is_there_the_error_says_which_are(tmp_path: Path, n
     path = tmp_path / "f.npz"
     np.savez(path, images=np.zeros((6, 4)), labels=np.zeros(6))
     with pytest.raises(ExecutionError, match=r"f.npz has no array `[xz]`, and these: `images`, `labels`"):
-        NPZ.index(path, foreign(names=names))
+        npz(foreign(names=names)).index(path)
 
 
 def test_arrays_of_other_numbers_of_samples_do_not_go_together(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     np.savez(path, images=np.zeros((6, 4), np.int8), labels=np.zeros(5))
     with pytest.raises(ExecutionError, match=r"`labels.npy` in .*\(5,\), and not 6 samples"):
-        NPZ.index(path, foreign(names=("images", "labels"), shape=Shape((4,), "int8")))
+        npz(foreign(names=("images", "labels"), shape=Shape((4,), "int8"))).index(path)
 
 
 def test_members_with_their_crc_behind_them_are_read(tmp_path: Path) -> None:
@@ -188,18 +185,18 @@ def test_rows_of_no_bytes_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     np.savez(path, images=np.zeros((6, 4), np.int8), labels=np.zeros((6, 0)))
     with pytest.raises(ExecutionError, match=r"`labels.npy` in .*samples of no bytes"):
-        NPZ.index(path, foreign(names=("images", "labels"), shape=Shape((4,), "int8")))
+        npz(foreign(names=("images", "labels"), shape=Shape((4,), "int8"))).index(path)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("more", [-1, 1])
 def test_members_longer_or_shorter_than_their_arrays_are_refused(tmp_path: Path, method: int, more: int) -> None:
     path = tmp_path / "f.npz"
-    whole = NPY.write_header(described("npy", 10), 3, 158, 0) + bytes(30 + more)
+    whole = Npy(described("npy", 10)).write_header(3, 158, 0) + bytes(30 + more)
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("x.npy", whole)
     with pytest.raises(ExecutionError, match=f"`x.npy` in .* has {158 + more} bytes, and by its header.*158"):
-        NPZ.index(path, described("npz", 10))
+        npz(described("npz", 10)).index(path)
 
 
 def test_names_that_lead_elsewhere_are_names_and_nothing_more(tmp_path: Path) -> None:
@@ -214,7 +211,7 @@ def test_names_that_lead_elsewhere_are_names_and_nothing_more(tmp_path: Path) ->
     assert archived_rows(path, foreign(names=("größe 尺",))) == [b"\0\1\2"]
 
 
-@pytest.mark.parametrize("form", [NPZ_STORED, NPZ_DEFLATED], ids=["stored", "deflated"])
+@pytest.mark.parametrize("form", [StoredNpz, DeflatedNpz], ids=["stored", "deflated"])
 @pytest.mark.parametrize(
     ("dataset", "setting"),
     [
@@ -228,8 +225,10 @@ def test_names_that_lead_elsewhere_are_names_and_nothing_more(tmp_path: Path) ->
         (described("npz", 10, compress=Compression("zstd", 3)), "compress"),
     ],
 )
-def test_what_archives_cannot_hold_is_refused_by_its_setting(form: Format, dataset: Dataset, setting: str) -> None:
-    refused = form.refuse(dataset)
+def test_what_archives_cannot_hold_is_refused_by_its_setting(
+    form: Callable[[Dataset], Format], dataset: Dataset, setting: str
+) -> None:
+    refused = form(dataset).refuse()
     assert refused is not None
     assert refused[0] == setting
 
@@ -241,4 +240,4 @@ def test_what_archives_hold_is_not_refused() -> None:
         shaped("npz", (4,), "int8", compress=GZIP),
         foreign(names=("a", "b"), parts=2),
     ):
-        assert format_for(dataset).refuse(dataset) is None
+        assert bind(dataset).refuse() is None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.numpy_files.npz import NPZ_STORED
+from dliosim.formats.numpy_files.npz import StoredNpz
 from dliosim.formats.numpy_files.zip_headers import (
     DEFLATED,
     STORED,
@@ -67,9 +67,9 @@ def test_trailers_are_as_long_as_was_said_before_they_were_written() -> None:
     assert trailer_sizes("x.npy", sizes, sizes + HEADER).tolist() == written
     assert len(set(written)) == 3, "neither, the end alone, and both"
     dataset = described("npz", 10)
-    ends = sizes + NPZ_STORED.header(dataset)
-    promised = NPZ_STORED.trailer(dataset, sizes, ends).tolist()
-    assert promised == [len(NPZ_STORED.write_trailer(dataset, 1, int(end), 0)) for end in ends]
+    ends = sizes + StoredNpz(dataset).header
+    promised = StoredNpz(dataset).trailer(sizes, ends).tolist()
+    assert promised == [len(StoredNpz(dataset).write_trailer(1, int(end), 0)) for end in ends]
 
 
 def test_an_absurd_directory_is_refused_before_it_is_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import check_damage, check_resolved, random_contents, sample_ranges, write_resolved
-from dliosim.formats.parquet.format import PARQUET, ROW_GROUP
+from dliosim.formats.parquet.format import ROW_GROUP, Parquet
 from dliosim.formats.protocols import Bytes, EncodeTime
 from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout, Shape, constant
 from tests.examples import examples
@@ -64,15 +64,15 @@ def rows_of(table: pa.Table) -> list[bytes]:
 def test_pyarrow_reads_every_row_as_it_was_given(way: str, count: int, tmp_path: Path) -> None:
     described = WAYS[way]
     path = tmp_path / "a.parquet"
-    assert PARQUET.refuse(described) is None
-    check_resolved(PARQUET, described, count, path)
+    assert Parquet(described).refuse() is None
+    check_resolved(Parquet(described), count, path)
     size = described.constant_size
     assert size is not None
     assert rows_of(pq.read_table(path)) == [random_contents(described, row, size).tobytes() for row in range(count)]
     file = pq.ParquetFile(path)
     assert file.schema_arrow.names == [f"column_{part}" for part in range(described.parts)]
     groups = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
-    most = PARQUET.batch(described)
+    most = Parquet(described).batch
     assert groups == [most] * (count // most) + [count % most] * (count % most > 0)
 
 
@@ -92,8 +92,8 @@ def test_shapes_are_stored_as_readers_want_them() -> None:
 def test_the_index_gives_the_column_chunks(way: str, tmp_path: Path) -> None:
     described = WAYS[way]
     path = tmp_path / "a.parquet"
-    write_resolved(PARQUET, described, path, 11)
-    index = PARQUET.index(path, described)
+    write_resolved(Parquet(described), path, 11)
+    index = Parquet(described).index(path)
     metadata = pq.read_metadata(path)
     assert len(index.columns) == metadata.num_columns
     end = index.size - index.touched
@@ -107,7 +107,7 @@ def test_the_index_gives_the_column_chunks(way: str, tmp_path: Path) -> None:
     assert all(0 <= gap < 200 for gap in gaps)  # pyarrow 15 repeats what the footer says after each chunk
     assert index.touched == metadata.serialized_size + 8
     assert index.columns[0].first is None
-    assert index.columns[0].samples == min(PARQUET.batch(described), 11)
+    assert index.columns[0].samples == min(Parquet(described).batch, 11)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -117,8 +117,8 @@ def test_a_forecast_says_about_what_the_index_of_the_file_will_say(way: str, cou
     if way == "large":
         count = min(count, 11)
     path = tmp_path / "a.parquet"
-    write_resolved(PARQUET, described, path, count)
-    index, forecast = PARQUET.index(path, described), PARQUET.forecast(described, count)
+    write_resolved(Parquet(described), path, count)
+    index, forecast = Parquet(described).index(path), Parquet(described).forecast(count)
     assert forecast.samples == index.samples
     overhead = 400 + 200 * sum(len(column.offset) for column in index.columns)
     assert abs(forecast.size - index.size) <= 0.05 * index.size + overhead
@@ -134,7 +134,7 @@ def test_a_forecast_says_about_what_the_index_of_the_file_will_say(way: str, cou
 def test_a_forecast_counts_on_what_a_codec_can_do() -> None:
     described = dataset(1 << 20, compressible=4.0)
     plain, compressed = [
-        PARQUET.forecast(one, 100)
+        Parquet(one).forecast(100)
         for one in (described, dataset(1 << 20, compressible=4.0, compress=Compression("snappy")))
     ]
     assert plain.size >= 100 << 20
@@ -143,8 +143,8 @@ def test_a_forecast_counts_on_what_a_codec_can_do() -> None:
 
 
 def test_row_groups_are_bounded_where_nothing_else_is_said() -> None:
-    assert PARQUET.batch(dataset(1000)) == ROW_GROUP // 1000
-    assert PARQUET.batch(dataset(1 << 28)) == 1
+    assert Parquet(dataset(1000)).batch == ROW_GROUP // 1000
+    assert Parquet(dataset(1 << 28)).batch == 1
 
 
 @settings(max_examples=examples(30))
@@ -164,16 +164,16 @@ def test_batches_of_any_size_give_the_same_file(
             done += size
             yield used[:size]
 
-    PARQUET.build(described, directory / "a", count, batches(), EncodeTime())
-    PARQUET.build(described, directory / "b", count, iter([all_rows]), EncodeTime())
+    Parquet(described).build(directory / "a", count, batches(), EncodeTime())
+    Parquet(described).build(directory / "b", count, iter([all_rows]), EncodeTime())
     assert (directory / "a").read_bytes() == (directory / "b").read_bytes()
     assert rows_of(pq.read_table(directory / "a")) == [row.tobytes() for row in all_rows]
 
 
 def test_values_larger_than_a_page_have_a_page_each(tmp_path: Path) -> None:
     described = dataset(2 << 20)
-    write_resolved(PARQUET, described, tmp_path / "a", 6)
-    (column,) = PARQUET.index(tmp_path / "a", described).columns
+    write_resolved(Parquet(described), tmp_path / "a", 6)
+    (column,) = Parquet(described).index(tmp_path / "a").columns
     assert column.length[0] - 6 * (2 << 20) > 5 * 20
 
 
@@ -221,13 +221,13 @@ def test_encoding_is_timed_without_contents_and_without_writing(
             yield np.zeros((4, 100), np.uint8)
 
     encoding = EncodeTime()
-    PARQUET.build(WAYS["chunks"], tmp_path / "a", 12, batches(), encoding)
+    Parquet(WAYS["chunks"]).build(tmp_path / "a", 12, batches(), encoding)
     assert encoding.encode_ns == 3 * 7
 
 
 def test_a_full_file_system_is_said_as_the_call_says_it() -> None:
     with pytest.raises(OSError) as error:
-        PARQUET.build(dataset(1 << 20), Path("/dev/full"), 4, iter([np.zeros((4, 1 << 20), np.uint8)]), EncodeTime())
+        Parquet(dataset(1 << 20)).build(Path("/dev/full"), 4, iter([np.zeros((4, 1 << 20), np.uint8)]), EncodeTime())
     assert error.value.errno == errno.ENOSPC
 
 
@@ -245,27 +245,27 @@ def test_a_full_file_system_is_said_as_the_call_says_it() -> None:
     ],
 )
 def test_what_a_parquet_file_cannot_hold_is_refused(described: Dataset, setting: str) -> None:
-    refused = PARQUET.refuse(described)
+    refused = Parquet(described).refuse()
     assert refused is not None
     assert refused[0] == setting
 
 
 def test_a_row_group_may_be_said_larger_than_all_samples() -> None:
-    assert PARQUET.refuse(dataset(1 << 20, samples=100, chunk=Chunk(1 << 40, "samples"))) is None
+    assert Parquet(dataset(1 << 20, samples=100, chunk=Chunk(1 << 40, "samples"))).refuse() is None
 
 
 def test_sizes_that_vary_are_refused() -> None:
     varied = Dataset("d", 1, 10, Distribution("normal", (100, 10)), Layout("files", 1), "d")
-    refused = PARQUET.refuse(varied)
+    refused = Parquet(varied).refuse()
     assert refused is not None
     assert refused[0] == "size"
 
 
 def test_columns_of_its_own_can_be_chosen(tmp_path: Path) -> None:
     described = dataset(99, parts=3, names=("column_2", "column_0"))
-    assert PARQUET.refuse(described) is None
-    write_resolved(PARQUET, described, tmp_path / "a", 5)
-    index, forecast = PARQUET.index(tmp_path / "a", described), PARQUET.forecast(described, 5)
+    assert Parquet(described).refuse() is None
+    write_resolved(Parquet(described), tmp_path / "a", 5)
+    index, forecast = Parquet(described).index(tmp_path / "a"), Parquet(described).forecast(5)
     metadata = pq.read_metadata(tmp_path / "a").row_group(0)
     assert [int(column.offset[0]) for column in index.columns] == [
         metadata.column(leaf).data_page_offset for leaf in (0, 2)
@@ -274,9 +274,9 @@ def test_columns_of_its_own_can_be_chosen(tmp_path: Path) -> None:
 
 
 def test_pyarrow_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert PARQUET.needs(dataset()) is None
+    assert Parquet(dataset()).needs() is None
     monkeypatch.setattr("dliosim.formats.parquet.format.find_spec", lambda name: None)
-    assert PARQUET.needs(dataset()) == ("pyarrow", "parquet")
+    assert Parquet(dataset()).needs() == ("pyarrow", "parquet")
 
 
 # ---- files by others ----------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def images(path: Path, rows: list[int], **options: object) -> None:
 def test_row_groups_of_different_sizes_are_found_by_their_first_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     images(path, [3, 5, 2, 5])
-    index = PARQUET.index(path, SOURCE)
+    index = Parquet(SOURCE).index(path)
     assert (index.samples, len(index.columns)) == (15, 3)
     metadata = pq.read_metadata(path)
     for leaf, column in enumerate(index.columns):
@@ -320,15 +320,15 @@ def test_row_groups_of_different_sizes_are_found_by_their_first_rows(tmp_path: P
 def test_names_choose_columns_or_what_is_in_them(names: tuple[str, ...], leaves: list[int], tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     images(path, [4, 4, 1])
-    every = PARQUET.index(path, SOURCE).columns
-    index = PARQUET.index(path, dataset(source="*", names=names))
+    every = Parquet(SOURCE).index(path).columns
+    index = Parquet(dataset(source="*", names=names)).index(path)
     assert [column.offset.tolist() for column in index.columns] == [every[leaf].offset.tolist() for leaf in leaves]
 
 
 def test_a_name_that_the_file_has_not_is_said_with_those_that_it_has(tmp_path: Path) -> None:
     images(tmp_path / "a.parquet", [2])
     with pytest.raises(ExecutionError, match=r"a\.parquet has no column `im`; it has `image\.bytes`, `image\.path`"):
-        PARQUET.index(tmp_path / "a.parquet", dataset(source="*", names=("im",)))
+        Parquet(dataset(source="*", names=("im",))).index(tmp_path / "a.parquet")
 
 
 def test_files_by_pandas_are_indexed(tmp_path: Path) -> None:
@@ -336,19 +336,19 @@ def test_files_by_pandas_are_indexed(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     frame = pandas.DataFrame({"text": ["a", "b", None] * 40, "value": np.arange(120) / 7, "when": range(120)})
     frame.to_parquet(path, row_group_size=50)
-    index = PARQUET.index(path, dataset(source="*", names=("text", "value")))
+    index = Parquet(dataset(source="*", names=("text", "value"))).index(path)
     assert index.samples == 120
     for column in index.columns:
         assert (column.samples, column.first, len(column.offset)) == (50, None, 3)
         assert ((column.offset >= 4) & (column.offset + column.length <= index.size - index.touched)).all()
     frame[:0].to_parquet(path)
-    assert PARQUET.index(path, SOURCE).samples == 0
+    assert Parquet(SOURCE).index(path).samples == 0
 
 
 def test_empty_row_groups_hold_no_unit(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     images(path, [3, 0, 3, 0])
-    index = PARQUET.index(path, SOURCE)
+    index = Parquet(SOURCE).index(path)
     assert index.samples == 6
     assert [len(column.offset) for column in index.columns] == [2, 2, 2]
     assert index.columns[0].first is None
@@ -356,8 +356,8 @@ def test_empty_row_groups_hold_no_unit(tmp_path: Path) -> None:
 
 def test_a_file_of_no_rows_has_no_units(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    PARQUET.build(dataset(), path, 0, iter(()), EncodeTime())
-    index = PARQUET.index(path, dataset())
+    Parquet(dataset()).build(path, 0, iter(()), EncodeTime())
+    index = Parquet(dataset()).index(path)
     assert (index.samples, len(index.columns[0].offset)) == (0, 0)
 
 
@@ -372,14 +372,14 @@ def good(tmp_path: Path) -> Path:
 
 
 def test_a_file_cut_anywhere_is_refused(good: Path) -> None:
-    check_damage(PARQUET, SOURCE, good)
+    check_damage(Parquet(SOURCE), good)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"\x00\x00\x00\x00PAR1", b"PAR1" + bytes(8), b"x" * 1000])
 def test_what_is_no_parquet_file_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(ExecutionError, match=str(tmp_path / "a")) as error:
-        PARQUET.index(tmp_path / "a", SOURCE)
+        Parquet(SOURCE).index(tmp_path / "a")
     assert error.value.code == "R401"
 
 
@@ -392,13 +392,13 @@ def test_a_footer_of_another_length_is_refused_before_it_is_read(change: int | s
         length = len(whole) - 11 + change if change > 0 else len(whole) - 12
     good.write_bytes(whole[:-8] + length.to_bytes(4, "little") + b"PAR1")
     with pytest.raises(ExecutionError, match=r"says that its footer has|is damaged"):
-        PARQUET.index(good, SOURCE)
+        Parquet(SOURCE).index(good)
 
 
 def test_an_encrypted_footer_is_named(good: Path) -> None:
     good.write_bytes(good.read_bytes()[:-4] + b"PARE")
     with pytest.raises(ExecutionError, match="encrypted"):
-        PARQUET.index(good, SOURCE)
+        Parquet(SOURCE).index(good)
 
 
 def _patched(path: Path, before: int, after: int) -> None:
@@ -420,26 +420,26 @@ def _patched(path: Path, before: int, after: int) -> None:
 def test_chunks_outside_the_data_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a"
     described = dataset(chunk=Chunk(30, "samples"))
-    write_resolved(PARQUET, described, path, 90)
-    (column,) = PARQUET.index(path, described).columns
+    write_resolved(Parquet(described), path, 90)
+    (column,) = Parquet(described).index(path).columns
     _patched(path, int(column.offset[2]), int(column.offset[2]) + 500)
     with pytest.raises(
         ExecutionError, match=r"column `column_0` of row group 2 is said to have \d+ bytes from \d+, outside"
     ):
-        PARQUET.index(path, described)
-    write_resolved(PARQUET, described, path, 90)
+        Parquet(described).index(path)
+    write_resolved(Parquet(described), path, 90)
     _patched(path, int(column.length[0]), 8000)
     with pytest.raises(ExecutionError, match=r"row group 2 is said to have 8000 bytes|row group 1 is said to have"):
-        PARQUET.index(path, described)
+        Parquet(described).index(path)
 
 
 def test_rows_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a"
     described = dataset(chunk=Chunk(3000, "samples"))
-    write_resolved(PARQUET, described, path, 3500)
+    write_resolved(Parquet(described), path, 3500)
     _patched(path, 3500, 3600)
     with pytest.raises(ExecutionError, match=r"there are 3600 rows, but the row groups have 3500"):
-        PARQUET.index(path, described)
+        Parquet(described).index(path)
 
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -454,7 +454,7 @@ def test_a_footer_with_changed_bytes_gives_an_index_inside_the_file_or_an_error(
         whole[data.draw(st.integers(footer, len(whole) - 1))] = data.draw(st.integers(0, 255))
     good.write_bytes(whole)
     try:
-        index = PARQUET.index(good, SOURCE)
+        index = Parquet(SOURCE).index(good)
     except ExecutionError as error:
         assert error.code == "R401"
         return

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import random_contents, write_resolved
-from dliosim.formats.parquet.format import PARQUET
-from dliosim.formats.parquet.library import open_library
+from dliosim.formats.parquet.format import Parquet
+from dliosim.formats.parquet.library import ParquetHandle
 from dliosim.model import Dataset
 from tests.examples import examples
 from tests.formats.parquet.test_format import SOURCE, WAYS, dataset, images, rows_of
@@ -29,8 +29,8 @@ def test_samples_come_back_in_order_and_nothing_else_is_written(way: str, tmp_pa
     described = WAYS[way]
     size = described.constant_size
     assert size is not None
-    write_resolved(PARQUET, described, tmp_path / "a", 11)
-    with open_library(tmp_path / "a", described) as handle:
+    write_resolved(Parquet(described), tmp_path / "a", 11)
+    with ParquetHandle(tmp_path / "a", described) as handle:
         for first, count in [(0, 11), (0, 1), (3, 5), (10, 1), (4, 0)]:
             into = bytearray(b"\xee" * (count * size + 9))
             assert handle.read(first, count, memoryview(into)) == count * size
@@ -46,12 +46,12 @@ def test_any_range_is_what_was_written_however_little_is_decoded_at_a_time(
     described = WAYS["lists"]
     path = tmp_path / "a"
     if not path.exists():
-        write_resolved(PARQUET, described, path, 23)
+        write_resolved(Parquet(described), path, 23)
     monkeypatch.setattr("dliosim.formats.parquet.library._BATCH", data.draw(st.sampled_from([1, 200, 1 << 20])))
     first = data.draw(st.integers(0, 22))
     count = data.draw(st.integers(0, 23 - first))
     into = bytearray(96 * count)
-    with open_library(path, described) as handle:
+    with ParquetHandle(path, described) as handle:
         handle.read(first, count, memoryview(into))
     assert into == bytes_of(described, first, count)
 
@@ -60,9 +60,9 @@ def test_any_range_is_what_was_written_however_little_is_decoded_at_a_time(
 def test_a_chunk_that_was_read_by_other_means_decodes_to_the_same(way: str, tmp_path: Path) -> None:
     described = WAYS[way]
     path = tmp_path / "a"
-    write_resolved(PARQUET, described, path, 11)
+    write_resolved(Parquet(described), path, 11)
     whole = memoryview(path.read_bytes())
-    with open_library(path, described) as handle:
+    with ParquetHandle(path, described) as handle:
         for leaf, column in enumerate(handle.index.columns):
             name = handle.leaves[leaf]
             for group, (offset, length) in enumerate(zip(column.offset, column.length, strict=True)):
@@ -73,8 +73,8 @@ def test_a_chunk_that_was_read_by_other_means_decodes_to_the_same(way: str, tmp_
 
 def test_the_columns_of_the_data_set_are_read(tmp_path: Path) -> None:
     described = dataset(99, parts=3, names=("column_2", "column_0"))
-    write_resolved(PARQUET, described, tmp_path / "a", 5)
-    with open_library(tmp_path / "a", described) as handle:
+    write_resolved(Parquet(described), tmp_path / "a", 5)
+    with ParquetHandle(tmp_path / "a", described) as handle:
         assert handle.read_group(0).column_names == ["column_0", "column_2"]
         assert handle.read_group(0, ["column_1"]).column_names == ["column_1"]
         into = bytearray(66)
@@ -86,7 +86,7 @@ def test_the_columns_of_the_data_set_are_read(tmp_path: Path) -> None:
 def test_nested_columns_of_others_are_decoded_with_dictionaries(tmp_path: Path) -> None:
     path = tmp_path / "a"
     images(path, [3, 0, 5])
-    with open_library(path, dataset(source="*", names=("image.bytes",))) as handle:
+    with ParquetHandle(path, dataset(source="*", names=("image.bytes",))) as handle:
         assert handle.rows.tolist() == [3, 0, 5]
         found = handle.read_group(2).column("image").to_pylist()
         assert [row["bytes"] for row in found] == [bytes([row]) * (100 + row) for row in range(5)]
@@ -99,7 +99,7 @@ def test_nested_columns_of_others_are_decoded_with_dictionaries(tmp_path: Path) 
 def test_rows_without_a_fixed_width_are_refused_as_bytes(tmp_path: Path) -> None:
     images(tmp_path / "a", [3])
     with (
-        open_library(tmp_path / "a", SOURCE) as handle,
+        ParquetHandle(tmp_path / "a", SOURCE) as handle,
         pytest.raises(ExecutionError, match=r"column `image` \(struct.*have no fixed width"),
     ):
         handle.read(0, 1, memoryview(bytearray(1000)))
@@ -110,7 +110,7 @@ def test_rows_without_a_value_are_refused_as_bytes(tmp_path: Path) -> None:
 
     parquet.write_table(pa.table({"a": [1, None, 3]}), tmp_path / "a")
     with (
-        open_library(tmp_path / "a", SOURCE) as handle,
+        ParquetHandle(tmp_path / "a", SOURCE) as handle,
         pytest.raises(ExecutionError, match="without a value"),
     ):
         handle.read(0, 3, memoryview(bytearray(100)))
@@ -118,17 +118,17 @@ def test_rows_without_a_value_are_refused_as_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("first", "count", "room"), [(-1, 2, 999), (5, 7, 9999), (0, 2, 199)])
 def test_rows_that_are_not_there_or_do_not_fit_are_refused(first: int, count: int, room: int, tmp_path: Path) -> None:
-    write_resolved(PARQUET, dataset(), tmp_path / "a", 11)
-    with open_library(tmp_path / "a", dataset()) as handle, pytest.raises(ExecutionError):
+    write_resolved(Parquet(dataset()), tmp_path / "a", 11)
+    with ParquetHandle(tmp_path / "a", dataset()) as handle, pytest.raises(ExecutionError):
         handle.read(first, count, memoryview(bytearray(room)))
 
 
 def test_a_chunk_that_is_cut_or_of_another_column_is_damage(tmp_path: Path) -> None:
     described = WAYS["zstd"]
     path = tmp_path / "a"
-    write_resolved(PARQUET, described, path, 11)
+    write_resolved(Parquet(described), path, 11)
     whole = memoryview(path.read_bytes())
-    with open_library(path, described) as handle:
+    with ParquetHandle(path, described) as handle:
         for data in (whole[4:100], whole[:0], whole[50:300]):
             with pytest.raises(ExecutionError, match=r"column `column_0` of row group 0 cannot be decoded") as error:
                 handle.decode(0, "column_0", data)
@@ -146,13 +146,13 @@ def test_damaged_pages_give_rows_or_an_error(data: st.DataObject, tmp_path: Path
     size = described.constant_size
     assert size is not None
     path = tmp_path / "a"
-    write_resolved(PARQUET, described, path, 11)
+    write_resolved(Parquet(described), path, 11)
     whole = bytearray(path.read_bytes())
-    end = len(whole) - PARQUET.index(path, described).touched
+    end = len(whole) - Parquet(described).index(path).touched
     for _ in range(data.draw(st.integers(1, 3))):
         whole[data.draw(st.integers(4, min(end - 1, 40)))] = data.draw(st.integers(0, 255))
     path.write_bytes(whole)
-    with open_library(path, described) as handle:
+    with ParquetHandle(path, described) as handle:
         try:
             assert handle.read(0, 11, memoryview(np.empty(11 * size, np.uint8))) == 11 * size
         except ExecutionError as error:

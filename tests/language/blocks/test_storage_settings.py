@@ -148,14 +148,14 @@ def test_a_format_that_cannot_be_loaded_is_said_at_its_line(
     def fail(built: Dataset) -> Stub:
         raise error
 
-    monkeypatch.setattr(storage_settings, "format_for", fail)
+    monkeypatch.setattr(storage_settings, "bind", fail)
     (found,) = patterns.mistakes('dataset d {\n samples 8\n size 1 kB\n format hdf5\n path "d"\n}\nprepare d\n')
     assert (found.code, found.labels[0].span.text) == ("R403", "hdf5")
 
 
 def test_a_format_of_another_package_is_known_by_its_name(patterns: Patterns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage_settings, "format_names", lambda: ("raw", "zarr_v3"))
-    monkeypatch.setattr(storage_settings, "format_for", lambda built: Stub(built.format))
+    monkeypatch.setattr(storage_settings, "bind", Stub)
     assert patterns.dataset("samples 8\n size 1 kB\n format zarr_v3").format == "zarr_v3"
     (found,) = patterns.mistakes('dataset d {\n samples 8\n size 1 kB\n format Zarr_v\n path "d"\n}\nprepare d\n')
     assert found.help == ("did you mean `zarr_v3`?",)

@@ -63,7 +63,7 @@ def test_a_format_of_another_package_shows_whether_it_has_a_library(
 ) -> None:
     dataset = patterns.dataset("samples 8\n size 1 kB")
     for made, has in ((Read, True), (Stub, False)):
-        monkeypatch.setattr(external_readers, "format_for", lambda dataset, made=made: made("zarr"))
+        monkeypatch.setattr(external_readers, "bind", made)
         assert external_readers.has_library(dataset) is has
 
 
@@ -201,7 +201,7 @@ def test_what_reads_in_our_place_as_explained_is_the_same(lines: str, tmp_path: 
 def test_decoding_where_there_is_nothing_to_decode_is_warned_of(
     form: str, lines: str, warned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Stub, "needs", lambda self, dataset: None)
+    monkeypatch.setattr(Stub, "needs", lambda self: None)
     path = tmp_path / "pattern.dlio"
     path.write_text(f"dlio 1\nworkload w\n{DATA % form}\ntrain {{\n    read universe\n    {lines}\n}}\n")
     with pretended():
@@ -210,7 +210,7 @@ def test_decoding_where_there_is_nothing_to_decode_is_warned_of(
 
 
 def test_what_only_a_library_decodes_is_not_said_to_be_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stub, "needs", lambda self, dataset: None)
+    monkeypatch.setattr(Stub, "needs", lambda self: None)
     path = tmp_path / "pattern.dlio"
     path.write_text(f"dlio 1\nworkload w\n{DATA % 'parquet'}\ntrain {{\n    read universe\n    decode on\n}}\n")
     with pretended(), pytest.raises(PatternError) as error:

@@ -13,7 +13,7 @@ import pytest
 
 from dliosim.formats.contract_tests import random_contents, write_framed, write_resolved
 from dliosim.formats.protocols import Framed, Resolved
-from dliosim.formats.registry import format_for
+from dliosim.formats.registry import bind
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Dataset, FileSurvey, Job, Layout, Loop, constant
 from tests.scripts.fidelity import script
@@ -71,14 +71,14 @@ def test_loaders_read_what_the_tool_writes(kind: str, loader: str, form: str, ne
     pytest.importorskip(needs)
     layout = Layout("file per sample", 4) if kind == "npz" else Layout("shared file", 1)
     dataset = Dataset("d", 7, 4, constant(300.0), layout, "d", format=form)
-    written = format_for(dataset)
+    written = bind(dataset)
     if isinstance(written, Resolved):
-        write_resolved(written, dataset, tmp_path / "0", 4)
+        write_resolved(written, tmp_path / "0", 4)
     else:
         assert isinstance(written, Framed)
         each = 1 if kind == "npz" else 4
         for first in range(0, 4, each):
-            write_framed(written, dataset, tmp_path / f"{first}", np.full(each, 300), first)
+            write_framed(written, tmp_path / f"{first}", np.full(each, 300), first)
     found = np.concatenate([np.asarray(batch) for batch in loaders.LOADERS[loader](tmp_path, 2, 0)()])
     assert np.array_equal(found, np.stack([random_contents(dataset, sample, 300) for sample in range(4)]))
 

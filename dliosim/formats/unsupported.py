@@ -1,63 +1,11 @@
-"""Defaults for formats without checksum, trailer or sidecars, and the refusal of settings that a format cannot use."""
+"""Settings that a format cannot use, and why; chunks that are too many."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from typing import Final
 
-from dliosim.formats.protocols import Ints
-from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
-
-
-class SimpleFormat:
-    """Formats whose files end with the last sample, without a checksum and without sidecars."""
-
-    checksum: Callable[[memoryview, int], int] | None = None
-
-    def trailer(self, dataset: Dataset, counts: Ints, ends: Ints) -> Ints:
-        """Return 0 for each file: there is no trailer."""
-        return np.zeros_like(counts)
-
-    def start_checksum(self, dataset: Dataset, count: int, end: int) -> int:
-        """Return 0: there is no checksum."""
-        return 0
-
-    def write_trailer(self, dataset: Dataset, count: int, end: int, checksum: int) -> bytes:
-        """Return no bytes."""
-        return b""
-
-    def sidecars(self, dataset: Dataset) -> tuple[str, ...]:
-        """Return no suffixes."""
-        return ()
-
-    def write_sidecar(self, dataset: Dataset, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
-        """Yield nothing; never called, as there are no sidecars."""
-        return iter(())
-
-
-class ContiguousFormat(SimpleFormat):
-    """Formats whose samples directly follow each other; each format defines its own header."""
-
-    def align(self, dataset: Dataset) -> int:
-        """Return 1: a sample may begin at any byte."""
-        return 1
-
-    def stride(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """Return the sizes: the next sample begins where one ends."""
-        return sizes
-
-    def length(self, dataset: Dataset, sizes: Ints) -> Ints:
-        """Return the sizes: a read takes the sample's own bytes."""
-        return sizes
-
-    def content(self, dataset: Dataset, sizes: Ints) -> tuple[Ints, Ints]:
-        """Return the whole range of each sample."""
-        return np.zeros_like(sizes), sizes
-
-    def frame(self, dataset: Dataset, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
-        """Write nothing: samples have no frame."""
-
 
 _WHY: Final = {
     "header": "files of format {} begin as the format says; only raw files have a header of any size",
