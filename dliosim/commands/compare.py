@@ -15,7 +15,7 @@ from time import perf_counter_ns
 
 from mpi4py import MPI
 
-from dliosim.commands.compare_schedule import ComparisonKind, VariantRun, loop_comparison, run_blocks, stall_comparison
+from dliosim.commands.compare_schedule import VariantRun, run_blocks
 from dliosim.commands.environment import describe_environment
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.mpi_entry import diagnostics_error, run_job, write_and_print
@@ -24,7 +24,8 @@ from dliosim.commands.results_dir import check_output_directory, results_directo
 from dliosim.commands.stalls import parse_stall_options
 from dliosim.commands.terminal import user_terminal
 from dliosim.compare.experiment import ComparisonPlan, ExcludedVariant, parse_varied
-from dliosim.compare.result import Outcome, P, VariantResult
+from dliosim.compare.pass_figures import LOOP, STALL
+from dliosim.compare.result import Outcome, VariantResult
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.backends.registry import require_backends
 from dliosim.execute.context import Options, Phase, Session
@@ -43,6 +44,7 @@ from dliosim.model import DropCaches, Job, Loop, Restore, Save
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import printable
 from dliosim.report.compare.results import write_comparison, write_rows
+from dliosim.report.compare.tables import comparison_report
 from dliosim.report.progress import ProgressLine
 
 _UNFINISHED = "there is no verdict; rows.csv, if it is there, has the blocks that were done"
@@ -70,12 +72,7 @@ def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str],
     setup = _CompareSetup(
         world, parsed, tuple(arguments), found, finder.sources, stores, progress, caches, started, begun, load
     )
-    cold = caches == "cold"
-    return (
-        _run_comparison(setup, loop_comparison(cold))
-        if isinstance(found.variants[0].verb, Loop)
-        else _run_comparison(setup, stall_comparison(cold))
-    )
+    return _run_comparison(setup)
 
 
 @dataclass(frozen=True)
@@ -95,14 +92,15 @@ class _CompareSetup:
     load: float
 
 
-def _run_comparison(setup: _CompareSetup, kind: ComparisonKind[P]) -> int:
+def _run_comparison(setup: _CompareSetup) -> int:
     """Run all passes, judge them and write the results; return the exit status, the same on every rank. Collective."""
     world, parsed, found, progress = setup.world, setup.parsed, setup.found, setup.progress
     first, started = found.variants[0].workload, setup.started
+    subject = LOOP if isinstance(found.variants[0].verb, Loop) else STALL
     places = world.run_on_rank_0(
         "find the directories", lambda: parse_used_roots(parsed, [one.workload for one in found.variants])
     )
-    running: list[VariantRun[P]] = []
+    running: list[VariantRun] = []
     for number, one in enumerate(found.variants):
         workload = separate_checkpoints(one.workload, one.verb, number)
         session = Session(workload, world, places, Options(), progress, sources=setup.sources, stores=setup.stores)
@@ -121,12 +119,13 @@ def _run_comparison(setup: _CompareSetup, kind: ComparisonKind[P]) -> int:
             # These rows stay after Ctrl-C or a time limit. Where they cannot be written, the end of the run says so.
             if world.rank == 0 and sum(not one.failed for one in running) > 1:
                 with suppress(OSError):
-                    write_rows(directory(), [(one.variant.label, one.passes) for one in running], kind.figures)
+                    write_rows(directory(), [(one.variant.label, one.passes) for one in running], subject)
 
-        run_blocks(running, parsed.repeat, parsed.seed, kind.run_pass, progress, write_finished_rows)
+        run_blocks(running, parsed.repeat, parsed.seed, subject, setup.caches == "cold", progress, write_finished_rows)
         node = fullest_node(world, setup.load)
         if world.rank == 0:
             outcome = Outcome(
+                subject=subject,
                 name=first.name,
                 title=first.title,
                 pattern=first.pattern,
@@ -149,7 +148,7 @@ def _run_comparison(setup: _CompareSetup, kind: ComparisonKind[P]) -> int:
                 passes=tuple((one.variant.label, tuple(one.passes)) for one in running),
                 prepared=tuple(phase.summary for phase in prepared),
             )
-            status = _write_report(outcome, kind, directory)
+            status = _write_report(outcome, directory)
     return world.broadcast_object(status)
 
 
@@ -194,7 +193,7 @@ def _choose_caches(found: ComparisonPlan, asked: str | None) -> str:
     return "cold" if drops or isinstance(first.verb, Restore) else "warm"
 
 
-def _prepare_variants(running: Sequence[VariantRun[P]]) -> list[Phase]:
+def _prepare_variants(running: Sequence[VariantRun]) -> list[Phase]:
     """Prepare what each variant needs, once, if there is room for all of it."""
     sessions = [one.session for one in running]
     set_timer_slack()
@@ -208,7 +207,7 @@ def _prepare_variants(running: Sequence[VariantRun[P]]) -> list[Phase]:
     return [phase for session in sessions for phase in prepare_datasets(session, done)]
 
 
-def _list_failed_variants(running: Sequence[VariantRun[P]]) -> list[ExcludedVariant]:
+def _list_failed_variants(running: Sequence[VariantRun]) -> list[ExcludedVariant]:
     """Return the variants that failed; for the first one also the variant that replaces it as the reference."""
     gone = [ExcludedVariant(one.variant.label, one.failed) for one in running if one.failed]
     left = [one.variant.label for one in running if not one.failed]
@@ -217,7 +216,7 @@ def _list_failed_variants(running: Sequence[VariantRun[P]]) -> list[ExcludedVari
     return gone
 
 
-def _make_variant_result(one: VariantRun[P]) -> VariantResult[P]:
+def _make_variant_result(one: VariantRun) -> VariantResult:
     last, variant = one.last, one.variant
     asked, granted = (last.hints_asked, last.hints_granted) if last is not None else ((), ())
     return VariantResult(
@@ -236,7 +235,7 @@ def _make_variant_result(one: VariantRun[P]) -> VariantResult[P]:
     )
 
 
-def _read_back_striping(one: VariantRun[P]) -> str:
+def _read_back_striping(one: VariantRun) -> str:
     """Return the striping that a file system granted to a data set, read back; for rank 0."""
     if not isinstance(one.variant.verb, Loop):
         return ""
@@ -246,7 +245,7 @@ def _read_back_striping(one: VariantRun[P]) -> str:
     return read_striping(one.session.directory(dataset.root, dataset.path, dataset.digest())) or NO_STRIPING
 
 
-def _write_report(outcome: Outcome[P], kind: ComparisonKind[P], directory: Callable[[], Path]) -> int:
+def _write_report(outcome: Outcome, directory: Callable[[], Path]) -> int:
     """Write the results to `directory`, made if it is not there yet, and print them; return the exit status."""
     if len(outcome.measured) < 2:
         reasons = "".join(f"\n  {one.label}: {one.reason}" for one in outcome.not_run)
@@ -257,7 +256,7 @@ def _write_report(outcome: Outcome[P], kind: ComparisonKind[P], directory: Calla
 
     def write() -> Path:
         place = directory()
-        write_comparison(place, outcome, kind.figures, kind.content(outcome))
+        write_comparison(place, outcome)
         return place
 
-    return 0 if write_and_print(write, lambda: kind.report(outcome)) else ExecutionError.exit_code
+    return 0 if write_and_print(write, lambda: comparison_report(outcome)) else ExecutionError.exit_code

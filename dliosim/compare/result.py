@@ -6,53 +6,21 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.compare.experiment import ExcludedVariant, VariedSetting
-from dliosim.compare.loop_pass import LoopPass
+from dliosim.compare.pass_figures import LOOP, Pass, Subject
 from dliosim.compare.statistics import VariantComparison, compare_variants
 from dliosim.measure.histogram import Quantiles, merge_histograms
 from dliosim.measure.machine import Environment
 from dliosim.measure.phase import PhaseSummary
 
 
-class VariantPass(Protocol):
-    """One pass of a variant of any kind."""
-
-    @property
-    def block(self) -> int:
-        """Number of its block; 0: the warm-ups."""
-        ...
-
-    @property
-    def position(self) -> int:
-        """Number among the passes of all variants, in the order in which they ran."""
-        ...
-
-    @property
-    def comparison_time(self) -> float:
-        """The figure that is compared: seconds, above 0."""
-        ...
-
-    @property
-    def resident_share(self) -> float | None:
-        """Share of its bytes in the page cache when it began; None if not known, or if nothing was read."""
-        ...
-
-    @property
-    def core_wait_share(self) -> float | None:
-        """Share of its time that a rank waited for a core; None where this is not counted."""
-        ...
-
-
-P = TypeVar("P", bound=VariantPass)
-
-
 @dataclass(frozen=True, slots=True)
-class VariantResult(Generic[P]):
+class VariantResult:
     """A variant with its passes."""
 
     label: str  #: text for tables
@@ -65,44 +33,44 @@ class VariantResult(Generic[P]):
     hints_granted: tuple[tuple[str, str], ...]  #: pairs of MPI_Info as the library has them
     striping: str  #: striping that was granted to its data set; empty where none is asked for
     notes: tuple[str, ...]  #: notes of its loop, such as the queue of the kernel that it used
-    passes: tuple[P, ...]  #: the warm-up, then one of every block
+    passes: tuple[Pass, ...]  #: the warm-up, then one of every block
 
     @property
-    def block_passes(self) -> tuple[P, ...]:
+    def block_passes(self) -> tuple[Pass, ...]:
         """The passes without the warm-up, in the order of blocks."""
         return self.passes[1:]
 
-    def median(self, figure: Callable[[P], float | None]) -> float | None:
+    def values_of(self, figure: str) -> list[Any]:
+        """Return a figure of every pass that counts; None for one that does not exist."""
+        return [one.figures.get(figure) for one in self.block_passes]
+
+    def median(self, figure: str) -> float | None:
         """Return the median of a figure over the passes that count; None where one of them has none."""
-        values = [value for one in self.block_passes if (value := figure(one)) is not None]
-        return statistics.median(values) if values and len(values) == len(self.block_passes) else None
+        values = self.values_of(figure)
+        return statistics.median(values) if values and None not in values else None
 
-    # The following methods are for loops only.
-
-    def share(self: VariantResult[LoopPass], part: Callable[[LoopPass], float]) -> float:
-        """Return the share of a part in the time of all ranks, over all passes that count."""
-        whole = sum(
-            one.data_wait + one.compute + one.sync_wait + one.arrival_wait + one.checkpoint + one.processing + one.tool
-            for one in self.block_passes
-        )
-        return sum(part(one) for one in self.block_passes) / whole if whole > 0 else 0.0
+    def share(self, part: str) -> float:
+        """Return the share of a part in the time of all ranks in a loop, over all passes that count."""
+        whole = sum(sum(self.values_of(each)) for each in LOOP.shares.values())
+        return sum(self.values_of(part)) / whole if whole > 0 else 0.0
 
     @property
-    def latency(self: VariantResult[LoopPass]) -> Quantiles | None:
-        """Quantiles of the waits for a batch in the steps of all passes that count; ns."""
+    def latency(self) -> Quantiles | None:
+        """Quantiles of the latencies of all passes that count."""
         return merge_histograms(one.latency for one in self.block_passes).quantiles()
 
     @property
-    def two_phase(self: VariantResult[LoopPass]) -> str:
+    def two_phase(self) -> str | None:
         """State of two-phase in the passes that count: the same word for all, or `in some passes`."""
-        states = {one.two_phase for one in self.block_passes}
+        states = set(self.values_of("two_phase"))
         return states.pop() if len(states) == 1 else "in some passes"
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[P]):
+class Outcome:
     """A comparison at rank 0."""
 
+    subject: Subject  #: the figures that are compared
     name: str  #: name of the workload
     title: str  #: title of the workload
     pattern: str  #: text of the main file
@@ -118,9 +86,9 @@ class Outcome(Generic[P]):
     repetitions: int  #: passes of each variant that count
     seed: int  #: of the order of passes
     caches: str  #: caches before each pass: `cold` (dropped), `warm` (read through), or empty where nothing is read
-    measured: tuple[VariantResult[P], ...]  #: variants that ran; the first is the reference
+    measured: tuple[VariantResult, ...]  #: variants that ran; the first is the reference
     not_run: tuple[ExcludedVariant, ...]  #: variants that did not run, or failed
-    passes: tuple[tuple[str, tuple[P, ...]], ...]  #: (label, passes) of every variant, also of those that failed
+    passes: tuple[tuple[str, tuple[Pass, ...]], ...]  #: (label, passes) of every variant, also of those that failed
     prepared: tuple[PhaseSummary, ...]  #: phases that prepared data sets
 
     @cached_property
@@ -130,14 +98,14 @@ class Outcome(Generic[P]):
 
     def times(self) -> NDArray[np.float64]:
         """Return the compared time of every pass that counts, float64 seconds (blocks, variants)."""
-        return block_figures(self.measured, lambda one: one.comparison_time)
+        return block_figures(self.measured, self.subject.time)
 
     def comparison_of(self, variant: int) -> VariantComparison | None:
         """Return a variant's comparison with the first; None for the first itself."""
         return self.comparisons[variant - 1] if variant else None
 
 
-def block_figures(measured: Sequence[VariantResult[P]], figure: Callable[[P], float]) -> NDArray[np.float64]:
+def block_figures(measured: Sequence[VariantResult], figure: Callable[[Pass], float]) -> NDArray[np.float64]:
     """Return a figure of every pass that counts, float64 (blocks, variants)."""
     figures = [[figure(one) for one in variant.block_passes] for variant in measured]
     return np.ascontiguousarray(np.array(figures, np.float64).T)

@@ -98,13 +98,13 @@ def variants_with_ratio(found: ComparisonResult) -> list[SavedVariant]:
 def _row_labels(found: ComparisonResult) -> list[str]:
     """Return the full label of each variant, with its number if tables have only that, and its stall if it has one."""
     labels = [one.label for one in found.variants]
-    stalls = [f"\n{_stall(one)}" if one.stall is not None else "" for one in found.variants]
+    stalls = [f"\n{_stall(one)}" if found.is_stall_comparison else "" for one in found.variants]
     named = [wrap_text(label, 46) for label in variant_legend(labels) or labels]
     return [name + stall for name, stall in zip(named, stalls, strict=True)]
 
 
 def _stall(one: SavedVariant) -> str:
-    return seconds(one.stall.seconds if one.stall is not None else None, 3)
+    return seconds(one.figures["stall_seconds"], 3)
 
 
 def _interval(one: SavedVariant) -> str:
@@ -187,16 +187,16 @@ def _cell(one: SavedVariant, found: ComparisonResult) -> str:
         ratio = "1 (reference)"
     elif one.verdict not in (FASTER, SLOWER):
         ratio = f"({ratio})"
-    if one.stall is not None:
+    if found.is_stall_comparison:
         return f"{ratio}\n{_stall(one)}"
-    rate = one.bytes_per_second
+    rate = one.figures["rate_bytes_per_second"]
     if rate and _has_one_sample_size(found):
         return f"{ratio}\n{size(rate, 3)}/s"
-    return f"{ratio}\n{number(one.samples_per_second, 4)} samples/s"
+    return f"{ratio}\n{number(one.figures['rate_samples_per_second'], 4)} samples/s"
 
 
 def _has_one_sample_size(found: ComparisonResult) -> bool:
     """Return True if samples have the same size in all variants; else (compression) bytes do not compare."""
-    rates = [(one.bytes_per_second, one.samples_per_second) for one in found.variants]
+    rates = [(one.figures["rate_bytes_per_second"], one.figures["rate_samples_per_second"]) for one in found.variants]
     sizes = [of_bytes / of_samples for of_bytes, of_samples in rates if of_bytes and of_samples]
     return bool(sizes) and max(sizes) <= 1.01 * min(sizes)

@@ -18,7 +18,7 @@ from dliosim.report.conditions import cache_state
 from dliosim.report.loops import time_shares
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
 from dliosim.report.phase_titles import group_phases, title_of
-from dliosim.report.reader.comparison import ComparisonResult, SavedVariant, StallTimes
+from dliosim.report.reader.comparison import ComparisonResult, SavedVariant
 from dliosim.report.reader.labels import variant_legend, variant_names
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.text_table import LINE, WIDTH, grid
@@ -104,8 +104,8 @@ def tables_of_comparison(saved: SavedComparison) -> list[Table]:
     )
     columns = [
         (heading, show)
-        for heading, show, is_there in (_STALL_COLUMNS if found.is_stall_comparison else _VARIANT_COLUMNS)
-        if is_there is None or any(map(is_there, found.variants))
+        for heading, show, key in (_STALL_COLUMNS if found.is_stall_comparison else _LOOP_COLUMNS)
+        if key is None or any(one.figures[key] for one in found.variants)
     ]
     headings = ("", "verdict", *(heading for heading, _ in columns))
     rows = [
@@ -377,55 +377,65 @@ def _tail(tail: str) -> Callable[[SavedVariant], str]:
     return lambda one: ABSENT if one.batch_latency is None else seconds(getattr(one.batch_latency, tail), 3)
 
 
-def _stall_figure(figure: Callable[[StallTimes], float | None]) -> Callable[[SavedVariant], float | None]:
-    return lambda one: None if one.stall is None else figure(one.stall)
-
-
-def _stall_time(figure: Callable[[StallTimes], float | None]) -> Callable[[SavedVariant], str]:
-    return lambda one: seconds(_stall_figure(figure)(one), 3)
-
-
-def _stall_count(figure: Callable[[StallTimes], int]) -> Callable[[SavedVariant], str]:
-    return lambda one: ABSENT if one.stall is None else str(figure(one.stall))
-
-
 def _gigabytes(rate: float | None) -> str:
     return number(None if rate is None else rate / 1e9)
 
 
-# Heading, cell, and a figure or None: the column is left out where that figure is 0 or None in all variants.
-_VariantColumn = tuple[str, Callable[[SavedVariant], str], Callable[[SavedVariant], float | None] | None]
+def _time(time: float | None) -> str:
+    return seconds(time, 3)
 
-_VARIANT_COLUMNS: list[_VariantColumn] = [
-    ("samples\n/s", lambda one: number(one.samples_per_second), None),
-    ("GB/s", lambda one: _gigabytes(one.bytes_per_second), None),
-    ("ratio", lambda one: number(one.ratio, 3), None),
-    ("interval", _interval, None),
-    ("data\nwait", lambda one: percent(one.data_wait_share, 3), None),
-    ("com-\npute", lambda one: percent(one.compute_share, 3), None),
-    ("sync\nwait", lambda one: percent(one.sync_wait_share, 3), None),
-    ("check-\npoints", lambda one: seconds(one.checkpoint_seconds, 3), lambda one: one.checkpoint_seconds),
-    ("proces-\nsing", lambda one: percent(one.processing_share, 3), lambda one: one.processing_share),
+
+def _count(value: float | None) -> str:
+    return f"{value or 0:.0f}"
+
+
+def _percent(share: float | None) -> str:
+    return percent(share, 3)
+
+
+# Heading, cell, and a figure or None: the column is left out where that figure is 0 or None in all variants.
+_VariantColumn = tuple[str, Callable[[SavedVariant], str], str | None]
+
+
+def _column(
+    heading: str, key: str, show: Callable[[float | None], str] = _time, optional: bool = False
+) -> _VariantColumn:
+    return heading, lambda one: show(one.figures[key]), key if optional else None
+
+
+_RATIO: _VariantColumn = ("ratio", lambda one: number(one.ratio, 3), None)
+_INTERVAL: _VariantColumn = ("interval", _interval, None)
+
+_LOOP_COLUMNS = [
+    _column("samples\n/s", "rate_samples_per_second", number),
+    _column("GB/s", "rate_bytes_per_second", _gigabytes),
+    _RATIO,
+    _INTERVAL,
+    _column("data\nwait", "data_wait_share", _percent),
+    _column("com-\npute", "compute_share", _percent),
+    _column("sync\nwait", "sync_wait_share", _percent),
+    _column("check-\npoints", "checkpoint_seconds", optional=True),
+    _column("proces-\nsing", "processing_share", _percent, optional=True),
     ("batch\np50", _tail("p50"), None),
     ("batch\np99", _tail("p99"), None),
-    ("read() /\nasked", lambda one: number(one.amplification), None),
+    _column("read() /\nasked", "amplification", number),
     ("two-\nphase", lambda one: one.two_phase or ABSENT, None),
     ("order\nhash", lambda one: one.order_hash[:8], None),
 ]
 
-_STALL_COLUMNS: list[_VariantColumn] = [
-    ("stall", _stall_time(lambda one: one.seconds), None),
-    ("ratio", lambda one: number(one.ratio, 3), None),
-    ("interval", _interval, None),
-    ("longest\nstall", _stall_time(lambda one: one.longest), None),
-    ("complete\nafter", _stall_time(lambda one: one.complete), None),
-    ("GB/s", lambda one: _gigabytes(one.bytes_per_second), None),
-    ("files", _stall_count(lambda one: one.files), None),
-    ("calls", _stall_count(lambda one: one.calls), None),
-    ("in\ncalls", _stall_time(lambda one: one.call), None),
-    ("open,\nclose", _stall_time(lambda one: one.open_close), None),
-    ("passed\nto ranks", _stall_time(lambda one: one.send), _stall_figure(lambda one: one.send)),
-    ("sync", _stall_time(lambda one: one.file_sync), _stall_figure(lambda one: one.file_sync)),
-    ("com-\nmit", _stall_time(lambda one: one.commit), _stall_figure(lambda one: one.commit)),
-    ("rename", _stall_time(lambda one: one.rename), _stall_figure(lambda one: one.rename)),
+_STALL_COLUMNS = [
+    _column("stall", "stall_seconds"),
+    _RATIO,
+    _INTERVAL,
+    ("longest\nstall", lambda one: seconds(max(one.seconds), 3), None),
+    _column("complete\nafter", "until_complete_seconds"),
+    _column("GB/s", "rate_bytes_per_second", _gigabytes),
+    _column("files", "files", _count),
+    _column("calls", "calls", _count),
+    _column("in\ncalls", "call_seconds"),
+    _column("open,\nclose", "open_seconds"),
+    _column("passed\nto ranks", "send_seconds", optional=True),
+    _column("sync", "file_sync_seconds", optional=True),
+    _column("com-\nmit", "commit_seconds", optional=True),
+    _column("rename", "rename_seconds", optional=True),
 ]

@@ -6,54 +6,56 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dliosim.compare.experiment import ExcludedVariant, VariedSetting, draw_pass_order
-from dliosim.compare.loop_pass import LoopPass
+from dliosim.compare.pass_figures import LOOP, Pass
 from dliosim.compare.result import Outcome, VariantResult
 from dliosim.measure.histogram import Histogram
 from tests.compare.synthetic import passes
 from tests.report.sample import run
 
-ORDER = 0x0123_4567_89AB_CDEF
+ORDER = "0123456789abcdef"
 
 
-def one_pass(block: int, position: int, variant: int, seconds: float, **changed: object) -> LoopPass:
+def one_pass(block: int, position: int, seconds: float, latency: Histogram | None = None, **changed: object) -> Pass:
     """A pass of 1000 samples of 10 kB, of whose time three quarters were waiting for data."""
-    made = LoopPass(
-        block=block,
-        position=position,
-        variant=variant,
-        seconds=seconds,
-        samples=1000,
-        bytes=10_000_000,
-        bytes_moved=10_000_000,
-        calls=1000,
-        opens=2,
-        data_wait=0.75 * seconds,
-        compute=0.125 * seconds,
-        sync_wait=0.1 * seconds,
-        arrival_wait=0.0,
-        checkpoint=0.0,
-        processing=0.0,
-        tool=0.025 * seconds,
-        io_busy=0.7 * seconds,
-        decode=0.0,
-        preprocess=0.0,
-        open_close=0.001,
-        view=0.0,
-        utilization=None,
-        amplification=1.0,
-        storage_amplification=0.0,
-        device_share=0.0,
-        depth=1.0,
-        resident_share=1.0,
-        two_phase="",
-        order_hash=ORDER,
-        extent_hash=1,
-        latency=Histogram([int(seconds * 1e6) + 100 * step for step in range(100)]),
-    )
-    return replace(made, **changed)  # type: ignore[arg-type]
+    waits = latency or Histogram([int(seconds * 1e6) + 100 * step for step in range(100)])
+    quantiles = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+    figures = dict.fromkeys(LOOP.figures, 0.0) | {
+        "seconds": seconds,
+        "samples": 1000,
+        "bytes": 10_000_000,
+        "bytes_moved": 10_000_000,
+        "calls": 1000,
+        "opens": 2,
+        "data_wait_seconds": 0.75 * seconds,
+        "compute_seconds": 0.125 * seconds,
+        "sync_wait_seconds": 0.1 * seconds,
+        "tool_seconds": 0.025 * seconds,
+        "io_busy_seconds": 0.7 * seconds,
+        "open_seconds": 0.001,
+        "utilization": None,
+        "amplification": 1.0,
+        "depth": 1.0,
+        "resident_share": 1.0,
+        "two_phase": None,
+        "order_hash": ORDER,
+        "extent_hash": f"{1:016x}",
+        "core_wait_share": None,
+        **{f"batch_latency_{name}_seconds": waits.quantile(share) * 1e-9 for name, share in quantiles.items()},
+        **changed,
+    }
+    figures["samples_per_second"] = figures["samples"] / seconds
+    figures["bytes_per_second"] = figures["bytes"] / seconds
+    return Pass(block, position, figures, waits)
 
 
-def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tuple[VariantResult[LoopPass], ...]:
+def with_figures(one: Pass, **changed: object) -> Pass:
+    """The same pass with other figures."""
+    return replace(one, figures={**one.figures, **changed})
+
+
+def measured(
+    slower: Sequence[float], blocks: int = 8, latency: Histogram | None = None, **changed: object
+) -> tuple[VariantResult, ...]:
     """Variants that take these times a second for a pass; `changed` is changed in the passes of the last one."""
     times = passes(1, tuple(slower), blocks=blocks + 1, noise=0.02, outliers=0.0)
     order = draw_pass_order(len(slower), blocks + 1, 1)
@@ -61,7 +63,13 @@ def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tup
     for variant in range(len(slower)):
         last = variant == len(slower) - 1
         own = [
-            one_pass(block, block * len(slower) + order[block].index(variant), variant, float(times[block, variant]))
+            one_pass(
+                block,
+                block * len(slower) + order[block].index(variant),
+                float(times[block, variant]),
+                latency if last else None,
+                **(changed if last else {}),
+            )
             for block in range(blocks + 1)
         ]
         label = f"api={'abcdefgh'[variant]}"
@@ -77,18 +85,17 @@ def measured(slower: Sequence[float], blocks: int = 8, **changed: object) -> tup
                 hints_granted=(),
                 striping="",
                 notes=(),
-                passes=tuple(replace(one, **changed) if last else one for one in own),  # type: ignore[arg-type]
+                passes=tuple(own),
             )
         )
     return tuple(found)
 
 
-def outcome(
-    variants: tuple[VariantResult[LoopPass], ...], repetitions: int = 8, **changed: object
-) -> Outcome[LoopPass]:
+def outcome(variants: tuple[VariantResult, ...], repetitions: int = 8, **changed: object) -> Outcome:
     """A comparison of these variants."""
     environment = replace(run().environment, file_systems=(replace(run().environment.file_systems[0], kind="ext4"),))
     made = Outcome(
+        subject=LOOP,
         name="cosmoflow",
         title="CosmoFlow training",
         pattern='dlio 1\nworkload cosmoflow "CosmoFlow training"\n',

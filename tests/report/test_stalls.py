@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from dliosim.compare.experiment import VariedSetting
+from dliosim.compare.pass_figures import STALL
 from dliosim.errors import UsageError
 from dliosim.pictures.catalogue import comparison_gallery, draw_pictures
 from dliosim.pictures.html_report import page
-from dliosim.report.compare.checkpoint_results import STALL_FIGURES, stall_content
-from dliosim.report.compare.checkpoint_tables import stall_report
 from dliosim.report.compare.results import format_rows, write_comparison
+from dliosim.report.compare.tables import comparison_report
 from dliosim.report.reader.load import SavedComparison, load_results
 from dliosim.report.side_by_side import format_side_by_side
 from tests.compare.stall_sample import saves, stalled
@@ -25,35 +25,35 @@ def written(place: Path, **changed: object) -> SavedComparison:
     """A comparison of saves, written and read back."""
     made = saves(stalled((1.0, 0.5, 4.0), **changed))
     place.mkdir(exist_ok=True)
-    write_comparison(place, made, STALL_FIGURES, stall_content(made))
+    write_comparison(place, made)
     (found,) = load_results([str(place)], with_arrays=True)
     assert isinstance(found, SavedComparison)
     return found
 
 
 def test_the_report_has_stalls_and_their_parts() -> None:
-    text = stall_report(saves(stalled((1.0, 0.5))))
+    text = comparison_report(saves(stalled((1.0, 0.5))))
     assert "cosmoflow: save state, 2 variants, 8 passes of each" in text
     assert "before each pass" not in text  # nothing is read
     (row,) = [line for line in text.splitlines() if line.startswith("writers=all") and line.endswith("faster")]
     assert " 584 ms " in row
     assert "sync" in text and "com-" in text and "stage" not in text and "samples" not in text
     assert max(map(len, text.splitlines())) <= 120
-    assert "stage" in stall_report(saves(stalled((1.0, 0.5), stage=0.25, flush=1.0)))
+    assert "stage" in comparison_report(saves(stalled((1.0, 0.5), stage_seconds=0.25, flush_seconds=1.0)))
 
 
 def test_two_names_give_a_table_of_stalls() -> None:
     variants = stalled((1.0, 2.0, 3.0))
     places = ((("x", "1"), ("y", "a")), (("x", "1"), ("y", "b")), (("x", "2"), ("y", "a")))
     swept = tuple(replace(one, values=values) for one, values in zip(variants, places, strict=True))
-    text = stall_report(saves(swept, varied=(VariedSetting("x", ("1", "2")), VariedSetting("y", ("a", "b")))))
+    text = comparison_report(saves(swept, varied=(VariedSetting("x", ("1", "2")), VariedSetting("y", ("a", "b")))))
     assert "save state: stall by x (down) and y (across)" in text
 
 
 def test_rows_have_every_pass_and_nothing_is_rounded() -> None:
     made = saves(stalled((1.0, 0.5)))
-    rows = list(csv.DictReader(format_rows(made.passes, STALL_FIGURES).splitlines()))
-    exact = {each.position: each.stall for one in made.measured for each in one.passes}
+    rows = list(csv.DictReader(format_rows(made.passes, STALL).splitlines()))
+    exact = {each.position: each.figures["stall_seconds"] for one in made.measured for each in one.passes}
     assert {int(row["position"]): float(row["stall_seconds"]) for row in rows} == exact
     assert {row["resident_share"] for row in rows} == {""}
 
@@ -68,13 +68,10 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         True,
     )
     second = found.variants[1]
-    assert (
-        second.stall is not None
-        and second.verdict == "faster"
-        and second.seconds == tuple(content["variants"][1]["seconds"])
-    )
-    assert second.stall.seconds == content["variants"][1]["stall_seconds"] == pytest.approx(0.58, rel=0.01)
-    assert second.stall.longest == max(second.seconds) and second.stall.calls == 240
+    assert second.verdict == "faster" and second.seconds == tuple(content["variants"][1]["seconds"])
+    stall = second.figures["stall_seconds"]
+    assert stall == content["variants"][1]["stall_seconds"] == pytest.approx(0.58, rel=0.01)
+    assert second.figures["calls"] == 240
 
 
 def test_tables_and_pictures_show_stalls_and_no_rates_of_samples(tmp_path: Path) -> None:
@@ -92,7 +89,7 @@ def test_tables_and_pictures_show_stalls_and_no_rates_of_samples(tmp_path: Path)
 
 def test_columns_of_what_no_rank_did_are_left_out(tmp_path: Path) -> None:
     assert "to ranks" not in format_side_by_side([written(tmp_path / "none")]).replace("all ranks into", "")
-    assert "to ranks" in format_side_by_side([written(tmp_path / "sent", send=0.5)])
+    assert "to ranks" in format_side_by_side([written(tmp_path / "sent", send_seconds=0.5)])
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
-
-import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession, make_save_phase
@@ -22,11 +19,9 @@ from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.context import Phase, Session
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.training_loop import run_loop
-from dliosim.execute.mpi.world import World
 from dliosim.execute.phase_summary import verb_phase
 from dliosim.execute.run.page_cache_residency import drop_caches, warm_caches, warm_checkpoints
 from dliosim.execute.store.manifest import resolve_in_root
-from dliosim.measure.records import VerbRecord
 from dliosim.model import Loop, Prepare, Restore, Save, Workload
 from dliosim.model.verbs import flatten_verbs
 
@@ -89,9 +84,6 @@ def _checkpoint_directories(session: Session) -> list[Path]:
     return [resolve_in_root(session.roots[root], path) for path, root in found]
 
 
-_COMPLETING: Final = ("commit", "manifest", "directory_sync")
-
-
 def prepare_datasets(session: Session, prepared: set[Path]) -> Iterator[Phase]:
     """Prepare the data sets of the workload except those with a directory in `prepared`, and add the new ones to it.
 
@@ -111,12 +103,22 @@ def prepare_datasets(session: Session, prepared: set[Path]) -> Iterator[Phase]:
         yield verb_phase(session, dataset.name, "prepare", record, verb.access, notes)
 
 
-def run_loop_pass(session: Session, loop: Loop, cold: bool) -> Phase:
-    """Run a whole pass of a loop, with all that is inside of it, from cold or warm caches; return its own phase.
+def run_pass(session: Session, verb: Loop | Save | Restore, cold: bool, first: bool) -> Phase:
+    """Run one pass, from cold or warm caches; return its phase. What it saves is deleted at its end.
 
-    Each pass has the same samples, draws and saves; the saved checkpoints are deleted at its end. Collective. Raises
-    DliosimError on every rank.
+    Each pass of a loop has the same samples, draws and saves, with all that is inside of the loop. The first pass of a
+    restore saves before what all its passes read. Collective. Raises DliosimError on every rank.
     """
+    if isinstance(verb, Restore):
+        if first:
+            _save_for_restore(session, verb)
+        return _run_restore_pass(session, verb, cold)
+    phase = _run_save_pass(session, verb) if isinstance(verb, Save) else _run_loop_pass(session, verb, cold)
+    delete_checkpoints(session)
+    return phase
+
+
+def _run_loop_pass(session: Session, loop: Loop, cold: bool) -> Phase:
     if cold:
         drop_caches(session)
     else:
@@ -125,36 +127,28 @@ def run_loop_pass(session: Session, loop: Loop, cold: bool) -> Phase:
     saved = [session.workload.checkpoint(cadence.checkpoint) for cadence in loop.checkpoints]
     with CheckpointSession(session, saved) as saves:
         phases = [each for each in run_loop(session, saves, loop, 0, timed=False) if isinstance(each, Phase)]
-    delete_checkpoints(session)
     if not phases:
         raise ExecutionError(f"`{loop.name}` gave no figures")
     return phases[0]
 
 
-def run_save_pass(session: Session, verb: Save) -> tuple[Phase, dict[str, float]]:
-    """Run one save; return its phase, and the seconds of its commit. The saved checkpoint is deleted at the end.
-
-    Collective. Raises DliosimError on every rank.
-    """
+def _run_save_pass(session: Session, verb: Save) -> Phase:
     checkpoint = session.workload.checkpoint(verb.checkpoint)
     with CheckpointSession(session, [checkpoint]) as saves:
         _synchronize_ranks(session)
         made = saves.save(checkpoint)
-    phase = make_save_phase(session, made)
-    delete_checkpoints(session)
-    return phase, _commit_seconds(made.record, session.world)
+    return make_save_phase(session, made)
 
 
-def save_for_restore(session: Session, verb: Restore) -> None:
-    """Save what the passes of a restore read, as its variant does. Collective. Raises DliosimError on every rank."""
+def _save_for_restore(session: Session, verb: Restore) -> None:
+    """Save what the passes of a restore read, as its variant does."""
     checkpoint = session.workload.checkpoint(verb.checkpoint)
     as_written = replace(checkpoint, parallel=verb.written_by) if verb.written_by is not None else checkpoint
     with CheckpointSession(session, [as_written]) as saves:
         saves.save(as_written)
 
 
-def run_restore_pass(session: Session, verb: Restore, cold: bool) -> Phase:
-    """Run one restore, from cold or warm caches; return its phase. Collective. Raises DliosimError on every rank."""
+def _run_restore_pass(session: Session, verb: Restore, cold: bool) -> Phase:
     checkpoint = session.workload.checkpoint(verb.checkpoint)
     if cold:
         drop_caches(session)
@@ -164,12 +158,6 @@ def run_restore_pass(session: Session, verb: Restore, cold: bool) -> Phase:
     record, notes = restore(session, checkpoint, verb)
     record.stall_ns = record.wall_ns  # no rank continues before it has what it restores
     return verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
-
-
-def _commit_seconds(record: VerbRecord, world: World) -> dict[str, float]:
-    """Return the seconds of the commit on the slowest rank, in all and by part: commit, manifest, directory_sync."""
-    longest = world.allreduce(np.array([getattr(record, f"{name}_ns") for name in _COMPLETING], np.int64), "max")
-    return dict(zip(_COMPLETING, (longest * 1e-9).tolist(), strict=True))
 
 
 def _synchronize_ranks(session: Session) -> None:

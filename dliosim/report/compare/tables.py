@@ -5,93 +5,177 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic
 
-from dliosim.compare.result import Outcome, P, VariantResult
+from dliosim.compare.pass_figures import STALL
+from dliosim.compare.result import Outcome, VariantResult
 from dliosim.compare.statistics import VariantComparison
+from dliosim.compare.verdict import compose_verdict
 from dliosim.readable import ABSENT, count, number, seconds
 from dliosim.report.conditions import align_rows, environment_rows
+from dliosim.report.reader.labels import variant_names
 from dliosim.report.text_table import WIDTH, grid
 
 
 @dataclass(frozen=True, slots=True)
-class FigureColumn(Generic[P]):
+class FigureColumn:
     """A figure of a variant in a table."""
 
     heading: str  #: heading of the column
-    figure: Callable[[VariantResult[P]], float | None]  #: the figure of a variant
+    figure: Callable[[VariantResult], float | None]  #: the figure of a variant
     show: Callable[[float | None], str]  #: the figure as text
     optional: bool = False  #: True if the column is left out where the figure is 0 or None in every variant
 
+    def cell(self, one: VariantResult) -> str:
+        """Return the figure of a variant as text."""
+        return self.show(self.figure(one))
 
-def format_time(value: float | None) -> str:
-    """Return a time for a table."""
+
+def _format_time(value: float | None) -> str:
     return seconds(value, 3)
 
 
-def format_percent(share: float | None) -> str:
-    """Return a share for a column of per cents."""
+def _format_percent(share: float | None) -> str:
     return ABSENT if share is None else number(100 * share, 3)
 
 
-def format_figure(value: float | None) -> str:
-    """Return another figure for a table."""
+def _format_figure(value: float | None) -> str:
     return number(value, 3)
 
 
-def comparison_report(
-    outcome: Outcome[P],
-    tables: Callable[[Outcome[P], list[str]], Sequence[str]],
-    verdict: Callable[[Outcome[P]], list[str]],
-) -> str:
-    """Return all that a comparison prints at its end, at most `text_table.WIDTH` columns wide except for long labels.
+def _format_count(value: float | None) -> str:
+    return f"{value or 0:.0f}"
 
-    `tables` makes its tables with the names of variants that are given.
-    """
-    labels = _table_names(outcome)
+
+def _median(
+    heading: str, name: str, show: Callable[[float | None], str] = _format_time, optional: bool = False, unit: float = 1
+) -> FigureColumn:
+    """Return the column of a figure's median, in units of `unit`."""
+
+    def figure(one: VariantResult) -> float | None:
+        median = one.median(name)
+        return None if median is None else median / unit
+
+    return FigureColumn(heading, figure, show, optional)
+
+
+def _share(heading: str, part: str, optional: bool = False) -> FigureColumn:
+    return FigureColumn(heading, lambda one: one.share(part), _format_percent, optional)
+
+
+def _tail(heading: str, name: str) -> FigureColumn:
+    return FigureColumn(heading, lambda one: None if one.latency is None else getattr(one.latency, name), _format_time)
+
+
+_GIGABYTES = _median("GB/s", "bytes_per_second", number, unit=1e9)
+_SAMPLES = _median("samples\n/s", "samples_per_second", number)
+_STALL = _median("stall", "stall_seconds")
+
+_LOOP_COLUMNS = (
+    _tail("batch\np50", "p50"),
+    _tail("p99", "p99"),
+    _tail("max", "max"),
+    _median("utili-\nzation %", "utilization", _format_percent, optional=True),
+    _share("data\nwait %", "data_wait_seconds"),
+    _share("compute\n%", "compute_seconds", optional=True),
+    _share("sync\nwait %", "sync_wait_seconds"),
+    _share("arrival\nwait %", "arrival_wait_seconds", optional=True),
+    _share("check-\npoint %", "checkpoint_seconds", optional=True),
+    _median("check-\npoints", "checkpoint_seconds", optional=True),
+    _share("proces-\nsing %", "processing_seconds", optional=True),
+    _median("decode", "decode_seconds", optional=True),
+    _median("pre-\nprocess", "preprocess_seconds", optional=True),
+    _share("tool\n%", "tool_seconds"),
+    _median("in\nflight", "depth", _format_figure),
+    _median("read()\n/ asked", "amplification", number),
+    _median("device\n/ asked", "storage_amplification", _format_figure, optional=True),
+    _median("cached\n%", "resident_share", _format_percent),
+)
+
+_STALL_COLUMNS = (
+    FigureColumn("longest\nstall", lambda one: max(one.values_of("stall_seconds")), _format_time),
+    _median("complete\nafter", "until_complete_seconds"),
+    _median("GB", "bytes", _format_figure, unit=1e9),
+    _median("files", "files", _format_count),
+    _median("calls", "calls", _format_count),
+    _median("in\ncalls", "call_seconds"),
+    _median("open,\nclose", "open_seconds"),
+    _median("passed\nto ranks", "send_seconds", optional=True),
+    _median("sync", "file_sync_seconds", optional=True),
+    _median("com-\nmit", "commit_seconds", optional=True),
+    _median("rename", "rename_seconds", optional=True),
+    _median("plan", "plan_seconds", optional=True),
+    _median("seria-\nlize", "serialize_seconds", optional=True),
+    _median("wait", "wait_seconds", optional=True),
+    _median("stage", "stage_seconds", optional=True),
+    _median("flush", "flush_seconds", optional=True),
+    _median("drain", "drain_seconds", optional=True),
+    _median("part-\nner", "partner_seconds", optional=True),
+    _median("cached\n%", "resident_share", _format_percent, optional=True),
+)
+
+
+def comparison_report(outcome: Outcome) -> str:
+    """Return all that a comparison prints at its end, at most `WIDTH` columns wide except for long labels."""
+    labels = variant_names([one.label for one in outcome.measured])
     named = zip(outcome.measured, labels, strict=True)
     short = replace(outcome, measured=tuple(replace(one, label=label) for one, label in named))
     sections = [
         _header(outcome),
         _legend(outcome, labels),
-        *tables(outcome, labels),
-        "\n".join(textwrap.fill(sentence, WIDTH, subsequent_indent="    ") for sentence in verdict(short)),
+        *(_stall_tables(outcome, labels) if outcome.subject is STALL else _loop_tables(outcome, labels)),
+        "\n".join(textwrap.fill(sentence, WIDTH, subsequent_indent="    ") for sentence in compose_verdict(short)),
         _not_run(outcome),
         f"whole comparison: {seconds(outcome.total_seconds)}",
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def verdict_table(
-    outcome: Outcome[P],
-    names: list[str],
-    headings: Sequence[str],
-    figures: Sequence[Callable[[VariantResult[P]], str]],
-    meaning: str,
+def _loop_tables(outcome: Outcome, names: list[str]) -> list[str]:
+    meaning = "times as fast as the first variant"
+    title = f"{outcome.what}: batch latency, where the time of all ranks went, and what was read"
+    return [
+        _verdict_table(outcome, names, (_SAMPLES, _GIGABYTES), "times as\nfast", meaning),
+        _columns_table(outcome, names, _LOOP_COLUMNS, title),
+        _sweep_table(outcome, _SAMPLES, "samples/s"),
+    ]
+
+
+def _stall_tables(outcome: Outcome, names: list[str]) -> list[str]:
+    meaning = "how many times less than the first variant it stalls"
+    title = (
+        f"{outcome.what}: how long until complete, and the longest of any rank in each part (making contents left out)"
+    )
+    return [
+        _verdict_table(outcome, names, (_STALL, _GIGABYTES), "times\nless", meaning),
+        _columns_table(outcome, names, _STALL_COLUMNS, title),
+        _sweep_table(outcome, _STALL, "stall"),
+    ]
+
+
+def _verdict_table(
+    outcome: Outcome, names: list[str], columns: Sequence[FigureColumn], ratio: str, meaning: str
 ) -> str:
     """Return a row for each variant: its figures, and its comparison with the first."""
     rows = [
-        [name, *(figure(one) for figure in figures), *_verdict_cells(outcome.comparison_of(place))]
+        [name, *(column.cell(one) for column in columns), *_verdict_cells(outcome.comparison_of(place))]
         for place, (name, one) in enumerate(zip(names, outcome.measured, strict=True))
     ]
     title = (
         f"{outcome.what}: medians of {count(outcome.repetitions, 'pass', 'passes')}; {meaning} "
         "from the ratios within each block (not of the medians), 95 % intervals and p of all variants together"
     )
-    return grid(title, ["variant", *headings, "from", "to", "p", "would\nshow", "verdict"], rows)
+    headings = (column.heading for column in columns)
+    return grid(title, ["variant", *headings, ratio, "from", "to", "p", "would\nshow", "verdict"], rows)
 
 
-def columns_table(outcome: Outcome[P], names: list[str], columns: Sequence[FigureColumn[P]], title: str) -> str:
+def _columns_table(outcome: Outcome, names: list[str], columns: Sequence[FigureColumn], title: str) -> str:
     """Return a row for each variant, without the optional columns that are empty."""
     some = [one for one in columns if not one.optional or any(one.figure(each) for each in outcome.measured)]
-    rows = [
-        [name, *(column.show(column.figure(one)) for column in some)]
-        for name, one in zip(names, outcome.measured, strict=True)
-    ]
+    rows = [[name, *(column.cell(one) for column in some)] for name, one in zip(names, outcome.measured, strict=True)]
     return grid(title, ["variant", *(column.heading for column in some)], rows, [1] * len(some))
 
 
-def sweep_table(outcome: Outcome[P], figure: Callable[[VariantResult[P]], str], what: str) -> str:
+def _sweep_table(outcome: Outcome, column: FigureColumn, what: str) -> str:
     """Return a figure as a table of two varied names, the first downwards and the second across; empty for others."""
     if len(outcome.varied) != 2 or min(len(one.values) for one in outcome.varied) < 2:
         return ""
@@ -100,12 +184,12 @@ def sweep_table(outcome: Outcome[P], figure: Callable[[VariantResult[P]], str], 
     rows = []
     for first in down.values:
         cells = [found.get(((down.name, first), (across.name, second))) for second in across.values]
-        rows.append([first, *(ABSENT if one is None else figure(one) for one in cells)])
+        rows.append([first, *(ABSENT if one is None else column.cell(one) for one in cells)])
     title = f"{outcome.what}: {what} by {down.name} (down) and {across.name} (across)"
     return grid(title, [down.name, *across.values], rows, [1] * len(across.values))
 
 
-def _header(outcome: Outcome[P]) -> str:
+def _header(outcome: Outcome) -> str:
     passes = count(outcome.repetitions, "pass", "passes")
     rows = [
         (
@@ -125,20 +209,12 @@ def _header(outcome: Outcome[P]) -> str:
     return align_rows(rows)
 
 
-def _subject(outcome: Outcome[P]) -> str:
+def _subject(outcome: Outcome) -> str:
     """Return the target with its kind: `loop NAME`; `save NAME` has it already."""
     return outcome.what if " " in outcome.what else f"loop {outcome.what}"
 
 
-def _table_names(outcome: Outcome[P]) -> list[str]:
-    """Return the names of variants in tables: labels, or numbers with a legend where a label is too long."""
-    labels = [one.label for one in outcome.measured]
-    if max(map(len, labels)) <= 44:
-        return labels
-    return [f"({number + 1})" for number in range(len(labels))]
-
-
-def _legend(outcome: Outcome[P], names: list[str]) -> str:
+def _legend(outcome: Outcome, names: list[str]) -> str:
     lines = []
     # Notes that all variants have are printed once.
     common = [note for note in outcome.measured[0].notes if all(note in one.notes for one in outcome.measured)]
@@ -153,7 +229,7 @@ def _legend(outcome: Outcome[P], names: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _has_no_aggregation(one: VariantResult[P]) -> bool:
+def _has_no_aggregation(one: VariantResult) -> bool:
     return one.api == "mpi-collective" and dict(one.hints_asked).get("romio_cb_read") == "disable"
 
 
@@ -164,7 +240,7 @@ def _verdict_cells(found: VariantComparison | None) -> list[str]:
     return [number(found.ratio), number(found.low), number(found.high), p, number(found.smallest, 3), found.verdict]
 
 
-def _not_run(outcome: Outcome[P]) -> str:
+def _not_run(outcome: Outcome) -> str:
     reasons: dict[str, list[str]] = {}
     for one in outcome.not_run:
         reasons.setdefault(one.reason, []).append(one.label)

@@ -22,9 +22,7 @@ from dliosim.report.reader.fields import read_json
 from dliosim.report.reader.labels import label_paths
 from dliosim.report.reader.loops import TIME_COLUMNS, RecordedEpoch, read_rank_times, read_timelines
 from dliosim.report.reader.results import parse_run
-from dliosim.report.results import PARTIAL, RANKS, RESULTS, TIMELINE
-
-COMPARE = "compare.json"
+from dliosim.report.results import COMPARE, PARTIAL, RANKS, RESULTS, TIMELINE
 
 # The most directories that a message suggests.
 _MOST_NAMED = 4

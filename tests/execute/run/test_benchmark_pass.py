@@ -12,7 +12,7 @@ from dliosim.compare.experiment import parse_varied
 from dliosim.compare.variants import compile_variants
 from dliosim.execute.context import Options, Session
 from dliosim.execute.datasets.offset_tables import share_sample_places
-from dliosim.execute.run.benchmark_pass import prepare_datasets, run_loop_pass
+from dliosim.execute.run.benchmark_pass import prepare_datasets, run_pass
 from dliosim.model import Job, Loop
 from dliosim.report.progress import ProgressLine
 from tests.examples import examples
@@ -66,4 +66,4 @@ def test_every_variant_has_its_own_data(tmp_path_factory: pytest.TempPathFactory
     assert len(prepared) == len(sessions) == 2 ** len(names)
     for one, session in zip(found.variants, sessions, strict=True):
         assert isinstance(one.verb, Loop)
-        assert run_loop_pass(session, one.verb, cold=False).summary is not None
+        assert run_pass(session, one.verb, cold=False, first=True).summary is not None

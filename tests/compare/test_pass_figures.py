@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dliosim.compare.loop_pass import find_two_phase_state, make_loop_pass
+from dliosim.compare.pass_figures import LOOP, STALL, Measured, Pass, Subject, find_two_phase_state, make_pass
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
-from tests.report.sample import epoch, spread
+from tests.report.sample import epoch, flushed, saved, spread
 
 
 def phase(api: str = "mpi-collective", **hints: str) -> PhaseSummary:
@@ -45,40 +45,77 @@ def rows(read: list[int]) -> NDArray[np.int64]:
 def test_who_read_for_whom_tells_whether_two_phase_engaged(
     hints: dict[str, str], read: list[int], expected: str
 ) -> None:
-    assert find_two_phase_state(phase(**hints), rows(read), len(read)) == expected
+    assert find_two_phase_state(Measured(phase(**hints), rows(read), len(read))) == expected
 
 
 def test_all_ranks_of_a_smaller_communicator_may_be_aggregators() -> None:
     automatic = phase(romio_cb_read="automatic", cb_nodes="2")
-    assert find_two_phase_state(automatic, rows([1000] * 4), together=2) == "unknown"
-    assert find_two_phase_state(automatic, rows([1000] * 4), together=4) == "not engaged"
-    assert find_two_phase_state(phase(romio_cb_read="enable"), rows([1000] * 4), together=1) == "not engaged"
+    assert find_two_phase_state(Measured(automatic, rows([1000] * 4), 2)) == "unknown"
+    assert find_two_phase_state(Measured(automatic, rows([1000] * 4), 4)) == "not engaged"
+    assert find_two_phase_state(Measured(phase(romio_cb_read="enable"), rows([1000] * 4), 1)) == "not engaged"
 
 
 def test_only_collective_reads_have_two_phases() -> None:
-    assert find_two_phase_state(phase("mpi-independent", romio_cb_read="enable"), rows([1000, 0]), together=2) == ""
+    assert find_two_phase_state(Measured(phase("mpi-independent", romio_cb_read="enable"), rows([1000, 0]), 2)) is None
+
+
+def made(phase: PhaseSummary, subject: Subject = LOOP) -> Pass:
+    """The pass of a phase."""
+    found = make_pass(subject, Measured(phase), block=3, position=17)
+    assert found is not None
+    return found
 
 
 def test_a_pass_adds_up_its_epochs() -> None:
     summary = phase("posix")
     decoded = replace(summary, epochs=tuple(replace(one, decode_seconds=spread(0.25)) for one in summary.epochs))
-    assert make_loop_pass(decoded, None, 4, block=3, position=17, variant=1).decode == 0.5
-    made = make_loop_pass(summary, None, 4, block=3, position=17, variant=1)
-    assert made.seconds == pytest.approx(sum(one.seconds for one in summary.epochs))
-    assert (made.samples, made.bytes, made.latency.count) == (128, 128 * 2_828_486, 128)
-    assert made.comparison_time * made.samples_per_second == pytest.approx(1.0)
-    assert made.order_hash == sum(one.order_hash for one in summary.epochs) % 2**64
+    assert made(decoded).figures["decode_seconds"] == 0.5
+    one = made(summary)
+    found = one.figures
+    assert (one.block, one.position) == (3, 17)
+    assert found["seconds"] == pytest.approx(sum(one.seconds for one in summary.epochs))
+    assert (found["samples"], found["bytes"], one.latency.count) == (128, 128 * 2_828_486, 128)
+    assert LOOP.time(one) * found["samples_per_second"] == pytest.approx(1.0)
+    assert int(found["order_hash"], 16) == sum(one.order_hash for one in summary.epochs) % 2**64
     calls = sum(one.call_latency.sum_ns for one in summary.epochs) * 1e-9
-    assert made.depth == pytest.approx(calls / sum(4 * one.io_busy_seconds.mean for one in summary.epochs))
+    assert found["depth"] == pytest.approx(calls / sum(4 * one.io_busy_seconds.mean for one in summary.epochs))
+
+
+def test_percentiles_of_a_pass_are_those_of_its_latencies() -> None:
+    one = made(phase("posix"))
+    for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
+        assert one.figures[f"batch_latency_{name}_seconds"] == one.latency.quantile(share) * 1e-9
+    assert one.figures["batch_latency_max_seconds"] == one.latency.max_ns * 1e-9
+
+
+def test_other_ranks_have_no_figures() -> None:
+    assert make_pass(STALL, Measured(PhaseSummary("c", "save", 1.0)), 0, 0) is None
+
+
+def test_what_one_rank_reads_for_others_is_passed_to_them() -> None:
+    verb = replace(saved(1.0), send_seconds=spread(0.0), broadcast_seconds=spread(0.25))
+    assert made(PhaseSummary("c", "restore", 1.0, verb=verb), STALL).figures["send_seconds"] == pytest.approx(0.275)
+
+
+def test_a_save_is_complete_when_all_is_flushed() -> None:
+    found = made(PhaseSummary("c", "save", 1.0, verb=flushed(1.0, 4.0)), STALL).figures
+    assert (found["stall_seconds"], found["until_complete_seconds"]) == (1.0, 5.0)
+    assert found["bytes_per_second"] == pytest.approx(20e6)
+
+
+def test_no_stall_is_still_a_time() -> None:
+    verb = replace(saved(0.0), bytes=0)
+    one = made(PhaseSummary("c", "save", 0.0, verb=verb), STALL)
+    assert STALL.time(one) > 0 and one.figures["bytes_per_second"] is None
 
 
 def test_bytes_that_ranks_share_or_memory_kept_count_once_against_the_device() -> None:
-    def share(**second: object) -> float | None:
+    def share(**second: object) -> object:
         halves = epoch(0).bytes // 2
         first = replace(epoch(0), distinct_bytes=halves, storage_amplification=0.5)
         later = replace(first, **{"epoch": 1, "storage_amplification": 0.0, **second})
         whole = PhaseSummary("train", "train", 1.0, epochs=(first, later))
-        return make_loop_pass(whole, None, 2, 1, 0, 0).device_share
+        return made(whole).figures["device_share"]
 
     assert share() == pytest.approx(0.5), "half of the epochs came from the page cache"
     assert share(storage_amplification=0.5) == pytest.approx(1.0), "two ranks asked for each byte of the device"
