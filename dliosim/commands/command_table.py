@@ -1,0 +1,252 @@
+"""The commands of `dliosim`: each declares its options, which of them contradict, and the function that it calls.
+
+Functions are named, not imported: `--help` and `--version` load neither numpy nor mpi4py.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from dliosim.commands import option_types as types
+
+_COMPARE_DESCRIPTION = """\
+Which way is faster, by how much, and is the difference real? Prepares the data that the variants need, once each; runs
+one uncounted pass of every variant; then runs blocks. In each block every variant runs once, in random order and from
+the same state of the caches. Ratios are paired by block, with intervals that hold for all variants together.
+
+  dliosim compare F --vary api=posix,mpi-independent,mpi-collective
+  dliosim compare F --vary api=mpi-collective --vary "hints=library,two-phase,no-aggregation"
+  dliosim compare F --vary "layout=file per sample,shared file" --vary "transfer=64 KiB,1 MiB,whole sample"
+  dliosim compare F --what save --vary "writers=into file per rank,all ranks into shared file,rank 0"
+"""
+
+_REPORT_DESCRIPTION = """\
+Shows what runs measured, several of them side by side. It needs no MPI: run it where the results are, or where you are.
+
+  dliosim report my-results                                    rates, utilization, latencies, where the time went
+  dliosim report on-2 on-4 on-8 --html scaling.html            one page: a scaling curve, then each run by itself
+  dliosim report my-results --png pictures                     each picture as PNG and SVG, for a paper
+
+Pictures show steps and reads by rank, bandwidth and latency over time, the distribution of latencies, the order of
+offsets, where each rank's time went, utilization by epoch, and for comparisons ratios with their intervals. They need
+matplotlib: pip install 'dliosim[report]'. docs/report.md says how to read each.
+"""
+
+#: Seconds after which a stall is reported. On Lustre and on NFS, a failover of a server or an eviction of a client ends
+#: within five minutes: anything longer is worth a look.
+_STALL = 300.0
+
+#: Names and arguments of `add_argument`.
+Option: TypeAlias = "tuple[tuple[str, ...], dict[str, Any]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command of the command line."""
+
+    function: str  #: `module:function` in `dliosim.commands`, called with the parsed options
+    help: str  #: line of `dliosim --help`
+    options: tuple[Option, ...]  #: options and arguments, in the order of `--help`
+    description: str | None = None  #: text of its own `--help`; several lines are printed as they stand
+    on_ranks: bool = False  #: True if it runs on all ranks of a job: called with communicator, options and command line
+    find_contradiction: Callable[[Namespace], str] = lambda parsed: ""  #: returns which options contradict, or ""
+
+
+def _option(name: str, metavar: str, text: str | None = None, **more: Any) -> Option:
+    return (name,), {"metavar": metavar, "help": text} | more
+
+
+def _flag(name: str, text: str) -> Option:
+    return (name,), {"action": "store_true", "help": text}
+
+
+def _job(default: int | None) -> tuple[Option, ...]:
+    """Return the options for the size of a job; without a default the ranks must be given."""
+    text = f"ranks of the job, {default} if not given" if default else "ranks of the job"
+    return (
+        _option("--ranks", "N", text, type=types.parse_ranks, default=default, required=default is None),
+        _option("--nodes", "M", "nodes of the job, 1 if not given", type=types.parse_positive),
+    )
+
+
+def _failures(restart: str) -> tuple[Option, ...]:
+    mtbf = (
+        'mean time between failures of the whole job, as "4 h" (of N nodes: that of a node / N): says how often it is '
+        "best to save (Young, Daly), and what failures and saves cost then"
+    )
+    until = f"with --mtbf: from a failure until the job continues (default: {restart})"
+    return (
+        _option("--mtbf", "D", mtbf, type=types.parse_time),
+        _option("--restart-time", "D", until, type=types.parse_time),
+    )
+
+
+def _output(kind: str) -> Option:
+    return _option("--output", "DIR", f"where results go, a directory without any (default: a new dliosim-{kind}-*)")
+
+
+_PATTERN: Final = _option("pattern", "FILE", "a pattern file (.dlio)")
+
+#: Values of the pattern's parameters, and its roots.
+_VALUES: Final = (
+    _option(
+        "-D",
+        "NAME=VALUE",
+        "a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0, "
+        '-D universe.layout="shared file"); may be given several times',
+        dest="define",
+        action="append",
+        default=[],
+    ),
+    _option("--dir", "DIR", "where data are stored (default: ./dliosim-data)", default="dliosim-data"),
+    _option("--root", "NAME=DIR", "another tier, for `root NAME` in a pattern", action="append", default=[]),
+)
+
+_STALLS: Final = (
+    _option(
+        "--stall-report",
+        "D",
+        "when no step, chunk or call has ended for this time, say which rank the others wait for "
+        f'(default {_STALL / 60:.0f} min; "off": never)',
+        type=types.parse_time_or_off,
+        default=_STALL,
+    ),
+    _option(
+        "--stall-timeout",
+        "D",
+        "when nothing has ended for this time, say so and end the job with 1 (default: off)",
+        type=types.parse_time_or_off,
+    ),
+)
+
+
+def _find_run_contradiction(parsed: Namespace) -> str:
+    if parsed.null and (parsed.verify or parsed.with_null):
+        other = "--verify" if parsed.verify else "--with-null"
+        return f"--null and {other}: a run without I/O has nothing to {'check' if parsed.verify else 'compare with'}"
+    return _find_missing_mtbf(parsed, "restart_time")
+
+
+def _find_plan_contradiction(parsed: Namespace) -> str:
+    given = [name for name in ("rank", "epoch", "loop") if getattr(parsed, name) is not None]
+    if given and not parsed.csv:
+        return f"--{given[0]} chooses what --csv lists, and there is no --csv"
+    if parsed.csv and parsed.mtbf is not None:
+        return "--mtbf has a table of its own, and --csv prints none"
+    return _find_missing_mtbf(parsed, "restart_time", "save_time", "bandwidth")
+
+
+def _find_missing_mtbf(parsed: Namespace, *names: str) -> str:
+    given = [name for name in names if getattr(parsed, name) is not None]
+    if given and parsed.mtbf is None:
+        return f"--{given[0].replace('_', '-')} goes with --mtbf, the mean time between failures, and there is none"
+    return ""
+
+
+COMMANDS: Final = {
+    "run": Command(
+        "run:run_command",
+        "run a pattern with real I/O, under mpiexec",
+        (
+            _PATTERN,
+            *_VALUES,
+            _output("results"),
+            _flag("--null", "no I/O at all: measures the tool itself"),
+            _flag("--with-null", "run every loop again without I/O: gives the slowdown"),
+            _flag("--verify", "check every byte read, not only the ends of each sample"),
+            *_failures("as long as the restores of this run, else as its saves"),
+            *_STALLS,
+        ),
+        "Prepares the data, trains, evaluates, infers, saves and restores as the pattern says, and prints what it "
+        "measured. Start it with mpiexec -n RANKS; without, it is a job of one rank.",
+        on_ranks=True,
+        find_contradiction=_find_run_contradiction,
+    ),
+    "compare": Command(
+        "compare:compare_command",
+        "run variants of a pattern's loop, save or restore in turn, and say which is faster, under mpiexec",
+        (
+            _PATTERN,
+            _option(
+                "--vary",
+                "NAME=A,B,...",
+                "what differs between variants: anything that -D takes, or a setting of the loop, its data set or its "
+                "checkpoint without their name (api, hints, order, transfer, layout, writers, ...); may be given "
+                "several times, for all combinations",
+                action="append",
+                required=True,
+            ),
+            *_VALUES,
+            _option("--loop", "NAME", "which loop to compare, if the pattern has several"),
+            _option(
+                "--what",
+                "VERB",
+                "compare how long the job stalls for a checkpoint: save, restore, or with its name "
+                '"save NAME" (default for patterns without a loop)',
+            ),
+            _option(
+                "--repeat", "N", "passes of each variant that count (default 8)", type=types.parse_positive, default=8
+            ),
+            _option(
+                "--caches",
+                "{cold,warm}",
+                "drop the page cache before each pass, or read all data through it (default: cold if the pattern has "
+                "`drop caches` or restores are compared, else warm)",
+                choices=("cold", "warm"),
+            ),
+            _option("--seed", "S", "of the order of passes (default 0)", type=types.parse_natural, default=0),
+            _output("compare"),
+            *_STALLS,
+        ),
+        _COMPARE_DESCRIPTION,
+        on_ranks=True,
+    ),
+    "check": Command(
+        "check_plan_explain:check_command",
+        "say whether patterns are right, without running them (on 4 ranks, if --ranks does not say)",
+        (_option("pattern", "FILE", nargs="+"), *_VALUES, *_job(4)),
+    ),
+    "plan": Command(
+        "check_plan_explain:plan_command",
+        "say what a pattern would do on N ranks, without doing it",
+        (
+            _option("pattern", "FILE"),
+            *_VALUES,
+            *_job(None),
+            _flag("--csv", "reads of one rank and epoch: step, sample, file, offset, length"),
+            _option("--rank", "R", "with --csv: which rank (default 0)", type=types.parse_natural),
+            _option("--epoch", "E", "with --csv: which epoch, from 0 (default 0)", type=types.parse_natural),
+            _option("--loop", "NAME", "with --csv: which loop (default: the first)"),
+            *_failures("as long as reading what all ranks restore, as fast as a save is written"),
+            _option(
+                "--save-time", "D", 'with --mtbf: how long a save holds the ranks, as "30 s"', type=types.parse_time
+            ),
+            _option(
+                "--bandwidth",
+                "B",
+                'with --mtbf: what storage takes from all ranks together, as "100 GB/s", if the save time is not '
+                "known (default: a table of 1, 10, 100 GB/s and 1 TB/s)",
+                type=types.parse_bandwidth,
+            ),
+        ),
+        find_contradiction=_find_plan_contradiction,
+    ),
+    "report": Command(
+        "report:report_command",
+        "show results: a table, a page, or pictures; several side by side",
+        (
+            _option("results", "RESULTS", "directories that `dliosim run` or `dliosim compare` wrote", nargs="+"),
+            _option("--html", "FILE", "write one page with all tables and pictures, complete in itself"),
+            _option("--png", "DIR", "write each picture into DIR, as PNG and as SVG"),
+        ),
+        _REPORT_DESCRIPTION,
+    ),
+    "explain": Command(
+        "check_plan_explain:explain_command",
+        "explain an error code, or where a pattern's values come from (on 4 ranks, if --ranks does not say)",
+        (_option("subject", "CODE|FILE", "a code such as E204, or a pattern file"), *_VALUES, *_job(4)),
+    ),
+}
