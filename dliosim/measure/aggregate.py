@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dliosim.measure.epoch_summaries import EpochSummary, TimeSpread
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.figures import TimeSpread
 from dliosim.measure.histogram import Quantiles, merge_histograms
 
 

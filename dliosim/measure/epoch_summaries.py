@@ -1,44 +1,11 @@
-"""Figures of a run over all ranks, as values: `epoch_formulas` makes them, reports show them. Only rank 0 has them."""
+"""The figures of an epoch and of a verb over all ranks, each declared once: see `figures`. Only rank 0 has them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dliosim.measure.figures import BoundShares, Derived, Hash, Reduced, Share, Signed, TimeSpread, formula, quotient
 from dliosim.measure.histogram import Histogram
-
-
-@dataclass(frozen=True, slots=True)
-class TimeSpread:
-    """A time of every rank, in seconds."""
-
-    #: mean over ranks
-    mean: float
-    #: least of any rank
-    min: float
-    #: greatest of any rank
-    max: float
-
-
-NO_TIME = TimeSpread(0.0, 0.0, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class BoundShares:
-    """Shares of the steps that ended in a sync, by cause.
-
-    The cause is the activity on which the last rank to arrive had spent most of the step's time.
-    """
-
-    #: waiting for data
-    storage: float
-    #: computing
-    compute: float
-    #: work of the tool itself
-    tool: float
-    #: waiting for requests
-    arrivals: float
-    #: decoding and preprocessing in the step
-    decode: float
 
 
 def storage_byte_bound(asked: int, called: int | None, distinct: int | None, device: int | None) -> int:
@@ -53,7 +20,7 @@ def storage_byte_bound(asked: int, called: int | None, distinct: int | None, dev
     return min(asked, given, asked if called is None else called)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochSummary:
     """One epoch of a loop over all ranks; docs/metrics.md has the formula of every figure.
 
@@ -63,13 +30,13 @@ class EpochSummary:
     """
 
     #: number of the epoch, from 0
-    epoch: int
+    epoch: int = formula(lambda ranks: ranks.most["epoch"])
     #: number of ranks
-    ranks: int
+    ranks: int = formula(lambda ranks: ranks.ranks, saved=False)
     #: most steps of any rank
-    steps: int
+    steps: int = formula(lambda ranks: ranks.most["steps"])
     #: fewest steps of any rank
-    fewest_steps: int
+    fewest_steps: int = formula(lambda ranks: ranks.least["steps"])
     #: samples of the steps done
     samples: int
     #: bytes asked: those of the samples as stored, samples kept in memory included
@@ -81,19 +48,17 @@ class EpochSummary:
     #: files opened
     opens: int
     #: greatest wall time of any rank, in s
-    seconds: float
+    seconds: float = formula(lambda ranks: ranks.most["wall_ns"] * 1e-9)
     #: the same without blocking checkpoints, in s
-    loop_seconds: float
-    #: greatest wall time of the steps after the first, without blocking checkpoints, in s
-    steady_seconds: float
-    #: samples of the steps after the first
-    steady_samples: int
+    loop_seconds: float = formula(lambda ranks: ranks.most["loop_ns"] * 1e-9)
+    #: samples/s over the steps after the first: ranks x batch / compute x utilization
+    steady_samples_per_second: float | None = formula(Reduced.steady_rate)
     #: mean over ranks of nominal compute / wall time of the steps after the first; a ratio
-    utilization: float | None
+    utilization: float | None = formula(lambda ranks: ranks.mean_ratio("utilization"))
     #: least of any rank; a ratio
-    utilization_min: float | None
+    utilization_min: float | None = formula(lambda ranks: ranks.to_ratio(ranks.least, "utilization"))
     #: greatest of any rank; a ratio
-    utilization_max: float | None
+    utilization_max: float | None = formula(lambda ranks: ranks.to_ratio(ranks.most, "utilization"))
     #: steps waiting for data while read calls ran
     data_wait_seconds: TimeSpread
     #: at least one read call ran
@@ -125,55 +90,55 @@ class EpochSummary:
     #: from a request's arrival to its answer; empty without requests
     request_latency: Histogram
     #: causes of late steps
-    bound_by: BoundShares | None
+    bound_by: BoundShares | None = formula(Reduced.cause_shares)
     #: the rank that was last most often
-    slowest_rank: int | None
+    slowest_rank: int | None = formula(Reduced.slowest_rank)
     #: share of the synced steps in which that rank was last
-    slowest_rank_share: float | None
+    slowest_rank_share: Share | None = formula(Reduced.slowest_rank_share)
     #: sum over synced steps of the least sync wait of any rank, in s: the time of the syncs themselves
-    least_sync_wait_seconds: float | None
+    least_sync_wait_seconds: float | None = formula(Reduced.least_sync_wait)
     #: compute time beyond the asked one / compute asked
-    oversleep_share: float | None
+    oversleep_share: Signed | None = formula(Reduced.oversleep_share)
     #: bytes by read calls of the process / `bytes`
-    amplification: float | None
+    amplification: float | None = quotient("rchar", "bytes")
     #: bytes from the device / `bytes`
-    storage_amplification: float | None
+    storage_amplification: float | None = quotient("read_bytes", "bytes")
     #: mean number of read calls in flight while any was
-    depth: float | None
+    depth: float | None = quotient("call_ns", "io_busy_ns")
     #: DLIO's AU, a ratio
-    dlio_au: float | None
+    dlio_au: float | None = formula(lambda ranks: ranks.mean_ratio("dlio_au"))
     #: DLIO's throughput of all ranks, in samples/s
-    dlio_samples_per_second: float | None
+    dlio_samples_per_second: Signed | None = formula(Reduced.dlio_rate)
     #: hash of all samples in their order, modulo 2^64
-    order_hash: int
+    order_hash: Hash
     #: hash of all bytes read, modulo 2^64
-    extent_hash: int
+    extent_hash: Hash
     #: True where nothing was read (`--null`); there is no bandwidth then
-    null: bool = False
+    null: bool = formula(lambda ranks: bool(ranks.most["null"]), saved=False)
     #: `seconds` of the same epoch without I/O, in s
-    null_seconds: float | None = None
+    null_seconds: float | None = formula(lambda _: None)
     #: bytes read with contents that `--verify` does not know
-    unchecked_bytes: int = 0
+    unchecked_bytes: int
     #: bytes that calls asked for; each counts once a node
-    distinct_bytes: int | None = None
+    distinct_bytes: int | None
     #: making the contents of checkpoints; in no other time
-    content_seconds: TimeSpread = NO_TIME
+    content_seconds: TimeSpread
     #: the thread of the steps was ready but had no core; None where the kernel does not count it
-    core_wait_seconds: TimeSpread | None = None
+    core_wait_seconds: TimeSpread | None
     #: the same for a rank's readers, added up
-    reader_core_wait_seconds: TimeSpread | None = None
+    reader_core_wait_seconds: TimeSpread | None
     #: steps of all ranks, without their first, that ran during a save in the background
-    flush_steps: int = 0
+    flush_steps: int
     #: mean time of these steps, from begin to the end of the sync, in s
-    flush_step_seconds: float | None = None
+    flush_step_seconds: float | None = quotient("flush_steps_ns", "flush_steps", 1e-9)
     #: mean time that these steps waited for data, in s
-    flush_data_wait_seconds: float | None = None
+    flush_data_wait_seconds: float | None = quotient("flush_data_wait_ns", "flush_steps", 1e-9)
     #: steps of all ranks, without their first, that ran without a save in the background
-    clear_steps: int = 0
+    clear_steps: int
     #: mean time of these steps, in s
-    clear_step_seconds: float | None = None
+    clear_step_seconds: float | None = quotient("clear_steps_ns", "clear_steps", 1e-9)
     #: mean time that these steps waited for data, in s
-    clear_data_wait_seconds: float | None = None
+    clear_data_wait_seconds: float | None = quotient("clear_data_wait_ns", "clear_steps", 1e-9)
 
     @property
     def bytes_from_storage(self) -> int:
@@ -189,12 +154,12 @@ class EpochSummary:
         asked = self.bytes_from_storage
         return asked if self.distinct_bytes is None else min(asked, self.distinct_bytes)
 
-    @property
+    @Derived
     def read_call_bytes(self) -> int | None:
         """Return the bytes of the ranks' read calls, as the kernel counts them; None where it does not."""
         return None if self.amplification is None else round(self.amplification * self.bytes)
 
-    @property
+    @Derived
     def device_bytes(self) -> int | None:
         """Return the bytes from the device, as the kernel counts them; None where it does not.
 
@@ -207,12 +172,12 @@ class EpochSummary:
         """Return the part of `bytes_from_storage` that storage may have given: see `storage_byte_bound`."""
         return storage_byte_bound(self.bytes_from_storage, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
 
-    @property
+    @Derived
     def samples_per_second(self) -> float | None:
         """Return samples of all ranks / time of the slowest rank, without blocking checkpoints."""
         return self.samples / self.loop_seconds if self.loop_seconds > 0 else None
 
-    @property
+    @Derived
     def bytes_per_second(self) -> float | None:
         """Return bytes asked / time of the slowest rank, without blocking checkpoints.
 
@@ -220,18 +185,13 @@ class EpochSummary:
         """
         return self.bytes / self.loop_seconds if self.loop_seconds > 0 and not self.null else None
 
-    @property
-    def steady_samples_per_second(self) -> float | None:
-        """Return samples/s over the steps after the first: ranks x batch / compute x utilization."""
-        return self.steady_samples / self.steady_seconds if self.steady_seconds > 0 else None
-
-    @property
+    @Derived
     def slowdown(self) -> float | None:
         """Return the wall time / that of the same epoch without I/O; None where no such run was made."""
         return self.seconds / self.null_seconds if self.null_seconds else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerbSummary:
     """One verb that writes or reads files, over all ranks; docs/metrics.md has the formula of every figure.
 
@@ -239,19 +199,19 @@ class VerbSummary:
     """
 
     #: number of ranks
-    ranks: int
+    ranks: int = formula(lambda ranks: ranks.ranks, saved=False)
     #: bytes of content that were asked
     bytes: int
     #: bytes that calls moved; None where a library does not report it
-    bytes_moved: int | None
+    bytes_moved: int | None = formula(lambda ranks: ranks.total_if_counted("bytes_moved"))
     #: files written or read
     files: int
     #: read or write calls; None where a library does not report them
-    calls: int | None
+    calls: int | None = formula(lambda ranks: ranks.total_if_counted("calls"))
     #: files opened
     opens: int
     #: greatest wall time of any rank, in s
-    seconds: float
+    seconds: float = formula(lambda ranks: ranks.most["wall_ns"] * 1e-9)
     #: in read or write calls
     call_seconds: TimeSpread
     #: making data to write, or checking data read
@@ -277,46 +237,46 @@ class VerbSummary:
     #: bytes that were looked up in the page cache
     examined_bytes: int
     #: work of the processor before writing (`serialize`)
-    serialize_seconds: TimeSpread = NO_TIME
+    serialize_seconds: TimeSpread
     #: gathering and writing all ranks' plans, or reading them
-    plan_seconds: TimeSpread = NO_TIME
+    plan_seconds: TimeSpread
     #: sending what one rank reads for others, and waiting for it
-    broadcast_seconds: TimeSpread = NO_TIME
+    broadcast_seconds: TimeSpread
     #: making a written checkpoint complete
-    commit_seconds: TimeSpread = NO_TIME
+    commit_seconds: TimeSpread
     #: making directories durable
-    directory_sync_seconds: TimeSpread = NO_TIME
+    directory_sync_seconds: TimeSpread
     #: writing the manifest
-    manifest_seconds: TimeSpread = NO_TIME
+    manifest_seconds: TimeSpread
     #: the caller was held
-    stall_seconds: TimeSpread = NO_TIME
+    stall_seconds: TimeSpread
     #: waiting for earlier saves in flight
-    wait_seconds: TimeSpread = NO_TIME
+    wait_seconds: TimeSpread
     #: copying the state to buffers
-    stage_seconds: TimeSpread = NO_TIME
+    stage_seconds: TimeSpread
     #: from the end of the stall until the checkpoint is complete; 0 for a blocking save
-    flush_seconds: TimeSpread = NO_TIME
+    flush_seconds: TimeSpread
     #: copying a complete checkpoint to another root
-    drain_seconds: TimeSpread = NO_TIME
+    drain_seconds: TimeSpread
     #: the copy to a partner
-    partner_seconds: TimeSpread = NO_TIME
+    partner_seconds: TimeSpread
     #: bytes copied to another root
-    drain_bytes: int = 0
+    drain_bytes: int
     #: bytes written for a partner
-    partner_bytes: int = 0
+    partner_bytes: int
     #: of a restore: bytes asked, each counted once a node
-    distinct_bytes: int | None = None
+    distinct_bytes: int | None
     #: of a restore: bytes by read calls
-    read_call_bytes: int | None = None
+    read_call_bytes: int | None = formula(lambda ranks: ranks.total_if_known("rchar"))
     #: of a restore: bytes from the device
-    device_bytes: int | None = None
+    device_bytes: int | None = formula(lambda ranks: ranks.total_if_known("read_bytes"))
 
     @property
     def bytes_once(self) -> int:
         """Return bytes written, or bytes read that storage may have given: see `storage_byte_bound`."""
         return storage_byte_bound(self.bytes, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
 
-    @property
+    @Derived
     def bytes_per_second(self) -> float | None:
         """Return `bytes_once` / time of the slowest rank; None without any bytes.
 
@@ -329,7 +289,7 @@ class VerbSummary:
         """Return the time that a save held the slowest rank, with deleting old ones where it waited for that."""
         return self.stall_seconds.max
 
-    @property
-    def resident_share(self) -> float | None:
+    @Derived
+    def resident_share(self) -> Share | None:
         """Return the share of the examined bytes that were in the page cache; None where none were examined."""
         return self.resident_bytes / self.examined_bytes if self.examined_bytes else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,11 @@ from dliosim.measure.histogram import Histogram
 #: Activities of the last rank of a step; the lowest three bits of `EpochRecord.last_arrival` are an index into this.
 CAUSES = ("storage", "compute", "tool", "arrivals", "decode")
 
-#: Fields of both records that are -1 where a rank does not know them.
-UNCERTAIN = ("rchar", "read_bytes", "distinct_bytes")
+#: A field of a record that is reduced over ranks; one that is -1 by default is unknown where it is below 0.
+Column: TypeAlias = int
 
-#: Fields of `EpochRecord` alone that are -1 where a rank does not know them.
-CORE_WAITS = ("core_wait_ns", "reader_core_wait_ns")
+#: A column that ranks.h5 does not have.
+InnerColumn: TypeAlias = int
 
 _CAUSE_BITS = 3
 _RANK_BITS = 22
@@ -66,86 +66,86 @@ class EpochRecord:
     #: number of the phase
     phase: int
     #: number of the epoch, from 0
-    epoch: int
+    epoch: Column
     #: samples of a full step of this rank
     batch: int = 0
     #: True where it ran without I/O
     null: bool = False
     #: steps done
-    steps: int = 0
+    steps: Column = 0
     #: samples of the steps done
-    samples: int = 0
+    samples: Column = 0
     #: bytes of these samples, those kept in memory included
-    bytes: int = 0
+    bytes: Column = 0
     #: bytes that calls moved, those kept in memory not included
-    bytes_moved: int = 0
+    bytes_moved: Column = 0
     #: bytes with contents that `--verify` does not know
-    unchecked_bytes: int = 0
+    unchecked_bytes: InnerColumn = 0
     #: read calls
-    calls: int = 0
+    calls: Column = 0
     #: files opened
-    opens: int = 0
+    opens: Column = 0
     #: from the start of the clock to the end of the last step, checkpoints after it included, `content_ns` not
-    wall_ns: int = 0
+    wall_ns: Column = 0
     #: wall time of the steps after the first, without blocking checkpoints
-    steady_ns: int = 0
+    steady_ns: Column = 0
     #: samples of the steps after the first
-    steady_samples: int = 0
+    steady_samples: Column = 0
     #: compute drawn (not slept) for the steps after the first
-    nominal_ns: int = 0
+    nominal_ns: Column = 0
     #: steps waiting for data while read calls ran
-    data_wait_ns: int = 0
+    data_wait_ns: Column = 0
     #: at least one read call ran
-    io_busy_ns: int = 0
+    io_busy_ns: Column = 0
     #: opening and closing files
-    open_ns: int = 0
+    open_ns: Column = 0
     #: setting MPI-IO file views
-    view_ns: int = 0
+    view_ns: Column = 0
     #: compute, as slept
-    compute_ns: int = 0
+    compute_ns: Column = 0
     #: waiting in syncs
-    sync_wait_ns: int = 0
+    sync_wait_ns: Column = 0
     #: waiting for requests to arrive
-    arrival_wait_ns: int = 0
+    arrival_wait_ns: Column = 0
     #: held by checkpoints, without `content_ns`
-    checkpoint_ns: int = 0
+    checkpoint_ns: Column = 0
     #: making the contents of checkpoints; in no other figure, not in `wall_ns` either
-    content_ns: int = 0
+    content_ns: Column = 0
     #: steps after the first that ran during a save in the background of this rank
-    flush_steps: int = 0
+    flush_steps: InnerColumn = 0
     #: time of these steps, from begin to the end of the sync
-    flush_steps_ns: int = 0
+    flush_steps_ns: InnerColumn = 0
     #: of it, waiting for data
-    flush_data_wait_ns: int = 0
+    flush_data_wait_ns: InnerColumn = 0
     #: steps after the first that ran without a save in the background
-    clear_steps: int = 0
+    clear_steps: InnerColumn = 0
     #: time of these steps, from begin to the end of the sync
-    clear_steps_ns: int = 0
+    clear_steps_ns: InnerColumn = 0
     #: of it, waiting for data
-    clear_data_wait_ns: int = 0
+    clear_data_wait_ns: InnerColumn = 0
     #: decoding, added up over all threads that read batches
-    decode_ns: int = 0
+    decode_ns: Column = 0
     #: preprocessing, added up over all threads that read batches
-    preprocess_ns: int = 0
+    preprocess_ns: Column = 0
     #: decoding and preprocessing in the steps themselves; 0 with readers
-    processing_ns: int = 0
+    processing_ns: Column = 0
     #: compute time beyond the asked one
-    oversleep_ns: int = 0
+    oversleep_ns: Column = 0
     #: hash of the samples in their order
     order_hash: int = 0
     #: hash of the extents read
     extent_hash: int = 0
     #: bytes by read calls (/proc/self/io); -1 unknown
-    rchar: int = -1
+    rchar: Column = -1
     #: bytes from the device (/proc/self/io); -1 unknown
-    read_bytes: int = -1
+    read_bytes: Column = -1
     #: this rank's share of what its node asked of storage, where each byte counts once; -1 unknown
-    distinct_bytes: int = -1
+    distinct_bytes: InnerColumn = -1
     #: the thread of the steps was ready but had no core, from the first step until files of the epoch are closed,
     #: without checkpoints; -1 unknown
-    core_wait_ns: int = -1
+    core_wait_ns: Column = -1
     #: the same for all reader threads, added up; -1 unknown
-    reader_core_wait_ns: int = -1
+    reader_core_wait_ns: Column = -1
     #: time that a step waited for data
     batch_latency: Histogram = field(default_factory=Histogram)
     #: one read call
@@ -198,92 +198,84 @@ class VerbRecord:
     """
 
     #: whole time of the verb
-    wall_ns: int = 0
+    wall_ns: Column = 0
     #: bytes of content
-    bytes: int = 0
+    bytes: Column = 0
     #: bytes that calls moved
-    bytes_moved: int = 0
+    bytes_moved: Column = 0
     #: files written or read
-    files: int = 0
+    files: Column = 0
     #: files written by a library that reports neither calls nor bytes
-    uncounted_files: int = 0
+    uncounted_files: Column = 0
     #: read or write calls
-    calls: int = 0
+    calls: Column = 0
     #: files opened
-    opens: int = 0
+    opens: Column = 0
     #: in read or write calls
-    call_ns: int = 0
+    call_ns: Column = 0
     #: making the data, or checking them
-    content_ns: int = 0
+    content_ns: Column = 0
     #: the format's work: checksums, compression, images
-    encode_ns: int = 0
+    encode_ns: Column = 0
     #: passing data to or from another rank
-    send_ns: int = 0
+    send_ns: Column = 0
     #: opening and closing
-    open_ns: int = 0
+    open_ns: Column = 0
     #: setting MPI-IO file views
-    view_ns: int = 0
+    view_ns: Column = 0
     #: fsync
-    file_sync_ns: int = 0
+    file_sync_ns: Column = 0
     #: moving complete files into place; for a checkpoint on rank 0 only
-    rename_ns: int = 0
+    rename_ns: Column = 0
     #: making a written checkpoint complete: informing rank 0 of what was written, and waiting for it; on rank 0 it
     #: includes `directory_sync_ns`, `manifest_ns` and `rename_ns`
-    commit_ns: int = 0
+    commit_ns: Column = 0
     #: writing the manifest; on rank 0 only
-    manifest_ns: int = 0
+    manifest_ns: Column = 0
     #: making directories durable; on rank 0 only
-    directory_sync_ns: int = 0
+    directory_sync_ns: Column = 0
     #: waiting for old checkpoints to be deleted, after the end of `wall_ns`
-    delete_ns: int = 0
+    delete_ns: Column = 0
     #: work of the processor before writing (`serialize`)
-    serialize_ns: int = 0
+    serialize_ns: Column = 0
     #: gathering and writing all ranks' plans, or reading them
-    plan_ns: int = 0
+    plan_ns: Column = 0
     #: of a restore: sending what one rank reads for others, and waiting for it
-    broadcast_ns: int = 0
+    broadcast_ns: Column = 0
     #: the caller was held
-    stall_ns: int = 0
+    stall_ns: Column = 0
     #: of a save in the background: waiting for earlier ones in flight
-    wait_ns: int = 0
+    wait_ns: Column = 0
     #: of a save in the background: the copy to buffers
-    stage_ns: int = 0
+    stage_ns: Column = 0
     #: of a save in the background: from the end of the stall until it is complete
-    flush_ns: int = 0
+    flush_ns: Column = 0
     #: copying the complete checkpoint to another root
-    drain_ns: int = 0
+    drain_ns: Column = 0
     #: bytes copied to another root
-    drain_bytes: int = 0
+    drain_bytes: Column = 0
     #: the copy to a partner, before the checkpoint is complete
-    partner_ns: int = 0
+    partner_ns: Column = 0
     #: bytes written for a partner
-    partner_bytes: int = 0
+    partner_bytes: Column = 0
     #: of a restore: bytes by read calls (/proc/self/io); -1 unknown
-    rchar: int = -1
+    rchar: Column = -1
     #: of a restore: bytes from the device (/proc/self/io); -1 unknown
-    read_bytes: int = -1
+    read_bytes: Column = -1
     #: of a restore: this rank's share of what its node asked, where each byte counts once; -1 unknown
-    distinct_bytes: int = -1
+    distinct_bytes: Column = -1
     #: of a restore: the root that was read
     root: str | None = None
     #: of `examined_bytes`, those in the page cache when last examined
-    resident_bytes: int = 0
+    resident_bytes: Column = 0
     #: bytes that were looked up in the page cache
-    examined_bytes: int = 0
+    examined_bytes: Column = 0
     #: one read or write call
     call_latency: Histogram = field(default_factory=Histogram)
     #: hints granted for the first file; None where this rank opened no file
     hints: dict[str, str] | None = None
 
 
-class ReduceResult(NamedTuple):
-    """Results of the reductions of one phase over all ranks."""
-
-    #: sums by name
-    total: dict[str, int]
-    #: maxima by name
-    most: dict[str, int]
-    #: merged over all ranks
-    histograms: list[Histogram]
-    #: element-wise maxima, int64
-    vector: NDArray[np.int64]
+def column_names(record: type, *kinds: str) -> tuple[str, ...]:
+    """Return the names of a record's fields of these types, such as `Column`."""
+    return tuple(one.name for one in fields(record) if one.type in kinds)

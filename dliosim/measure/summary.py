@@ -5,7 +5,8 @@ Rank 0 alone computes the figures, and it alone imports the formulas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,158 +14,57 @@ from numpy.typing import NDArray
 
 from dliosim.measure import dlio_metrics
 from dliosim.measure.histogram import PACKED, Histogram
-from dliosim.measure.records import CORE_WAITS, UNCERTAIN, EpochRecord, ReduceResult, VerbRecord
+from dliosim.measure.records import EpochRecord, VerbRecord, column_names
 from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reducer
 
 if TYPE_CHECKING:
     from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+    from dliosim.measure.figures import Reduced
 
-_COUNTS = (
-    "samples",
-    "bytes",
-    "bytes_moved",
-    "unchecked_bytes",
-    "calls",
-    "opens",
-    "call_ns",
-    "steady_samples",
-    "oversleep_ns",
-    "compute_ns",
-    "flush_steps",
-    "flush_steps_ns",
-    "flush_data_wait_ns",
-    "clear_steps",
-    "clear_steps_ns",
-    "clear_data_wait_ns",
-)
-_TIMES = (
-    "wall_ns",
-    "loop_ns",
-    "steady_ns",
-    "data_wait_ns",
-    "io_busy_ns",
-    "open_ns",
-    "view_ns",
-    "compute_ns",
-    "sync_wait_ns",
-    "arrival_wait_ns",
-    "checkpoint_ns",
-    "processing_ns",
-    "tool_ns",
-    "decode_ns",
-    "preprocess_ns",
-    "content_ns",
-)
-_VERB_COUNTS = (
-    "bytes",
-    "bytes_moved",
-    "files",
-    "uncounted_files",
-    "calls",
-    "opens",
-    "resident_bytes",
-    "examined_bytes",
-    "drain_bytes",
-    "partner_bytes",
-)
-_VERB_TIMES = (
-    "wall_ns",
-    "call_ns",
-    "content_ns",
-    "encode_ns",
-    "send_ns",
-    "open_ns",
-    "view_ns",
-    "file_sync_ns",
-    "rename_ns",
-    "delete_ns",
-    "serialize_ns",
-    "plan_ns",
-    "broadcast_ns",
-    "commit_ns",
-    "directory_sync_ns",
-    "manifest_ns",
-    "stall_ns",
-    "wait_ns",
-    "stage_ns",
-    "flush_ns",
-    "drain_ns",
-    "partner_ns",
-)
+#: Columns that follow from those that a rank measures.
+_REMAINDERS = ("loop_ns", "tool_ns", "call_ns")
+
+_LATENCIES = column_names(EpochRecord, "Histogram")
 
 #: Columns of `gather_ranks`, in order; those that end in _ns are nanoseconds.
-RANK_COLUMNS = (
-    "epoch",
-    "steps",
-    "samples",
-    "bytes",
-    "bytes_moved",
-    "calls",
-    "opens",
-    *_TIMES,
-    "steady_samples",
-    "nominal_ns",
-    "oversleep_ns",
-    "call_ns",
-    "rchar",
-    "read_bytes",
-    *CORE_WAITS,
-    "batch_latency_max_ns",
-    "call_latency_max_ns",
-    "request_latency_max_ns",
-)
+RANK_COLUMNS = (*column_names(EpochRecord, "Column"), *_REMAINDERS, *(f"{name}_max_ns" for name in _LATENCIES))
 
 _NOTHING = int(np.iinfo(np.int64).min)
 
 
 def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
     """Return the figures of an epoch over all ranks at the root, None elsewhere. Collective: two reductions."""
-    blocks = record.blocks
-    ratio = record.utilization
-    au = None if record.is_open_loop else dlio_metrics.utilization(blocks)
-    rate = dlio_metrics.samples_per_second(blocks, record.batch)
-    sums = {name: getattr(record, name) for name in (*_COUNTS, *_TIMES)}
-    sums |= {
-        "ranks": 1,
-        "order_low": record.order_hash & 0xFFFFFFFF,
-        "order_high": record.order_hash >> 32,
-        "extent_low": record.extent_hash & 0xFFFFFFFF,
-        "extent_high": record.extent_hash >> 32,
-        "ratio": round((ratio or 0.0) / RATIO_UNIT),
-        "ratios": ratio is not None,
-        "au": round((au or 0.0) / RATIO_UNIT),
-        "aus": au is not None,
-        "rate": round((rate or 0.0) / RATE_UNIT),
-        "rates": rate is not None,
-        **_uncertain_sums(record, (*UNCERTAIN, *CORE_WAITS)),
+    au = None if record.is_open_loop else dlio_metrics.utilization(record.blocks)
+    rate = dlio_metrics.samples_per_second(record.blocks, record.batch)
+    columns = _column_values(record) | {
+        **{name: getattr(record, name) for name in _REMAINDERS},
+        "null": record.null,
+        "utilization": _count_units(record.utilization, RATIO_UNIT),
+        "dlio_au": _count_units(au, RATIO_UNIT),
+        "dlio_rate": _count_units(rate, RATE_UNIT),
     }
-    maxima = _extremes(record, (*_TIMES, *CORE_WAITS)) | {
-        "steps": record.steps,
-        "-steps": -record.steps,
-        "ratio": _NOTHING if ratio is None else round(ratio / RATIO_UNIT),
-        "-ratio": _NOTHING if ratio is None else -round(ratio / RATIO_UNIT),
-    }
-    histograms = [record.batch_latency, record.call_latency, record.request_latency]
-    # The rank that waited least has the minimum, which the reduction of maxima finds with the sign changed.
-    reduced = _reduce_record(sums, maxima, histograms, -record.last_arrival, reducer)
+    for name in ("order_hash", "extent_hash"):
+        columns[f"{name}_high"], columns[name] = divmod(getattr(record, name), 1 << 32)
+    histograms = {name: getattr(record, name) for name in _LATENCIES}
+    reduced = _reduce_columns(columns, histograms, record.last_arrival, reducer)
     if reduced is None:
         return None
-    from dliosim.measure.epoch_formulas import epoch_summary
+    from dliosim.measure.epoch_summaries import EpochSummary
+    from dliosim.measure.figures import make_summary
 
-    return epoch_summary(record, reduced)
+    return make_summary(EpochSummary, reduced)
 
 
 def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
     """Return the figures of a verb over all ranks at the root, None elsewhere. Collective: two reductions."""
-    sums = {name: getattr(record, name) for name in (*_VERB_COUNTS, *_VERB_TIMES)}
-    sums |= {"ranks": 1, **_uncertain_sums(record, UNCERTAIN)}
-    no_vector = np.empty(0, np.int64)
-    reduced = _reduce_record(sums, _extremes(record, _VERB_TIMES), [record.call_latency], no_vector, reducer)
+    latencies = {"call_latency": record.call_latency}
+    reduced = _reduce_columns(_column_values(record), latencies, np.empty(0, np.int64), reducer)
     if reduced is None:
         return None
-    from dliosim.measure.epoch_formulas import verb_summary
+    from dliosim.measure.epoch_summaries import VerbSummary
+    from dliosim.measure.figures import make_summary
 
-    return verb_summary(reduced)
+    return make_summary(VerbSummary, reduced)
 
 
 def rank_row(record: EpochRecord) -> NDArray[np.int64]:
@@ -172,7 +72,7 @@ def rank_row(record: EpochRecord) -> NDArray[np.int64]:
 
     Only this row is kept: the record itself has 66 kB of buckets.
     """
-    latencies = [record.batch_latency.max_ns, record.call_latency.max_ns, record.request_latency.max_ns]
+    latencies = [getattr(record, name).max_ns for name in _LATENCIES]
     return np.array([*(getattr(record, name) for name in RANK_COLUMNS[: -len(latencies)]), *latencies], np.int64)
 
 
@@ -184,45 +84,48 @@ def gather_ranks(rows: Sequence[NDArray[np.int64]], reducer: Reducer) -> NDArray
     return reducer.gather(np.array(rows, np.int64).reshape(len(rows), len(RANK_COLUMNS)))
 
 
-def _extremes(record: EpochRecord | VerbRecord, names: Sequence[str]) -> dict[str, int]:
-    """Return what ranks maximise for the greatest and, negated, the least of each figure."""
-    return {name: getattr(record, name) for name in names} | {f"-{name}": -getattr(record, name) for name in names}
+def _column_values(record: EpochRecord | VerbRecord) -> dict[str, int | None]:
+    """Return what a rank measured; None for what it does not know."""
+    found = [(one, getattr(record, one.name)) for one in fields(record) if one.type in ("Column", "InnerColumn")]
+    return {one.name: None if one.default == -1 and value < 0 else value for one, value in found}
 
 
-def _reduce_record(
-    sums: dict[str, int],
-    maxima: dict[str, int],
-    histograms: Sequence[Histogram],
-    vector: NDArray[np.int64],
+def _count_units(value: float | None, unit: float) -> int | None:
+    return None if value is None else round(value / unit)
+
+
+def _reduce_columns(
+    columns: Mapping[str, int | None],
+    histograms: Mapping[str, Histogram],
+    arrivals: NDArray[np.int64],
     reducer: Reducer,
-) -> ReduceResult | None:
-    """Return sums and maxima by name, histograms of all ranks, and `vector` maximised, in two reductions.
+) -> Reduced | None:
+    """Return columns and histograms of all ranks and the least of each arrival, in two reductions.
 
     Only two, because each may take a second where there are more ranks than cores.
     """
-    added = reducer.reduce(
-        np.concatenate([np.array(list(sums.values()), np.int64), *(one.pack_sums() for one in histograms)]), "sum"
-    )
-    greatest = reducer.reduce(
-        np.concatenate([np.array(list(maxima.values()), np.int64), *(one.pack_maxima() for one in histograms), vector]),
-        "max",
-    )
+    values, count = columns.values(), len(columns)
+    sums = [*(value or 0 for value in values), *(value is not None for value in values)]
+    # The least is the greatest with the sign changed.
+    tops = [*(_NOTHING if value is None else value for value in values)]
+    tops += [_NOTHING if value is None else -value for value in values]
+    packed = [one.pack_sums() for one in histograms.values()]
+    added = reducer.reduce(np.concatenate([np.array(sums, np.int64), *packed]), "sum")
+    packed = [one.pack_maxima() for one in histograms.values()]
+    greatest = reducer.reduce(np.concatenate([np.array(tops, np.int64), *packed, -arrivals]), "max")
     if added is None or greatest is None:
         return None
-    whole = [
-        Histogram.unpack_histogram(
-            added[len(sums) + PACKED * i : len(sums) + PACKED * (i + 1)],
-            greatest[len(maxima) + 2 * i : len(maxima) + 2 * (i + 1)],
-        )
-        for i in range(len(histograms))
-    ]
-    total = dict(zip(sums, added[: len(sums)].tolist(), strict=True))
-    most = dict(zip(maxima, greatest[: len(maxima)].tolist(), strict=True))
-    return ReduceResult(total, most, whole, greatest[len(maxima) + 2 * len(histograms) :])
+    from dliosim.measure.figures import Reduced
 
+    def name_values(values: NDArray[np.int64]) -> dict[str, int]:
+        return dict(zip(columns, values.tolist(), strict=True))
 
-def _uncertain_sums(record: EpochRecord | VerbRecord, names: Sequence[str]) -> dict[str, int]:
-    """Return what ranks add up of figures that a rank may not know, and of the number of ranks that know each."""
-    values = {name: getattr(record, name) for name in names}
-    known = {f"{name} known": value >= 0 for name, value in values.items()}
-    return {name: max(value, 0) for name, value in values.items()} | known
+    latencies, ends = added[2 * count :].reshape(-1, PACKED), greatest[2 * count :]
+    return Reduced(
+        name_values(added[:count]),
+        name_values(added[count : 2 * count]),
+        name_values(greatest[:count]),
+        name_values(-greatest[count : 2 * count]),
+        {name: Histogram.unpack_histogram(latencies[i], ends[2 * i : 2 * i + 2]) for i, name in enumerate(histograms)},
+        -ends[2 * len(histograms) :],
+    )

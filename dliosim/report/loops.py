@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dliosim.measure import aggregate
-from dliosim.measure.epoch_summaries import EpochSummary, TimeSpread
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.figures import TimeSpread
 from dliosim.measure.histogram import Histogram, merge_histograms
 from dliosim.measure.phase import PhaseSummary
 from dliosim.model import MPI_APIS

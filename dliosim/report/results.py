@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import dliosim
 from dliosim.measure import aggregate
 from dliosim.measure.checkpoint_overhead import loop_overheads, total_overhead
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figures import result_figures
 from dliosim.measure.histogram import RELATIVE_ERROR
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.run_summary import RunSummary
@@ -36,102 +37,6 @@ PARTIAL = "results.partial.json"
 COMPARE = "compare.json"
 RANKS = "ranks.h5"
 TIMELINE = "timeline.h5"
-
-_EPOCH_SPREADS = (
-    "data_wait_seconds",
-    "io_busy_seconds",
-    "open_seconds",
-    "view_seconds",
-    "compute_seconds",
-    "sync_wait_seconds",
-    "arrival_wait_seconds",
-    "checkpoint_seconds",
-    "processing_seconds",
-    "tool_seconds",
-    "decode_seconds",
-    "preprocess_seconds",
-    "content_seconds",
-)
-#: None where the kernel does not count them.
-_CORE_WAITS = ("core_wait_seconds", "reader_core_wait_seconds")
-_EPOCH_FIGURES = (
-    "steps",
-    "fewest_steps",
-    "samples",
-    "bytes",
-    "bytes_moved",
-    "distinct_bytes",
-    "read_call_bytes",
-    "device_bytes",
-    "unchecked_bytes",
-    "calls",
-    "opens",
-    "seconds",
-    "loop_seconds",
-    "null_seconds",
-    "slowdown",
-    "utilization",
-    "utilization_min",
-    "utilization_max",
-    "samples_per_second",
-    "steady_samples_per_second",
-    "bytes_per_second",
-    "slowest_rank",
-    "slowest_rank_share",
-    "least_sync_wait_seconds",
-    "oversleep_share",
-    "amplification",
-    "storage_amplification",
-    "depth",
-    "flush_steps",
-    "flush_step_seconds",
-    "flush_data_wait_seconds",
-    "clear_steps",
-    "clear_step_seconds",
-    "clear_data_wait_seconds",
-    "dlio_au",
-    "dlio_samples_per_second",
-)
-_VERB_FIGURES = (
-    "bytes",
-    "bytes_moved",
-    "distinct_bytes",
-    "read_call_bytes",
-    "device_bytes",
-    "files",
-    "calls",
-    "opens",
-    "seconds",
-    "bytes_per_second",
-    "resident_bytes",
-    "examined_bytes",
-    "resident_share",
-    "drain_bytes",
-    "partner_bytes",
-)
-_VERB_SPREADS = (
-    "call_seconds",
-    "content_seconds",
-    "encode_seconds",
-    "send_seconds",
-    "open_seconds",
-    "view_seconds",
-    "file_sync_seconds",
-    "commit_seconds",
-    "directory_sync_seconds",
-    "manifest_seconds",
-    "rename_seconds",
-    "delete_seconds",
-    "serialize_seconds",
-    "plan_seconds",
-    "broadcast_seconds",
-    "stall_seconds",
-    "wait_seconds",
-    "stage_seconds",
-    "flush_seconds",
-    "drain_seconds",
-    "partner_seconds",
-)
 
 
 def results_content(run: RunSummary) -> dict[str, Any]:
@@ -274,42 +179,28 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "how": phase.how,
         "root": phase.root,
         "part_of": phase.part_of,
-        "epochs": [_epoch(epoch) for epoch in phase.epochs],
-        "files": phase.verb and _verb(phase.verb),
+        "epochs": [_figures(epoch) for epoch in phase.epochs],
+        "files": phase.verb and _figures(phase.verb),
     }
 
 
 def _loop(runs: Sequence[PhaseSummary]) -> dict[str, Any]:
     """Return the latencies of all runs of a loop together, over the epochs after the first (or the only one)."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
-    return {"title": title_of(runs[0]), **_latencies(epochs[1:] or epochs)}
+    latencies = asdict(aggregate.latencies(epochs[1:] or epochs))
+    return {"title": title_of(runs[0])} | {f"{kind}_latency_seconds": found for kind, found in latencies.items()}
 
 
-def _latencies(epochs: Sequence[EpochSummary]) -> dict[str, Any]:
-    found = asdict(aggregate.latencies(epochs))
-    return {f"{kind}_latency_seconds": quantiles for kind, quantiles in found.items()}
+def _figures(summary: EpochSummary | VerbSummary) -> dict[str, Any]:
+    """Return all figures of a summary; of latencies the quantiles, of times over ranks mean, least and greatest."""
+    return {one.key: _plain_figure(one.kind, getattr(summary, one.name)) for one in result_figures(type(summary))}
 
 
-def _epoch(epoch: EpochSummary) -> dict[str, Any]:
-    return {
-        "epoch": epoch.epoch,
-        **{name: getattr(epoch, name) for name in _EPOCH_FIGURES},
-        **{name: asdict(getattr(epoch, name)) for name in _EPOCH_SPREADS},
-        **{name: (found := getattr(epoch, name)) and asdict(found) for name in _CORE_WAITS},
-        **_latencies([epoch]),
-        "bound_by": epoch.bound_by and asdict(epoch.bound_by),
-        "order_hash": f"{epoch.order_hash:016x}",
-        "extent_hash": f"{epoch.extent_hash:016x}",
-    }
-
-
-def _verb(verb: VerbSummary) -> dict[str, Any]:
-    found = verb.call_latency.quantiles()
-    return {
-        **{name: getattr(verb, name) for name in _VERB_FIGURES},
-        **{name: asdict(getattr(verb, name)) for name in _VERB_SPREADS},
-        "call_latency_seconds": found and asdict(found),
-    }
+def _plain_figure(kind: str, value: Any) -> Any:
+    if kind == "Hash":
+        return f"{value:016x}"
+    value = value.quantiles() if kind == "Histogram" else value
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def drop_nonfinite(value: Any) -> Any:

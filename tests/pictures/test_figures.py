@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dliosim.measure.epoch_summaries import TimeSpread
+from dliosim.measure.figures import TimeSpread
 from dliosim.measure.machine import FileSystem
 from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, time_breakdown
 from dliosim.pictures.catalogue import comparison_gallery, loop_gallery, runs_gallery

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
-from dliosim.measure.epoch_summaries import BoundShares, EpochSummary, TimeSpread, VerbSummary
+from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figures import BoundShares, TimeSpread
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.run_summary import ExpectationResult, RunSummary
+
+S = TypeVar("S")
 
 
 def spread(mean: float) -> TimeSpread:
     return TimeSpread(mean, mean * 0.9, mean * 1.1)
 
 
+#: A value of each type of a figure: nothing was measured.
+NOTHING = {"int": 0, "float": 0.0, "bool": False, "Hash": 0, "TimeSpread": spread(0.0), "Histogram": Histogram()}
+
+
+def blank_summary(kind: type[S], **known: Any) -> S:
+    """A summary without any figures but the known ones."""
+    return kind(**{one.name: NOTHING.get(str(one.type)) for one in fields(kind)} | known)  # type: ignore[arg-type]
+
+
 def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummary:
     """An epoch of four ranks, 16 steps of one sample; the first takes `factor` times as long to read."""
     wait = 4.1e-3 * factor
     wall = 16 * (wait + 10.2e-3)
-    summary = EpochSummary(
+    summary = blank_summary(
+        EpochSummary,
         epoch=index,
         ranks=4,
         steps=16,
@@ -31,26 +45,18 @@ def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummar
         opens=64,
         seconds=wall,
         loop_seconds=wall,
-        steady_seconds=wall * 15 / 16,
-        steady_samples=60,
+        steady_samples_per_second=60 / (wall * 15 / 16),
         utilization=0.16 / wall,
         utilization_min=0.155 / wall,
         utilization_max=0.165 / wall,
         data_wait_seconds=spread(16 * wait),
         io_busy_seconds=spread(16 * wait * 1.4),
         open_seconds=spread(0.0123),
-        view_seconds=spread(0.0),
         compute_seconds=spread(0.1602),
         sync_wait_seconds=spread(0.0021),
-        arrival_wait_seconds=spread(0.0),
-        checkpoint_seconds=spread(0.0),
-        processing_seconds=spread(0.0),
         tool_seconds=spread(0.00035),
-        decode_seconds=spread(0.0),
-        preprocess_seconds=spread(0.0),
         batch_latency=Histogram([int(wait * 1e9) + 1000 * i for i in range(64)]),
         call_latency=Histogram([int(wait * 0.7e9) + 1000 * i for i in range(64)]),
-        request_latency=Histogram(),
         bound_by=BoundShares(0.75, 0.1875, 0.0625, 0.0, 0.0),
         slowest_rank=3,
         slowest_rank_share=0.4375,
@@ -69,7 +75,8 @@ def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummar
 
 
 def verb(seconds: float, **changed: object) -> VerbSummary:
-    summary = VerbSummary(
+    summary = blank_summary(
+        VerbSummary,
         ranks=4,
         bytes=181_023_104,
         bytes_moved=181_023_104,
@@ -79,30 +86,10 @@ def verb(seconds: float, **changed: object) -> VerbSummary:
         seconds=seconds,
         call_seconds=spread(seconds * 0.6),
         content_seconds=spread(seconds * 0.2),
-        encode_seconds=spread(0.0),
-        send_seconds=spread(0.0),
         open_seconds=spread(seconds * 0.05),
-        view_seconds=spread(0.0),
         file_sync_seconds=spread(seconds * 0.1),
-        commit_seconds=spread(0.0),
-        directory_sync_seconds=spread(0.0),
-        manifest_seconds=spread(0.0),
         rename_seconds=spread(0.00031),
-        delete_seconds=spread(0.0),
-        serialize_seconds=spread(0.0),
-        plan_seconds=spread(0.0),
-        broadcast_seconds=spread(0.0),
-        stall_seconds=spread(0.0),
-        wait_seconds=spread(0.0),
-        stage_seconds=spread(0.0),
-        flush_seconds=spread(0.0),
-        drain_seconds=spread(0.0),
-        partner_seconds=spread(0.0),
         call_latency=Histogram([1_500_000 + 1000 * i for i in range(64)]),
-        resident_bytes=0,
-        examined_bytes=0,
-        drain_bytes=0,
-        partner_bytes=0,
     )
     return replace(summary, **changed)  # type: ignore[arg-type]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.measure.epoch_summaries import BoundShares, TimeSpread
+from dliosim.measure.figures import BoundShares, TimeSpread
 from dliosim.measure.histogram import LIMIT_NS, Histogram
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.run_summary import ExpectationResult

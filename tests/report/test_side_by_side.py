@@ -57,13 +57,6 @@ def test_latencies_are_those_of_the_headline_however_epochs_differ(tmp_path: Pat
     assert row_of(format_side_by_side([one]), f"{kind} p99") == [shown]
 
 
-def test_older_results_have_no_latencies_of_epochs_together(tmp_path: Path) -> None:
-    older = results_content(run())
-    del older["loops"]
-    (tmp_path / "results.json").write_text(json.dumps(older))
-    assert "batch p99" not in format_side_by_side(load_results([str(tmp_path)], with_arrays=False))
-
-
 def test_saves_have_rows_of_how_long_they_held_ranks_and_were_flushed(tmp_path: Path) -> None:
     background = PhaseSummary("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train")
     write_run(tmp_path / "background", ranks=1, steps=8, epochs=3)
@@ -184,7 +177,10 @@ def test_a_loop_that_one_result_lacks_leaves_a_dash(tmp_path: Path) -> None:
     write_run(tmp_path / "b", ranks=1, steps=2, epochs=1)
     path = tmp_path / "b" / "results.json"
     path.write_text(
-        path.read_text().replace('"kind": "train"', '"kind": "infer"').replace('"name": "train"', '"name": ""')
+        path.read_text()
+        .replace('"kind": "train"', '"kind": "infer"')
+        .replace('"name": "train"', '"name": ""')
+        .replace('"title": "train"', '"title": "infer"')
     )
     text = format_side_by_side(load_results([str(tmp_path / "a"), str(tmp_path / "b")], with_arrays=False))
     train, infer = text.split("train: over")[1].split("infer: over")

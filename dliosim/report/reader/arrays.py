@@ -47,10 +47,6 @@ class Hdf5Group:
         found = [(str(name), self._member(name)) for name in names]
         return [(name, Hdf5Group(self.path, one, self.left)) for name, one in found if isinstance(one, h5py.Group)]
 
-    def has(self, name: str) -> bool:
-        """Return True if there is a member of that name, of any kind."""
-        return self.content.get(name, getlink=True) is not None
-
     def text(self, name: str) -> str:
         """Return an attribute that is a text."""
         value = self.content.attrs.get(name)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from dliosim.compare.pass_figures import LOOP, STALL
 from dliosim.measure.histogram import Quantiles
 from dliosim.measure.machine import Environment
+from dliosim.report.reader.by_type import read_object, read_quantiles
 from dliosim.report.reader.fields import Fields
-from dliosim.report.reader.results import parse_environment, parse_quantiles
+from dliosim.report.reader.results import parse_environment
 
 _VERSION = 1
 
@@ -72,28 +73,20 @@ class ComparisonResult:
 
 def parse_comparison(found: Fields) -> ComparisonResult:
     """Return the content of compare.json; UsageError where it is wrong."""
-    version = found.whole("schema_version")
-    if version != _VERSION:
-        raise found.field_error("schema_version", f"is {version}, and this dliosim reads {_VERSION}")
+    found.check_version(_VERSION)
     what = found.text("what")
     if what not in ("loop", *_STALLS):
         raise found.field_error("what", f"is none of loop, {', '.join(_STALLS)}")
     stalls = what in _STALLS
-    return ComparisonResult(
-        name=found.text("name"),
-        title=found.text("title"),
+    return read_object(
+        ComparisonResult,
+        found,
         overrides=found.pairs("overrides"),
-        caches=found.text("caches"),
-        ranks=found.whole("ranks"),
-        nodes=found.whole("nodes"),
         environment=parse_environment(found.child("environment")),
         what=f"{what} {found.text('checkpoint' if stalls else 'loop')}",
         varied=tuple((one.text("name"), one.texts("values")) for one in found.child_list("varied")),
-        reference=found.text("reference"),
-        repetitions=found.whole("repetitions"),
         variants=tuple(_parse_variant(one, stalls) for one in found.child_list("variants")),
         not_run=tuple((one.text("label"), one.text("reason")) for one in found.child_list("not_run")),
-        verdict=found.texts("verdict"),
     )
 
 
@@ -107,18 +100,16 @@ def _parse_variant(found: Fields, stalls: bool) -> SavedVariant:
     if stalls and not seconds:
         raise found.field_error("seconds", "is empty")
     subject = STALL if stalls else LOOP
-    return SavedVariant(
-        label=found.text("label"),
-        settings=found.text_pairs("settings"),
+    return read_object(
+        SavedVariant,
+        found,
         seconds=seconds,
         ratio=ratios[0],
         ratio_low=ratios[1],
         ratio_high=ratios[2],
-        p_adjusted=found.number_or_none("p_adjusted"),
-        smallest_difference=found.number_or_none("smallest_difference"),
         verdict=verdict,
         figures={key: found.number_or_none(key) for key in (*subject.medians, *subject.shares, *subject.counts)},
-        batch_latency=None if stalls else parse_quantiles(found.child_or_none("batch_latency_seconds")),
+        batch_latency=None if stalls else read_quantiles(found, "batch_latency_seconds"),
         two_phase=None if stalls else found.text_or_none("two_phase"),
         order_hash="" if stalls else found.text("order_hash"),
     )

@@ -68,10 +68,6 @@ class Fields:
             raise self.field_error(key, "is neither true nor false")
         return value
 
-    def flag_or_none(self, key: str) -> bool | None:
-        """Return true or false, or None for null."""
-        return None if self._value(key) is None else self.flag(key)
-
     def whole(self, key: str) -> int:
         """Return a whole number, 0 or more, that fits 63 bits."""
         value = self._value(key)
@@ -80,10 +76,6 @@ class Fields:
         if not 0 <= value < 2**63:
             raise self.field_error(key, "is not between 0 and 2^63 - 1")
         return value
-
-    def whole_or_none(self, key: str) -> int | None:
-        """Return a whole number, or None for null."""
-        return None if self._value(key) is None else self.whole(key)
 
     def number(self, key: str, least: float = 0.0) -> float:
         """Return a finite number, `least` or more."""
@@ -114,9 +106,13 @@ class Fields:
         """Return a list of objects."""
         return [self._object(f"{key}[{i}]", one) for i, one in self._list(key)]
 
-    def has(self, key: str) -> bool:
-        """Return True if the key is there, with any value."""
-        return key in self.values
+    def is_null(self, key: str) -> bool:
+        """Return True for null."""
+        return self._value(key) is None
+
+    def check_version(self, expected: int) -> None:
+        """Check that the file has the version that this dliosim reads; else UsageError."""
+        check_version(self.file, self.whole("schema_version"), expected)
 
     def field_error(self, key: str, what: str) -> UsageError:
         """Return the error about a key."""
@@ -140,6 +136,15 @@ class Fields:
 
     def _path(self, key: str) -> str:
         return f"{self.where}.{key}" if self.where else key
+
+
+def check_version(file: Path, version: int, expected: int) -> None:
+    """Check that a file has the version that this dliosim reads; else UsageError with what to do."""
+    if version != expected:
+        raise UsageError(
+            f"{file}: schema_version is {version}, and this dliosim reads {expected}: make the results again with this "
+            "dliosim, or read them with the one whose `dliosim_version` they have"
+        )
 
 
 def read_json(path: Path) -> Fields:

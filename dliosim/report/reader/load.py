@@ -35,7 +35,7 @@ class LoopResult:
     title: str  #: title of the loop (`phase_titles.title_of`)
     phases: tuple[PhaseSummary, ...]  #: runs of the loop
     epochs: tuple[EpochSummary, ...]  #: epochs of all runs, numbered across them
-    latencies: Latencies | None  #: latencies of the epochs after the first together; None where older results have none
+    latencies: Latencies  #: latencies of the epochs after the first together
     rank_times: dict[str, Ints]  #: `TIME_COLUMNS` of ranks.h5, (epochs, ranks) each; ns; empty without that file
     timeline: tuple[RecordedEpoch, ...]  #: recorded epochs, numbered as `epochs`
 
@@ -99,7 +99,7 @@ def _load_directory(directory: Path, label: str, with_arrays: bool) -> SavedRun 
     for i, phase in enumerate(phases):
         groups.setdefault(title_of(phase), []).append(i)
     loops = tuple(
-        _join_phases(latencies.get(title), [(phases[i], times[i], recorded[i]) for i in indices])
+        _join_phases(latencies[title], [(phases[i], times[i], recorded[i]) for i in indices])
         for title, indices in groups.items()
     )
     missing = tuple(one.name for one in (ranks_file, timeline_file) if not one.exists())
@@ -125,7 +125,7 @@ def _explain_missing(given: Path) -> str:
 _Part = tuple[PhaseSummary, dict[str, Ints], list[RecordedEpoch]]
 
 
-def _join_phases(latencies: Latencies | None, parts: Sequence[_Part]) -> LoopResult:
+def _join_phases(latencies: Latencies, parts: Sequence[_Part]) -> LoopResult:
     """Return all runs of a loop as one result."""
     phases = [phase for phase, *_ in parts]
     firsts = [0, *accumulate(len(phase.epochs) for phase in phases)]

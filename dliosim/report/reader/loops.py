@@ -11,6 +11,7 @@ import numpy as np
 from dliosim.errors import UsageError
 from dliosim.measure.phase import PhaseSummary
 from dliosim.report.reader.arrays import Hdf5Group, Ints, open_hdf5
+from dliosim.report.reader.fields import check_version
 from dliosim.report.timeline import SCHEMA_VERSION
 
 #: Columns of ranks.h5 that pictures need: the parts of the wall time; their sum is the wall time.
@@ -23,9 +24,6 @@ TIME_COLUMNS = (
     "processing_ns",
     "tool_ns",
 )
-
-# Columns that ranks.h5 did not have before there were formats; they were 0 then.
-_LATER_COLUMNS = frozenset({"processing_ns"})
 
 # The longest bin and the longest time that are accepted: a month.
 _LONGEST_NS = 31 * 86_400 * 10**9
@@ -86,31 +84,22 @@ class RecordedEpoch:
 
 
 def read_rank_times(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[dict[str, Ints]]:
-    """Return for each loop the `TIME_COLUMNS`, (epochs, ranks) each; UsageError if it does not fit results.json.
-
-    A file without `processing_ns` gives 0 for it.
-    """
+    """Return for each loop the `TIME_COLUMNS`, (epochs, ranks) each; UsageError if it does not fit results.json."""
     with open_hdf5(path) as file:
-        _check_version(file)
+        check_version(path, file.whole("schema_version"), SCHEMA_VERSION)
         groups = file.groups()
         _check_names(path, groups, loops)
         return [
-            {name: _read_times(group, name, (len(loop.epochs), ranks)) for name in TIME_COLUMNS}
+            # Tool time is a remainder, and may be slightly below 0.
+            {name: group.array(name, (len(loop.epochs), ranks), -_LONGEST_NS, _LONGEST_NS) for name in TIME_COLUMNS}
             for (_, group), loop in zip(groups, loops, strict=True)
         ]
-
-
-def _read_times(group: Hdf5Group, name: str, shape: tuple[int, int]) -> Ints:
-    if name in _LATER_COLUMNS and not group.has(name):
-        return np.zeros(shape, np.int64)
-    # Tool time is a remainder, and may be slightly below 0.
-    return group.array(name, shape, -_LONGEST_NS, _LONGEST_NS)
 
 
 def read_timelines(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[list[RecordedEpoch]]:
     """Return for each loop the recorded epochs; UsageError where the file does not fit results.json."""
     with open_hdf5(path) as file:
-        _check_version(file)
+        check_version(path, file.whole("schema_version"), SCHEMA_VERSION)
         groups = file.groups()
         _check_names(path, groups, loops)
         return [
@@ -149,12 +138,6 @@ def _read_epoch(path: Path, name: str, group: Hdf5Group, ranks: int, epochs: int
 
 
 _BINNED = ("data_wait_ns", "io_busy_ns", "compute_ns", "sync_wait_ns", "checkpoint_ns", "batch_latency_max_ns")
-
-
-def _check_version(file: Hdf5Group) -> None:
-    version = file.whole("schema_version")
-    if version != SCHEMA_VERSION:
-        raise UsageError(f"{file.path}: schema version {version}, and this dliosim reads {SCHEMA_VERSION}")
 
 
 def _check_names(path: Path, groups: Sequence[tuple[str, Hdf5Group]], loops: Sequence[PhaseSummary]) -> None:

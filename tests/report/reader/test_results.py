@@ -14,7 +14,6 @@ import pytest
 from dliosim.boundedjson import LARGEST
 from dliosim.errors import UsageError
 from dliosim.measure import aggregate
-from dliosim.measure.epoch_summaries import TimeSpread
 from dliosim.measure.phase import LoopProgress, PartialProgress
 from dliosim.report.phase_titles import title_of
 from dliosim.report.reader.comparison import parse_comparison
@@ -44,7 +43,6 @@ def test_a_run_read_back_writes_the_same_results_but_for_what_needs_histograms(t
         del content["loops"]
         for phase in content["phases"]:
             for epoch in phase["epochs"]:
-                del epoch["steady_samples_per_second"]
                 for kind in ("batch", "call", "request"):
                     del epoch[f"{kind}_latency_seconds"]
             if phase["files"]:
@@ -73,54 +71,15 @@ def test_partial_results_are_read_back_and_say_what_they_have(tmp_path: Path) ->
         load_results([str(tmp_path)], with_arrays=False)
 
 
-def test_results_from_before_there_was_decoding_are_read_as_without_any(tmp_path: Path) -> None:
-    older = results_content(run())
-    for phase in older["phases"]:
-        for epoch in phase["epochs"]:
-            for name in ("decode_seconds", "preprocess_seconds", "processing_seconds"):
-                del epoch[name]
-            if epoch["bound_by"]:
-                del epoch["bound_by"]["decode"]
-        if phase["files"]:
-            del phase["files"]["encode_seconds"]
-    found, _ = parse_run(read_json(saved(tmp_path, older)))
-    epochs = [epoch for phase in found.phases for epoch in phase.epochs]
-    nothing = TimeSpread(0.0, 0.0, 0.0)
-    assert {(one.decode_seconds, one.preprocess_seconds, one.processing_seconds) for one in epochs} == {(nothing,) * 3}
-    assert {one.bound_by.decode for one in epochs if one.bound_by} == {0.0}
-    assert {phase.verb.encode_seconds for phase in found.phases if phase.verb} == {nothing}
-
-
-def test_results_from_before_background_saves_are_read_as_without_any(tmp_path: Path) -> None:
-    older = results_content(run())
-    for name in ("checkpoint_overhead", "mtbf_seconds", "restart_seconds", "intervals"):
-        del older[name]
-    for phase in older["phases"]:
-        del phase["within"], phase["fsync"], phase["commit"]
-        for epoch in phase["epochs"]:
-            for name in [name for name in epoch if name.startswith(("flush_", "clear_", "content_"))]:
-                del epoch[name]
-        for part in (
-            "commit",
-            "directory_sync",
-            "manifest",
-            "serialize",
-            "plan",
-            "stall",
-            "wait",
-            "stage",
-            "flush",
-            "broadcast",
-        ):
-            (phase["files"] or {}).pop(f"{part}_seconds", None)
-        for name in ("drain_seconds", "partner_seconds", "drain_bytes", "partner_bytes"):
-            (phase["files"] or {}).pop(name, None)
-    found, _ = parse_run(read_json(saved(tmp_path, older)))
-    assert (found.mtbf, found.restart_time) == (None, None)
-    assert {phase.within for phase in found.phases} == {None}
-    assert {phase.verb.longest_stall_seconds for phase in found.phases if phase.verb} == {0.0}
-    assert {epoch.flush_step_seconds for phase in found.phases for epoch in phase.epochs} == {None}
-    assert results_content(found)["intervals"] == []
+def test_results_of_another_version_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    """Also those whose figures are others."""
+    other = results_content(run()) | {"schema_version": 2, "phases": [{"name": "train"}]}
+    with pytest.raises(UsageError) as found:
+        parse_run(read_json(saved(tmp_path, other)))
+    assert found.value.message == (
+        f"{tmp_path / 'results.json'}: schema_version is 2, and this dliosim reads 1: make the results again with this "
+        "dliosim, or read them with the one whose `dliosim_version` they have"
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,6 +107,7 @@ def test_results_from_before_background_saves_are_read_as_without_any(tmp_path: 
             "phases[4].epochs[0].tool_seconds.max is missing",
         ),
         (lambda one: one["phases"][4]["epochs"][0].update(order_hash="-1"), "order_hash is not 16 hexadecimal digits"),
+        (lambda one: one["loops"].pop(), "loops does not have evaluate universe"),
         (lambda one: one["environment"].update(details={"a": []}), "environment.details.a is not a text"),
         (lambda one: one.update(mtbf_seconds=0), "mtbf_seconds is not above 0"),
         (lambda one: one.update(mtbf_seconds="4 h"), "mtbf_seconds is not a number"),
