@@ -127,6 +127,12 @@ class MeterGroup:
         self._open = np.empty((2, 0), np.int64)
         self._reached = [0] * len(meters)
 
+    def sum_counts(self) -> dict[str, int]:
+        """Return the counts of all calls so far, by their names in `EpochRecord`."""
+        names = {"calls": "calls", "bytes_moved": "moved", "opens": "opens", "view_ns": "view_ns"}
+        counts = {name: sum(getattr(meter, own) for meter in self._meters) for name, own in names.items()}
+        return counts | {"open_ns": sum(meter.open_ns + meter.close_ns for meter in self._meters)}
+
     def collect_busy(self, latencies: Histogram, series: EpochSeries | None = None) -> int:
         """Move latencies into a histogram; return the ns in which at least one reader was in a call.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dliosim.measure.histogram import Histogram
 
@@ -24,21 +24,22 @@ _RANK_BITS = 22
 _LONGEST_WAIT = (1 << 63 - _CAUSE_BITS - _RANK_BITS) - 1
 
 
-def pack_arrival(wait_ns: int, rank: int, cause: int) -> int:
-    """Return one word for `EpochRecord.last_arrival`; its minimum over ranks is that of the rank that waited least.
+def pack_arrivals(waits: ArrayLike, rank: int, causes: ArrayLike) -> NDArray[np.int64]:
+    """Return words for `EpochRecord.last_arrival`; the minimum over ranks is that of the rank that waited least.
 
-    Waits are limited to 2^38 ns, four and a half minutes; this changes no minimum that matters.
+    Waits are in ns, limited to 2^38, four and a half minutes; this changes no minimum that matters.
     """
-    return min(wait_ns, _LONGEST_WAIT) << _RANK_BITS + _CAUSE_BITS | rank << _CAUSE_BITS | cause
+    shown = np.minimum(np.asarray(waits, np.int64), _LONGEST_WAIT)
+    return shown << _RANK_BITS + _CAUSE_BITS | rank << _CAUSE_BITS | np.asarray(causes, np.int64)
 
 
 def unpack_waits(words: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the waits in words of `pack_arrival`, in ns."""
+    """Return the waits in words of `pack_arrivals`, in ns."""
     return words >> _RANK_BITS + _CAUSE_BITS
 
 
 def unpack_arrivals(words: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the ranks and the causes (indices into `CAUSES`) in words of `pack_arrival`."""
+    """Return the ranks and the causes (indices into `CAUSES`) in words of `pack_arrivals`."""
     return words >> _CAUSE_BITS & (1 << _RANK_BITS) - 1, words & (1 << _CAUSE_BITS) - 1
 
 
@@ -152,7 +153,7 @@ class EpochRecord:
     call_latency: Histogram = field(default_factory=Histogram)
     #: from a request's arrival to its answer
     request_latency: Histogram = field(default_factory=Histogram)
-    #: one `pack_arrival` for each step that ended in a sync; the same length on every rank
+    #: one of `pack_arrivals` for each step that ended in a sync; the same length on every rank
     last_arrival: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     #: steps between checkpoints, for the figures of DLIO
     blocks: list[StepBlock] = field(default_factory=list)

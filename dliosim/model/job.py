@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_RANKS: Final = 1 << 22
-"""Number of ranks that `measure.records.pack_arrival` can distinguish."""
+"""Number of ranks that `measure.records.pack_arrivals` can distinguish."""
 
 
 @dataclass(frozen=True, slots=True)

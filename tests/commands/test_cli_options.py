@@ -15,7 +15,7 @@ from dliosim.cli import main
 from dliosim.commands.options import parse_used_roots
 from dliosim.errors import UsageError
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.records import pack_arrival, unpack_arrivals
+from dliosim.measure.records import pack_arrivals, unpack_arrivals
 from dliosim.model import Job
 
 GOOD = """dlio 1
@@ -119,7 +119,7 @@ def test_a_job_has_no_more_ranks_than_a_record_can_distinguish(
     command: str, pattern: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     most = 4_194_304
-    assert unpack_arrivals(np.array([pack_arrival(5, most - 1, 3)]))[0] == most - 1
+    assert unpack_arrivals(np.array([pack_arrivals(5, most - 1, 3)]))[0] == most - 1
     assert main(["check", str(pattern), "--ranks", str(most)]) == 0
     for ranks in (most + 1, 999_999_999_999):
         with pytest.raises(SystemExit) as found:

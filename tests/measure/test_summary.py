@@ -11,7 +11,7 @@ from dliosim.measure.records import (
     EpochRecord,
     StepBlock,
     VerbRecord,
-    pack_arrival,
+    pack_arrivals,
     unpack_arrivals,
     unpack_waits,
 )
@@ -121,7 +121,7 @@ def test_compute_bound_throughput_is_ranks_times_batch_by_compute_times_utilizat
 
 def test_the_rank_that_waited_least_was_last_and_says_why():
     first, second = (
-        record(last_arrival=np.array([pack_arrival(*word) for word in words], np.int64))
+        record(last_arrival=np.array([pack_arrivals(*word) for word in words], np.int64))
         for words in (
             [(5, 0, COMPUTE), (9, 0, TOOL), (1, 0, TOOL), (7, 0, DECODE)],
             [(9, 1, TOOL), (2, 1, STORAGE), (8, 1, STORAGE), (3, 1, DECODE)],
@@ -145,7 +145,7 @@ def test_shares_of_what_bound_the_steps_add_up_to_one(steps):
     ranks = range(len(steps[0]))
     summary = summary_of(
         *(
-            record(last_arrival=np.array([pack_arrival(step[rank][0], rank, step[rank][1]) for step in steps]))
+            record(last_arrival=np.array([pack_arrivals(step[rank][0], rank, step[rank][1]) for step in steps]))
             for rank in ranks
         )
     )
@@ -162,7 +162,7 @@ def test_without_a_sync_no_rank_was_last():
 
 @given(st.integers(0, 2**62), st.integers(0, 2**22 - 1), st.integers(0, len(CAUSES) - 1))
 def test_an_arrival_packs_into_a_positive_word_and_back(wait, rank, cause):
-    word = pack_arrival(wait, rank, cause)
+    word = pack_arrivals(wait, rank, cause)
     assert 0 <= word < 2**63
     ranks, causes = unpack_arrivals(np.array([word], np.int64))
     assert (ranks[0], causes[0]) == (rank, cause)
@@ -171,7 +171,7 @@ def test_an_arrival_packs_into_a_positive_word_and_back(wait, rank, cause):
 @given(st.lists(st.integers(0, 270 * 10**9), min_size=2, max_size=2), st.lists(st.integers(0, 4), min_size=2))
 def test_of_waits_below_four_and_a_half_minutes_the_shorter_one_is_the_smaller_word(waits, causes):
     words = [
-        pack_arrival(wait, 2**22 - 1 - i, cause) for i, (wait, cause) in enumerate(zip(waits, causes, strict=False))
+        pack_arrivals(wait, 2**22 - 1 - i, cause) for i, (wait, cause) in enumerate(zip(waits, causes, strict=False))
     ]
     assert (words[0] > words[1]) == (waits[0] >= waits[1])
     assert unpack_waits(np.array(words, np.int64)).tolist() == waits

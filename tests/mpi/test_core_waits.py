@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.node.core_waits import core_wait
+from dliosim.execute.node.compute import core_wait
 from tests.mpi.jobs import DATASET, PREPARE, Place, phases
 
 #: A rank that shares its core with one busy program waits for it half of the time.

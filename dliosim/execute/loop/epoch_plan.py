@@ -17,7 +17,10 @@ from dliosim.execute.context import Session
 from dliosim.execute.payload.payload_format import Dress, content_edge_words, dress_function, find_bad_content
 from dliosim.execute.payload.sample_bytes import edges_match, sample_keys
 from dliosim.formats.registry import bind
+from dliosim.measure.histogram import Histogram
 from dliosim.measure.meter import MeterGroup
+from dliosim.measure.records import EpochRecord
+from dliosim.measure.time_series import EpochSeries
 from dliosim.model import Dataset, Loop
 from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.io_requests import Calls, Extents, Rounds, deal_rounds, plan_calls
@@ -51,6 +54,12 @@ class EpochWork:
     def steps(self) -> int:
         """Number of steps of this epoch."""
         return len(self.compute_ns)
+
+    @property
+    def cumulative_bytes(self) -> list[int]:
+        """Bytes of the samples of all steps up to each."""
+        total: list[int] = np.cumsum(_step_bytes(self.extents)).tolist()
+        return total
 
     @property
     def cache_growth(self) -> int:
@@ -184,18 +193,19 @@ def _find_expected_rows(dataset: Dataset, work: EpochWork) -> _ExpectedRows:
 
 
 class EpochSource:
-    """The batches of one epoch for `step_loop.run_steps`: waited for, and compared with what was prepared.
-
-    `unchecked` counts the bytes that `--verify` should check but cannot, because their contents are not known.
-    """
+    """The batches of one epoch for `step_loop.run_steps`: waited for, compared with what was prepared, and metered."""
 
     def __init__(
         self, session: Session, dataset: Dataset, batches: Batches, work: EpochWork, kept: SampleCache
     ) -> None:
-        self.meters = MeterGroup([reader.meter for reader in batches.readers])
-        self.reading = batches.reading
+        #: the course of the epoch, with the read calls as far as they are collected
+        self.series = EpochSeries()
         self.called = self.processed = 0
-        self.unchecked = 0
+        # Bytes that `--verify` should check but cannot, because their contents are not known.
+        self._unchecked = 0
+        self._meters = MeterGroup([reader.meter for reader in batches.readers])
+        self._counted = self._meters.sum_counts()
+        self._busy_ns, self._latencies = 0, Histogram()
         self._batches = batches
         self._work = work
         self._kept = kept
@@ -204,7 +214,6 @@ class EpochSource:
         self._null = session.options.null
         self._whole = session.options.verify
         self._buffer = memoryview(b"")
-        self._asked = _step_bytes(work.extents)
         self._needed = _step_bytes(work.stored.extents)
         self._bounds: list[int] = work.stored.extents.step_start.tolist()
         self._keeping = bool(work.keeps.any())
@@ -219,8 +228,8 @@ class EpochSource:
         """Start the reads that are ahead of the steps."""
         self._batches.start()
 
-    def wait(self, step: int) -> int:
-        """Wait until all samples of a step are in memory; return their bytes. Raises ExecutionError."""
+    def wait(self, step: int) -> None:
+        """Wait until all samples of a step are in memory. Raises ExecutionError."""
         self._buffer, got = self._batches.wait(step)
         self.called, self.processed = self._batches.called, self._batches.processed
         if got < self._needed[step]:
@@ -228,7 +237,6 @@ class EpochSource:
             raise ExecutionError(f"step {step}: calls returned {got} bytes where {self._needed[step]} were planned")
         if self._hits:
             self._kept.copy_hits(self._step_samples(step))
-        return self._asked[step]
 
     def check(self, step: int) -> None:
         """Compare the batch of a step with what was prepared; fill `cache memory`. Raises ExecutionError [R401]."""
@@ -246,11 +254,23 @@ class EpochSource:
             if bad is not None:
                 raise self._mismatch_error(int(expected.row[first + bad]))
         if self._whole:
-            self.unchecked += self._needed[step] - int(expected.length[first:last].sum())
+            self._unchecked += self._needed[step] - int(expected.length[first:last].sum())
         if self._encoded is not None:
             self._verify_encoded(self._encoded, step)
         if self._keeping:
             self._fill_cache(step)
+
+    def collect(self) -> None:
+        """Collect the clock readings of the read calls so far."""
+        self._busy_ns += self._meters.collect_busy(self._latencies, self.series)
+
+    def record_reads(self, record: EpochRecord) -> None:
+        """Enter what was read in the epoch into its record, once no reader makes calls any more."""
+        self.collect()
+        record.io_busy_ns = self._busy_ns + self._meters.collect_rest(self.series)
+        record.call_latency, record.unchecked_bytes = self._latencies, self._unchecked
+        for name, count in self._meters.sum_counts().items():
+            setattr(record, name, count - self._counted[name])
 
     def _verify_encoded(self, encoded: UnitVerifier, step: int) -> None:
         stored, start = self._work.stored, self._work.calls.sample_start
@@ -260,7 +280,7 @@ class EpochSource:
                 right = encoded.verify_unit(row, self._buffer[begin : begin + length])
                 if right is False:
                     raise self._mismatch_error(row)
-                self.unchecked -= length if right else 0
+                self._unchecked -= length if right else 0
 
     def _fill_cache(self, step: int) -> None:
         first, last = self._bounds[step], self._bounds[step + 1]

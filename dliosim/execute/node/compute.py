@@ -1,11 +1,13 @@
-"""The accelerator's part of a step: sleep to a deadline, or keep a core busy without the interpreter lock."""
+"""Threads and cores: sleep to a deadline, keep a core busy without the interpreter lock, time ready without a core."""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from time import perf_counter_ns, sleep
 
 from dliosim.measure.board import process_row
@@ -76,3 +78,34 @@ def _rounds_per_ns() -> float:
         _hash(_TRIAL)
         best = max(best, _TRIAL / (perf_counter_ns() - begun))
     return best
+
+
+def core_wait(threads: Sequence[int]) -> int | None:
+    """Return the sum of the times (ns) that threads, by their native ids, have waited for a core since they started.
+
+    A wait begins when a thread could run and ends when it runs: after a sleep, or after another thread took its core.
+    None where the kernel does not count it: it has no such file, or says that threads that work have never run. Reading
+    takes some 10 us a thread.
+    """
+    waited = 0
+    for thread in threads:
+        try:
+            ready = parse_schedstat(Path(f"/proc/self/task/{thread}/schedstat").read_text())
+        except OSError:
+            return None
+        if ready is None:
+            return None
+        waited += ready
+    return waited
+
+
+def parse_schedstat(schedstat: str) -> int | None:
+    """Return the second of a thread's three schedstat numbers; None if the first (run time) is 0 or the text odd."""
+    numbers = schedstat.split()
+    return int(numbers[1]) if len(numbers) == 3 and all(map(str.isdecimal, numbers)) and int(numbers[0]) else None
+
+
+def core_wait_since(before: int | None, threads: Sequence[int]) -> int:
+    """Return the time (ns) that the same threads have waited since `before`; -1 where the kernel does not count it."""
+    now = core_wait(threads)
+    return -1 if before is None or now is None else now - before

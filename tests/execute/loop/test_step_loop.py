@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dliosim.execute.loop import step_loop
-from dliosim.execute.loop.checkpoint_timers import CheckpointTimers
-from dliosim.execute.loop.step_loop import StepPlan, run_steps
+from dliosim.execute.loop.loop_saves import NEVER
+from dliosim.execute.loop.step_loop import StepSettings, run_steps
 from dliosim.execute.loop.step_sync import StepSync
-from dliosim.measure.meter import Meter, MeterGroup
 from dliosim.measure.records import CAUSES, EpochRecord, unpack_arrivals
+from dliosim.measure.step_times import PlannedSteps, StepAccount
 from dliosim.measure.time_series import QUANTITIES, EpochSeries
 from dliosim.model import Sync
 from dliosim.report.progress import ProgressLine
@@ -39,8 +39,6 @@ class Slow:
     """Batches that take 1 ms and `own` to come, `processed` ns to decode and 2 ms to check; `called` is 1 ms."""
 
     def __init__(self, clock: Clock, processed: int, own: int) -> None:
-        self.meters = MeterGroup([Meter()])
-        self.reading: list[int] = []
         self.called = MS
         self.processed = processed
         self.own = own
@@ -49,12 +47,31 @@ class Slow:
     def start(self) -> None:
         pass
 
-    def wait(self, step: int) -> int:
+    def wait(self, step: int) -> None:
         self.clock.now += MS + self.own + self.processed
-        return 100
 
     def check(self, step: int) -> None:
         self.clock.now += 2 * MS
+
+    def collect(self) -> None:
+        pass
+
+
+class Saves:
+    """Saves of 10 ms and `content` ns after some steps."""
+
+    timed = False
+
+    def __init__(self, clock: Clock, steps: frozenset[int], content: int, deadline: int) -> None:
+        self.clock, self.steps, self.content, self.deadline = clock, steps, content, deadline
+
+    def mark_due(self, now: int) -> None:
+        raise AssertionError("nothing is due by seconds")
+
+    def save_after_step(self, step: int) -> int:
+        self.clock.now += 10 * MS + self.content
+        self.deadline += self.content
+        return self.content
 
 
 class Slowed(ProgressLine):
@@ -79,7 +96,7 @@ def run(
     saves: frozenset[int] = frozenset(),
     content: int = 0,
     flushes: Sequence[tuple[int, int]] = (),
-    deadline: int | None = None,
+    deadline: int = NEVER,
     own: int = 0,
 ) -> EpochRecord:
     """Three steps of one rank, with so much compute and requests that arrive at these times (ns).
@@ -91,28 +108,13 @@ def run(
     monkeypatch.setattr(step_loop, "sleep_until", clock.sleep_until)
     syncer = StepSync(world_of_threads(Meeting(1), 0), Sync(sync, 0, 1), False)
     between = np.array(flushes, np.int64).reshape(-1, 2)
-
-    def save(step: int) -> int:
-        clock.now += 10 * MS + content
-        return content
-
-    course = StepPlan(
-        3,
-        [compute] * 3,
-        False,
-        arrival,
-        syncer,
-        saves,
-        save,
-        deadline,
-        False,
-        CheckpointTimers(()),
-        lambda since: between,
-    )
-    record = EpochRecord(0, 0)
+    plan = PlannedSteps(np.ones(3, np.int64), [100, 200, 300], [compute] * 3, arrival, syncer.every)
+    account = StepAccount(plan, 0, series or EpochSeries(), [], lambda since: between)
     source, shown = Slow(clock, processed, own), Slowed(clock) if slowed else ProgressLine(None)
-    run_steps(course, source, [1] * 3, record, series or EpochSeries(), shown)
-    return record
+    run_steps(
+        plan, StepSettings(syncer, False, False, 2), source, Saves(clock, saves, content, deadline), account, shown
+    )
+    return account.make_record(0, 0, 1, False)
 
 
 @pytest.mark.parametrize("compute", [0, 5 * MS])

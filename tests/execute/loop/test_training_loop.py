@@ -19,6 +19,7 @@ from dliosim.execute.run.workload_runner import run_workload
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.records import EpochRecord
+from dliosim.measure.step_times import StepAccount
 from dliosim.model import Job
 from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one
@@ -59,7 +60,7 @@ def test_epochs_of_an_evaluation_count_from_1_in_each_of_its_runs(tmp_path: Path
 def test_the_records_of_epochs_that_are_over_take_no_memory(tmp_path: Path) -> None:
     class Counting(Terminal):
         def write(self, text: str) -> int:
-            alive.append(sum(isinstance(each, EpochRecord) for each in gc.get_objects()))
+            alive.append(sum(isinstance(each, EpochRecord | StepAccount) for each in gc.get_objects()))
             return len(text)
 
     alive: list[int] = []

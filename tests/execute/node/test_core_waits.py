@@ -6,7 +6,7 @@ from threading import Event, Thread, get_native_id
 
 import pytest
 
-from dliosim.execute.node.core_waits import core_wait, core_wait_since, parse_schedstat
+from dliosim.execute.node.compute import core_wait, core_wait_since, parse_schedstat
 
 
 @pytest.mark.parametrize(

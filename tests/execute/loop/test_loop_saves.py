@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dliosim.execute.loop.checkpoint_timers import CheckpointTimers
+from dliosim.execute.loop.loop_saves import CheckpointTimers
 from dliosim.model import Cadence
 
 S = 1_000_000_000

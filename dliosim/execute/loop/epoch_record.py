@@ -1,0 +1,76 @@
+"""The record of what a rank read in an epoch: by the plan, and by the counts of the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from threading import get_native_id
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
+from dliosim.execute.context import Session
+from dliosim.execute.loop.epoch_plan import EpochWork
+from dliosim.execute.mpi.distinct_bytes import distinct_bytes
+from dliosim.execute.node.compute import core_wait, core_wait_since
+from dliosim.execute.node.page_cache import process_io_since, read_process_io
+from dliosim.measure.records import EpochRecord
+from dliosim.measure.time_series import select_calls
+from dliosim.model import Dataset, Loop
+from dliosim.model.counter_rng import key
+from dliosim.plan.samples.distinct_ranges import MOST_RANGES, are_reads_distinct, union_ranges
+from dliosim.plan.samples.io_requests import Calls
+from dliosim.plan.samples.order_hash import extent_hash, order_hash
+from dliosim.plan.samples.sizes import sample_sizes
+
+
+class KernelCounts:
+    """Counts of the kernel in an epoch: bytes that this process reads, core waits of this thread and the readers."""
+
+    def __init__(self, readers: Sequence[int], saves: CheckpointSession) -> None:
+        self._this, self._readers, self._saves = [get_native_id()], readers, saves
+        self._waited, self._readers_waited = core_wait(self._this), core_wait(readers)
+        # Last: core_wait reads /proc, which is counted.
+        self._io, self._drained = read_process_io(), saves.count_drained_bytes()
+
+    def stop(self) -> None:
+        """Stop counting: nothing of the epoch is read any more."""
+        self._read = process_io_since(self._io, self._saves.count_drained_bytes() - self._drained)
+        self._core_wait = core_wait_since(self._waited, self._this)
+        self._readers_core_wait = core_wait_since(self._readers_waited, self._readers)
+
+    def record_counts(self, record: EpochRecord, loop: Loop, save_core_wait: int) -> None:
+        """Enter the counts into `record`; `save_core_wait` is the core wait (ns) of this thread in saves."""
+        record.core_wait_ns = self._core_wait - save_core_wait if self._core_wait >= 0 else -1
+        record.reader_core_wait_ns = self._readers_core_wait
+        record.rchar = self._read.called_read if loop.access.counts_reads else -1
+        record.read_bytes = self._read.storage_read
+        if loop.access.through == "library" and record.rchar >= 0 and not record.null:
+            # Only the kernel counts what a library reads in addition to the samples.
+            record.bytes_moved = record.rchar
+
+
+def record_plan(session: Session, loop: Loop, dataset: Dataset, work: EpochWork, record: EpochRecord) -> None:
+    """Enter the hashes of the steps done into `record`, and what is different of what they read. Collective."""
+    world, extents, asked, steps = session.world, work.extents, work.stored.extents, record.steps
+    # The order hash takes the sizes of the samples themselves, so that it is equal for other formats of the same data.
+    shown = replace(extents, length=extents.length if dataset.source else sample_sizes(dataset, extents.sample))
+    record.order_hash = order_hash(world.rank, shown, 0, steps, record.epoch, key(record.phase, dataset.name))
+    if record.null:
+        return
+    record.extent_hash = extent_hash(asked, 0, steps, key(record.phase, dataset.digest()))
+    rows = slice(0, int(asked.step_start[steps]))
+    file, begin, length = asked.file[rows], asked.offset[rows], asked.length[rows]
+    if are_reads_distinct(loop, dataset, session.places[dataset.name], world.size):
+        record.distinct_bytes = int(length.sum())
+    else:
+        known = len(file) <= MOST_RANGES
+        record.distinct_bytes = distinct_bytes(world, union_ranges(file, begin, begin + length) if known else None)
+
+
+def call_offsets(calls: Calls, steps: int) -> NDArray[np.int64]:
+    """Return step, file and offset (bytes) of a selection of calls of the first `steps` steps; shape (n, 3)."""
+    row = select_calls(int(calls.step_start[steps]))
+    step = np.searchsorted(calls.step_start, row, "right") - 1
+    return np.column_stack([step, calls.file[row], calls.offset[row]])

@@ -1,0 +1,317 @@
+"""A loop that runs: its files and threads, its epochs, and its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from dliosim.errors import DliosimError, ExecutionError, PlanError
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.library_reader import library_read_note
+from dliosim.execute.backends.registry import Files, open_readers
+from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.node_reader import make_scattered_batches
+from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count
+from dliosim.execute.batches.sample_cache import SampleCache
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
+from dliosim.execute.context import Phase, RunningLoop, Session
+from dliosim.execute.datasets.dataset_residency import measure_dataset_residency
+from dliosim.execute.datasets.library_writer import index_prepared
+from dliosim.execute.datasets.prepare import check_prepared
+from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor, plan_work
+from dliosim.execute.loop.epoch_record import KernelCounts, call_offsets, record_plan
+from dliosim.execute.loop.loop_saves import NEVER, CheckpointTimers, LoopSaves
+from dliosim.execute.loop.step_loop import StepSettings, run_steps
+from dliosim.execute.loop.step_sync import StepSync
+from dliosim.execute.mpi.communicators import file_communicator, free_communicator, reader_note
+from dliosim.execute.node.free_space import require_memory
+from dliosim.execute.phase_summary import share_granted_hints
+from dliosim.formats.registry import bind, import_libraries
+from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.records import EpochRecord
+from dliosim.measure.step_times import PlannedSteps, StepAccount
+from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
+from dliosim.measure.time_series import EpochSeries
+from dliosim.measure.timeline import gather_timeline, has_offsets, keep_epoch
+from dliosim.model import Dataset, Loop
+from dliosim.model.epoch_size import steps_of_epoch
+from dliosim.plan.forecast.layout_forecast import guess_index
+from dliosim.plan.samples.io_requests import file_sizes
+from dliosim.plan.samples.read_ranges import buffer_bytes
+from dliosim.plan.samples.sampler import plan_bytes
+from dliosim.plan.samples.sizes import is_framed
+
+if TYPE_CHECKING:
+    from dliosim.measure.epoch_summaries import EpochSummary
+
+_WALL, _RCHAR = RANK_COLUMNS.index("wall_ns"), RANK_COLUMNS.index("rchar")
+
+#: Read calls of this many samples enter histograms and bins at a time.
+_COLLECTED_SAMPLES = 16384
+
+
+class LoopRunner:
+    """A loop that runs: its open files and threads, its cached samples, and its results so far.
+
+    All methods are collective, and raise the same DliosimError on every rank.
+    """
+
+    def __init__(self, session: Session, manager: CheckpointSession, loop: Loop, salt: int, timed: bool) -> None:
+        """Look for the data of a loop; its files are opened with its first epoch.
+
+        `salt` distinguishes the hashes of this loop from those of other loops of the run. With `timed` the loop leaves
+        a timeline.
+        """
+        dataset = session.workload.dataset(loop.dataset)
+        world, access = session.world, loop.access
+        self._session, self._manager, self._loop, self._dataset = session, manager, loop, dataset
+        self._salt, self._timed, self._null = salt, timed, session.options.null
+        if loop.decode or access.through == "library":
+            import_libraries(bind(dataset))
+        directory, file_name = session.files(dataset)
+        if not dataset.source:
+            check_prepared(session, dataset)
+        if not is_framed(dataset) and session.places[dataset.name] is None:
+            # Without I/O there may be no file whose index can be read.
+            found = guess_index(dataset) if self._null else index_prepared(session, dataset, directory)
+            session.places[dataset.name] = found
+        if access.readers and access.is_mpi and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            text = f"`readers` with {access.api} in `{loop.name}` needs an MPI with MPI_THREAD_MULTIPLE"
+            raise _mark_shared(ExecutionError(f"{text}, and this one has less", "R403"))
+        places = session.places[dataset.name]
+
+        def size_of_file(file: int) -> int:
+            return int(file_sizes(dataset, places, np.array([file]))[0])
+
+        together = file_communicator(world, access)
+        self._files = Files(directory, file_name, size_of_file, dataset.layout.files == 1, together, dataset)
+        world.run_on_all(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
+        timers = CheckpointTimers(loop.checkpoints)
+        self._syncer = StepSync(world, loop.sync, access.collective or access.scatter, len(timers.cadences))
+        if timers.cadences and not self._syncer.every:
+            name = timers.cadences[0].checkpoint
+            text = f"`checkpoint {name}` by seconds in `{loop.name}` needs a sync, in which ranks agree that it is time"
+            raise _mark_shared(PlanError(text))
+        #: the checkpoints that the loop saves, and the end of its time
+        self.saves = LoopSaves(session, manager, loop, timers, self._syncer)
+        self._kept = SampleCache()
+        residency = measure_dataset_residency(session, dataset)
+        resident, examined = world.allreduce(np.array(residency[:2], np.int64), "sum").tolist()
+        # The share of the examined pages that were resident before the loop; None if none were examined.
+        self._resident = resident / examined if examined else None
+        self._residency_notes = residency.notes
+        self._batches: Batches | None = None  # threads, open files and buffers, from the first epoch on
+        self._buffer_size = 0
+        self._rows: list[NDArray[np.int64]] = []  # a row of `RANK_COLUMNS` for each epoch
+        self._epochs: list[EpochSummary] = []  # on rank 0 only
+        self._series: dict[int, EpochSeries] = {}  # by epoch, those that the timeline keeps
+
+    def close(self, failed: bool) -> None:
+        """Close the files and stop the threads; with `failed`, without what is collective."""
+        if self._batches is not None:
+            self._batches.close(failed)
+        if not failed:
+            free_communicator(self._session.world, self._files.comm)
+
+    def run_epochs(self) -> Iterator[tuple[int, bool]]:
+        """Run the epochs of the loop; yield the number (from 0) of each, and whether the loop's time is up."""
+        loop, world = self._loop, self._session.world
+        each = steps_of_epoch(loop, self._dataset, world.size)
+        if each == 0:
+            text = f"`{loop.name}` has no steps: its batch is larger than the data of some rank"
+            raise _mark_shared(PlanError(text, "E201"))
+        epochs, steps = (1, loop.arrivals.requests) if loop.arrivals is not None else (loop.epochs, each)
+        planned = plan_bytes(loop, self._dataset, steps)
+        world.run_on_all(lambda: require_memory(planned, world.node.size, f"the calls of an epoch of `{loop.name}`"))
+        self.saves.deadline = NEVER
+        # An evaluation continues with the epoch after its last run, with other orders and other random draws.
+        first = len(self._rows)
+        for epoch in range(first, first + epochs):
+            stop = self._run_epoch(epoch, epoch - first + 1, steps)
+            yield epoch, stop
+            if stop:
+                return
+
+    def _run_epoch(self, epoch: int, number: int, steps: int) -> bool:
+        """Plan, run and summarise one epoch, shown as `number` (from 1); return whether the time is up."""
+        session, world, loop, dataset = self._session, self._session.world, self._loop, self._dataset
+        work = self._plan_epoch(epoch, steps)
+        batches = self._batches
+        assert batches is not None
+        source = EpochSource(session, dataset, batches, work, self._kept)
+        session.progress.start(loop.name, number, loop.epochs, work.steps)
+        # Every rank waits in `run_on_all`, so that clocks start together, with files open and nothing read yet.
+        processing = make_processor(session, loop, dataset, work, epoch)
+        world.run_on_all(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
+        self.saves.begin_epoch(work.steps)
+        arrival = np.cumsum(work.gap_ns).tolist()
+        plan = PlannedSteps(
+            np.diff(work.extents.step_start), work.cumulative_bytes, work.compute_ns, arrival, self._syncer.every
+        )
+        account = StepAccount(plan, world.rank, source.series, batches.reading, self._manager.busy_intervals)
+        collect_every = max(1, _COLLECTED_SAMPLES // loop.batch)
+        settings = StepSettings(self._syncer, loop.compute.busy, not world.polite, collect_every)
+        counts = KernelCounts(batches.threads, self._manager)
+        stop = run_steps(plan, settings, source, self.saves, account, session.progress)
+        # An error after the last sync is raised here by all ranks, before anything collective follows. In an epoch that
+        # is shorter than the steps between two syncs, only this meeting lets ranks agree that the time is up.
+        now = perf_counter_ns()
+        self.saves.mark_due(now)
+        stop = self._syncer.end_epoch(stop or now >= self.saves.deadline)
+        # Only the ranks of one communicator find that a file is too short; `run_on_all` raises the error on all ranks.
+        world.run_on_all(batches.end)
+        counts.stop()
+        session.progress.end()
+        record = account.make_record(self._salt, epoch, loop.batch, self._null)
+        source.record_reads(record)
+        counts.record_counts(record, loop, self.saves.core_wait_ns)
+        if processing is not None:
+            record.decode_ns, record.preprocess_ns = sum(processing.decode_ns), sum(processing.preprocess_ns)
+        record_plan(session, loop, dataset, work, record)
+        if epoch == 0:
+            self._kept.seal()
+        self._save_after_epoch(record, source.series)
+        if self._timed:
+            if not self._null and has_offsets(world.rank, world.size):
+                source.series.offsets = call_offsets(work.calls, record.steps)
+            keep_epoch(self._series, epoch, source.series)
+        self._rows.append(rank_row(record))
+        summary = summarise(record, world)
+        if summary is not None:
+            self._epochs.append(summary)
+        return stop
+
+    def _plan_epoch(self, epoch: int, steps: int) -> EpochWork:
+        """Plan an epoch, and open the files, threads and buffers that it needs."""
+        session, world = self._session, self._session.world
+        error: DliosimError | None = None
+        work: EpochWork | None = None
+        try:
+            work = plan_work(session, self._loop, self._dataset, epoch, steps, self._kept)
+        except DliosimError as failure:
+            error = failure
+        # Every rank takes the largest buffer size of any rank, so that all ranks open their files again, or none does.
+        needed = np.array([world.failure_flag(error), work.calls.buffer_size if work is not None else 0], np.int64)
+        world.allreduce(needed, "max")
+        world.raise_if_failed(int(needed[0]), error)
+        if work is None:
+            raise PlanError("an epoch could not be planned")
+        if self._batches is None or needed[1] > self._buffer_size:
+            self._open_batches(int(needed[1]), work.cache_growth)
+        if work.rounds is None:
+            return work
+        return replace(work, most=world.allreduce(work.rounds.count.copy(), "max"))
+
+    def _open_batches(self, needed: int, kept: int) -> None:
+        """Open the loop's files, threads and buffers, or open them again with larger buffers.
+
+        `needed` is the bytes of the largest step of any rank, `kept` the bytes that `cache memory` takes in addition.
+        Raises ExecutionError [R402] where memory is too small.
+        """
+        access, world = self._loop.access, self._session.world
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = self.saves.run = None  # frees the old buffers before larger ones are allocated
+        size = 0 if self._null else buffer_bytes(self._dataset, needed)
+        asked = size * access.batches + kept
+        # All ranks check before any rank allocates: otherwise the last rank would see only what the first have left.
+        world.run_on_all(lambda: require_memory(asked, world.node.size, "read buffers"))
+
+        def build_batches() -> Batches:
+            if access.scatter and not self._null:
+                return make_scattered_batches(world, access, self._files, size)
+            slots = [allocate(size) for _ in range(slot_count(access))]
+            return make_batches(access, open_readers(access, self._files, self._null), slots)
+
+        self._batches, self._buffer_size = world.run_on_all(build_batches), max(size, needed)
+        self.saves.run = self._batches.run
+
+    def _save_after_epoch(self, record: EpochRecord, series: EpochSeries) -> None:
+        held, content = self.saves.save_after_epoch(record.epoch)
+        ended = record.wall_ns + record.content_ns
+        series.add_checkpoint(ended, ended + held)
+        record.checkpoint_ns += held
+        record.content_ns += content
+        record.wall_ns += held
+
+    def make_view(self, runs: int | None) -> RunningLoop:
+        """Make the view of the loop, which runs `runs` times (None: unknown), for threads that report partial results.
+
+        It has no reference to the buffers, because a reader may keep the view after the loop.
+        """
+        loop = self._loop
+        epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
+        root = self._dataset.root
+        return RunningLoop(partial(_interim_summary, loop, root, self._null, self._resident, self._epochs), epochs)
+
+    def make_phase(self) -> Phase:
+        """Return the phase of the loop, which is over."""
+        session, access, rows = self._session, self._loop.access, self._rows
+        readers = self._batches.readers if self._batches is not None else ()
+        granted = next((reader.active_hints() for reader in readers if reader.meter.opens), None)
+        asked, granted_ones = share_granted_hints(session.world, access, granted)
+        counted = all(int(row[_RCHAR]) >= 0 for row in rows)
+        wall = np.array([sum(int(row[_WALL]) for row in rows)], np.int64)
+        session.world.allreduce(wall, "max")
+        notes = (
+            next((reader.meter.how for reader in readers if reader.meter.how), ""),
+            reader_note(access),
+            "" if self._null else library_read_note(access, counted),
+            _compression_note(self._dataset),
+            session.index_notes.get(self._dataset.name),
+            *self._residency_notes,
+        )
+        summary = replace(
+            self.make_view(1).so_far(),
+            seconds=int(wall[0]) * 1e-9,
+            hints_asked=asked,
+            hints_granted=granted_ones,
+            notes=tuple(filter(None, notes)),
+        )
+        world, series = session.world, self._series
+        gathered = gather_ranks(rows, world) if rows else None
+        return Phase(summary, gathered, gather_timeline(series, world.rank, world.size, world) if series else None)
+
+
+def _mark_shared(error: DliosimError) -> DliosimError:
+    """Mark an error as one that every rank raises here, and return it: no rank has to report it to the others."""
+    error.shared = True
+    return error
+
+
+def _interim_summary(
+    loop: Loop, root: str, null: bool, resident: float | None, epochs: list[EpochSummary]
+) -> PhaseSummary:
+    """Return the phase of the epochs that are summarised so far; safe to call from another thread.
+
+    Its seconds are the sum over these epochs.
+    """
+    access, done = loop.access, tuple(epochs)
+    return PhaseSummary(
+        loop.name,
+        loop.kind,
+        sum(epoch.seconds for epoch in done),
+        epochs=done,
+        resident_share=resident,
+        api="null" if null else access.api,
+        cache=access.cache,
+        prefetch=access.prefetch if access.readers else 0,
+        readers=access.readers,
+        through=access.through,
+        hint_set=access.hint_set,
+        root=root,
+    )
+
+
+def _compression_note(dataset: Dataset) -> str:
+    """Return the note about bytes and rates of compressed samples; empty for others."""
+    if dataset.compress is None:
+        return ""
+    return "bytes and GB/s are of samples as they are stored, compressed; samples/s compares with uncompressed ones"

@@ -1,0 +1,131 @@
+"""The checkpoints that a loop saves: after steps, by seconds, after epochs and at its end; and the end of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from threading import get_native_id
+from time import perf_counter_ns
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
+from dliosim.execute.checkpoints.save_steps import CheckpointSave
+from dliosim.execute.context import Session
+from dliosim.execute.loop.step_sync import StepSync
+from dliosim.execute.node.compute import core_wait, core_wait_since
+from dliosim.model import Cadence, Loop
+
+#: A perf_counter_ns that never comes.
+NEVER = 1 << 62
+
+
+class CheckpointTimers:
+    """Timers of the `checkpoint` lines of a loop that save by seconds, by this rank's perf_counter_ns.
+
+    Each rank looks at its own clock, and a sync makes all ranks agree. No line is due before `start`. The time of a
+    line counts from the end of the stall of its last save, or from the start of the loop.
+    """
+
+    def __init__(self, cadences: Sequence[Cadence]) -> None:
+        self.cadences = [cadence for cadence in cadences if cadence.unit == "seconds"]
+        self._every = np.array([round(cadence.seconds * 1e9) for cadence in self.cadences], np.int64)
+        self._next: NDArray[np.int64] | None = None
+
+    def start(self, now: int) -> None:
+        """Start all timers at `now`, perf_counter_ns; do nothing if they run already."""
+        if self._next is None:
+            self._next = now + self._every
+
+    def mark_due(self, due: NDArray[np.int64], now: int) -> None:
+        """Set `due` (lines,) in place: 1 for a line that is due at `now`, 0 for the others."""
+        if self._next is not None:
+            np.less_equal(self._next, now, out=due, casting="unsafe")
+
+    def delay(self, ns: int) -> None:
+        """Delay all timers by `ns`, a time that does not belong to the loop."""
+        if self._next is not None:
+            self._next += ns
+
+    def restart_timer(self, line: int, now: int) -> None:
+        """Restart the timer of a line (an index into `cadences`) at `now`, after it has saved."""
+        if self._next is not None:
+            self._next[line] = now + self._every[line]
+
+
+class LoopSaves:
+    """The checkpoints of one loop of one rank, and the end of the loop's time, which they put off.
+
+    `run` runs an action on the thread that makes the loop's collective calls: two threads in such calls deadlock on
+    ROMIO's lock. The methods that save are collective; they return the ns of making contents, which a training program
+    has in its memory: the clocks of the loop leave it out.
+    """
+
+    def __init__(
+        self, session: Session, manager: CheckpointSession, loop: Loop, timers: CheckpointTimers, syncer: StepSync
+    ) -> None:
+        #: saves that the loop has begun, in order
+        self.begun: list[CheckpointSave] = []
+        #: the loop stops after this perf_counter_ns
+        self.deadline = NEVER
+        #: the steps of the epoch (from 0) after which checkpoints by steps are saved
+        self.steps: frozenset[int] = frozenset()
+        #: core wait of the stepping thread in the saves after steps of the epoch, ns
+        self.core_wait_ns = 0
+        self.run: Callable[[Callable[[], None]], None] | None = None
+        self._session, self._manager, self._loop, self._syncer = session, manager, loop, syncer
+        self._timers, self.timed = timers, bool(timers.cadences)
+
+    def begin_epoch(self, steps: int) -> None:
+        """Begin an epoch of `steps` steps; with the first of a run of the loop its clocks start."""
+        now = perf_counter_ns()
+        if self.deadline >= NEVER and self._loop.seconds is not None:
+            self.deadline = now + round(self._loop.seconds * 1e9)
+        self._timers.start(now)
+        by_steps = (one for one in self._loop.checkpoints if one.unit == "steps")
+        self.steps = frozenset(step for one in by_steps for step in range(one.every - 1, steps, one.every))
+        self.core_wait_ns = 0
+
+    def mark_due(self, now: int) -> None:
+        """Tell the next sync which checkpoints by seconds are due on this rank."""
+        self._timers.mark_due(self._syncer.due, now)
+
+    def save_after_step(self, step: int) -> int:
+        """Save what is due after a step (from 0), by steps or as the last sync found it by seconds."""
+        this = [get_native_id()]
+        waited = core_wait(this)
+        self._syncer.sync_before_save()
+        content = self._save(self._pop_due("steps", step + 1))
+        self.core_wait_ns += max(core_wait_since(waited, this), 0)
+        return content
+
+    def save_after_epoch(self, epoch: int) -> tuple[int, int]:
+        """Save what is due after an epoch (from 0); return the ns that it held the loop, and those of contents."""
+        due, begun = self._pop_due("epochs", epoch + 1), perf_counter_ns()
+        content = self._save(due)
+        return perf_counter_ns() - begun - content if due else 0, content
+
+    def save_at_end(self) -> None:
+        """Save what the loop saves at its end, and wait until no flush of its checkpoints is under way."""
+        self._save(one for one in self._loop.checkpoints if one.unit == "end")
+        self._manager.settle(one.checkpoint for one in self._loop.checkpoints)
+
+    def _pop_due(self, unit: str, number: int) -> list[Cadence]:
+        due = [bool(each) for each in self._syncer.due]
+        self._syncer.due[:] = 0
+        by_seconds = (one for one, now in zip(self._timers.cadences, due, strict=True) if now)
+        counted = (one for one in self._loop.checkpoints if one.unit == unit and number % one.every == 0)
+        return [*counted, *by_seconds]
+
+    def _save(self, cadences: Iterable[Cadence]) -> int:
+        content = 0
+        for cadence in cadences:
+            save = self._manager.save(self._session.workload.checkpoint(cadence.checkpoint), self.run)
+            save.within = self._loop.name
+            self.begun.append(save)
+            self.deadline += save.content_ns
+            self._timers.delay(save.content_ns)
+            if cadence in self._timers.cadences:
+                self._timers.restart_timer(self._timers.cadences.index(cadence), perf_counter_ns())
+            content += save.content_ns
+        return content
