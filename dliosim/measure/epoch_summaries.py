@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dliosim.measure.figures import BoundShares, Derived, Hash, Reduced, Share, Signed, TimeSpread, formula, quotient
+from dliosim.measure.figures import (
+    BoundShares,
+    Derived,
+    Hash,
+    Part,
+    Reduced,
+    Share,
+    Signed,
+    TimeSpread,
+    figure,
+    quotient,
+)
 from dliosim.measure.histogram import Histogram
 
 
@@ -30,13 +41,13 @@ class EpochSummary:
     """
 
     #: number of the epoch, from 0
-    epoch: int = formula(lambda ranks: ranks.most["epoch"])
+    epoch: int = figure(of=lambda ranks: ranks.most["epoch"])
     #: number of ranks
-    ranks: int = formula(lambda ranks: ranks.ranks, saved=False)
+    ranks: int = figure(of=lambda ranks: ranks.ranks, saved=False)
     #: most steps of any rank
-    steps: int = formula(lambda ranks: ranks.most["steps"])
+    steps: int = figure(of=lambda ranks: ranks.most["steps"])
     #: fewest steps of any rank
-    fewest_steps: int = formula(lambda ranks: ranks.least["steps"])
+    fewest_steps: int = figure(of=lambda ranks: ranks.least["steps"])
     #: samples of the steps done
     samples: int
     #: bytes asked: those of the samples as stored, samples kept in memory included
@@ -48,41 +59,47 @@ class EpochSummary:
     #: files opened
     opens: int
     #: greatest wall time of any rank, in s
-    seconds: float = formula(lambda ranks: ranks.most["wall_ns"] * 1e-9)
+    seconds: float = figure(of=lambda ranks: ranks.most["wall_ns"] * 1e-9)
     #: the same without blocking checkpoints, in s
-    loop_seconds: float = formula(lambda ranks: ranks.most["loop_ns"] * 1e-9)
+    loop_seconds: float = figure(of=lambda ranks: ranks.most["loop_ns"] * 1e-9)
     #: samples/s over the steps after the first: ranks x batch / compute x utilization
-    steady_samples_per_second: float | None = formula(Reduced.steady_rate)
+    steady_samples_per_second: float | None = figure(of=Reduced.steady_rate)
     #: mean over ranks of nominal compute / wall time of the steps after the first; a ratio
-    utilization: float | None = formula(lambda ranks: ranks.mean_ratio("utilization"))
+    utilization: float | None = figure(of=lambda ranks: ranks.mean_ratio("utilization"))
     #: least of any rank; a ratio
-    utilization_min: float | None = formula(lambda ranks: ranks.to_ratio(ranks.least, "utilization"))
+    utilization_min: float | None = figure(of=lambda ranks: ranks.to_ratio(ranks.least, "utilization"))
     #: greatest of any rank; a ratio
-    utilization_max: float | None = formula(lambda ranks: ranks.to_ratio(ranks.most, "utilization"))
+    utilization_max: float | None = figure(of=lambda ranks: ranks.to_ratio(ranks.most, "utilization"))
     #: steps waiting for data while read calls ran
-    data_wait_seconds: TimeSpread
+    data_wait_seconds: Part = figure("data\nwait", "times")
     #: at least one read call ran
-    io_busy_seconds: TimeSpread
+    io_busy_seconds: TimeSpread = figure("I/O\nbusy", "times")
     #: opening and closing files, over a rank's readers
-    open_seconds: TimeSpread
+    open_seconds: TimeSpread = figure("open,\nclose", "times")
     #: setting MPI-IO file views, over a rank's readers
-    view_seconds: TimeSpread
-    #: compute, as slept
-    compute_seconds: TimeSpread
-    #: waiting in syncs
-    sync_wait_seconds: TimeSpread
-    #: waiting for requests to arrive
-    arrival_wait_seconds: TimeSpread
-    #: held by checkpoints, without making contents
-    checkpoint_seconds: TimeSpread
-    #: decoding and preprocessing in the steps themselves; 0 with readers
-    processing_seconds: TimeSpread
-    #: the rest of the wall time
-    tool_seconds: TimeSpread
+    view_seconds: TimeSpread = figure("view", "times", optional=True)
     #: decoding, added up over a rank's readers
-    decode_seconds: TimeSpread
+    decode_seconds: TimeSpread = figure("decode", "times", optional=True)
     #: preprocessing, added up over a rank's readers
-    preprocess_seconds: TimeSpread
+    preprocess_seconds: TimeSpread = figure("pre-\nprocess", "times", optional=True)
+    #: waiting for requests to arrive
+    arrival_wait_seconds: Part = figure("arrival\nwait", "times", optional=True)
+    #: compute, as slept
+    compute_seconds: Part = figure("compute", "times")
+    #: waiting in syncs
+    sync_wait_seconds: Part = figure("sync\nwait", "times")
+    #: held by checkpoints, without making contents
+    checkpoint_seconds: Part = figure("check-\npoint", "times")
+    #: decoding and preprocessing in the steps themselves; 0 with readers
+    processing_seconds: Part
+    #: the rest of the wall time
+    tool_seconds: Part = figure("tool", "times")
+    #: the thread of the steps was ready but had no core; None where the kernel does not count it
+    core_wait_seconds: TimeSpread | None = figure("core\nwait", "core waits", optional=True)
+    #: the same for a rank's readers, added up
+    reader_core_wait_seconds: TimeSpread | None = figure("readers'\ncore wait", "core waits", optional=True)
+    #: making the contents of checkpoints; in no other time
+    content_seconds: TimeSpread
     #: time that a step waited for data
     batch_latency: Histogram
     #: one read call
@@ -90,55 +107,51 @@ class EpochSummary:
     #: from a request's arrival to its answer; empty without requests
     request_latency: Histogram
     #: causes of late steps
-    bound_by: BoundShares | None = formula(Reduced.cause_shares)
+    bound_by: BoundShares | None = figure(of=Reduced.cause_shares)
     #: the rank that was last most often
-    slowest_rank: int | None = formula(Reduced.slowest_rank)
+    slowest_rank: int | None = figure("rank most\noften last", "causes", of=Reduced.slowest_rank)
     #: share of the synced steps in which that rank was last
-    slowest_rank_share: Share | None = formula(Reduced.slowest_rank_share)
+    slowest_rank_share: Share | None = figure("in\nsteps", "causes", of=Reduced.slowest_rank_share)
     #: sum over synced steps of the least sync wait of any rank, in s: the time of the syncs themselves
-    least_sync_wait_seconds: float | None = formula(Reduced.least_sync_wait)
+    least_sync_wait_seconds: float | None = figure(of=Reduced.least_sync_wait)
     #: compute time beyond the asked one / compute asked
-    oversleep_share: Signed | None = formula(Reduced.oversleep_share)
+    oversleep_share: Signed | None = figure("over-\nsleep", "causes", optional=True, of=Reduced.oversleep_share)
     #: bytes by read calls of the process / `bytes`
-    amplification: float | None = quotient("rchar", "bytes")
+    amplification: float | None = figure("read() /\nasked", "checks", optional=True, of=quotient("rchar", "bytes"))
     #: bytes from the device / `bytes`
-    storage_amplification: float | None = quotient("read_bytes", "bytes")
+    storage_amplification: float | None = figure(
+        "device /\nasked", "checks", optional=True, of=quotient("read_bytes", "bytes")
+    )
     #: mean number of read calls in flight while any was
-    depth: float | None = quotient("call_ns", "io_busy_ns")
+    depth: float | None = figure(of=quotient("call_ns", "io_busy_ns"))
     #: DLIO's AU, a ratio
-    dlio_au: float | None = formula(lambda ranks: ranks.mean_ratio("dlio_au"))
+    dlio_au: float | None = figure("DLIO's\nAU %", "DLIO", optional=True, of=lambda ranks: ranks.mean_ratio("dlio_au"))
     #: DLIO's throughput of all ranks, in samples/s
-    dlio_samples_per_second: Signed | None = formula(Reduced.dlio_rate)
+    dlio_samples_per_second: Signed | None = figure("DLIO's\nsamples/s", "DLIO", optional=True, of=Reduced.dlio_rate)
     #: hash of all samples in their order, modulo 2^64
     order_hash: Hash
     #: hash of all bytes read, modulo 2^64
     extent_hash: Hash
     #: True where nothing was read (`--null`); there is no bandwidth then
-    null: bool = formula(lambda ranks: bool(ranks.most["null"]), saved=False)
+    null: bool = figure(of=lambda ranks: bool(ranks.most["null"]), saved=False)
     #: `seconds` of the same epoch without I/O, in s
-    null_seconds: float | None = formula(lambda _: None)
+    null_seconds: float | None = figure(of=lambda _: None)
     #: bytes read with contents that `--verify` does not know
     unchecked_bytes: int
     #: bytes that calls asked for; each counts once a node
     distinct_bytes: int | None
-    #: making the contents of checkpoints; in no other time
-    content_seconds: TimeSpread
-    #: the thread of the steps was ready but had no core; None where the kernel does not count it
-    core_wait_seconds: TimeSpread | None
-    #: the same for a rank's readers, added up
-    reader_core_wait_seconds: TimeSpread | None
     #: steps of all ranks, without their first, that ran during a save in the background
     flush_steps: int
     #: mean time of these steps, from begin to the end of the sync, in s
-    flush_step_seconds: float | None = quotient("flush_steps_ns", "flush_steps", 1e-9)
+    flush_step_seconds: float | None = figure(of=quotient("flush_steps_ns", "flush_steps", 1e-9))
     #: mean time that these steps waited for data, in s
-    flush_data_wait_seconds: float | None = quotient("flush_data_wait_ns", "flush_steps", 1e-9)
+    flush_data_wait_seconds: float | None = figure(of=quotient("flush_data_wait_ns", "flush_steps", 1e-9))
     #: steps of all ranks, without their first, that ran without a save in the background
     clear_steps: int
     #: mean time of these steps, in s
-    clear_step_seconds: float | None = quotient("clear_steps_ns", "clear_steps", 1e-9)
+    clear_step_seconds: float | None = figure(of=quotient("clear_steps_ns", "clear_steps", 1e-9))
     #: mean time that these steps waited for data, in s
-    clear_data_wait_seconds: float | None = quotient("clear_data_wait_ns", "clear_steps", 1e-9)
+    clear_data_wait_seconds: float | None = figure(of=quotient("clear_data_wait_ns", "clear_steps", 1e-9))
 
     @property
     def bytes_from_storage(self) -> int:
@@ -199,77 +212,77 @@ class VerbSummary:
     """
 
     #: number of ranks
-    ranks: int = formula(lambda ranks: ranks.ranks, saved=False)
+    ranks: int = figure(of=lambda ranks: ranks.ranks, saved=False)
     #: bytes of content that were asked
     bytes: int
     #: bytes that calls moved; None where a library does not report it
-    bytes_moved: int | None = formula(lambda ranks: ranks.total_if_counted("bytes_moved"))
+    bytes_moved: int | None = figure(of=lambda ranks: ranks.total_if_counted("bytes_moved"))
     #: files written or read
     files: int
     #: read or write calls; None where a library does not report them
-    calls: int | None = formula(lambda ranks: ranks.total_if_counted("calls"))
+    calls: int | None = figure(of=lambda ranks: ranks.total_if_counted("calls"))
     #: files opened
     opens: int
     #: greatest wall time of any rank, in s
-    seconds: float = formula(lambda ranks: ranks.most["wall_ns"] * 1e-9)
+    seconds: float = figure(of=lambda ranks: ranks.most["wall_ns"] * 1e-9)
     #: in read or write calls
-    call_seconds: TimeSpread
+    call_seconds: TimeSpread = figure("calls", "parts")
     #: making data to write, or checking data read
-    content_seconds: TimeSpread
+    content_seconds: TimeSpread = figure("making\ndata", "parts")
     #: the format's work: checksums, compression, images
-    encode_seconds: TimeSpread
+    encode_seconds: TimeSpread = figure("encoding", "parts")
+    #: work of the processor before writing (`serialize`)
+    serialize_seconds: TimeSpread = figure("seri-\nalizing", "parts")
     #: passing data to or from the rank that writes
-    send_seconds: TimeSpread
+    send_seconds: TimeSpread = figure("sending", "parts")
+    #: sending what one rank reads for others, and waiting for it
+    broadcast_seconds: TimeSpread = figure("broad-\ncasting", "parts")
     #: opening and closing
-    open_seconds: TimeSpread
+    open_seconds: TimeSpread = figure("open,\nclose", "parts")
     #: setting MPI-IO file views
-    view_seconds: TimeSpread
+    view_seconds: TimeSpread = figure("view", "parts")
     #: fsync
-    file_sync_seconds: TimeSpread
+    file_sync_seconds: TimeSpread = figure("sync", "parts")
+    #: gathering and writing all ranks' plans, or reading them
+    plan_seconds: TimeSpread = figure("plans", "completing")
+    #: making a written checkpoint complete
+    commit_seconds: TimeSpread = figure("commit", "completing")
+    #: making directories durable
+    directory_sync_seconds: TimeSpread = figure("dir.\nsync", "completing")
+    #: writing the manifest
+    manifest_seconds: TimeSpread = figure("mani-\nfest", "completing")
     #: moving complete files into place
-    rename_seconds: TimeSpread
+    rename_seconds: TimeSpread = figure("rename", "completing")
     #: waiting for old checkpoints to be deleted
-    delete_seconds: TimeSpread
+    delete_seconds: TimeSpread = figure("delete\nold", "completing")
+    #: the caller was held
+    stall_seconds: TimeSpread = figure("stall", "background")
+    #: waiting for earlier saves in flight
+    wait_seconds: TimeSpread = figure("waiting", "background")
+    #: copying the state to buffers
+    stage_seconds: TimeSpread = figure("copying", "background")
+    #: from the end of the stall until the checkpoint is complete; 0 for a blocking save
+    flush_seconds: TimeSpread = figure("flush", "background")
+    #: copying a complete checkpoint to another root
+    drain_seconds: TimeSpread = figure("drain", "background")
+    #: the copy to a partner
+    partner_seconds: TimeSpread = figure("partner", "background")
     #: one read or write call
     call_latency: Histogram
     #: of `examined_bytes`, those in the page cache
     resident_bytes: int
     #: bytes that were looked up in the page cache
     examined_bytes: int
-    #: work of the processor before writing (`serialize`)
-    serialize_seconds: TimeSpread
-    #: gathering and writing all ranks' plans, or reading them
-    plan_seconds: TimeSpread
-    #: sending what one rank reads for others, and waiting for it
-    broadcast_seconds: TimeSpread
-    #: making a written checkpoint complete
-    commit_seconds: TimeSpread
-    #: making directories durable
-    directory_sync_seconds: TimeSpread
-    #: writing the manifest
-    manifest_seconds: TimeSpread
-    #: the caller was held
-    stall_seconds: TimeSpread
-    #: waiting for earlier saves in flight
-    wait_seconds: TimeSpread
-    #: copying the state to buffers
-    stage_seconds: TimeSpread
-    #: from the end of the stall until the checkpoint is complete; 0 for a blocking save
-    flush_seconds: TimeSpread
-    #: copying a complete checkpoint to another root
-    drain_seconds: TimeSpread
-    #: the copy to a partner
-    partner_seconds: TimeSpread
     #: bytes copied to another root
     drain_bytes: int
     #: bytes written for a partner
     partner_bytes: int
     #: of a restore: bytes asked, each counted once a node
-    distinct_bytes: int | None
+    distinct_bytes: int | None = figure("differ-\nent", "amounts")
     #: of a restore: bytes by read calls
-    read_call_bytes: int | None = formula(lambda ranks: ranks.total_if_known("rchar"))
+    read_call_bytes: int | None = figure("read()", "amounts", of=lambda ranks: ranks.total_if_known("rchar"))
     #: of a restore: bytes from the device
-    device_bytes: int | None = formula(lambda ranks: ranks.total_if_known("read_bytes"))
+    device_bytes: int | None = figure("device", "amounts", of=lambda ranks: ranks.total_if_known("read_bytes"))
 
     @property
     def bytes_once(self) -> int:

@@ -2,7 +2,7 @@
 
 The type of a field says how its column is reduced: `int` is the sum over ranks, `TimeSpread` mean, least and greatest,
 `Histogram` all latencies together; with `| None` it is None unless every rank knows its own. Other figures have a
-`formula`. The type also says how results.json, its schema and its reader have the figure.
+formula. The type also says how results.json, its schema and its reader have the figure.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class TimeSpread:
     min: Signed
     #: greatest of any rank
     max: Signed
+
+
+#: A part of the wall time; the parts of an epoch do not overlap, and add up to it.
+Part: TypeAlias = TimeSpread
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +148,37 @@ class Reduced:
         return float(unpack_waits(self.arrivals).sum()) * 1e-9 if len(self.arrivals) else None
 
 
-def formula(of: Callable[[Reduced], object], saved: bool = True) -> Any:
-    """Declare a figure that its type and column do not say all of; `saved` where results.json has it."""
-    return field(metadata={"formula": of, "saved": saved})
+def figure(
+    heading: str = "",
+    table: str = "",
+    *,
+    of: Callable[[Reduced], object] | None = None,
+    optional: bool = False,
+    saved: bool = True,
+) -> Any:
+    """Declare a figure that its type does not say all of.
+
+    Args:
+        heading: heading of its column on a terminal
+        table: the table there that has it
+        of: the formula; None where the column of that name is reduced by the type
+        optional: True if the column is left out where the figure is 0 or None in every row
+        saved: False if results.json does not have the figure
+    """
+    return field(metadata={"heading": heading, "table": table, "optional": optional, "saved": saved, "formula": of})
 
 
-def quotient(above: str, below: str, unit: float = 1.0) -> Any:
-    """Declare a sum over all ranks by another one; None where that is 0, or where a rank does not know the first."""
+def quotient(above: str, below: str, unit: float = 1.0) -> Callable[[Reduced], float | None]:
+    """Return the formula of a sum over all ranks by another.
+
+    None where that is 0, or where a rank does not know the first.
+    """
 
     def divide(ranks: Reduced) -> float | None:
         total = ranks.total_if_known(above)
         return total * unit / ranks.total[below] if total is not None and ranks.total[below] else None
 
-    return formula(divide)
+    return divide
 
 
 class Derived(Generic[T]):
@@ -173,6 +195,7 @@ _REDUCTIONS: dict[str, Callable[[Reduced, str], object]] = {
     "int": lambda reduced, column: reduced.total[column],
     "int | None": Reduced.total_if_known,
     "TimeSpread": Reduced.spread,
+    "Part": Reduced.spread,
     "TimeSpread | None": lambda reduced, column: (
         None if reduced.total_if_known(column) is None else reduced.spread(column)
     ),
@@ -188,18 +211,15 @@ def column_of(figure: str) -> str:
 
 def make_summary(summary: type[T], reduced: Reduced) -> T:
     """Return the summary of a record."""
-    return summary(
-        **{
-            one.name: one.metadata["formula"](reduced)
-            if "formula" in one.metadata
-            else _REDUCTIONS[str(one.type)](reduced, column_of(one.name))
-            for one in fields(summary)  # type: ignore[arg-type]
-        }
-    )
+    values = {}
+    for one in fields(summary):  # type: ignore[arg-type]
+        formula = one.metadata.get("formula")
+        values[one.name] = formula(reduced) if formula else _REDUCTIONS[str(one.type)](reduced, column_of(one.name))
+    return summary(**values)
 
 
-class SavedFigure(NamedTuple):
-    """A figure as results.json has it."""
+class ResultFigure(NamedTuple):
+    """A figure as results.json and tables have it."""
 
     #: key in results.json
     key: str
@@ -207,11 +227,33 @@ class SavedFigure(NamedTuple):
     name: str
     #: type, as it is declared
     kind: str
+    #: heading of its column on a terminal
+    heading: str = ""
+    #: the table there that has it; empty if there is none
+    table: str = ""
+    #: True if the column is left out where the figure is 0 or None in every row
+    optional: bool = False
 
 
-def result_figures(summary: type) -> list[SavedFigure]:
-    """Return the figures that results.json has of a summary."""
-    found = [(one.name, str(one.type)) for one in fields(summary) if one.metadata.get("saved", True)]
+def result_figures(summary: type, table: str | None = None) -> list[ResultFigure]:
+    """Return the figures that results.json has of a summary, or those that a table on a terminal has."""
+    found: list[tuple[str, str, Mapping[str, Any]]] = [
+        (one.name, str(one.type), one.metadata) for one in fields(summary) if one.metadata.get("saved", True)
+    ]
     derived = [(name, one) for name, one in vars(summary).items() if isinstance(one, Derived)]
-    found += [(name, one.get.__annotations__["return"]) for name, one in derived]
-    return [SavedFigure(f"{name}_seconds" if kind == "Histogram" else name, name, kind) for name, kind in found]
+    found += [(name, one.get.__annotations__["return"], {}) for name, one in derived]
+    figures = [
+        ResultFigure(
+            f"{name}_seconds" if kind == "Histogram" else name,
+            name,
+            kind,
+            *(how.get(key, default) for key, default in (("heading", ""), ("table", ""), ("optional", False))),
+        )
+        for name, kind, how in found
+    ]
+    return [one for one in figures if table in (None, one.table)]
+
+
+def time_parts(summary: type) -> list[str]:
+    """Return the times that do not overlap and together are the wall time of a rank."""
+    return [one.name for one in fields(summary) if one.type == "Part"]

@@ -34,6 +34,17 @@ _NOTHING = int(np.iinfo(np.int64).min)
 
 def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
     """Return the figures of an epoch over all ranks at the root, None elsewhere. Collective: two reductions."""
+    reduced = reduce_epoch(record, reducer)
+    if reduced is None:
+        return None
+    from dliosim.measure.epoch_summaries import EpochSummary
+    from dliosim.measure.figures import make_summary
+
+    return make_summary(EpochSummary, reduced)
+
+
+def reduce_epoch(record: EpochRecord, reducer: Reducer) -> Reduced | None:
+    """Return the records of all ranks, reduced, at the root, None elsewhere. Collective: two reductions."""
     au = None if record.is_open_loop else dlio_metrics.utilization(record.blocks)
     rate = dlio_metrics.samples_per_second(record.blocks, record.batch)
     columns = _column_values(record) | {
@@ -46,13 +57,7 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
     for name in ("order_hash", "extent_hash"):
         columns[f"{name}_high"], columns[name] = divmod(getattr(record, name), 1 << 32)
     histograms = {name: getattr(record, name) for name in _LATENCIES}
-    reduced = _reduce_columns(columns, histograms, record.last_arrival, reducer)
-    if reduced is None:
-        return None
-    from dliosim.measure.epoch_summaries import EpochSummary
-    from dliosim.measure.figures import make_summary
-
-    return make_summary(EpochSummary, reduced)
+    return _reduce_columns(columns, histograms, record.last_arrival, reducer)
 
 
 def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:

@@ -16,6 +16,7 @@ from dliosim.measure.checkpoint_overhead import (
     total_overhead,
 )
 from dliosim.measure.epoch_summaries import VerbSummary
+from dliosim.measure.figures import result_figures
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
@@ -67,16 +68,6 @@ def _cells(row: IntervalRow, flushes: bool, owns: bool) -> list[str]:
     if owns and row.own is None:
         return [*text, ABSENT, ABSENT]
     return [*text, seconds(row.own), percent(compute_waste(row.own, costs).total, 3)] if row.own is not None else text
-
-
-_BACKGROUND = (
-    ("stall", "stall_seconds"),
-    ("waiting", "wait_seconds"),
-    ("copying", "stage_seconds"),
-    ("flush", "flush_seconds"),
-    ("drain", "drain_seconds"),
-    ("partner", "partner_seconds"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +135,8 @@ def _background(phases: Sequence[PhaseSummary]) -> str:
     """Return a row for each checkpoint that was flushed during the steps, drained or copied to partners."""
     groups = [group for group in _saves(phases) if any(one.verb and _has_background(one.verb) for one in group)]
     verbs = [one.verb for group in groups for one in group if one.verb]
-    times = [(head, name) for head, name in _BACKGROUND if any(getattr(verb, name).max > 0 for verb in verbs)]
+    figures = result_figures(VerbSummary, "background")
+    times = [(one.heading, one.name) for one in figures if any(getattr(verb, one.name).max > 0 for verb in verbs)]
     if not groups:
         return ""
     rows = [

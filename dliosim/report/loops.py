@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.figures import TimeSpread
+from dliosim.measure.figures import ResultFigure, TimeSpread, result_figures, time_parts
 from dliosim.measure.histogram import Histogram, merge_histograms
 from dliosim.measure.phase import PhaseSummary
 from dliosim.model import MPI_APIS
@@ -59,10 +59,10 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool, counted: bool) -> 
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
         headline(name, runs, epochs, doubtful, counted),
-        _figure_table(title, [_rate_columns(doubtful), _TIMES, _CORE_WAITS], epochs),
+        _figure_table(title, [_rate_columns(doubtful), _table_columns("times"), _table_columns("core waits")], epochs),
         _shares_line(name, epochs),
         _latency_table(f"{name}: latencies", epochs),
-        _figure_table(causes, [_CAUSES, [*_CHECKS, *_depth_columns(epochs)], _DLIO], epochs),
+        _figure_table(causes, [_CAUSES, [*_CHECKS, *_depth_columns(epochs)], _table_columns("DLIO")], epochs),
         _data_wait_note(name, epochs),
         _processing_note(name, runs[0], epochs),
     ]
@@ -94,12 +94,9 @@ def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
     """Return the share of each part in the time of all ranks, over the epochs after the first, if there are any."""
     some = epochs[1:] or epochs
     parts = {
-        "data wait": sum(one.data_wait_seconds.mean for one in some),
-        "arrival wait": sum(one.arrival_wait_seconds.mean for one in some),
-        "compute": sum(one.compute_seconds.mean for one in some),
-        "sync wait": sum(one.sync_wait_seconds.mean for one in some),
-        "processing": sum(one.processing_seconds.mean for one in some),
-        "tool": sum(one.tool_seconds.mean for one in some),
+        name.removesuffix("_seconds").replace("_", " "): sum(getattr(one, name).mean for one in some)
+        for name in time_parts(EpochSummary)
+        if name != "checkpoint_seconds"
     }
     whole = sum(parts.values())
     return {part: time / whole for part, time in parts.items()} if whole > 0 else {}
@@ -138,10 +135,6 @@ def _rate_columns(doubtful: bool) -> list[_EpochColumn]:
     ]
 
 
-def _mean(time: TimeSpread | None) -> float | None:
-    return None if time is None else time.mean
-
-
 def _time(value: float | None) -> str:
     return seconds(value, 3)
 
@@ -164,24 +157,25 @@ def _cause_share(cause: str) -> Callable[[EpochSummary], float | None]:
     return lambda one: None if one.bound_by is None else getattr(one.bound_by, cause)
 
 
-_TIMES = [
-    _EpochColumn("data\nwait", lambda one: one.data_wait_seconds.mean, _time),
-    _EpochColumn("I/O\nbusy", lambda one: one.io_busy_seconds.mean, _time),
-    _EpochColumn("open,\nclose", lambda one: one.open_seconds.mean, _time),
-    _EpochColumn("view", lambda one: one.view_seconds.mean, _time, optional=True),
-    _EpochColumn("decode", lambda one: one.decode_seconds.mean, _time, optional=True),
-    _EpochColumn("pre-\nprocess", lambda one: one.preprocess_seconds.mean, _time, optional=True),
-    _EpochColumn("arrival\nwait", lambda one: one.arrival_wait_seconds.mean, _time, optional=True),
-    _EpochColumn("compute", lambda one: one.compute_seconds.mean, _time),
-    _EpochColumn("sync\nwait", lambda one: one.sync_wait_seconds.mean, _time),
-    _EpochColumn("check-\npoint", lambda one: one.checkpoint_seconds.mean, _time),
-    _EpochColumn("tool", lambda one: one.tool_seconds.mean, _time),
-]
+def _table_columns(table: str) -> list[_EpochColumn]:
+    """Return the columns of the figures that are declared for a table."""
+    return [_make_column(one) for one in result_figures(EpochSummary, table)]
 
-_CORE_WAITS = [
-    _EpochColumn("core\nwait", lambda one: _mean(one.core_wait_seconds), _time, optional=True),
-    _EpochColumn("readers'\ncore wait", lambda one: _mean(one.reader_core_wait_seconds), _time, optional=True),
-]
+
+def _make_column(one: ResultFigure) -> _EpochColumn:
+    def figure(epoch: EpochSummary) -> float | None:
+        value = getattr(epoch, one.name)
+        return value.mean if isinstance(value, TimeSpread) else _scale(value, 100 if "%" in one.heading else 1)
+
+    show: Callable[[float | None], str] = number
+    if "TimeSpread" in one.kind or one.kind == "Part":
+        show = _time
+    elif one.name.endswith("_share"):
+        show = _share
+    elif one.kind == "int | None":
+        show = _rank
+    return _EpochColumn(one.heading, figure, show, one.optional)
+
 
 _CAUSES = [
     _EpochColumn("storage", _cause_share("storage"), _share),
@@ -189,20 +183,12 @@ _CAUSES = [
     _EpochColumn("tool", _cause_share("tool"), _share),
     _EpochColumn("arrivals", _cause_share("arrivals"), _share, optional=True),
     _EpochColumn("decode", _cause_share("decode"), _share, optional=True),
-    _EpochColumn("rank most\noften last", lambda one: one.slowest_rank, _rank),
-    _EpochColumn("in\nsteps", lambda one: one.slowest_rank_share, _share),
-    _EpochColumn("over-\nsleep", lambda one: one.oversleep_share, _share, optional=True),
+    *_table_columns("causes"),
 ]
 
 _CHECKS = [
     _EpochColumn("moved /\nasked", lambda one: one.bytes_moved / one.bytes if one.bytes else None),
-    _EpochColumn("read() /\nasked", lambda one: one.amplification, optional=True),
-    _EpochColumn("device /\nasked", lambda one: one.storage_amplification, optional=True),
-]
-
-_DLIO = [
-    _EpochColumn("DLIO's\nAU %", lambda one: _scale(one.dlio_au, 100), optional=True),
-    _EpochColumn("DLIO's\nsamples/s", lambda one: one.dlio_samples_per_second, optional=True),
+    *_table_columns("checks"),
 ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from dliosim.measure.epoch_summaries import VerbSummary
+from dliosim.measure.figures import result_figures
 from dliosim.measure.histogram import merge_histograms
 from dliosim.measure.machine import DISK_KINDS
 from dliosim.measure.phase import PhaseSummary
@@ -17,29 +19,6 @@ from dliosim.report.loops import latency_cells, loop_tables
 from dliosim.report.phase_titles import group_phases, shorten_name, title_of
 from dliosim.report.text_table import grid
 from dliosim.report.warnings import format_warnings
-
-#: Parts of a verb's time, as means over ranks. `_COMPLETING_TIMES` are parts of rank 0 while the others wait.
-_VERB_TIMES = (
-    ("calls", "call_seconds"),
-    ("making\ndata", "content_seconds"),
-    ("encoding", "encode_seconds"),
-    ("seri-\nalizing", "serialize_seconds"),
-    ("sending", "send_seconds"),
-    ("broad-\ncasting", "broadcast_seconds"),
-    ("open,\nclose", "open_seconds"),
-    ("view", "view_seconds"),
-    ("sync", "file_sync_seconds"),
-)
-#: Bytes of a restore: different ones, those of read calls, and those from the device.
-_AMOUNTS = (("differ-\nent", "distinct_bytes"), ("read()", "read_call_bytes"), ("device", "device_bytes"))
-_COMPLETING_TIMES = (
-    ("plans", "plan_seconds"),
-    ("commit", "commit_seconds"),
-    ("dir.\nsync", "directory_sync_seconds"),
-    ("mani-\nfest", "manifest_seconds"),
-    ("rename", "rename_seconds"),
-    ("delete\nold", "delete_seconds"),
-)
 
 
 def run_report(run: RunSummary) -> str:
@@ -87,17 +66,22 @@ def _file_table(phases: Sequence[PhaseSummary]) -> str:
     if not groups:
         return ""
     verbs = [phase.verb for phase in phases if phase.verb is not None]
+    # The parts of a verb's time are means over ranks; those of completing files are parts of rank 0 while others wait.
     parts, completing = (
-        [(heading, name) for heading, name in times if any(getattr(verb, name).max for verb in verbs)]
-        for times in (_VERB_TIMES, _COMPLETING_TIMES)
+        [one for one in result_figures(VerbSummary, table) if any(getattr(verb, one.name).max for verb in verbs)]
+        for table in ("parts", "completing")
     )
     extremes = ["least", "most"] if any(len(group) > 1 for group in groups) else []
-    amounts = [(heading, name) for heading, name in _AMOUNTS if any(getattr(verb, name) is not None for verb in verbs)]
-    headings = ["", "runs", "time", *extremes, "files", "bytes", *(heading for heading, _ in amounts)]
+    amounts = [
+        one
+        for one in result_figures(VerbSummary, "amounts")
+        if any(getattr(verb, one.name) is not None for verb in verbs)
+    ]
+    headings = ["", "runs", "time", *extremes, "files", "bytes", *(one.heading for one in amounts)]
     headings += ["GB/s", "GiB/s", "cached"]
-    headings += [heading for heading, _ in (*parts, *completing)]
+    headings += [one.heading for one in (*parts, *completing)]
     rows = [
-        _file_row(group, bool(extremes), *([name for _, name in some] for some in (amounts, parts, completing)))
+        _file_row(group, bool(extremes), *([one.name for one in some] for some in (amounts, parts, completing)))
         for group in groups
     ]
     title = "files: a run's time is the slowest rank's, and so are rates; the parts are means over ranks"

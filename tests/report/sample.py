@@ -20,7 +20,15 @@ def spread(mean: float) -> TimeSpread:
 
 
 #: A value of each type of a figure: nothing was measured.
-NOTHING = {"int": 0, "float": 0.0, "bool": False, "Hash": 0, "TimeSpread": spread(0.0), "Histogram": Histogram()}
+NOTHING = {
+    "int": 0,
+    "float": 0.0,
+    "bool": False,
+    "Hash": 0,
+    "TimeSpread": spread(0.0),
+    "Part": spread(0.0),
+    "Histogram": Histogram(),
+}
 
 
 def blank_summary(kind: type[S], **known: Any) -> S:

@@ -55,6 +55,7 @@ _READERS: dict[str, Callable[[Fields, str], object]] = {
     "tuple[str, ...]": Fields.texts,
     "tuple[tuple[str, str], ...]": Fields.text_pairs,
     "Histogram": lambda found, key: Histogram(),
+    "Part": lambda found, key: read_object(TimeSpread, found.child(key)),
     "TimeSpread": lambda found, key: read_object(TimeSpread, found.child(key)),
     "BoundShares": lambda found, key: read_object(BoundShares, found.child(key)),
 }

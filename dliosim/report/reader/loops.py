@@ -9,21 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import UsageError
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.figures import column_of, time_parts
 from dliosim.measure.phase import PhaseSummary
 from dliosim.report.reader.arrays import Hdf5Group, Ints, open_hdf5
 from dliosim.report.reader.fields import check_version
 from dliosim.report.timeline import SCHEMA_VERSION
 
 #: Columns of ranks.h5 that pictures need: the parts of the wall time; their sum is the wall time.
-TIME_COLUMNS = (
-    "data_wait_ns",
-    "arrival_wait_ns",
-    "compute_ns",
-    "sync_wait_ns",
-    "checkpoint_ns",
-    "processing_ns",
-    "tool_ns",
-)
+TIME_COLUMNS = tuple(column_of(part) for part in time_parts(EpochSummary))
 
 # The longest bin and the longest time that are accepted: a month.
 _LONGEST_NS = 31 * 86_400 * 10**9
