@@ -3,49 +3,36 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from time import perf_counter_ns
 
 from mpi4py import MPI
 
+from dliosim.commands.command_setup import Setup, compile_or_explain, open_sessions, run_on_ranks
 from dliosim.commands.compare_schedule import VariantRun, run_blocks
 from dliosim.commands.environment import describe_environment
 from dliosim.commands.garbage import freeze_objects
-from dliosim.commands.mpi_entry import diagnostics_error, run_job, write_and_print
-from dliosim.commands.options import parse_overrides, parse_roots, parse_used_roots
-from dliosim.commands.results_dir import check_output_directory, results_directory
-from dliosim.commands.stalls import parse_stall_options
-from dliosim.commands.terminal import user_terminal
+from dliosim.commands.mpi_entry import write_and_print
+from dliosim.commands.options import parse_overrides, parse_roots
+from dliosim.commands.results_dir import results_directory
 from dliosim.compare.experiment import ComparisonPlan, ExcludedVariant, parse_varied
 from dliosim.compare.pass_figures import LOOP, STALL
 from dliosim.compare.result import Outcome, VariantResult
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.execute.backends.registry import require_backends
-from dliosim.execute.context import Options, Phase, Session
+from dliosim.execute.context import Options, Phase
 from dliosim.execute.datasets.discovery import FileFinder
-from dliosim.execute.datasets.offset_tables import share_sample_places
 from dliosim.execute.mpi.node_cores import fullest_node
-from dliosim.execute.mpi.world import World
-from dliosim.execute.node.compute import set_timer_slack
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.run.benchmark_pass import lock_variant_directories, prepare_datasets, separate_checkpoints
-from dliosim.execute.run.capacity_check import require_room
-from dliosim.execute.store.checkpoint_store import CheckpointStores
-from dliosim.formats.protocols import ExistingFiles
-from dliosim.measure.board import process_row
+from dliosim.execute.run.workload_runner import require_all
 from dliosim.model import DropCaches, Job, Loop, Restore, Save
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import printable
 from dliosim.report.compare.results import write_comparison, write_rows
 from dliosim.report.compare.tables import comparison_report
-from dliosim.report.progress import ProgressLine
 
 _UNFINISHED = "there is no verdict; rows.csv, if it is there, has the blocks that were done"
 
@@ -55,63 +42,24 @@ def compare_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: 
 
     Returns the exit status, the same on every rank.
     """
-
-    def compare(world: World) -> int:
-        with CheckpointStores() as stores:
-            return _compare(world, parsed, arguments, stores)
-
-    return run_job(comm, compare, lambda signal: _UNFINISHED, parse_stall_options(parsed))
+    return run_on_ranks(comm, parsed, arguments, lambda signal: _UNFINISHED, _compare)
 
 
-def _compare(world: World, parsed: argparse.Namespace, arguments: Sequence[str], stores: CheckpointStores) -> int:
-    started, begun, load = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
-    progress = ProgressLine(user_terminal() if world.rank == 0 else None, row=process_row())
-    job, finder = Job(world.size, world.nodes), FileFinder(parse_roots(parsed), progress)
-    found = world.run_on_rank_0("read the pattern", lambda: _compile_variants(parsed, job, finder))
-    caches = world.run_on_rank_0("look at the options", lambda: _choose_caches(found, parsed.caches))
-    setup = _CompareSetup(
-        world, parsed, tuple(arguments), found, finder.sources, stores, progress, caches, started, begun, load
-    )
-    return _run_comparison(setup)
-
-
-@dataclass(frozen=True)
-class _CompareSetup:
-    """The state before any pass is run."""
-
-    world: World
-    parsed: argparse.Namespace
-    arguments: tuple[str, ...]
-    found: ComparisonPlan
-    sources: Mapping[str, ExistingFiles]
-    stores: CheckpointStores
-    progress: ProgressLine
-    caches: str
-    started: datetime
-    begun_ns: int
-    load: float
-
-
-def _run_comparison(setup: _CompareSetup) -> int:
+def _compare(setup: Setup) -> int:
     """Run all passes, judge them and write the results; return the exit status, the same on every rank. Collective."""
-    world, parsed, found, progress = setup.world, setup.parsed, setup.found, setup.progress
-    first, started = found.variants[0].workload, setup.started
-    subject = LOOP if isinstance(found.variants[0].verb, Loop) else STALL
-    places = world.run_on_rank_0(
-        "find the directories", lambda: parse_used_roots(parsed, [one.workload for one in found.variants])
-    )
-    running: list[VariantRun] = []
-    for number, one in enumerate(found.variants):
-        workload = separate_checkpoints(one.workload, one.verb, number)
-        session = Session(workload, world, places, Options(), progress, sources=setup.sources, stores=setup.stores)
-        running.append(VariantRun(one, session))
-        world.run_on_rank_0("find the directories", session.check_directories)
-    world.run_on_rank_0("make the results directory", lambda: check_output_directory(parsed.output))
-    for each in running:
-        world.run_on_rank_0("make the data directories", each.session.make_roots)
+    world, parsed, progress = setup.world, setup.parsed, setup.progress
+    finder = FileFinder(parse_roots(parsed), progress)
+    found = world.run_on_rank_0("read the pattern", lambda: _compile_variants(setup, finder))
+    caches = world.run_on_rank_0("look at the options", lambda: _choose_caches(found, parsed.caches))
+    variants = found.variants
+    first, started = variants[0].workload, setup.started
+    subject = LOOP if isinstance(variants[0].verb, Loop) else STALL
+    run = [separate_checkpoints(one.workload, one.verb, number) for number, one in enumerate(variants)]
+    sessions = open_sessions(setup, [one.workload for one in variants], run, finder.sources, Options())
+    running = [VariantRun(one, session) for one, session in zip(variants, sessions, strict=True)]
     status = 0
     with ExitStack() as stack:
-        stack.enter_context(lock_variant_directories([one.session for one in running]))
+        stack.enter_context(lock_variant_directories(sessions))
         prepared = _prepare_variants(running)
         directory = stack.enter_context(results_directory(parsed.output, first.name, started, "compare"))
 
@@ -121,7 +69,7 @@ def _run_comparison(setup: _CompareSetup) -> int:
                 with suppress(OSError):
                     write_rows(directory(), [(one.variant.label, one.passes) for one in running], subject)
 
-        run_blocks(running, parsed.repeat, parsed.seed, subject, setup.caches == "cold", progress, write_finished_rows)
+        run_blocks(running, parsed.repeat, parsed.seed, subject, caches == "cold", progress, write_finished_rows)
         node = fullest_node(world, setup.load)
         if world.rank == 0:
             outcome = Outcome(
@@ -139,10 +87,10 @@ def _run_comparison(setup: _CompareSetup) -> int:
                     running[0].session, node, [one.last for one in running if one.last is not None]
                 ),
                 started=started.isoformat(timespec="seconds"),
-                total_seconds=(perf_counter_ns() - setup.begun_ns) * 1e-9,
+                total_seconds=setup.seconds,
                 repetitions=parsed.repeat,
                 seed=parsed.seed,
-                caches=setup.caches,
+                caches=caches,
                 measured=tuple(_make_variant_result(one) for one in running if not one.failed),
                 not_run=(*found.not_run, *_list_failed_variants(running)),
                 passes=tuple((one.variant.label, tuple(one.passes)) for one in running),
@@ -152,28 +100,16 @@ def _run_comparison(setup: _CompareSetup) -> int:
     return world.broadcast_object(status)
 
 
-@freeze_objects()
-def _compile_variants(parsed: argparse.Namespace, job: Job, finder: FileFinder) -> ComparisonPlan:
+def _compile_variants(setup: Setup, finder: FileFinder) -> ComparisonPlan:
     """Compile the variants on rank 0, as no other rank loads the language."""
-    from dliosim.compare.variants import compile_variants
-    from dliosim.language.diagnostics import PatternError, render
+    with freeze_objects():
+        from dliosim.compare.variants import compile_variants
 
-    colour = sys.stderr.isatty()
-    try:
-        found, warnings = compile_variants(
-            Path(parsed.pattern),
-            parse_overrides(parsed),
-            job,
-            parse_varied(parsed.vary),
-            parsed.loop,
-            parsed.what,
-            finder,
-        )
-    except PatternError as error:
-        raise diagnostics_error(render(error.diagnostics, colour), error.exit_code) from error
-    if warnings:
-        sys.stderr.write(render(warnings, colour) + "\n")
-    return found
+    parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
+    overrides, varied = parse_overrides(parsed), parse_varied(parsed.vary)
+    return compile_or_explain(
+        lambda: compile_variants(Path(parsed.pattern), overrides, job, varied, parsed.loop, parsed.what, finder)
+    )
 
 
 def _choose_caches(found: ComparisonPlan, asked: str | None) -> str:
@@ -196,13 +132,8 @@ def _choose_caches(found: ComparisonPlan, asked: str | None) -> str:
 def _prepare_variants(running: Sequence[VariantRun]) -> list[Phase]:
     """Prepare what each variant needs, once, if there is room for all of it."""
     sessions = [one.session for one in running]
-    set_timer_slack()
-    sessions[0].world.run_on_all(lambda: require_backends([session.workload for session in sessions]))
-    share_sample_places(sessions)
     # Saves of a pass are deleted before the next pass, so each variant needs room alone; prepared data stay.
-    alone = isinstance(running[0].variant.verb, Save)
-    for together in [[session] for session in sessions] if alone else [sessions]:
-        sessions[0].world.run_on_rank_0("look for room", partial(require_room, together))
+    require_all(sessions, at_once=not isinstance(running[0].variant.verb, Save))
     done: set[Path] = set()
     return [phase for session in sessions for phase in prepare_datasets(session, done)]
 

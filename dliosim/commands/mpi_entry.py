@@ -6,14 +6,13 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from time import sleep
 
 from mpi4py import MPI
 
-from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.launcher import launcher_rank
 from dliosim.commands.signals import handle_signals, ignore_sigusr1
 from dliosim.commands.stalls import NEVER, StallOptions, watch_stalls
@@ -23,7 +22,6 @@ from dliosim.execute.mpi.job_abort import abort, end_job, end_job_late, end_with
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.node.environment import check_launcher, mpi_library
-from dliosim.model import Finder, Job, Workload
 from dliosim.readable import printable
 
 #: Seconds between the starts of a launcher's first and last process, at most.
@@ -77,28 +75,6 @@ def run_job(
     return status
 
 
-@freeze_objects()
-def compile_workload(
-    pattern: str, overrides: Sequence[tuple[str, str]], job: Job, finder: Finder | None = None
-) -> Workload:
-    """Compile a pattern on the calling rank, and print the warnings; UsageError with all mistakes as text.
-
-    `finder` surveys the files of data sets `from files`; without one these are R403.
-    """
-    from dliosim.language.blocks.external_datasets import missing_finder
-    from dliosim.language.compile import compile_pattern
-    from dliosim.language.diagnostics import PatternError, render
-
-    colour = sys.stderr.isatty()
-    try:
-        workload, warnings = compile_pattern(Path(pattern), overrides, job, finder or missing_finder)
-    except PatternError as error:
-        raise diagnostics_error(render(error.diagnostics, colour), error.exit_code) from error
-    if warnings:
-        sys.stderr.write(render(warnings, colour) + "\n")
-    return workload
-
-
 class DiagnosticsError(UsageError):
     """Diagnostics as text, so that the other ranks can raise them without loading the language."""
 
@@ -110,11 +86,6 @@ class DamageDiagnosticsError(DiagnosticsError):
     """Diagnostics of missing or damaged files, and of nothing else."""
 
     exit_code = 1
-
-
-def diagnostics_error(text: str, exit_code: int) -> DiagnosticsError:
-    """Return the error for diagnostics as text, with their exit code."""
-    return DamageDiagnosticsError(text) if exit_code == DamageDiagnosticsError.exit_code else DiagnosticsError(text)
 
 
 def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> bool:

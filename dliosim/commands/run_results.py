@@ -5,17 +5,15 @@ Other ranks do not import this module, nor the modules that only it needs: the f
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
-from time import perf_counter_ns
 
+from dliosim.commands.command_setup import Setup, compile_or_explain
 from dliosim.commands.environment import describe_environment
-from dliosim.commands.mpi_entry import compile_workload, write_and_print
+from dliosim.commands.mpi_entry import write_and_print
 from dliosim.commands.options import parse_overrides, parse_roots
 from dliosim.commands.partial import PartialResults
 from dliosim.commands.results_dir import results_directory
@@ -24,40 +22,33 @@ from dliosim.execute.context import Phase, Session
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.formats.protocols import ExistingFiles
+from dliosim.language.compile import compile_pattern
 from dliosim.measure.expectations import evaluate
 from dliosim.measure.run_summary import RunSummary
 from dliosim.model import Job, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
-from dliosim.report.progress import ProgressLine
 from dliosim.report.results import write_partial, write_results
 from dliosim.report.run_report import run_report
 
 
-def read_pattern(
-    parsed: argparse.Namespace, job: Job, progress: ProgressLine
-) -> tuple[Workload, dict[str, ExistingFiles]]:
+def read_pattern(setup: Setup) -> tuple[Workload, dict[str, ExistingFiles]]:
     """Return the workload, and the files found for its data sets `from files`. Raises UsageError and ExecutionError."""
-    finder = FileFinder(parse_roots(parsed), progress)
-    return compile_workload(parsed.pattern, parse_overrides(parsed), job, finder), finder.sources
+    parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
+    finder = FileFinder(parse_roots(parsed), setup.progress)
+    overrides = parse_overrides(parsed)
+    return compile_or_explain(lambda: compile_pattern(Path(parsed.pattern), overrides, job, finder)), finder.sources
 
 
 @contextmanager
 def collect_results(
-    session: Session,
-    parsed: argparse.Namespace,
-    arguments: Sequence[str],
-    begun: tuple[datetime, int],
-    node: NodeLoad,
-    unfinished: PartialResults,
+    setup: Setup, session: Session, node: NodeLoad, unfinished: PartialResults
 ) -> Iterator[Callable[[Sequence[Phase]], int]]:
     """Yield a function that writes and prints the results of all phases and returns the status; verbs run in the block.
 
-    `begun` is the start of the command, as date and as clock (ns). From the beginning of the block `unfinished` has the
-    partial results.
+    From the beginning of the block `unfinished` has the partial results.
     """
-    workload, world = session.workload, session.world
-    started, begun_ns = begun
+    workload, world, parsed = session.workload, session.world, setup.parsed
     nothing_yet = RunSummary(
         workload.name,
         workload.title,
@@ -67,10 +58,10 @@ def collect_results(
         world.size,
         world.nodes,
         describe_environment(session, node, ()),
-        started.isoformat(timespec="seconds"),
+        setup.started.isoformat(timespec="seconds"),
         seconds=0.0,
         phases=(),
-        arguments=tuple(arguments),
+        arguments=setup.arguments,
         null=session.options.null,
         verify=session.options.verify,
         mtbf=parsed.mtbf,
@@ -80,16 +71,16 @@ def collect_results(
 
     def summarize_partial(signal: str) -> RunSummary:
         phases, missing = session.finished.partial_phases(signal, verbs)
-        return replace(nothing_yet, seconds=(perf_counter_ns() - begun_ns) * 1e-9, phases=phases, partial=missing)
+        return replace(nothing_yet, seconds=setup.seconds, phases=phases, partial=missing)
 
-    with results_directory(parsed.output, workload.name, started) as directory:
+    with results_directory(parsed.output, workload.name, setup.started) as directory:
 
         def finish(phases: Sequence[Phase]) -> int:
             summaries = tuple(phase.summary for phase in phases)
             run = replace(
                 nothing_yet,
                 environment=describe_environment(session, node, summaries),
-                seconds=(perf_counter_ns() - begun_ns) * 1e-9,
+                seconds=setup.seconds,
                 phases=summaries,
             )
             run = replace(run, expectations=evaluate(workload.expectations, run))

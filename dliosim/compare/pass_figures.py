@@ -180,9 +180,18 @@ def _longest(*names: str) -> Figure:
     return lambda one: sum(getattr(_verb(one), name).max for name in names)
 
 
+def _stall(one: Measured) -> float:
+    """Return the time that the caller was held, without `content`: all of a blocking save, or of a restore."""
+    return _verb(one).seconds if one.phase.kind == "restore" else _verb(one).stall_seconds.max
+
+
+def _completion_time(one: Measured) -> float:
+    return _stall(one) + _verb(one).flush_seconds.max
+
+
 def _completion_rate(one: Measured) -> float | None:
     """Return bytes by the time until all are written or read; a byte that a node reads twice counts once."""
-    verb, seconds = _verb(one), _UNTIL_COMPLETE(one)
+    verb, seconds = _verb(one), _completion_time(one)
     return verb.bytes_once / seconds if verb.bytes_once and seconds > 0 else None
 
 
@@ -211,7 +220,6 @@ _OPERATIONS: Final = (
     *("wait", "stage", "flush", "drain", "partner", "content"),
 )
 
-_UNTIL_COMPLETE: Final = _longest("stall_seconds", "flush_seconds")
 
 #: A loop. Its times but `seconds` are means over ranks, summed over epochs.
 LOOP: Final = Subject(
@@ -247,8 +255,8 @@ LOOP: Final = Subject(
 
 #: Times of a save or restore: of the rank that took longest in each operation.
 _STALL_TIMES: Final = {
-    "stall_seconds": _longest("stall_seconds"),
-    "until_complete_seconds": _UNTIL_COMPLETE,
+    "stall_seconds": _stall,
+    "until_complete_seconds": _completion_time,
     "call_seconds": _longest("call_seconds"),
     "send_seconds": _longest("send_seconds", "broadcast_seconds"),  # a save sends, a restore broadcasts
     **{f"{name}_seconds": _longest(f"{name}_seconds") for name in _OPERATIONS},
@@ -257,8 +265,8 @@ _STALL_TIMES: Final = {
 #: A save or restore: how long the job stalls. Counts and bytes are of all ranks.
 STALL: Final = Subject(
     figures={
-        "stall_seconds": _STALL_TIMES["stall_seconds"],
-        "until_complete_seconds": _UNTIL_COMPLETE,
+        "stall_seconds": _stall,
+        "until_complete_seconds": _completion_time,
         "bytes": _count("bytes"),
         "bytes_per_second": _completion_rate,
         **{name: _count(name) for name in ("bytes_moved", "files", "calls", "opens")},

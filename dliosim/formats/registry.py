@@ -6,16 +6,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from dliosim.errors import UsageError
 from dliosim.formats.protocols import Format
 from dliosim.model import Dataset
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
-
-GROUP: Final = "dliosim.formats"
+from dliosim.plugins import Registry
 
 #: Module and attribute. Imported when a pattern names the format: the libraries of some take long to import.
 _BUILT_IN: Final = {
@@ -33,17 +29,12 @@ _BUILT_IN: Final = {
 }
 
 
-def find_entry_points(group: str) -> EntryPoints:
-    """Return the entry points of a group, by which other packages add formats and backends."""
-    from importlib.metadata import entry_points  # slower than all formats together, and few runs need others
-
-    return entry_points(group=group)
+FORMATS: Final = Registry("format", "dliosim.formats", tuple(_BUILT_IN))
 
 
 def format_names() -> tuple[str, ...]:
     """Return the names of all formats, those of other packages last."""
-    others = sorted({point.name for point in find_entry_points(GROUP)} - set(_BUILT_IN))
-    return (*_BUILT_IN, *others)
+    return FORMATS.names()
 
 
 @cache
@@ -56,14 +47,7 @@ def load_format(name: str) -> Callable[[Dataset], Format]:
         module, attribute = _BUILT_IN[name].split(":")
         found = getattr(import_module(f"dliosim.formats.{module}"), attribute)
     else:
-        point = next((point for point in find_entry_points(GROUP) if point.name == name), None)
-        if point is None:
-            raise KeyError(name)
-        try:
-            found = point.load()
-        except Exception as error:  # the import of another package may raise anything
-            text = f"format `{name}` cannot be loaded from `{point.value}`: {type(error).__name__}: {error}"
-            raise UsageError(text, "R403") from error
+        found, _ = FORMATS.load(name)
     return cast(Callable[[Dataset], Format], found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -13,6 +14,7 @@ from dliosim.formats.protocols import FileIndex, Format, LibraryFile, LibraryRea
 from dliosim.formats.raw import Raw
 from dliosim.model import Dataset, FileSurvey
 from dliosim.model.dataset import pack_counts
+from dliosim.plugins import APIS
 
 FORMATS = ("raw", "npy", "npz", "csv", "tfrecord", "indexed", "tar", "hdf5", "jpeg", "png", "parquet")
 
@@ -54,7 +56,7 @@ def pretended(parallel: bool = False) -> Iterator[None]:
             "blocks.storage_settings.format_names": lambda: FORMATS,
             "blocks.storage_settings.bind": serving,
             "checks.external_readers.bind": serving,
-            "settings.access.plugin_apis": lambda: ("gds",),
+            "settings.access.APIS": replace(APIS, own=(*APIS.own, "gds")),
             "checks.external_readers.is_hdf5_parallel": lambda: parallel,
         }.items():
             stack.enter_context(mock.patch(f"dliosim.language.{name}", value))

@@ -22,11 +22,9 @@ from dliosim.execute.backends.null import NullReader
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import create_file, remove_file
-from dliosim.formats.registry import find_entry_points
 from dliosim.model import Access, Dataset, Engine, Loop, Prepare, Restore, Save, Workload
 from dliosim.model.verbs import flatten_verbs
-
-GROUP: Final = "dliosim.backends"
+from dliosim.plugins import APIS
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +97,10 @@ _BUILT_IN: Final = {
     )
 }
 
-#: Names in the column `api` of phases that no api reads; no backend may have them.
-_RESERVED: Final = {"null", "library"}
-
 
 def backend_names() -> tuple[str, ...]:
     """Return the names of all apis, those of other packages last."""
-    others = {point.name for point in find_entry_points(GROUP)} - _RESERVED - set(_BUILT_IN)
-    return (*_BUILT_IN, *sorted(others))
+    return APIS.names()
 
 
 @cache
@@ -117,16 +111,9 @@ def backend_of(name: str) -> Backend:
     """
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    point = next((point for point in find_entry_points(GROUP) if point.name == name), None)
-    if point is None or name in _RESERVED:
-        raise KeyError(name)
-    try:
-        found = point.load()
-    except Exception as error:  # whatever another package's import raises
-        text = f"api `{name}` cannot be loaded from `{point.value}`: {type(error).__name__}: {error}"
-        raise UsageError(text, "R403") from error
+    found, origin = APIS.load(name)
     if not isinstance(found, Backend) or found.name != name:
-        text = f"api `{name}`: {found!r}, from `{point.value}`, is no backend of that name, see docs/extending.md"
+        text = f"api `{name}`: {found!r}, from `{origin}`, is no backend of that name, see docs/extending.md"
         raise UsageError(text, "R403")
     return found
 

@@ -13,16 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from dliosim.errors import ExecutionError
-from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession, make_save_phase
-from dliosim.execute.checkpoints.restore import restore
-from dliosim.execute.context import Phase, Session
-from dliosim.execute.datasets.prepare import prepare
-from dliosim.execute.loop.training_loop import run_loop
-from dliosim.execute.phase_summary import verb_phase
+from dliosim.execute.context import Phase, PhaseLog, Session
 from dliosim.execute.run.page_cache_residency import drop_caches, warm_caches, warm_checkpoints
+from dliosim.execute.run.workload_runner import run_verbs
 from dliosim.execute.store.manifest import resolve_in_root
-from dliosim.model import Loop, Prepare, Restore, Save, Workload
+from dliosim.model import Loop, Prepare, Restore, Save, Verb, Workload
 from dliosim.model.verbs import flatten_verbs
 
 
@@ -84,23 +79,20 @@ def _checkpoint_directories(session: Session) -> list[Path]:
     return [resolve_in_root(session.roots[root], path) for path, root in found]
 
 
-def prepare_datasets(session: Session, prepared: set[Path]) -> Iterator[Phase]:
+def prepare_datasets(session: Session, prepared: set[Path]) -> list[Phase]:
     """Prepare the data sets of the workload except those with a directory in `prepared`, and add the new ones to it.
 
-    Yields the phase of each. Collective. Raises ExecutionError on every rank.
+    Returns the phase of each. Collective. Raises ExecutionError on every rank.
     """
+    missing = []
     for verb, _ in flatten_verbs(session.workload.verbs):
-        if not isinstance(verb, Prepare):
-            continue
-        dataset = session.workload.dataset(verb.dataset)
-        directory = session.directory(dataset.root, dataset.path, dataset.digest())
-        if directory in prepared:
-            continue
-        prepared.add(directory)
-        session.world.barrier()
-        record, notes = prepare(session, verb, dataset)
-        record.root = dataset.root
-        yield verb_phase(session, dataset.name, "prepare", record, verb.access, notes)
+        if isinstance(verb, Prepare):
+            dataset = session.workload.dataset(verb.dataset)
+            directory = session.directory(dataset.root, dataset.path, dataset.digest())
+            if directory not in prepared:
+                missing.append(verb)
+            prepared.add(directory)
+    return _run_alone(session, *missing)
 
 
 def run_pass(session: Session, verb: Loop | Save | Restore, cold: bool, first: bool) -> Phase:
@@ -109,58 +101,29 @@ def run_pass(session: Session, verb: Loop | Save | Restore, cold: bool, first: b
     Each pass of a loop has the same samples, draws and saves, with all that is inside of the loop. The first pass of a
     restore saves before what all its passes read. Collective. Raises DliosimError on every rank.
     """
-    if isinstance(verb, Restore):
-        if first:
-            _save_for_restore(session, verb)
-        return _run_restore_pass(session, verb, cold)
-    phase = _run_save_pass(session, verb) if isinstance(verb, Save) else _run_loop_pass(session, verb, cold)
-    delete_checkpoints(session)
-    return phase
-
-
-def _run_loop_pass(session: Session, loop: Loop, cold: bool) -> Phase:
+    if isinstance(verb, Restore) and first:
+        _save_for_restore(session, verb)
     if cold:
         drop_caches(session)
-    else:
-        warm_caches(session, session.workload.dataset(loop.dataset))
-    session.world.barrier()
-    saved = [session.workload.checkpoint(cadence.checkpoint) for cadence in loop.checkpoints]
-    with CheckpointSession(session, saved) as saves:
-        phases = [each for each in run_loop(session, saves, loop, 0, timed=False) if isinstance(each, Phase)]
-    if not phases:
-        raise ExecutionError(f"`{loop.name}` gave no figures")
+    elif isinstance(verb, Loop):
+        warm_caches(session, session.workload.dataset(verb.dataset))
+    elif isinstance(verb, Restore):
+        warm_checkpoints(session)
+    gc.collect()  # no pass pays for the garbage of the one before
+    phases = _run_alone(session, verb)
+    if not isinstance(verb, Restore):
+        delete_checkpoints(session)
     return phases[0]
 
 
-def _run_save_pass(session: Session, verb: Save) -> Phase:
-    checkpoint = session.workload.checkpoint(verb.checkpoint)
-    with CheckpointSession(session, [checkpoint]) as saves:
-        _synchronize_ranks(session)
-        made = saves.save(checkpoint)
-    return make_save_phase(session, made)
+def _run_alone(session: Session, *verbs: Verb) -> list[Phase]:
+    """Run verbs by themselves, without timelines; return their phases."""
+    return run_verbs(replace(session, finished=PhaseLog()), verbs, timelines=0)
 
 
 def _save_for_restore(session: Session, verb: Restore) -> None:
     """Save what the passes of a restore read, as its variant does."""
     checkpoint = session.workload.checkpoint(verb.checkpoint)
-    as_written = replace(checkpoint, parallel=verb.written_by) if verb.written_by is not None else checkpoint
-    with CheckpointSession(session, [as_written]) as saves:
-        saves.save(as_written)
-
-
-def _run_restore_pass(session: Session, verb: Restore, cold: bool) -> Phase:
-    checkpoint = session.workload.checkpoint(verb.checkpoint)
-    if cold:
-        drop_caches(session)
-    else:
-        warm_checkpoints(session)
-    _synchronize_ranks(session)
-    record, notes = restore(session, checkpoint, verb)
-    record.stall_ns = record.wall_ns  # no rank continues before it has what it restores
-    return verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
-
-
-def _synchronize_ranks(session: Session) -> None:
-    """Collect the garbage of the pass before, so that this pass does not pay for it, and begin together."""
-    gc.collect()
-    session.world.barrier()
+    if verb.written_by is not None:
+        checkpoint = replace(checkpoint, parallel=verb.written_by)
+    _run_alone(replace(session, workload=replace(session.workload, checkpoints=(checkpoint,))), Save(checkpoint.name))

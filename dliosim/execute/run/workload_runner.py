@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from time import perf_counter_ns
 
@@ -33,6 +34,8 @@ _TIMELINES = 8
 class _Counters:
     """Numbers of the loops and pauses of a run, which make the random draws and hashes of each different."""
 
+    #: number of loops with a timeline
+    timelines: int
     #: yields the number of the next loop
     loops: Iterator[int] = field(default_factory=count)
     #: yields the number of the next pause
@@ -41,15 +44,25 @@ class _Counters:
 
 def run_workload(session: Session) -> list[Phase]:
     """Run every verb; return the phases, with figures on rank 0 only. Collective. Raises DliosimError on every rank."""
-    set_timer_slack()
+    require_all([session])
     if not session.options.null:
-        session.world.run_on_all(lambda: require_backends([session.workload]))
-    share_sample_places([session])
-    if not session.options.null:
-        session.world.run_on_rank_0("look for room", lambda: require_room([session]))
         session.world.run_on_rank_0("lock the checkpoints", session.lock_checkpoints)
-    with CheckpointSession(session, checkpoints_to_save(session.workload)) as saves:
-        return _gather_phases(session, saves, session.workload.verbs)
+    return run_verbs(session, session.workload.verbs)
+
+
+def require_all(sessions: Sequence[Session], at_once: bool = True) -> None:
+    """Look, before anything is written, whether sessions can run: backends, indexes of files, room. Collective.
+
+    There must be room for what all sessions write `at_once`, or for that of each alone. Raises DliosimError on every
+    rank.
+    """
+    world, null = sessions[0].world, sessions[0].options.null
+    set_timer_slack()
+    if not null:
+        world.run_on_all(lambda: require_backends([session.workload for session in sessions]))
+    share_sample_places(sessions)
+    for together in [] if null else [sessions] if at_once else [[session] for session in sessions]:
+        world.run_on_rank_0("look for room", partial(require_room, together))
 
 
 def run_with_null(session: Session) -> list[Phase]:
@@ -57,8 +70,7 @@ def run_with_null(session: Session) -> list[Phase]:
     phases = run_workload(session)
     null = replace(session, options=replace(session.options, null=True), finished=PhaseLog())
     kinds = ("train", "evaluate", "infer")
-    with CheckpointSession(null, ()) as saves:
-        loops = _gather_phases(null, saves, tuple(_list_loops(session.workload.verbs)))
+    loops = run_verbs(null, tuple(_list_loops(session.workload.verbs)))
     without = iter([phase.summary for phase in loops if phase.summary.kind in kinds])
     return [
         replace(phase, summary=add_null_times(phase.summary, next(without))) if phase.summary.kind in kinds else phase
@@ -66,9 +78,10 @@ def run_with_null(session: Session) -> list[Phase]:
     ]
 
 
-def _gather_phases(session: Session, saves: CheckpointSession, verbs: Sequence[Verb]) -> list[Phase]:
-    """Run verbs and return their phases, in the order of the verbs.
+def run_verbs(session: Session, verbs: tuple[Verb, ...], timelines: int = _TIMELINES) -> list[Phase]:
+    """Run verbs and return all phases of the session, in the order of the verbs. Collective.
 
+    The first `timelines` loops leave a timeline.
     The phase of a save is made when the save is over on all ranks. This is checked after each verb, not at the end, so
     that records of many saves, 66 kB each, are not kept.
     """
@@ -79,14 +92,15 @@ def _gather_phases(session: Session, saves: CheckpointSession, verbs: Sequence[V
         for place in list(open_saves)[:count]:
             phases[place] = make_save_phase(session, open_saves.pop(place))
 
-    for each in _run_verbs(session, saves, verbs, _Counters()):
-        if isinstance(each, Saved):
-            open_saves[len(phases)] = each
-        phases.append(None if isinstance(each, Saved) else each)
-        if open_saves:
-            close_saves(saves.count_complete(open_saves.values()))
-    saves.finish()
-    close_saves(len(open_saves))
+    with CheckpointSession(session, checkpoints_to_save(replace(session.workload, verbs=verbs))) as saves:
+        for each in _run_verbs(session, saves, verbs, _Counters(timelines)):
+            if isinstance(each, Saved):
+                open_saves[len(phases)] = each
+            phases.append(None if isinstance(each, Saved) else each)
+            if open_saves:
+                close_saves(saves.count_complete(open_saves.values()))
+        saves.finish()
+        close_saves(len(open_saves))
     return [phase for phase in phases if phase is not None]
 
 
@@ -110,7 +124,7 @@ def _run_verbs(
         elif isinstance(verb, Loop):
             ordinal = next(counters.loops)
             saves.settle(mpi=verb.access.is_mpi)
-            yield from run_loop(session, saves, verb, ordinal, timed=ordinal < _TIMELINES)
+            yield from run_loop(session, saves, verb, ordinal, timed=ordinal < counters.timelines)
             session.finished.end_verb()
         else:
             yield _run_verb(session, saves, verb, counters)

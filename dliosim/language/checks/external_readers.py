@@ -8,9 +8,9 @@ from dliosim.errors import UsageError
 from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import bind
 from dliosim.language.diagnostics import Diagnostic
-from dliosim.language.settings.access import APIS
 from dliosim.language.settings.block_settings import Settings, make_diagnostic
 from dliosim.model import MPI_APIS, Access, Dataset
+from dliosim.plugins import APIS
 
 _LIBRARIES: Final = ("hdf5", "npy", "npz", "parquet")
 
@@ -102,7 +102,7 @@ def _phrase(head: str) -> str:
 
 def check_plugin(settings: Settings, access: Access) -> list[Diagnostic]:
     """Return E211 for settings of the built-in readers where another package brings the api."""
-    if access.api in APIS:
+    if access.api in APIS.own:
         return []
     asked = [
         ("engine", settings.find_line("engine") is not None, "one of our own ways of making calls"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dliosim.language.checks import checkpoint_checks, external_readers
 from dliosim.language.diagnostics import Diagnostic, Label
-from dliosim.language.settings.access import APIS
 from dliosim.language.settings.block_settings import Settings, make_diagnostic
 from dliosim.language.source import Span
 from dliosim.model import MPI_APIS, PAGE, Access, Checkpoint, Dataset, Loop
@@ -16,6 +15,7 @@ from dliosim.model.epoch_size import (
     shard_bounds,
     steps_of_epoch,
 )
+from dliosim.plugins import APIS
 from dliosim.readable import count
 
 
@@ -167,7 +167,7 @@ def _check_hints(settings: Settings, access: Access) -> None:
 
 def _check_communicator(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
     """Report W305 for a `communicator` where ranks open no file together."""
-    if access.communicator == "world" or access.api not in APIS:
+    if access.communicator == "world" or access.api not in APIS.own:
         return
     hint = "leave it out, or use `api mpi-independent` or `api mpi-collective`"
     alone = ("api", f"`api {access.api}`", "each rank opens files for itself")
@@ -275,7 +275,7 @@ def _check_collective(settings: Settings, loop: Loop, dataset: Dataset, data: Se
 
 def _check_engine(settings: Settings, access: Access) -> list[Diagnostic]:
     """Return E211 for an `engine` that does not work here, and E206 with `cache off`."""
-    if settings.find_line("engine") is None or access.api not in APIS:
+    if settings.find_line("engine") is None or access.api not in APIS.own:
         return []
     api, mapped = access.api, access.engine == "mmap"
     if api == "mpi-collective":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Final, Literal, cast
 
 from dliosim.language.diagnostics import join_hints, mistake, suggest_word
@@ -14,7 +13,6 @@ from dliosim.language.syntax.ast import PatternBlock
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
 from dliosim.model import (
-    MPI_APIS,
     Access,
     Api,
     By,
@@ -27,6 +25,7 @@ from dliosim.model import (
     communicator_size,
 )
 from dliosim.model.job import MAX_RANKS
+from dliosim.plugins import APIS
 from dliosim.readable import count
 
 Pairs = tuple[tuple[str, str], ...]
@@ -81,9 +80,6 @@ def merge_hints(named: NamedHints, explicit: Pairs) -> Pairs:
     return tuple({**dict(named.pairs), **dict(explicit)}.items())
 
 
-APIS: Final = ("posix", *MPI_APIS)
-#: The group of entry points by which other packages bring backends.
-BACKENDS: Final = "dliosim.backends"
 #: The default `transfer` of prepare and checkpoint in bytes: it bounds memory, and small samples are written together.
 WRITE_TRANSFER: Final = 4 << 20
 DEPTH: Final = 32  # default calls in flight of `engine queued`; fast storage needs at least this many
@@ -151,15 +147,10 @@ def compile_access(settings: Settings, reads: Layout | None) -> Access:
     )
 
 
-def plugin_apis() -> tuple[str, ...]:
-    """Return the names of the backends that other packages bring, sorted."""
-    return tuple(sorted({point.name for point in entry_points(group=BACKENDS)} - set(APIS)))
-
-
 def _api(node: SyntaxNode) -> Api:
     if node.kind != "other":
         return node.kind.replace("_", "-")
-    name, known = node.only_child.text, (*APIS, *plugin_apis())
+    name, known = node.only_child.text, APIS.names()
     if name in known:
         return name
     near = suggest_word(name.lower(), known)

@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 from mpi4py import MPI
 
+from dliosim import plugins
 from dliosim.errors import UsageError
-from dliosim.execute.backends import registry
 from dliosim.execute.backends.contract import Reader
 from dliosim.execute.backends.null import NullReader
 from dliosim.execute.backends.registry import (
@@ -44,6 +44,7 @@ from dliosim.model import (
     Writers,
     constant,
 )
+from dliosim.plugins import APIS
 
 
 def reader(access: Access, files: Files) -> Reader:
@@ -59,9 +60,9 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     module = ModuleType("their_package")
     monkeypatch.setitem(sys.modules, "their_package", module)
     names = ("theirs", "gone", "posix", "null", "library")
-    points = [EntryPoint(name, f"their_package:{name}", registry.GROUP) for name in names]
-    points.append(EntryPoint("absent", "no_such_package:ABSENT", registry.GROUP))
-    monkeypatch.setattr(registry, "find_entry_points", lambda group: EntryPoints(points).select(group=group))
+    points = [EntryPoint(name, f"their_package:{name}", APIS.group) for name in names]
+    points.append(EntryPoint("absent", "no_such_package:ABSENT", APIS.group))
+    monkeypatch.setattr(plugins, "find_entry_points", lambda group: EntryPoints(points).select(group=group))
     module.theirs = READS_ONLY  # type: ignore[attr-defined]
     backend_of.cache_clear()
     yield module

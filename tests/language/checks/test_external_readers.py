@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
 
+from dliosim import plugins
 from dliosim.language.checks.semantic_checks import external_readers
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
-from dliosim.language.settings import access
 from dliosim.language.unparse import explain_pattern
 from dliosim.model import Compute, Distribution, Job, constant
 from tests.language.conftest import Patterns
@@ -164,12 +165,23 @@ def test_a_backend_of_another_package_is_asked_for_reads_and_no_more(lines: str,
     assert found(patterns, f"api gds\n {lines}", "raw") == ([code] if code else [])
 
 
-def test_backends_of_other_packages_are_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Point:
-        name = "gds"
-
-    monkeypatch.setattr(access, "entry_points", lambda group: [Point()] if group == "dliosim.backends" else [])
-    assert access.plugin_apis() == ("gds",)
+@pytest.mark.parametrize(("api", "code"), [("gds", []), ("null", ["E003"]), ("library", ["E003"])])
+def test_backends_of_other_packages_are_their_entry_points_but_for_words_of_results(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: str, code: list[str]
+) -> None:
+    points = [EntryPoint(name, f"theirs:{name}", plugins.APIS.group) for name in ("gds", "null", "library")]
+    monkeypatch.setattr(plugins, "find_entry_points", lambda group: EntryPoints(points).select(group=group))
+    assert plugins.APIS.names() == ("posix", "mpi-independent", "mpi-collective", "gds")
+    with pytest.raises(KeyError):
+        plugins.APIS.load("null")
+    pattern = tmp_path / "pattern.dlio"
+    pattern.write_text(f"dlio 1\nworkload w\n{DATA % 'raw'}\ntrain {{\n    read universe\n    api {api}\n}}\n")
+    try:
+        compile_pattern(pattern, [], Job(4))
+        found = []
+    except PatternError as error:
+        found = [one.code for one in error.diagnostics]
+    assert found == code
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,117 @@
+"""The set-up that all commands on ranks share: the start of the command, the pattern, sessions and directories."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, TypeVar
+
+from mpi4py import MPI
+
+from dliosim.commands.garbage import freeze_objects
+from dliosim.commands.mpi_entry import DamageDiagnosticsError, DiagnosticsError, run_job
+from dliosim.commands.options import parse_used_roots
+from dliosim.commands.stalls import parse_stall_options
+from dliosim.commands.terminal import user_terminal
+from dliosim.execute.context import Options, Session
+from dliosim.execute.mpi.world import World
+from dliosim.execute.store.checkpoint_store import CheckpointStores
+from dliosim.measure.board import process_row
+from dliosim.model import Workload
+from dliosim.report.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from dliosim.formats.protocols import ExistingFiles
+    from dliosim.language.diagnostics import Diagnostic
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A command on the ranks of a job, from its start."""
+
+    world: World  #: the ranks
+    parsed: argparse.Namespace  #: options
+    arguments: tuple[str, ...]  #: command line
+    stores: CheckpointStores  #: checkpoints that the command uses
+    progress: ProgressLine  #: the display of how far it is
+    started: datetime  #: when it began
+    begun_ns: int  #: the same by the clock
+    load: float  #: load average before
+
+    @property
+    def seconds(self) -> float:
+        """Wall time since the command began."""
+        return (perf_counter_ns() - self.begun_ns) * 1e-9
+
+
+def run_on_ranks(
+    comm: MPI.Intracomm,
+    parsed: argparse.Namespace,
+    arguments: Sequence[str],
+    save: Callable[[str], str],
+    command: Callable[[Setup], int],
+) -> int:
+    """Run a command on all ranks of `comm` as `run_job`; return the exit status, the same on every rank."""
+
+    def run(world: World) -> int:
+        begun = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
+        progress = ProgressLine(user_terminal() if world.rank == 0 else None, row=process_row())
+        with CheckpointStores() as stores:
+            return command(Setup(world, parsed, tuple(arguments), stores, progress, *begun))
+
+    return run_job(comm, run, save, parse_stall_options(parsed))
+
+
+@freeze_objects()
+def compile_or_explain(compile_pattern: Callable[[], tuple[T, Iterable[Diagnostic]]]) -> T:
+    """Return what rank 0 compiles, and print the warnings; UsageError with all mistakes as text."""
+    from dliosim.language.diagnostics import PatternError, render
+
+    colour = sys.stderr.isatty()
+    try:
+        found, warnings = compile_pattern()
+    except PatternError as error:
+        text = render(error.diagnostics, colour)
+        damaged = error.exit_code == DamageDiagnosticsError.exit_code
+        raise (DamageDiagnosticsError if damaged else DiagnosticsError)(text) from error
+    if warnings:
+        sys.stderr.write(render(warnings, colour) + "\n")
+    return found
+
+
+def open_sessions(
+    setup: Setup,
+    used: Sequence[Workload],
+    workloads: Sequence[Workload],
+    sources: Mapping[str, ExistingFiles],
+    options: Options,
+) -> list[Session]:
+    """Return a session for each workload, with all directories made or checked. Collective.
+
+    `used` are the workloads whose roots may be given. Raises UsageError and ExecutionError on every rank.
+    """
+    world, parsed = setup.world, setup.parsed
+
+    def check_output() -> None:
+        from dliosim.commands.results_dir import check_output_directory  # rank 0 alone imports what writes results
+
+        check_output_directory(parsed.output)
+
+    # Paths come from rank 0: other ranks may have another working directory.
+    roots = world.run_on_rank_0("find the directories", lambda: parse_used_roots(parsed, used))
+    sessions = [
+        Session(each, world, roots, options, setup.progress, sources=sources, stores=setup.stores) for each in workloads
+    ]
+    for session in sessions:
+        world.run_on_rank_0("find the directories", session.check_directories)
+    world.run_on_rank_0("make the results directory", check_output)
+    for session in [] if options.null else sessions:
+        world.run_on_rank_0("make the data directory", session.make_roots)
+    return sessions
