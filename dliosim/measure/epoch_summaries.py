@@ -40,117 +40,137 @@ class EpochSummary:
     but the kernel does not say which.
     """
 
-    #: number of the epoch, from 0
+    #: number of the epoch; an evaluation continues to count from run to run
     epoch: int = figure(of=lambda ranks: ranks.most["epoch"])
     #: number of ranks
     ranks: int = figure(of=lambda ranks: ranks.ranks, saved=False)
-    #: most steps of any rank
+    #: most steps done by any rank
     steps: int = figure(of=lambda ranks: ranks.most["steps"])
-    #: fewest steps of any rank
+    #: fewest steps done by any rank
     fewest_steps: int = figure(of=lambda ranks: ranks.least["steps"])
-    #: samples of the steps done
+    #: samples of the steps done, over ranks
     samples: int
-    #: bytes asked: those of the samples as stored, samples kept in memory included
+    #: bytes of those samples as stored in their files (compressed, with the format's bytes around each; an even part of
+    #: a unit that several share): what was asked; samples kept by `cache memory` are included
     bytes: int
-    #: bytes that calls moved, alignment included where the backend knows it
+    #: bytes that the calls moved, alignment included, where the backend knows them, else the bytes asked; kept samples
+    #: not included. More than `bytes` where samples are in units (chunks, row groups) that are read whole. `through
+    #: library` all that the process read by read calls, as for read(): indexes and all else that the library reads; a
+    #: note says so. *moved / asked* is this / `bytes`
     bytes_moved: int
-    #: read calls
+    #: read calls; `through library` calls of the library; with `engine mmap` copies of a reader's share of a step, or
+    #: of a sample with `open each sample`
     calls: int
     #: files opened
     opens: int
-    #: greatest wall time of any rank, in s
+    #: greatest `wall_ns` of any rank
     seconds: float = figure(of=lambda ranks: ranks.most["wall_ns"] * 1e-9)
-    #: the same without blocking checkpoints, in s
+    #: greatest `loop_ns` of any rank
     loop_seconds: float = figure(of=lambda ranks: ranks.most["loop_ns"] * 1e-9)
-    #: samples/s over the steps after the first: ranks x batch / compute x utilization
+    #: samples of the steps after the first / greatest `steady_ns` of any rank
     steady_samples_per_second: float | None = figure(of=Reduced.steady_rate)
-    #: mean over ranks of nominal compute / wall time of the steps after the first; a ratio
-    utilization: float | None = figure(of=lambda ranks: ranks.mean_ratio("utilization"))
-    #: least of any rank; a ratio
+    #: mean over ranks of `nominal_ns` / `steady_ns`
+    utilization: float | None = figure("utili-\nzation %", of=lambda ranks: ranks.mean_ratio("utilization"))
+    #: least of any rank
     utilization_min: float | None = figure(of=lambda ranks: ranks.to_ratio(ranks.least, "utilization"))
-    #: greatest of any rank; a ratio
+    #: greatest of any rank
     utilization_max: float | None = figure(of=lambda ranks: ranks.to_ratio(ranks.most, "utilization"))
-    #: steps waiting for data while read calls ran
+    #: sum over steps: the part of (batch in memory - begin of waiting for it) that was inside calls: see "Whose time a
+    #: wait is"
     data_wait_seconds: Part = figure("data\nwait", "times")
-    #: at least one read call ran
+    #: union of the intervals in which at least one read call of the rank ran; opening, closing and setting views not
+    #: included
     io_busy_seconds: TimeSpread = figure("I/O\nbusy", "times")
-    #: opening and closing files, over a rank's readers
+    #: sum over readers of opening and closing files for the epoch, before, in and after its clock
     open_seconds: TimeSpread = figure("open,\nclose", "times")
-    #: setting MPI-IO file views, over a rank's readers
+    #: sum over readers of setting MPI-IO file views
     view_seconds: TimeSpread = figure("view", "times", optional=True)
-    #: decoding, added up over a rank's readers
+    #: sum over all threads that read: time of the format's decoder for the samples of its batches; not in I/O busy
     decode_seconds: TimeSpread = figure("decode", "times", optional=True)
-    #: preprocessing, added up over a rank's readers
+    #: sum over all threads that read: sleeping or working for the time drawn for its samples (`preprocess`)
     preprocess_seconds: TimeSpread = figure("pre-\nprocess", "times", optional=True)
-    #: waiting for requests to arrive
+    #: sum over steps: time idle until the request arrived (`requests … every` only)
     arrival_wait_seconds: Part = figure("arrival\nwait", "times", optional=True)
-    #: compute, as slept
+    #: sum over steps: end of the sleep (or busy work) - its begin; the time it took, not the time asked
     compute_seconds: Part = figure("compute", "times")
-    #: waiting in syncs
+    #: sum over synced steps: end of the barrier or allreduce - own arrival at it
     sync_wait_seconds: Part = figure("sync\nwait", "times")
-    #: held by checkpoints, without making contents
+    #: time that checkpoints held the steps, with the meeting before them: all of a blocking one, the stall of one in
+    #: the background; also those after an epoch, but not those `at end`; without making their contents
     checkpoint_seconds: Part = figure("check-\npoint", "times")
-    #: decoding and preprocessing in the steps themselves; 0 with readers
+    #: sum over steps: decoding and preprocessing in the step itself (`readers 0`, `scatter by node`), after the batch
+    #: is in memory; 0 with readers, where they are part of the data wait
     processing_seconds: Part
-    #: the rest of the wall time
+    #: wall time - all other parts: work between calls, checking data, bookkeeping, the progress line
     tool_seconds: Part = figure("tool", "times")
-    #: the thread of the steps was ready but had no core; None where the kernel does not count it
+    #: time in which the thread that runs the steps was ready to run but had no core: see "Waiting for a core"
     core_wait_seconds: TimeSpread | None = figure("core\nwait", "core waits", optional=True)
-    #: the same for a rank's readers, added up
+    #: the same for the rank's reader threads, added up; 0 without readers
     reader_core_wait_seconds: TimeSpread | None = figure("readers'\ncore wait", "core waits", optional=True)
-    #: making the contents of checkpoints; in no other time
+    #: making the contents of checkpoints, with their checksums; it is in no other time, not in `seconds` either
     content_seconds: TimeSpread
-    #: time that a step waited for data
-    batch_latency: Histogram
-    #: one read call
-    call_latency: Histogram
-    #: from a request's arrival to its answer; empty without requests
-    request_latency: Histogram
-    #: causes of late steps
+    #: a step's data wait: the part of its wait that was inside calls
+    batch_latency: Histogram = figure("batch")
+    #: one read call, on the reader's thread; with `engine mmap` copying a reader's share of a step (each sample with
+    #: `open each sample`); with `engine queued` from handing a call to the kernel until its completion is seen, which
+    #: may be some calls later
+    call_latency: Histogram = figure("call")
+    #: batch in memory (and decoded, where the step does that itself) - the request's arrival, plus its compute. Waiting
+    #: in line counts; the check of its own contents and the tool's own work between calls do not
+    request_latency: Histogram = figure("request")
+    #: share of synced steps by the activity that took most of the last rank's time since the last sync: storage,
+    #: compute, tool, arrivals, decode; see "Bound by"
     bound_by: BoundShares | None = figure(of=Reduced.cause_shares)
-    #: the rank that was last most often
+    #: the rank that was last in most of the synced steps
     slowest_rank: int | None = figure("rank most\noften last", "causes", of=Reduced.slowest_rank)
-    #: share of the synced steps in which that rank was last
+    #: the share of synced steps in which that rank was last
     slowest_rank_share: Share | None = figure("in\nsteps", "causes", of=Reduced.slowest_rank_share)
-    #: sum over synced steps of the least sync wait of any rank, in s: the time of the syncs themselves
+    #: sum over synced steps of the least sync wait of any rank: the time of the syncs themselves
     least_sync_wait_seconds: float | None = figure(of=Reduced.least_sync_wait)
-    #: compute time beyond the asked one / compute asked
+    #: sum over ranks of (`compute_ns` - compute asked) / sum of compute asked
     oversleep_share: Signed | None = figure("over-\nsleep", "causes", optional=True, of=Reduced.oversleep_share)
-    #: bytes by read calls of the process / `bytes`
+    #: bytes by read calls of the whole process (/proc/self/io; without those of reading that file) / `bytes`; `null`
+    #: where that file is missing on any rank, and where it does not count what is read (`engine mmap`, `engine
+    #: queued`): -1 in ranks.h5
     amplification: float | None = figure("read() /\nasked", "checks", optional=True, of=quotient("rchar", "bytes"))
-    #: bytes from the device / `bytes`
+    #: bytes from storage below the page cache (/proc/self/io) / `bytes`; network file systems may not count there
     storage_amplification: float | None = figure(
         "device /\nasked", "checks", optional=True, of=quotient("read_bytes", "bytes")
     )
-    #: mean number of read calls in flight while any was
-    depth: float | None = figure(of=quotient("call_ns", "io_busy_ns"))
-    #: DLIO's AU, a ratio
+    #: sum over ranks of the latencies of all read calls / sum of their I/O busy: the mean number of calls in flight
+    #: while any was, by `engine queued` and by several readers. 1 without either, and then not in the table; `null`
+    #: without calls
+    depth: float | None = figure("calls in\nflight", of=quotient("call_ns", "io_busy_ns"))
+    #: compute as slept of the steps after the first / (block's time - first step's wait, processing and compute);
+    #: step-weighted over blocks, mean over ranks: see "DLIO's own figures"
     dlio_au: float | None = figure("DLIO's\nAU %", "DLIO", optional=True, of=lambda ranks: ranks.mean_ratio("dlio_au"))
-    #: DLIO's throughput of all ranks, in samples/s
+    #: (steps - 2) x batch / the time of `dlio_au`; step-weighted over blocks, summed over ranks
     dlio_samples_per_second: Signed | None = figure("DLIO's\nsamples/s", "DLIO", optional=True, of=Reduced.dlio_rate)
-    #: hash of all samples in their order, modulo 2^64
+    #: sum of hashes of: data set's name, epoch, step, rank, sample, length; and which loop of the run it is
     order_hash: Hash
-    #: hash of all bytes read, modulo 2^64
+    #: sum of hashes of: data set's digest, file, offset, length, for each range read from storage; and which loop
     extent_hash: Hash
     #: True where nothing was read (`--null`); there is no bandwidth then
     null: bool = figure(of=lambda ranks: bool(ranks.most["null"]), saved=False)
-    #: `seconds` of the same epoch without I/O, in s
+    #: `seconds` of the same epoch without I/O (`--with-null`)
     null_seconds: float | None = figure(of=lambda _: None)
-    #: bytes read with contents that `--verify` does not know
+    #: bytes read with contents that `--verify` does not know, in whole units where a unit is read whole
     unchecked_bytes: int
-    #: bytes that calls asked for; each counts once a node
+    #: bytes asked by calls that differ: a byte that several ranks of a node ask for, or one rank several times, counts
+    #: once for that node; `null` where that would take more than 4,194,304 ranges of a rank. `through library` of
+    #: contents
     distinct_bytes: int | None
-    #: steps of all ranks, without their first, that ran during a save in the background
+    #: steps of all ranks, without their first, with a save in the background next to them
     flush_steps: int
-    #: mean time of these steps, from begin to the end of the sync, in s
+    #: mean time of a step with a save next to it, from its beginning to the end of its sync
     flush_step_seconds: float | None = figure(of=quotient("flush_steps_ns", "flush_steps", 1e-9))
-    #: mean time that these steps waited for data, in s
+    #: mean data wait of a step with a save next to it
     flush_data_wait_seconds: float | None = figure(of=quotient("flush_data_wait_ns", "flush_steps", 1e-9))
-    #: steps of all ranks, without their first, that ran without a save in the background
+    #: steps of all ranks, without their first, without a save in the background next to them
     clear_steps: int
-    #: mean time of these steps, in s
+    #: mean time of a step without one, from its beginning to the end of its sync
     clear_step_seconds: float | None = figure(of=quotient("clear_steps_ns", "clear_steps", 1e-9))
-    #: mean time that these steps waited for data, in s
+    #: mean data wait of a step without one
     clear_data_wait_seconds: float | None = figure(of=quotient("clear_data_wait_ns", "clear_steps", 1e-9))
 
     @property
@@ -169,15 +189,12 @@ class EpochSummary:
 
     @Derived
     def read_call_bytes(self) -> int | None:
-        """Return the bytes of the ranks' read calls, as the kernel counts them; None where it does not."""
+        """Return the bytes of `amplification`: those of the read calls of all ranks."""
         return None if self.amplification is None else round(self.amplification * self.bytes)
 
     @Derived
     def device_bytes(self) -> int | None:
-        """Return the bytes from the device, as the kernel counts them; None where it does not.
-
-        The page cache of a node gives the others.
-        """
+        """Return the bytes of `storage_amplification`: those from the device. Page caches give the others."""
         return None if self.storage_amplification is None else round(self.storage_amplification * self.bytes)
 
     @property
@@ -187,20 +204,17 @@ class EpochSummary:
 
     @Derived
     def samples_per_second(self) -> float | None:
-        """Return samples of all ranks / time of the slowest rank, without blocking checkpoints."""
+        """Return `samples` / `loop_seconds`: of all ranks, by the slowest, without checkpoints."""
         return self.samples / self.loop_seconds if self.loop_seconds > 0 else None
 
     @Derived
     def bytes_per_second(self) -> float | None:
-        """Return bytes asked / time of the slowest rank, without blocking checkpoints.
-
-        None where nothing was read.
-        """
+        """Return `bytes` / `loop_seconds`; / 10^9 and / 2^30 on a terminal. None where nothing was read."""
         return self.bytes / self.loop_seconds if self.loop_seconds > 0 and not self.null else None
 
     @Derived
     def slowdown(self) -> float | None:
-        """Return the wall time / that of the same epoch without I/O; None where no such run was made."""
+        """Return `seconds` / `null_seconds`; None where no run without I/O was made."""
         return self.seconds / self.null_seconds if self.null_seconds else None
 
 
@@ -213,29 +227,31 @@ class VerbSummary:
 
     #: number of ranks
     ranks: int = figure(of=lambda ranks: ranks.ranks, saved=False)
-    #: bytes of content that were asked
-    bytes: int
-    #: bytes that calls moved; None where a library does not report it
+    #: bytes of content, over ranks: what several ranks read counts for each of them
+    bytes: int = figure("bytes")
+    #: bytes that the calls moved; for a `prepare` of writes: those of the files, with headers, indexes and the files
+    #: next to them
     bytes_moved: int | None = figure(of=lambda ranks: ranks.total_if_counted("bytes_moved"))
-    #: files written or read
-    files: int
-    #: read or write calls; None where a library does not report them
+    #: files written or read, over ranks
+    files: int = figure("files")
+    #: read or write calls
     calls: int | None = figure(of=lambda ranks: ranks.total_if_counted("calls"))
     #: files opened
     opens: int
-    #: greatest wall time of any rank, in s
-    seconds: float = figure(of=lambda ranks: ranks.most["wall_ns"] * 1e-9)
-    #: in read or write calls
+    #: greatest wall time of any rank, from all ranks ready to files complete (fsync and renaming included). For saves
+    #: and restores without making and checking contents; for a save in the background its stall and its flush
+    seconds: float = figure("time", of=lambda ranks: ranks.most["wall_ns"] * 1e-9)
+    #: time in write or read calls
     call_seconds: TimeSpread = figure("calls", "parts")
-    #: making data to write, or checking data read
+    #: making data to write, checking data read
     content_seconds: TimeSpread = figure("making\ndata", "parts")
-    #: the format's work: checksums, compression, images
+    #: what a format makes of the prepared data: checksums, compression, images, records around samples
     encode_seconds: TimeSpread = figure("encoding", "parts")
-    #: work of the processor before writing (`serialize`)
+    #: `serialize`: what the processor does before it writes
     serialize_seconds: TimeSpread = figure("seri-\nalizing", "parts")
     #: passing data to or from the rank that writes
     send_seconds: TimeSpread = figure("sending", "parts")
-    #: sending what one rank reads for others, and waiting for it
+    #: `restore … once`: sending what one rank reads for others, and waiting for it
     broadcast_seconds: TimeSpread = figure("broad-\ncasting", "parts")
     #: opening and closing
     open_seconds: TimeSpread = figure("open,\nclose", "parts")
@@ -243,32 +259,36 @@ class VerbSummary:
     view_seconds: TimeSpread = figure("view", "parts")
     #: fsync
     file_sync_seconds: TimeSpread = figure("sync", "parts")
-    #: gathering and writing all ranks' plans, or reading them
+    #: `metadata on`: gathering all ranks' plans, and the file of them; for a `restore` reading that file
     plan_seconds: TimeSpread = figure("plans", "completing")
-    #: making a written checkpoint complete
+    #: making a written checkpoint complete: informing rank 0 of what was written, and waiting for it. On rank 0 it
+    #: includes the three below, and `plan_seconds` of the file
     commit_seconds: TimeSpread = figure("commit", "completing")
     #: making directories durable
     directory_sync_seconds: TimeSpread = figure("dir.\nsync", "completing")
-    #: writing the manifest
+    #: writing, syncing and renaming the manifest
     manifest_seconds: TimeSpread = figure("mani-\nfest", "completing")
-    #: moving complete files into place
+    #: moving complete files into place, and waiting for the rank that does it; for a checkpoint giving its directory
+    #: its name
     rename_seconds: TimeSpread = figure("rename", "completing")
-    #: waiting for old checkpoints to be deleted
+    #: `keep N`: rank 0 deletes, the others wait. Not in the time of the save, but in a loop's checkpoint time
     delete_seconds: TimeSpread = figure("delete\nold", "completing")
-    #: the caller was held
+    #: for one save: time that the rank was held, without making contents: for a save that blocks all of it, with
+    #: deleting old ones; else waiting + making the directory + copying
     stall_seconds: TimeSpread = figure("stall", "background")
-    #: waiting for earlier saves in flight
+    #: for earlier saves, while the allowed number is in flight
     wait_seconds: TimeSpread = figure("waiting", "background")
-    #: copying the state to buffers
+    #: copying to buffers, or the time that `staging` gives it
     stage_seconds: TimeSpread = figure("copying", "background")
-    #: from the end of the stall until the checkpoint is complete; 0 for a blocking save
+    #: end of the stall until the checkpoint is complete, with the checksums for its manifest, which are made from call
+    #: to call; 0 for a save that blocks
     flush_seconds: TimeSpread = figure("flush", "background")
-    #: copying a complete checkpoint to another root
+    #: copying it to another root, after it is complete
     drain_seconds: TimeSpread = figure("drain", "background")
-    #: the copy to a partner
+    #: the copy to a partner, before it is complete
     partner_seconds: TimeSpread = figure("partner", "background")
     #: one read or write call
-    call_latency: Histogram
+    call_latency: Histogram = figure("p50 ... max")
     #: of `examined_bytes`, those in the page cache
     resident_bytes: int
     #: bytes that were looked up in the page cache
@@ -277,11 +297,12 @@ class VerbSummary:
     drain_bytes: int
     #: bytes written for a partner
     partner_bytes: int
-    #: of a restore: bytes asked, each counted once a node
+    #: for a restore: as in "Amounts"; `null` for verbs that write, as are the next two
     distinct_bytes: int | None = figure("differ-\nent", "amounts")
-    #: of a restore: bytes by read calls
+    #: for a restore: bytes by read calls of the ranks, while they read its files (without the file of all plans);
+    #: `null` where they are not counted, as while a checkpoint is drained
     read_call_bytes: int | None = figure("read()", "amounts", of=lambda ranks: ranks.total_if_known("rchar"))
-    #: of a restore: bytes from the device
+    #: for a restore: bytes from storage in that time; `null` likewise
     device_bytes: int | None = figure("device", "amounts", of=lambda ranks: ranks.total_if_known("read_bytes"))
 
     @property
@@ -291,9 +312,9 @@ class VerbSummary:
 
     @Derived
     def bytes_per_second(self) -> float | None:
-        """Return `bytes_once` / time of the slowest rank; None without any bytes.
+        """Return `bytes` / `seconds`, over several runs the sums of both; None without any bytes.
 
-        The time includes making the data, fsync and renaming.
+        Of a restore only the bytes that storage can have given.
         """
         return self.bytes_once / self.seconds if self.seconds > 0 and self.bytes else None
 
@@ -304,5 +325,5 @@ class VerbSummary:
 
     @Derived
     def resident_share(self) -> Share | None:
-        """Return the share of the examined bytes that were in the page cache; None where none were examined."""
+        """Return `resident_bytes` / `examined_bytes` (*cached*): what `drop caches` left, or a `restore` found."""
         return self.resident_bytes / self.examined_bytes if self.examined_bytes else None

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures import Part, figure, make_summary, result_figures, time_parts
 from dliosim.measure.phase import PhaseSummary
-from dliosim.measure.records import Column, EpochRecord, column_names
+from dliosim.measure.records import Column, EpochRecord, VerbRecord, column_names
 from dliosim.measure.reducer import Reducer
 from dliosim.measure.summary import reduce_epoch
 from dliosim.report import loops
@@ -55,6 +55,7 @@ def test_a_figure_that_is_declared_is_measured_written_read_shown_and_described(
     summary, nothing = on_ranks(summarise_wider, records)
     assert nothing is None and summary is not None
     assert (summary.seek_seconds.mean, summary.seek_seconds.max, summary.least_seek_seconds) == (3.0, 4.0, 2.0)
+    monkeypatch.setattr(write_figures, "RANK_COLUMNS", column_names(WiderRecord, "Column"))
     assert "seek_ns" in column_names(WiderRecord, "Column")
     assert "seek_seconds" in time_parts(WiderSummary)
     phase = PhaseSummary("train", "train", 1.0, epochs=(summary,))
@@ -70,6 +71,8 @@ def test_a_figure_that_is_declared_is_measured_written_read_shown_and_described(
     schema = write_figures.fill_schema(json.loads(write_figures.SCHEMA.read_text()))["$defs"]["epoch"]
     assert schema["properties"]["seek_seconds"] == {"$ref": "#/$defs/spread"}
     assert {"seek_seconds", "least_seek_seconds"} < {*schema["required"]}
+    table = write_figures.draw_table("parts of the wall time").splitlines()
+    assert "| seeking tapes | `seek_seconds` | `seek_ns` | seeking tapes |" in table
     assert blank_summary(WiderSummary, seek_seconds=spread(1.0)).least_seek_seconds == 0.0
 
 
@@ -85,3 +88,15 @@ def test_an_optional_column_is_left_out_where_the_figure_is_0() -> None:
 def test_the_schema_has_the_figures_as_they_are_declared() -> None:
     schema = json.loads(write_figures.SCHEMA.read_text(encoding="utf-8"))
     assert write_figures.fill_schema(schema) == schema, "type: scripts/write_figures.py"
+
+
+def test_the_tables_of_the_page_have_the_figures_as_they_are_declared() -> None:
+    page = write_figures.PAGE.read_text(encoding="utf-8")
+    assert write_figures.fill_page(page) == page, "type: scripts/write_figures.py"
+
+
+def test_every_column_that_ranks_reduce_is_used_by_a_figure() -> None:
+    used = {column for kind in (EpochSummary, VerbSummary) for column in write_figures.list_columns(kind)}
+    columns = {name for kind in (EpochRecord, VerbRecord) for name in column_names(kind, "Column", "InnerColumn")}
+    # Each rank makes its utilization of these.
+    assert columns - used == {"nominal_ns"}
