@@ -73,33 +73,26 @@ def parse_number(text: str) -> Fraction:
     return Fraction(digits)
 
 
-def _parse_quantity(text: str, dimension: Dimension) -> Fraction:
+def parse_quantity(text: str, dimension: Dimension) -> Fraction:
+    """Return the value of `4 KiB`, `1.5 MB`, `10 ms`; ValueError for a missing or unknown unit."""
     found = _QUANTITY.fullmatch(text)
     if found is None or found[2] not in UNITS or UNITS[found[2]][1] != dimension:
         raise ValueError(f"{text!r} is not {dimension} such as {_EXAMPLES[dimension]}")
     return parse_number(found[1]) * UNITS[found[2]][0]
 
 
-def parse_bytes(text: str) -> int:
-    """Return the bytes of `4 KiB`, `1.5 MB`; ValueError for a missing or unknown unit, or a fraction of a byte."""
-    value = _parse_quantity(text, SIZE)
-    if value.denominator != 1:
-        raise ValueError(f"{text!r} is not a whole number of bytes")
-    return int(value)
-
-
 def parse_seconds(text: str) -> float:
     """Return the seconds of `10 ms`, `5 min`; ValueError for a missing or unknown unit."""
-    return float(_parse_quantity(text, TIME))
+    return float(parse_quantity(text, TIME))
 
 
 def parse_rate(text: str) -> float:
     """Return the bytes per second of `10 GB/s`; ValueError for a missing or unknown unit."""
-    return float(_parse_quantity(text, RATE))
+    return float(parse_quantity(text, RATE))
 
 
 def format_bytes(size: int) -> str:
-    """Return the shortest exact text, which `parse_bytes` reads back: 4096 is `4 KiB`, 2828486 is `2_828_486 B`."""
+    """Return the shortest exact text, which `parse_quantity` reads back: 4096 is `4 KiB`, 2828486 is `2_828_486 B`."""
     exact = (f"{size // factor:_} {name}" for name, factor in SIZES.items() if size % factor == 0)
     return min(exact, key=len) if size else "0 B"
 

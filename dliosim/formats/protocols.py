@@ -34,6 +34,9 @@ ENCODED: Final = 0
 LARGEST_INDEX: Final = 1 << 31
 """The largest index or header that is accepted, bytes; a larger one is refused before it is read into memory."""
 
+CLASSES: Final = 1000
+"""Labels of samples are smaller than this, as those of ImageNet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:

@@ -22,7 +22,7 @@ from typing import Final
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import Scanner, file_to_read
-from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Framed, Ints
+from dliosim.formats.protocols import CLASSES, ENCODED, Bytes, Column, FileIndex, Framed, Ints
 from dliosim.lazy_numpy import np
 
 UNIT: Final = 512
@@ -181,9 +181,6 @@ def _parse_pax(records: bytes, name: str, length: int, archive: str, offset: int
         at += count
     return name, length
 
-
-CLASSES: Final = 1000
-"""Labels are smaller than this, as those of ImageNet."""
 
 _RECORD: Final = 20 * UNIT
 _LABEL: Final = 2 * UNIT

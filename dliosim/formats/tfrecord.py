@@ -43,11 +43,8 @@ from crc32c import crc32c
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import BLOCK, Scanner, file_to_read
 from dliosim.formats.protobuf import encode_varints, feature_bytes, varint_size
-from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
+from dliosim.formats.protocols import CLASSES, ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
 from dliosim.lazy_numpy import np
-
-CLASSES: Final = 1000
-"""Labels are smaller than this, as those of ImageNet."""
 
 LARGEST: Final = (1 << 31) - 1
 """Largest data of a record, bytes: the limit of a protobuf message (protobuf.dev/programming-guides/proto-limits)."""

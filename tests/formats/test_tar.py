@@ -22,9 +22,9 @@ from dliosim.formats.contract_tests import (
     sample_ranges,
     write_framed,
 )
-from dliosim.formats.protocols import Framed, Ints
+from dliosim.formats.protocols import CLASSES, Framed, Ints
 from dliosim.formats.registry import bind
-from dliosim.formats.tar import CLASSES, UNIT, Tar, write_headers
+from dliosim.formats.tar import UNIT, Tar, write_headers
 from dliosim.model import Chunk, Compression
 from tests.examples import examples
 from tests.formats.datasets import VARYING, dataset, ints

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.payload.sample_bytes import CHUNK, chunk_words, fill_range, pool_bytes
+from dliosim.execute.payload.sample_bytes import CHUNK, chunk_words, pool_bytes
 
 _FULL: Final = 0xFFFFFFFF
 
@@ -52,24 +52,6 @@ def crc32_of_samples(keys: NDArray[np.uint64], length: int, value: int) -> int:
     return register ^ _FULL
 
 
-def crc32_of_range(key: int, start: int, length: int, value: int = 0) -> int:
-    """Return zlib.crc32 of bytes [start, start + length) of a key, continued from `value`.
-
-    Whole chunks take a microsecond each; the bytes before and after them are made, and summed by zlib.
-    """
-    end = start + length
-    first, last = -(-start // CHUNK), end // CHUNK
-    if first >= last:
-        return _crc32_by_zlib(key, start, end, value)
-    register = _crc32_by_zlib(key, start, first * CHUNK, value) ^ _FULL
-    a, b, c, d = _shift_tables(CHUNK)
-    for begin in range(first, last, _CHUNKS_AT_ONCE):
-        words = chunk_words(np.array([key], np.uint64), range(begin, min(begin + _CHUNKS_AT_ONCE, last)))
-        for own in _registers(words, CHUNK)[0].tolist():
-            register = a[register & 255] ^ b[register >> 8 & 255] ^ c[register >> 16 & 255] ^ d[register >> 24] ^ own
-    return _crc32_by_zlib(key, last * CHUNK, end, register ^ _FULL)
-
-
 def crc32_combine(first: int, second: int, length: int) -> int:
     """Return the CRC-32 of two pieces, one directly after the other, from that of each; `length` is of the second."""
     return _product(_zeros_multiplier(length), first) ^ second
@@ -96,16 +78,6 @@ def _product(a: int, b: int) -> int:
         a = a << 1 & _FULL
         b = b >> 1 ^ _POLYNOMIAL if b & 1 else b >> 1
     return product
-
-
-def _crc32_by_zlib(key: int, start: int, end: int, value: int) -> int:
-    """Return what `crc32_of_range` returns, for any bytes: they are made, at most a chunk at a time."""
-    made = memoryview(bytearray(min(end - start, CHUNK)))
-    for begin in range(start, end, CHUNK):
-        data = made[: min(end - begin, CHUNK)]
-        fill_range(key, begin, data)
-        value = zlib.crc32(data, value)
-    return value
 
 
 def _registers(words: NDArray[np.uint64], length: int) -> NDArray[np.uint32]:

@@ -5,7 +5,7 @@ It runs on the calling thread alone, so that its CPU time is counted as the rank
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ _BATCH = 16 << 20  # bytes that `read` decodes at a time, approximately
 
 
 class ParquetHandle:
-    """An open file. `index` is that of `Parquet.index`, `leaves` are the paths of its columns (`image.bytes`).
+    """An open file. `index` is that of `Parquet.index`.
 
     `rows` are the rows of each row group, also of empty ones. Methods raise ExecutionError [R401], with file and row
     group, where data are damaged, and OSError where a call fails.
@@ -35,8 +35,8 @@ class ParquetHandle:
         self._path, self._footer = path, read_footer(path)
         self.index: FileIndex = footer_index(path, self._footer, dataset)
         self.rows: Ints = self._footer.rows
-        self.leaves = [self._footer.leaves[leaf] for leaf in self._footer.select_leaves(path, dataset.names)]
-        self._names = self.leaves if dataset.names else None  # in the order of the file
+        leaves = self._footer.select_leaves(path, dataset.names)
+        self._names = [self._footer.leaves[leaf] for leaf in leaves] if dataset.names else None  # in the file's order
         with _report_damage(str(path)):
             self._file = parquet.ParquetFile(path)
 
@@ -49,25 +49,6 @@ class ParquetHandle:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def read_group(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read and decode one row group: the columns given, else those that the data set chooses."""
-        chosen = self._names if columns is None else list(columns)
-        with _report_damage(f"{self._path}: row group {group}"):
-            return self._file.read_row_group(group, columns=chosen, use_threads=False)
-
-    def decode(self, group: int, leaf: str, data: memoryview) -> pa.Table:
-        """Decode a column chunk that was read by other means; `data` are its bytes, at the range of the index.
-
-        `leaf` is its path (`image.bytes`). Nothing is read from the file, as its footer is in memory.
-        """
-        from pyarrow import parquet
-
-        with _report_damage(f"{self._path}: column `{leaf}` of row group {group}"):
-            (number,) = self._footer.select_leaves(self._path, (leaf,))
-            window = _Window(data, int(self._footer.begin[group, number]))
-            with parquet.ParquetFile(window, metadata=self._file.metadata) as file:
-                return file.read_row_group(group, columns=[leaf], use_threads=False)
 
     def read(self, first: int, count: int, into: memoryview) -> int:
         """Decode samples [first, first + count) and put their bytes into a buffer; return the number of bytes.
@@ -140,33 +121,6 @@ def _report_damage(place: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ExecutionError(f"{place} cannot be decoded: {type(error).__name__}: {error}", "R401") from error
-
-
-class _Window:
-    """A file that has only `data`, from `offset` on; pyarrow reads nothing else of it."""
-
-    closed = False
-
-    def __init__(self, data: memoryview, offset: int) -> None:
-        self._data, self._offset, self._at = data, offset, 0
-
-    def read(self, length: int) -> memoryview:
-        begin = self._at - self._offset
-        if begin < 0:
-            raise ValueError(f"byte {self._at} is before the chunk")
-        found = self._data[begin : begin + length]
-        self._at += len(found)
-        return found
-
-    def seek(self, to: int, whence: int = 0) -> int:
-        self._at = to + (0, self._at, self._offset + len(self._data))[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def close(self) -> None:
-        """Do nothing: no file is open."""
 
 
 def _row_bytes(path: Path, field: pa.Field) -> int:

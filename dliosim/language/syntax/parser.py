@@ -41,10 +41,6 @@ class SyntaxNode:
         """Return the first child of a kind, or None."""
         return next((child for child in self.children if child.kind == kind), None)
 
-    def find_all(self, kind: str) -> list[SyntaxNode]:
-        """Return the children of a kind."""
-        return [child for child in self.children if child.kind == kind]
-
     @property
     def only_child(self) -> SyntaxNode:
         """Return the first child, where a rule has only one."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.execute.payload.payload_crc import crc32_combine, crc32_of_range, crc32_of_samples
+from dliosim.execute.payload.payload_crc import crc32_combine, crc32_of_samples
 from dliosim.execute.payload.sample_bytes import CHUNK, fill_range
 from tests.examples import examples
 
@@ -36,23 +36,6 @@ def test_samples_of_several_chunks_are_summed_chunk_by_chunk(length: int) -> Non
 
 def test_no_samples_leave_the_value_as_it_is() -> None:
     assert crc32_of_samples(np.empty(0, np.uint64), 100, 12345) == 12345
-
-
-def made(key: int, start: int, length: int) -> bytes:
-    out = bytearray(length)
-    fill_range(key, start, memoryview(out))
-    return bytes(out)
-
-
-@settings(max_examples=examples(60))
-@given(
-    st.integers(0, 2**64 - 1),
-    st.integers(0, 5 * CHUNK) | st.sampled_from([0, CHUNK - 1, CHUNK, 3 * CHUNK, 2**40 + 5]),
-    st.integers(0, 4 * CHUNK) | st.sampled_from([0, 1, CHUNK, CHUNK + 1, 3 * CHUNK]),
-    st.integers(0, 2**32 - 1),
-)
-def test_any_range_of_a_key_has_zlibs_sum(key: int, start: int, length: int, value: int) -> None:
-    assert crc32_of_range(key, start, length, value) == zlib.crc32(made(key, start, length), value)
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))

@@ -13,7 +13,7 @@ from dliosim.formats.parquet.format import Parquet
 from dliosim.formats.parquet.library import ParquetHandle
 from dliosim.model import Dataset
 from tests.examples import examples
-from tests.formats.parquet.test_format import SOURCE, WAYS, dataset, images, rows_of
+from tests.formats.parquet.test_format import SOURCE, WAYS, dataset, images
 
 pa = pytest.importorskip("pyarrow")
 
@@ -56,44 +56,21 @@ def test_any_range_is_what_was_written_however_little_is_decoded_at_a_time(
     assert into == bytes_of(described, first, count)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_chunk_that_was_read_by_other_means_decodes_to_the_same(way: str, tmp_path: Path) -> None:
-    described = WAYS[way]
-    path = tmp_path / "a"
-    write_resolved(Parquet(described), path, 11)
-    whole = memoryview(path.read_bytes())
-    with ParquetHandle(path, described) as handle:
-        for leaf, column in enumerate(handle.index.columns):
-            name = handle.leaves[leaf]
-            for group, (offset, length) in enumerate(zip(column.offset, column.length, strict=True)):
-                decoded = handle.decode(group, name, whole[offset : offset + length])
-                assert rows_of(decoded) == rows_of(handle.read_group(group, [name]))
-                assert len(decoded) == handle.rows[group]
-
-
 def test_the_columns_of_the_data_set_are_read(tmp_path: Path) -> None:
     described = dataset(99, parts=3, names=("column_2", "column_0"))
     write_resolved(Parquet(described), tmp_path / "a", 5)
     with ParquetHandle(tmp_path / "a", described) as handle:
-        assert handle.read_group(0).column_names == ["column_0", "column_2"]
-        assert handle.read_group(0, ["column_1"]).column_names == ["column_1"]
         into = bytearray(66)
         assert handle.read(2, 1, memoryview(into)) == 66
         whole = bytes_of(described, 2, 1)
         assert into == whole[:33] + whole[66:]
 
 
-def test_nested_columns_of_others_are_decoded_with_dictionaries(tmp_path: Path) -> None:
+def test_row_groups_of_others_are_known_with_the_empty_ones(tmp_path: Path) -> None:
     path = tmp_path / "a"
     images(path, [3, 0, 5])
     with ParquetHandle(path, dataset(source="*", names=("image.bytes",))) as handle:
         assert handle.rows.tolist() == [3, 0, 5]
-        found = handle.read_group(2).column("image").to_pylist()
-        assert [row["bytes"] for row in found] == [bytes([row]) * (100 + row) for row in range(5)]
-        (column,) = handle.index.columns
-        offset, length = int(column.offset[1]), int(column.length[1])
-        chunk = memoryview(path.read_bytes())[offset : offset + length]
-        assert handle.decode(2, "image.bytes", chunk) == handle.read_group(2, ["image.bytes"])
 
 
 def test_rows_without_a_fixed_width_are_refused_as_bytes(tmp_path: Path) -> None:
@@ -121,22 +98,6 @@ def test_rows_that_are_not_there_or_do_not_fit_are_refused(first: int, count: in
     write_resolved(Parquet(dataset()), tmp_path / "a", 11)
     with ParquetHandle(tmp_path / "a", dataset()) as handle, pytest.raises(ExecutionError):
         handle.read(first, count, memoryview(bytearray(room)))
-
-
-def test_a_chunk_that_is_cut_or_of_another_column_is_damage(tmp_path: Path) -> None:
-    described = WAYS["zstd"]
-    path = tmp_path / "a"
-    write_resolved(Parquet(described), path, 11)
-    whole = memoryview(path.read_bytes())
-    with ParquetHandle(path, described) as handle:
-        for data in (whole[4:100], whole[:0], whole[50:300]):
-            with pytest.raises(ExecutionError, match=r"column `column_0` of row group 0 cannot be decoded") as error:
-                handle.decode(0, "column_0", data)
-            assert error.value.code == "R401"
-        with pytest.raises(ExecutionError, match="row group 9"):
-            handle.read_group(9)
-        with pytest.raises(ExecutionError, match="no column `nothing`"):
-            handle.decode(0, "nothing", whole[4:100])
 
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
