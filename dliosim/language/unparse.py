@@ -7,31 +7,36 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, Final
 
-from dliosim.language import unparse_checkpoints
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.compile import CompiledPattern, compile_document
 from dliosim.language.diagnostics import Mistake
 from dliosim.language.settings.block_settings import Settings
+from dliosim.language.settings.phrases import write_distribution, write_pace, write_phrase, write_size
 from dliosim.language.settings.setting_overlay import sub_names
 from dliosim.language.source import Span
+from dliosim.language.syntax.declarations import list_settings
 from dliosim.model import (
+    TYPES,
     Access,
+    Background,
     Barrier,
     Cadence,
-    Compute,
+    Checkpoint,
     Dataset,
-    Distribution,
     DropCaches,
     Finder,
     Job,
     Loop,
+    Part,
     Pause,
     Prepare,
     Repeat,
     Restore,
     Save,
-    Sync,
+    Split,
+    Transformer,
     Verb,
 )
 from dliosim.readable import count
@@ -68,16 +73,14 @@ def write_pattern(compiled: CompiledPattern) -> str:
         _OutputLine(f"seed {workload.seed}", writer.origin(seed.phrase) if seed else "default"),
     ]
     for dataset in workload.datasets:
-        lines += [_OutputLine(""), *writer.dataset(dataset)]
+        samples, files = count(dataset.samples, "sample"), count(dataset.layout.files, "file")
+        found = f"found: {samples} in {files}" if dataset.source else ""
+        lines += writer.noun("dataset", dataset.name, dataset, found)
     models = {kept.model.name: kept.model for kept in workload.checkpoints if kept.model is not None}
     for name, model in models.items():
-        lines += [
-            _OutputLine(""),
-            *writer.state(f"model {name} transformer", name, unparse_checkpoints.model_phrases(model)),
-        ]
+        lines += writer.noun("model", f"{name} transformer", model)
     for kept in workload.checkpoints:
-        phrases = unparse_checkpoints.checkpoint_phrases(kept, _access_phrases(kept.access))
-        lines += [_OutputLine(""), *writer.state(f"checkpoint {kept.name}", kept.name, phrases)]
+        lines += writer.noun("checkpoint", kept.name, kept)
     lines.append(_OutputLine(""))
     for verb in workload.verbs:
         lines += writer.verb(verb)
@@ -110,168 +113,98 @@ class _PatternWriter:
             meaning = f" = {text}" if value != text else ""
             yield _OutputLine(f"# param {param.name} = {value}{meaning}", param.value.location)
 
-    def _settings(self, settings: Settings, values: unparse_checkpoints.Phrases) -> Iterator[_OutputLine]:
+    def noun(
+        self, kind: str, name: str, noun: Dataset | Transformer | Checkpoint, origin: str = ""
+    ) -> Iterator[_OutputLine]:
+        yield _OutputLine("")
+        yield _OutputLine(f"{kind} {name} {{", origin)
+        yield from self._settings(kind, noun, self.compiled.nouns[noun.name])
+        yield _OutputLine("}")
+
+    def _settings(self, kind: str, owner: Any, settings: Settings) -> Iterator[_OutputLine]:
         first = {line.head: line for line in reversed(settings.lines)}
         named = {(line.head, line.sub): line for line in reversed(settings.lines)}
-        for head, value in values:
-            if value is None:
-                continue
+        for head, value in _list_phrases(kind, owner):
+            if kind == "dataset" and owner.source and head not in first and head not in ("format", "root"):
+                continue  # the files say this
             # A pair that no `hint` line gives comes from the set of `hints`.
             other = first.get("hints" if head == "hint" else head)
             line = named.get((head, sub_names(head, value)), other)
             origin = self.origin(line.phrase) if line is not None else "default"
             yield _OutputLine(f"{self._indent}    {head:<10} {value}", origin)
 
-    def dataset(self, dataset: Dataset) -> Iterator[_OutputLine]:
-        if dataset.source:
-            yield from self._existing_dataset(dataset)
-            return
-        layout = dataset.layout
-        placed = count(layout.files, "file") if layout.kind == "files" else layout.kind
-        yield _OutputLine(f"dataset {dataset.name} {{")
-        yield from self._settings(
-            self.compiled.nouns[dataset.name],
-            [
-                ("samples", str(dataset.samples)),
-                ("size", _distribution(dataset.size, _bytes) if dataset.shape is None else None),
-                ("shape", _shape(dataset)),
-                ("datasets", str(dataset.parts)),
-                ("layout", placed + (f" in {layout.folders} folders" if layout.folders > 1 else "")),
-                ("prepared by", count(layout.files, "rank") if layout.kind == "file per rank" else None),
-                ("format", dataset.format),
-                ("chunk", _chunk(dataset)),
-                ("compress", _compression(dataset)),
-                ("compressible", _compressible(dataset)),
-                ("stripe", unparse_checkpoints.stripe_phrase(dataset.stripe)),
-                ("header", format_bytes(dataset.header)),
-                ("align", format_bytes(dataset.align)),
-                ("path", f'"{dataset.path}"'),
-                ("root", dataset.root),
-            ],
-        )
-        yield _OutputLine("}")
-
-    def _existing_dataset(self, dataset: Dataset) -> Iterator[_OutputLine]:
-        settings = self.compiled.nouns[dataset.name]
-        found = f"{count(dataset.samples, 'sample')} in {count(dataset.layout.files, 'file')}"
-        size = _distribution(dataset.size, _bytes) if settings.find_line("size") is not None else None
-        names = ", ".join(f'"{name}"' for name in dataset.names)
-        yield _OutputLine(f"dataset {dataset.name} {{", f"found: {found}")
-        yield from self._settings(
-            settings,
-            [
-                ("from files", f'"{dataset.source}"'),
-                ("format", dataset.format),
-                ("size", size),
-                ("shape", _shape(dataset)),
-                ("datasets", names or None),
-                ("root", dataset.root),
-            ],
-        )
-        yield _OutputLine("}")
-
-    def state(self, head: str, name: str, phrases: unparse_checkpoints.Phrases) -> Iterator[_OutputLine]:
-        yield _OutputLine(f"{head} {{")
-        yield from self._settings(self.compiled.nouns[name], phrases)
-        yield _OutputLine("}")
-
-    def verb(self, verb: Verb) -> Iterator[_OutputLine]:
+    def verb(self, verb: Verb, evaluates: str = "") -> Iterator[_OutputLine]:
         indent = self._indent
-        if isinstance(verb, Loop):
-            yield from self._loop(verb, f"{verb.kind} {verb.name} {{")
-        elif isinstance(verb, Prepare):
-            yield _OutputLine(f"{indent}prepare {verb.dataset}{' afresh' if verb.afresh else ''} {{")
-            values: unparse_checkpoints.Phrases = [
-                *_access_phrases(verb.access),
-                ("fsync", "on" if verb.fsync else "off"),
-            ]
-            yield from self._settings(self.compiled.verbs[id(verb)], values)
-            yield _OutputLine(f"{indent}}}")
-        elif isinstance(verb, Restore):
-            yield _OutputLine(f"{indent}restore {verb.checkpoint} {{")
-            yield from self._settings(self.compiled.verbs[id(verb)], unparse_checkpoints.restore_phrases(verb))
-            yield _OutputLine(f"{indent}}}")
+        if isinstance(verb, (Loop, Prepare, Restore)):
+            kind, head = _verb_head(verb)
+            yield _OutputLine(f"{indent}{kind} {head}{evaluates} {{")
+            yield from self._settings(kind, verb, self.compiled.verbs[id(verb)])
         elif isinstance(verb, Repeat):
             yield _OutputLine(f"{indent}repeat {verb.count} {{")
-            self._indent = indent + "    "
-            for inner in verb.body:
-                yield from self.verb(inner)
-            self._indent = indent
-            yield _OutputLine(f"{indent}}}")
         else:
             yield _OutputLine(indent + _verb_line(verb))
-
-    def _loop(self, loop: Loop, head: str) -> Iterator[_OutputLine]:
-        indent, access, shuffle = self._indent, loop.access, loop.shuffle
-        when = "once" if shuffle.samples_once else "each epoch"
-        scope = f"within buffer of {shuffle.buffer} samples" if shuffle.samples == "within buffer" else shuffle.samples
-        files = f"files {shuffle.files} {'once' if shuffle.files_once else 'each epoch'}"
-        arrivals = loop.arrivals
-        gap = _distribution(arrivals.gap, format_seconds) if arrivals else ""
-        yield _OutputLine(indent + head)
-        yield from self._settings(
-            self.compiled.verbs[id(loop)],
-            [
-                ("read", loop.dataset),
-                ("requests", f"{arrivals.requests} per rank every {gap}" if arrivals else None),
-                ("epochs", str(loop.epochs) if arrivals is None else None),
-                ("steps", str(loop.steps) if loop.steps is not None else None),
-                ("for", format_seconds(loop.seconds) if loop.seconds is not None else None),
-                ("batch", f"{loop.batch} per rank"),
-                ("shard", loop.shard),
-                ("shuffle", f"samples {scope} {when}" if shuffle.samples != "off" else None),
-                ("shuffle", files if shuffle.files != "off" else None),
-                ("shuffle", "off" if shuffle.samples == shuffle.files == "off" else None),
-                ("last batch", loop.last_batch),
-                ("shifted by", count(loop.shift, "rank")),
-                ("api", access.api),
-                ("transfer", "whole sample" if access.transfer is None else format_bytes(access.transfer)),
-                ("readers", f"{access.readers} by {access.by}"),
-                ("prefetch", count(access.prefetch, "batch", "batches") if access.prefetch else None),
-                ("open", access.open),
-                ("cache", f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache),
-                ("through", access.through),
-                ("engine", _engine(access)),
-                *_hint_phrases(access),
-                ("order", access.order),
-                ("communicator", _communicator(access)),
-                ("scatter", "by node" if access.scatter else "off"),
-                ("decode", "on" if loop.decode else "off"),
-                ("preprocess", _compute(loop.preprocess) if loop.preprocess is not None else None),
-                ("compute", _compute(loop.compute)),
-                ("sync", _sync(loop.sync)),
-                *(("checkpoint", _cadence(cadence)) for cadence in loop.checkpoints),
-            ],
-        )
+            return
         self._indent = indent + "    "
-        for evaluation in loop.evaluations:
-            yield from self._loop(
-                evaluation.loop, f"evaluate {evaluation.loop.name} every {count(evaluation.every, 'epoch')} {{"
-            )
+        for inner in verb.body if isinstance(verb, Repeat) else ():
+            yield from self.verb(inner)
+        for evaluation in verb.evaluations if isinstance(verb, Loop) else ():
+            yield from self.verb(evaluation.loop, f" every {count(evaluation.every, 'epoch')}")
         self._indent = indent
         yield _OutputLine(f"{indent}}}")
+
+
+def _list_phrases(kind: str, owner: Any) -> Iterator[tuple[str, str]]:
+    """Yield the keyword and the phrase of each setting of a dataclass; several phrases of a repeated setting."""
+    for setting in list_settings(owner.__class__, kind):
+        holder = getattr(owner, setting.inside) if setting.inside else owner
+        if holder is None:
+            continue
+        special = _SPECIAL.get(setting.keyword)
+        phrases = special(holder) if special else write_phrase(setting, getattr(holder, setting.field))
+        for phrase in phrases if isinstance(phrases, list) else [phrases]:
+            if phrase is not None:
+                yield setting.keyword, phrase
+
+
+def _verb_head(verb: Loop | Prepare | Restore) -> tuple[str, str]:
+    if isinstance(verb, Loop):
+        return verb.kind, verb.name
+    return (
+        ("restore", verb.checkpoint)
+        if isinstance(verb, Restore)
+        else ("prepare", verb.dataset + " afresh" * verb.afresh)
+    )
 
 
 def _verb_line(verb: Save | Pause | Barrier | DropCaches) -> str:
     if isinstance(verb, Save):
         return f"save {verb.checkpoint}"
     if isinstance(verb, Pause):
-        return f"pause {_distribution(verb.time, format_seconds)}"
+        return f"pause {write_distribution(verb.time, format_seconds)}"
     return "barrier" if isinstance(verb, Barrier) else "drop caches"
 
 
-def _access_phrases(access: Access) -> unparse_checkpoints.Phrases:
-    transfer = "whole sample" if access.transfer is None else format_bytes(access.transfer)
-    return [("api", access.api), ("transfer", transfer), ("cache", access.cache), *_hint_phrases(access)]
+def _layout(data: Dataset) -> str:
+    layout = data.layout
+    placed = count(layout.files, "file") if layout.kind == "files" else layout.kind
+    return placed + (f" in {layout.folders} folders" if layout.folders > 1 else "")
 
 
-def _hint_phrases(access: Access) -> unparse_checkpoints.Phrases:
-    return [("hints", access.hint_set), *(("hint", f'"{key}" = "{value}"') for key, value in access.hints)]
+def _shape(data: Dataset) -> str | None:
+    shape = data.shape
+    return f"{' x '.join(map(str, shape.extents))} of {shape.element}" if shape is not None else None
 
 
-def _communicator(access: Access) -> str:
-    together = access.communicator
-    return count(together, "rank") if isinstance(together, int) else together
+def _chunk(data: Dataset) -> str | None:
+    chunk = data.chunk
+    if chunk is None:
+        return None
+    return count(chunk.number, "sample") if chunk.unit == "samples" else format_bytes(chunk.number)
+
+
+def _compression(data: Dataset) -> str:
+    used = data.compress
+    return "off" if used is None else f"{used.codec} {used.level}" if used.level else used.codec
 
 
 def _engine(access: Access) -> str | None:
@@ -280,32 +213,16 @@ def _engine(access: Access) -> str | None:
     return f"{access.engine} depth {access.depth}" if access.engine == "queued" else access.engine
 
 
-def _shape(dataset: Dataset) -> str | None:
-    shape = dataset.shape
-    return f"{' x '.join(map(str, shape.extents))} of {shape.element}" if shape is not None else None
+def _shuffles(loop: Loop) -> list[str]:
+    shuffle, when = loop.shuffle, ("each epoch", "once")
+    scope = f"within buffer of {shuffle.buffer} samples" if shuffle.samples == "within buffer" else shuffle.samples
+    samples = [f"samples {scope} {when[shuffle.samples_once]}"] if shuffle.samples != "off" else []
+    files = [f"files {shuffle.files} {when[shuffle.files_once]}"] if shuffle.files != "off" else []
+    return samples + files or ["off"]
 
 
-def _chunk(dataset: Dataset) -> str | None:
-    chunk = dataset.chunk
-    if chunk is None:
-        return None
-    return count(chunk.number, "sample") if chunk.unit == "samples" else format_bytes(chunk.number)
-
-
-def _compression(dataset: Dataset) -> str:
-    used = dataset.compress
-    return "off" if used is None else f"{used.codec} {used.level}" if used.level else used.codec
-
-
-def _compressible(dataset: Dataset) -> str:
-    return "off" if dataset.compressible == 1 else f"{Decimal(repr(dataset.compressible)):f} : 1"
-
-
-def _compute(compute: Compute) -> str:
-    return _distribution(compute.time, format_seconds) + (" busy" if compute.busy else "")
-
-
-def _sync(sync: Sync) -> str:
+def _sync(loop: Loop) -> str:
+    sync = loop.sync
     every = f" every {sync.every} steps" if sync.every > 1 else ""
     return f"allreduce {format_bytes(sync.size)}{every}" if sync.kind == "allreduce" else sync.kind + every
 
@@ -317,17 +234,85 @@ def _cadence(cadence: Cadence) -> str:
     return f"{name} every {format_seconds(cadence.seconds) if unit == 'seconds' else count(cadence.every, unit[:-1])}"
 
 
-def _bytes(size: float) -> str:
-    return format_bytes(int(size)) if size == int(size) else f"{Decimal(repr(size)):f} B"
+def _optimizer(model: Transformer) -> str:
+    return model.optimizer + (f" {model.state}" if model.optimizer != "none" or model.state != "fp32" else "")
 
 
-def _distribution(drawn: Distribution, write: Callable[[float], str]) -> str:
-    values = [write(value) for value in drawn.parameters]
-    if drawn.is_constant:
-        return values[0]
-    clip = (
-        f" clipped to {write(drawn.low)} and {write(drawn.high)}"
-        if drawn.low is not None and drawn.high is not None
-        else ""
-    )
-    return f"{drawn.kind}({', '.join(values)}){clip}"
+def _writers(checkpoint: Checkpoint) -> str:
+    number = checkpoint.writers.number
+    return {
+        "file per rank": "into file per rank",
+        "shared file": "all ranks into shared file",
+        "one per": f"one per {count(number, 'rank')}",
+        "rank": f"rank {number}",
+    }[checkpoint.writers.kind]
+
+
+def _parallel(owner: Checkpoint | Restore) -> str | None:
+    split = owner.parallel
+    return f"{_axes(split)}{' subset' if split.played else ''}" if split else None
+
+
+def _writer_split(restore: Restore) -> str | None:
+    split = restore.written_by
+    if split is None or split.played:
+        return f"{_axes(split)} subset {split.played}" if split else None
+    return count(split.ranks, "rank") if split.tensor == split.pipeline == 1 else _axes(split)
+
+
+def _axes(split: Split) -> str:
+    return f"tensor {split.tensor} pipeline {split.pipeline} data {split.data}"
+
+
+def _part(part: Part, stages: int) -> str:
+    if part.scope in ("total", "per rank"):
+        return f"{part.name} {format_bytes(part.size)} {part.scope}"
+    held = part.scope if part.scope == "whole" else f"split by {part.scope}"
+    where = f" on stage {part.stage}" if stages > 1 else ""
+    if not part.row:  # bytes, not a tensor
+        return f"{part.name} {format_bytes(part.size)} {held}{where}"
+    element = next(name for name, size in TYPES.items() if size == part.element)
+    return f"{part.name} {part.rows} x {part.row // part.element} of {element} {held}{where}"
+
+
+def _parts(checkpoint: Checkpoint) -> list[str]:
+    stages = checkpoint.parallel.pipeline if checkpoint.parallel else 1
+    return [_part(part, stages) for part in checkpoint.parts]
+
+
+def _staging(background: Background) -> str:
+    how = ["simulated"] if background.simulated else []
+    how += [write_pace(background.staging)] if background.staging else []
+    return " ".join(how) or "memory"
+
+
+#: Settings whose phrases are not those of one field, by keyword: a phrase, None without one, or several.
+_SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
+    "size": lambda data: write_distribution(data.size, write_size) if data.shape is None else None,
+    "shape": _shape,
+    "datasets": lambda data: ", ".join(f'"{name}"' for name in data.names) or str(data.parts),
+    "layout": _layout,
+    "prepared by": lambda layout: count(layout.files, "rank") if layout.kind == "file per rank" else None,
+    "chunk": _chunk,
+    "compress": _compression,
+    "compressible": lambda data: f"{Decimal(repr(data.compressible)):f} : 1" if data.compressible != 1 else "off",
+    "readers": lambda access: f"{access.readers} by {access.by}",
+    "prefetch": lambda access: count(access.prefetch, "batch", "batches") if access.prefetch else None,
+    "cache": lambda access: f"memory {format_bytes(access.memory)}" if access.cache == "memory" else access.cache,
+    "engine": _engine,
+    "hint": lambda access: [f'"{key}" = "{value}"' for key, value in access.hints],
+    "epochs": lambda loop: str(loop.epochs) if loop.arrivals is None else None,
+    "shuffle": _shuffles,
+    "sync": _sync,
+    "checkpoint": lambda loop: [_cadence(cadence) for cadence in loop.checkpoints],
+    "optimizer": _optimizer,
+    "model": lambda checkpoint: checkpoint.model.name if checkpoint.model else None,
+    "parallel": _parallel,
+    "part": _parts,
+    "writers": _writers,
+    "folder": lambda checkpoint: {0: "off", 1: "per rank"}.get(checkpoint.folder, "per node"),
+    "async": lambda checkpoint: "on" if checkpoint.background else "off",
+    "staging": _staging,
+    "written by": _writer_split,
+    "reads": lambda restore: ("everything" if restore.everything else "own part") + (" once" if restore.once else ""),
+}

@@ -17,6 +17,7 @@ from dliosim.model.checkpoint import Background, Checkpoint, Commit, Copies, Pac
 from dliosim.model.dataset import ELEMENTS, Chunk, Compression, Dataset, FileSurvey, Finder, Layout, Shape, Stripe
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.job import Job
+from dliosim.model.phrase import Phrase
 from dliosim.model.split import Split
 from dliosim.model.transformer import OPTIMIZERS, TYPES, Part, Scope, Transformer
 from dliosim.model.verbs import (
@@ -74,6 +75,7 @@ __all__ = [
     "Pace",
     "Part",
     "Pause",
+    "Phrase",
     "Prepare",
     "Repeat",
     "Replicas",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from dliosim.model.job import Job
+from dliosim.model.job import MAX_RANKS, Job
+from dliosim.model.phrase import Phrase
 
 #: Alignment that O_DIRECT (`cache off`) needs for offsets, lengths and memory; bytes.
 PAGE: Final = 4096
@@ -23,33 +24,79 @@ HintSet = Literal["library", "two-phase", "no-aggregation"]
 Order = Literal["as planned", "by offset"]
 Communicator: TypeAlias = Literal["world", "node"] | int
 
+#: The blocks that read. The others write, and take those settings alone that have no list of blocks.
+READING: Final = ("access", "train", "evaluate", "infer")
+DEPTH: Final = 32  # default calls in flight of `engine queued`; fast storage needs at least this many
+MAX_DEPTH: Final = 32768  # entries of the largest io_uring of the kernel
+MAX_TRANSFER: Final = (1 << 31) - 1  # of one call, in bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """An access method without any default left open."""
 
-    api: Api = "posix"  #: backend that reads and writes
-    transfer: int | None = None  #: bytes of the largest call; None: one call for each sample
-    readers: int = 0  #: threads of a rank that read ahead; 0: calls are made inside the step
+    #: backend that reads and writes. `posix`: preadv (see `engine`) and pwritev. `mpi-independent`: MPI_File_read_at, a
+    #: call a sample, on a handle that all ranks open (each rank for itself where files are not shared).
+    #: `mpi-collective`: one view and one collective call a step for the whole batch, which is in memory in the order of
+    #: the file, not of the samples; needs one file shared by all. Any other name: the backend of another Python package
+    #: (entry points `dliosim.backends`); with it `engine`, `hint`, `hints`, `communicator` and `scatter` are refused
+    api: Annotated[Api, Phrase(rule="api")] = "posix"
+    #: bytes of the largest single call (below 2 GiB; with `cache off` at least 4 KiB); `whole sample`: one call for
+    #: each sample. Default: reading `whole sample`; writing `4 MiB`
+    transfer: Annotated[int | None, Phrase(f"whole sample | SIZE>=1<={MAX_TRANSFER}")] = None
+    #: threads of a rank that read ahead; 0: calls are made inside the step. `4 by batch`: the thread that is free reads
+    #: a whole batch; `in turn`: reader k mod K reads batch k, as in PyTorch's DataLoader; `by sample`: all readers
+    #: share a batch. Default: 0, or 1 if only `prefetch` is given; `by batch`
+    readers: Annotated[int, Phrase(rule="readers", blocks=READING)] = 0
     by: By = "batch"  #: share of a reader: whole batches, batches in turn, or samples of each batch
-    prefetch: int = 0  #: batches that readers keep ahead
-    open: Literal["each sample", "each epoch", "once"] = "once"  #: lifetime of a file handle
-    cache: Literal["page", "off", "memory"] = "page"  #: cache between calls and storage; `off` is O_DIRECT
+    #: batches that readers keep ahead; without readers it has no effect. Default: 2 if there are readers
+    prefetch: Annotated[int, Phrase(f"COUNT<={1 << 20} batch(es)", blocks=READING)] = 0
+    #: lifetime of a file handle, for each reader. Default: `each sample` for `layout file per sample`, else `once`
+    open: Annotated[Literal["each sample", "each epoch", "once"], Phrase(blocks=READING)] = "once"
+    #: cache between calls and storage. `page`: leave the page cache alone. `off`: O_DIRECT, posix only. Reading raw
+    #: samples needs aligned ones, so usually `align 4 KiB`. In other formats, and in files that existed already, the
+    #: layout is fixed, and calls are widened to whole pages. Writing needs nothing: what is not aligned goes through
+    #: the page cache. `memory`: each rank keeps its first bytes in memory after the first epoch, up to this size; not
+    #: where a sample is several ranges or shares what is read: `datasets` above 1, `compress`, a `chunk` of fewer bytes
+    #: than a sample, `parquet`; only for reading
+    cache: Annotated[Literal["page", "off", "memory"], Phrase("page | off | memory SIZE")] = "page"
     memory: int = 0  #: bytes that each rank keeps in RAM with `cache memory`, else 0
-    hints: tuple[tuple[str, str], ...] = ()  #: pairs of MPI_Info, unchanged; those of `hint_set` are among them
-    #: how a reader issues its calls: one after another (`preadv`; with mpi-independent MPI_File_read_at), by copying
-    #: out of a mapping (`mmap`), or with up to `depth` calls in flight (`queued`)
-    engine: Engine = "preadv"
+    #: `direct`: the ranges of the file that hold a sample are read, by the `api`. `library`: the format's own library
+    #: opens the files and reads the samples (`hdf5`, `npy`, `npz`, `parquet`), with `api posix`; `hdf5` also by MPI-IO,
+    #: where it is built for that. It makes its own calls, so `engine`, `transfer`, `cache off`, `hint`, `hints`,
+    #: `scatter` and `readers ... by sample` are refused with it
+    through: Annotated[Through, Phrase(blocks=READING)] = "direct"
+    #: how each reader makes the calls of `api posix`. `preadv`: one after the other (with `api mpi-independent`, one
+    #: MPI_File_read_at); `api mpi-collective` takes no `engine`. `mmap`: posix only: files are mapped, and a batch is
+    #: copied out of the page cache at once; neither with `cache off` nor with a `transfer`. `queued`: up to `depth`
+    #: calls of each reader in flight at the same time (1 to 32768, 32 if not given), for storage that is only fast with
+    #: many requests at once; mostly with `cache off`. With `api mpi-independent` by MPI_File_iread_at: MPICH then shows
+    #: the storage one call at a time for each open file
+    engine: Annotated[Engine, Phrase("preadv | mmap | queued [depth COUNT]", blocks=READING)] = "preadv"
     depth: int = 0  #: calls in flight with `queued`, else 0
-    hint_set: HintSet = "library"  #: named set of hints
-    #: order of the samples of a step in calls and in memory; mpi-collective always reads by offset
-    order: Order = "as planned"
-    #: ranks that open a shared file together, and read it together where that is collective: all, those of a node, or
-    #: groups of this many neighbours
-    communicator: Communicator = "world"
-    scatter: bool = False  #: true: the first rank of each node reads for all ranks of the node
-    #: `library`: the format's own library reads; `direct`: dliosim reads the extents of samples
-    through: Through = "direct"
+    #: named set of hints. `library`: no hint, the MPI library's defaults. `two-phase`, `two-phase 4 aggregators buffer
+    #: 16 MiB`: collective buffering on and data sieving off, for reading and writing; with this many aggregators (or as
+    #: ROMIO chooses: one a node) and a buffer of this size. `no-aggregation`: collective buffering and data sieving
+    #: off: a collective call then makes independent reads, and the tables label it so
+    hint_set: Annotated[HintSet, Phrase(keyword="hints", rule="hints")] = "library"
+    #: pairs of MPI_Info, `"romio_cb_read" = "enable"`, untouched, without effect on `api posix`; may be repeated for
+    #: other keys. Default: those of `hints`
+    hints: Annotated[tuple[tuple[str, str], ...], Phrase(keyword="hint", rule="hint")] = ()
+    #: order of the samples of a step in calls and in memory. `as planned`: that of the shuffle. `by offset`: that of
+    #: files and of offsets; the set of samples of a step stays the same. A collective call has no other order. Default:
+    #: `as planned`; with `api mpi-collective` `by offset`
+    order: Annotated[Order, Phrase(blocks=READING)] = "as planned"
+    #: ranks that open a shared file together and, with `api mpi-collective`, read it together. `world`: all ranks.
+    #: `node`: the ranks of a node. Or groups of this many neighbours in the order of ranks (the last may be smaller);
+    #: `1 rank`: each rank by itself (as on MPI_COMM_SELF). A collective call then gathers the requests of these only.
+    #: No meaning with `api posix`; checkpoints are always of all ranks
+    communicator: Annotated[Communicator, Phrase(f"world | node | COUNT<={MAX_RANKS} rank(s)", blocks=READING)] = (
+        "world"
+    )
+    #: `off`: every rank reads its own samples. `by node`: the first rank of each node reads the batches of all its
+    #: ranks and sends each its own (MPI_Scatterv); for `api posix` and `mpi-independent`, without `readers`. While it
+    #: reads, the other ranks are in data wait; calls and bytes moved are counted on the rank that makes them
+    scatter: Annotated[bool, Phrase("by node | off", blocks=READING)] = False
 
     @property
     def batches(self) -> int:

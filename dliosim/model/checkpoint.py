@@ -6,10 +6,11 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal
 
 from dliosim.model.access import Access
-from dliosim.model.dataset import Stripe
+from dliosim.model.dataset import STRIPE, Stripe
+from dliosim.model.phrase import PathBelow, Phrase, Root, Switch
 from dliosim.model.split import Split
 from dliosim.model.transformer import Part, Transformer, parts_of
 
@@ -46,10 +47,12 @@ class Pace:
 class Background:
     """Saves with `async on`: a save copies to buffers, and these are flushed while steps continue."""
 
-    staging: Pace | None = None  #: pace of the copy; None: as fast as memory
-    #: true: no buffers; the copy only takes its time, and contents are made again when they are flushed
-    simulated: bool = False
-    in_flight: int = 1  #: largest number of saves that are not complete; the next save waits
+    #: pace of the copy, only with `async on`; `memory`: as fast as it is; `simulated`: no buffers: the copy only takes
+    #: its time, and contents are made again when they are flushed
+    staging: Annotated[Pace | None, Phrase("memory | simulated [PACE] | PACE")] = None
+    simulated: bool = False  #: true: no buffers
+    #: largest number of saves that are not complete; the next save waits; only with `async on`
+    in_flight: Annotated[int, Phrase("COUNT<=1024", "in flight")] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +61,52 @@ class Checkpoint:
 
     name: str  #: name in the pattern
     seed: int  #: of the contents
-    parts: tuple[Part, ...]  #: parts that the pattern names; those of `model` come before them, see `parts_for`
-    writers: Writers  #: ranks that write
+    #: what is saved; may be repeated under other names. `weights 100 MB whole`: bytes that every rank holds all of.
+    #: `moments 100 MB total`: bytes that are split over the ranks. `rng 16 kB per rank`: this many bytes of each rank.
+    #: `w1 4096 x 14336 of bf16 split by rows`: a tensor, tensor-parallel ranks hold rows of it; of several dimensions
+    #: all but the first are columns. `... split by columns`, `... whole`: columns; or each of them holds all of it.
+    #: `... on stage 3`: the pipeline stage that holds it, from 0; required where there are several. Default: required,
+    #: or a `model`
+    parts: Annotated[tuple[Part, ...], Phrase(keyword="part", rule="part")]
+    #: ranks that write. `into file per rank`: every rank files of its own. `all ranks into shared file`: all their
+    #: ranges of one file. `one per 4 ranks`, `one per node`, `rank 0`: the others send their parts to their writer.
+    #: Default: `into file per rank`
+    writers: Annotated[Writers, Phrase(rule="writers")]
     access: Access  #: how it is written and read
-    path: str  #: directory below the root
-    root: str = "data"  #: tier where it is saved
-    fsync: bool = True  #: true: files are synced before the checkpoint is complete
-    keep: int | None = None  #: number of complete checkpoints that are kept; None: all
-    model: Transformer | None = None  #: transformer whose state is saved; None without
-    parallel: Split | None = None  #: how the ranks of the job hold the state; None: only data parallel
-    #: `by tensor`: a call ends with its tensor; `whole`: it may continue with the next one
-    pieces: Literal["by tensor", "whole"] = "by tensor"
-    #: data-parallel ranks that write a replica: one (see `copies`), in turn (`dealt`), or all
-    replicas: Replicas = "once"
-    metadata: bool = False  #: true: rank 0 gathers plans before the save, and writes them to a file after it
-    folder: int = 0  #: ranks whose files share a folder; 0: no folders
-    stripe: Stripe | None = None  #: striping of the files; None: as the file system has it
-    commit: Commit = "rename"  #: how a written checkpoint becomes complete
-    background: Background | None = None  #: settings of `async on`; None: a save blocks
-    serialize: Pace | None = None  #: CPU time before writing; None without
-    drain: str | None = None  #: root to which a complete checkpoint is copied in the background; None without
-    partner: int | None = None  #: distance: rank r keeps a copy of what rank r - `partner` saved; None without
+    path: PathBelow  #: directory under the root, as in data sets
+    root: Root = "data"  #: tier where it is saved, as in data sets
+    #: model whose tensors are saved, before those of `part`
+    model: Annotated[Transformer | None, Phrase("NAME")] = None
+    #: how the ranks of the job hold the state: `tensor 8 pipeline 4 data 2`, in this order, each 1 if left out: the
+    #: product is the number of ranks. Neighbours are tensor-parallel, then comes data, then pipeline. `... subset`: the
+    #: product may be larger: this job's ranks are the first ones of that number, and save their share alone. Default:
+    #: `data $ranks`
+    parallel: Annotated[Split | None, Phrase(rule="parallel")] = None
+    #: what several data-parallel ranks hold is written by the first of them (into the file of `writers rank N` by those
+    #: that share its data rank), by each in turn, or by all; `all` is for files per rank
+    replicas: Annotated[Replicas, Phrase()] = "once"
+    #: `by tensor`: a call ends where a tensor does; `whole`: it continues into the next
+    pieces: Annotated[Literal["by tensor", "whole"], Phrase()] = "by tensor"
+    #: ranks whose files share a folder within a checkpoint; not where all ranks have one file. Default: `off`
+    folder: Annotated[int, Phrase("off | per rank | per node")] = 0
+    #: as in data sets; the notes are those of the save. Default: the file system's
+    stripe: Annotated[Stripe | None, Phrase(STRIPE)] = None
+    #: rank 0 first gathers what each rank saves, and a file that says where everything is comes last, as in PyTorch's
+    #: distributed checkpoints
+    metadata: Switch = False
+    #: complete when its directory is renamed, when a manifest is written last, or by a manifest that is not synced
+    #: ([checkpoints.md](checkpoints.md))
+    commit: Annotated[Commit, Phrase()] = "rename"
+    fsync: Switch = True  #: fsync, or MPI_File_sync, before the clock stops and the checkpoint is complete
+    keep: Annotated[int | None, Phrase("all | COUNT")] = None  #: complete ones that are kept; older ones are deleted
+    #: time to turn objects into bytes before they are written, on the CPU
+    serialize: Annotated[Pace | None, Phrase("PACE")] = None
+    #: a save copies the state to buffers, which are flushed while steps continue. Default: `off`
+    background: Annotated[Background | None, Phrase("on | off", "async")] = None
+    #: root to which a complete one is copied in the background; another than its own
+    drain: Annotated[str | None, Phrase("NAME", "drain to")] = None
+    #: distance N: rank r + N keeps a copy of what rank r saved; fewer than there are ranks
+    partner: Annotated[int | None, Phrase("COUNT rank(s)")] = None
 
     def split(self, ranks: int) -> Split:
         """Return how the state is held by the ranks of a job of `ranks` ranks."""

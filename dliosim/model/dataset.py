@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from dliosim.lazy_numpy import np
 from dliosim.model.distributions import Distribution
+from dliosim.model.phrase import PathBelow, Phrase, Root
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,9 +76,9 @@ class Layout:
     """The assignment of samples to files: sample i of N is in file i * files // N."""
 
     kind: Literal["file per sample", "files", "file per rank", "shared file"]  #: as the pattern says it
-    #: number of files: the samples with a file per sample, the ranks that prepared it with a file per rank, 1 with a
-    #: shared file
-    files: int
+    #: number of files: with `layout file per rank` how many ranks prepared the data set, if not as many as this job
+    #: has; the samples with a file per sample, 1 with a shared file. Default: the ranks of the job
+    files: Annotated[int, Phrase("COUNT rank(s)", "prepared by", fixed="they exist already")]
     folders: int = 1  #: folders over which files are dealt round robin
 
 
@@ -87,6 +88,10 @@ class Stripe:
 
     size: int  #: bytes of one stripe
     targets: int  #: number of storage targets
+
+
+STRIPE: Final = f"SIZE>=1 over COUNT<={1 << 20} target(s)"
+WRITTEN: Final = "they are written already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +140,50 @@ class Dataset:
 
     name: str  #: name in the pattern
     seed: int  #: of sizes, orders and contents
-    samples: int  #: number of samples; of a `source`, those that its files hold
-    size: Distribution  #: bytes of a sample's contents; the format's own bytes around them are not included
-    layout: Layout  #: samples in files
-    path: str  #: directory below the root
-    root: str = "data"  #: tier where it is stored
-    format: str = "raw"  #: name of the format
-    header: int = 0  #: bytes before sample 0 of every raw file
-    align: int = 1  #: bytes; the offset of every sample is rounded up to a multiple of it
-    stripe: Stripe | None = None  #: striping of the files; None: as the file system has it
-    shape: Shape | None = None  #: shape of a sample, or of each of its `parts`; None: a sample is bytes
-    chunk: Chunk | None = None  #: amount that is stored as one; None: the format's default
-    compress: Compression | None = None  #: codec; None without
-    compressible: float = 1.0  #: factor by which a compressor can shrink the contents; 2.0: to half
-    parts: int = 1  #: arrays of equal size in a record; `size` is their sum
+    #: number of samples; of files that exist already, those that they hold
+    samples: Annotated[int, Phrase("COUNT", fixed="they are counted")]
+    #: bytes of a sample's contents, at least 1 B; may be a distribution: `normal(1 MB, 100 kB) clipped to 1 kB and 2
+    #: MB`. The format's own bytes around them are not included. Default: required, or a `shape`
+    size: Annotated[Distribution, Phrase("SIZES")]
+    #: assignment of samples to files. `file per sample`: a file each. `8 files`: sample i in file i * 8 // samples.
+    #: `file per rank`: as with `N files`, N the ranks that prepare it. `shared file`: one file for all. `... in 4
+    #: folders`: files are assigned round robin to folders; not with `shared file`. Default: `file per sample`, without
+    #: folders
+    layout: Annotated[Layout, Phrase(rule="layout", fixed="their layout is fixed")]
+    #: directory under the root; the files are in a subdirectory named by the digest of everything that decides their
+    #: bytes, so two layouts or sizes never collide
+    path: PathBelow
+    #: tier where it is stored: `data` is `--dir`, another name is given as `--root NAME=DIR`; a `--root` that the
+    #: pattern does not use is refused
+    root: Root = "data"
+    format: Annotated[str, Phrase(rule="format")] = "raw"  #: container of the samples, see [Formats](#formats)
+    #: bytes in front of the first sample of every file
+    header: Annotated[int, Phrase("SIZE", fixed=WRITTEN)] = 0
+    #: offsets of samples are rounded up to multiples of this
+    align: Annotated[int, Phrase(f"SIZE>=1<={1 << 30}", fixed=WRITTEN)] = 1
+    #: striping is requested from Lustre by `lfs setstripe` before the folders are made, and from MPI-IO by the hints
+    #: `striping_factor` and `striping_unit`. The granted striping is reported; notes of `prepare` say that `lfs` or MPI
+    #: refused it, or that there is no `lfs`. Default: the file system's
+    stripe: Annotated[Stripe | None, Phrase(STRIPE, fixed=WRITTEN)] = None
+    #: what a sample is made of, which gives its size: `128 x 128 x 128 x 4 of int16` is one of 16 MiB: up to 32
+    #: dimensions, with spaces around each `x`; they may be expressions and parameters (`$n x $n x 3 of uint8`); of
+    #: `int8` to `int64`, `uint8` to `uint64`, `float16`, `float32`, `float64`. Default: none
+    shape: Annotated[Shape | None, Phrase(rule="shape")] = None
+    #: amount that is stored, and compressed, as one. Default: the format's
+    chunk: Annotated[Chunk | None, Phrase("off | COUNT sample(s) | SIZE", fixed=WRITTEN)] = None
+    #: codec, and the level where it has one, as `gzip 4`, `lzf`, `snappy`, `zstd 3`, `off`: `gzip` 1 to 9, 4 if none is
+    #: given, as in HDF5 (zlib itself has 6); `zstd` 1 to 22, and 3. Default: `off`
+    compress: Annotated[Compression | None, Phrase(rule="compress", fixed=WRITTEN)] = None
+    #: `2 : 1` gives contents that a compressor can halve; also without `compress`, for storage that compresses by
+    #: itself. Up to 1000 : 1. Default: `off`, random bytes, which nothing compresses
+    compressible: Annotated[float, Phrase(rule="compressible", fixed=WRITTEN)] = 1.0
+    #: number of data sets (arrays of equal size) that a record is divided over, in formats that have such: a `shape` is
+    #: that of each, a `size` that of all together; names are for `from files`
+    parts: Annotated[int, Phrase(keyword="datasets", rule="datasets")] = 1
     names: tuple[str, ...] = ()  #: data sets or columns that are read from the files of a `source`
-    source: str = ""  #: pattern of names, relative to `root`, of files that exist already; empty without
+    #: pattern of names, relative to `root`, of files that exist already, see [Files that are there
+    #: already](#files-that-are-there-already)
+    source: Annotated[str, Phrase("PATH", "from files", rule="source")] = ""
     found: str = ""  #: `FileSurvey.digest` of a `source`
     counts: FileCounts | None = None  #: `FileSurvey.counts` of a `source`
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
+from dliosim.model.phrase import Phrase
 from dliosim.model.split import Split
 
 Scope = Literal["total", "per rank", "rows", "columns", "whole"]
@@ -52,22 +53,31 @@ class Part:
         return self.size // self.row_bytes if self.size else 0
 
 
+Width = Annotated[int, Phrase(f"COUNT<={1 << 20}")]
+
+
 @dataclass(frozen=True, slots=True)
 class Transformer:
     """A model and the tensors of it that are saved."""
 
     name: str  #: name in the pattern
-    layers: int  #: transformer layers
-    hidden: int  #: width of the hidden state; elements
-    ffn: int  #: width of the feed-forward layer; elements
-    heads: int  #: attention heads
-    kv_heads: int  #: heads of keys and values
-    vocabulary: int  #: tokens
-    weights: str = "bf16"  #: element type of the weights, a key of `TYPES`
-    optimizer: str = "adam"  #: a key of `OPTIMIZERS`
+    layers: Annotated[int, Phrase("COUNT<=10_000")]  #: transformer layers, up to 10 000
+    hidden: Width  #: width of the hidden state; elements
+    ffn: Annotated[int, Phrase(f"COUNT<={1 << 22}")]  #: width of the feed-forward layer; elements
+    heads: Width  #: attention heads; no more than `hidden`
+    kv_heads: Width  #: heads of keys and values. Default: as `heads`
+    vocabulary: Annotated[int, Phrase(f"COUNT<={1 << 24}")]  #: tokens; embedding and head are two tensors
+    #: element type of the weights: `bf16`, `fp16`, `fp32`, `fp64`, `fp8`, `int8`, `int32`, `int64`
+    weights: Annotated[str, Phrase(rule="element")] = "bf16"
+    #: what is saved for each parameter in addition, and its type: `adam fp32` a master copy and two moments, `sgd fp32`
+    #: a master copy and one, `none` nothing. Default: `adam fp32`
+    optimizer: Annotated[str, Phrase(rule="optimizer")] = "adam"
     state: str = "fp32"  #: element type of the optimizer's tensors, a key of `TYPES`
-    zero: int = 1  #: stage of ZeRO by which data-parallel ranks divide the state
-    scale: int = 1  #: divisor of the bytes of every tensor; the number of files and the proportions of tensors stay
+    #: stage of ZeRO by which data-parallel ranks divide the state: from 1 on each rank holds an equal range of the
+    #: optimizer's state, with 3 also of the weights
+    zero: Annotated[int, Phrase("COUNT>=0<=3")] = 1
+    #: every tensor has this many times fewer bytes; the number of tensors, and the files, stay the same
+    scale: Annotated[int, Phrase("COUNT<=1_000_000_000")] = 1
 
     @property
     def kv_width(self) -> int:

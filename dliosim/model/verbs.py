@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Annotated, Final, Literal, Union
 
 from dliosim.model.access import Access
 from dliosim.model.distributions import Distribution
+from dliosim.model.phrase import Phrase, Switch
 from dliosim.model.split import Split
 
 
@@ -68,29 +69,61 @@ class Evaluation:
     loop: Loop  #: the loop that is run
 
 
+SHIFT: Final = "COUNT>=0 rank(s)"
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """One pass or several passes over a data set."""
 
     kind: Literal["train", "evaluate", "infer"]  #: verb
     name: str  #: name in the pattern
-    dataset: str  #: name of the data set
+    #: data set, and an access method: `D`, `D with ACCESS`
+    dataset: Annotated[str, Phrase(keyword="read", rule="read")]
     access: Access  #: how samples are read
-    batch: int = 1  #: samples of one rank in one step
-    shard: Literal["by sample", "by block", "by file", "off"] = "by sample"  #: how samples are assigned to ranks
-    shuffle: Shuffle = Shuffle()  #: order of samples and files
-    last_batch: Literal["drop", "pad", "keep"] = "drop"  #: what happens to the samples that do not fill a batch
-    epochs: int = 1  #: number of passes
-    steps: int | None = None  #: limit of the steps of each epoch; None: none
-    seconds: float | None = None  #: the loop ends at the first step boundary after this time; None: no limit
-    arrivals: Arrivals | None = None  #: requests of an `infer` loop; None without
-    shift: int = 0  #: N of `shifted by N ranks`: rank r reads the samples of rank (r + N) mod ranks
-    compute: Compute = Compute(Distribution("constant", (0.0,)))  #: accelerator time of a step
-    decode: bool = False  #: true: the thread that reads a batch also decodes its samples
-    #: time for each sample, after reading and decoding, on the same thread; None without
-    preprocess: Compute | None = None
-    sync: Sync = Sync()  #: end of a step
-    checkpoints: tuple[Cadence, ...] = ()  #: checkpoints that the loop saves
+    #: open-loop arrivals of an `infer` loop, a batch each; passes repeat as needed; not with `epochs`, `steps`,
+    #: `readers` or `prefetch`
+    arrivals: Annotated[Arrivals | None, Phrase("COUNT per rank every TIMES", "requests", blocks=("infer",))] = None
+    epochs: Annotated[int, Phrase("COUNT<=1_000_000_000")] = 1  #: passes over the data
+    steps: Annotated[int | None, Phrase("COUNT")] = None  #: at most this many steps a pass. Default: all
+    #: ends the loop early, at the first step boundary after this time, agreed by all ranks unless `sync off`; it does
+    #: not repeat passes: give enough `epochs`
+    seconds: Annotated[float | None, Phrase("TIME", "for")] = None
+    #: samples of one rank in one step; a total must be a multiple of the ranks
+    batch: Annotated[int, Phrase("COUNT per rank | COUNT total")] = 1
+    #: how samples are assigned to ranks. `by sample`: number (step * ranks + rank) * batch + slot of the order. `by
+    #: block`: a contiguous part each. `by file`: the files in places p of their order with p % ranks == rank. `off`:
+    #: every rank reads all
+    shard: Annotated[Literal["by sample", "by block", "by file", "off"], Phrase()] = "by sample"
+    #: order of samples and files; lines for both may be given. `samples globally each epoch`, `... once`: a permutation
+    #: of all samples, then the shard; with `shard by file` a permutation of what the rank's files hold. `samples within
+    #: shard`: the shard first, then a permutation of it. `samples within buffer of 1000 samples`: a streaming buffer,
+    #: as tf.data has. `files globally`, `files within shard`: permutes all files, then the shard; or the files that the
+    #: rank has a share of. Samples stay in order inside. Default: `off`; `each epoch`; files `globally`
+    shuffle: Annotated[Shuffle, Phrase(rule="shuffle")] = Shuffle()
+    #: samples that do not fill a batch. `drop`: as many steps as the rank with the fewest samples fills; `pad`: as many
+    #: as the rank with the most, wrapping round the own shard; `keep`: the same number, with short or empty batches at
+    #: the end
+    last_batch: Annotated[Literal["drop", "pad", "keep"], Phrase(keyword="last batch")] = "drop"
+    #: rank r reads what rank (r + N) mod ranks would have: no rank reads what its node wrote
+    shift: Annotated[int, Phrase(SHIFT, "shifted by")] = 0
+    #: the thread that reads a batch runs the format's decoder on each of its samples, timed by itself; with `through
+    #: library` the library decodes anyway, within its calls. Not with a `transfer` and `readers ... by sample`
+    #: together; `parquet` is decoded `through library` only
+    decode: Switch = False
+    #: then, on the same thread, sleeps, or spins, this long for each sample, as augmenting it would take
+    preprocess: Annotated[Compute | None, Phrase("TIMES [busy]")] = None
+    #: accelerator time of a step: a draw of the time, or distribution, for each epoch, step and rank; slept, or spun
+    compute: Annotated[Compute, Phrase("TIMES [busy]")] = Compute(Distribution("constant", (0.0,)))
+    #: after computing; allreduce adds up this many bytes of float32 in place. `every`: not after every step, but after
+    #: every N steps of a pass. Default: `barrier`; `off` with `requests`
+    sync: Annotated[Sync, Phrase("off | barrier [every [COUNT] step(s)] | allreduce SIZE [every [COUNT] step(s)]")] = (
+        Sync()
+    )
+    #: saves a checkpoint (`train` only): `model every 2 epochs`, `every 100 steps`, `every 30 s`, `at end`; steps count
+    #: within a pass; a time: at the first step boundary that comes this long after the last save of this line, or after
+    #: the loop began (not with `sync off`); may be repeated. Default: none
+    checkpoints: Annotated[tuple[Cadence, ...], Phrase(keyword="checkpoint", rule="cadence", blocks=("train",))] = ()
     evaluations: tuple[Evaluation, ...] = ()  #: loops that run between epochs
 
 
@@ -101,7 +134,7 @@ class Prepare:
     dataset: str  #: name of the data set
     access: Access  #: how it is written
     afresh: bool = False  #: true: writes also where a complete one exists
-    fsync: bool = True  #: true: files are synced
+    fsync: Switch = True  #: files are synced
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +149,17 @@ class Restore:
     """Read the newest complete checkpoint of a split."""
 
     checkpoint: str  #: name of the checkpoint
-    written_by: Split | None = None  #: split of the ranks that saved it; None: as the ranks of this job
-    parallel: Split | None = None  #: split in which the ranks of this job will hold it; None: as the checkpoint says
-    shift: int = 0  #: rank r reads what rank (r + `shift`) mod ranks would read
-    everything: bool = False  #: true: each rank reads the whole state; false: what it will hold
-    #: true: of ranks that need the same bytes the first one reads them, and broadcasts them to the others
-    once: bool = False
+    #: split of the ranks that wrote it: `8 ranks`, `tensor 8 pipeline 4 data 2`; `... subset 16` where only the first
+    #: 16 of them did. Default: as this job's ranks hold it
+    written_by: Annotated[Split | None, Phrase(keyword="written by", rule="written")] = None
+    #: split in which this job's ranks shall hold it: `tensor 4 data 16`, `... subset`. Default: the checkpoint's
+    parallel: Annotated[Split | None, Phrase(rule="parallel")] = None
+    #: rank r reads what rank (r + N) mod ranks would: no rank reads what its node wrote
+    shift: Annotated[int, Phrase(SHIFT, "shifted by")] = 0
+    #: each rank what it will hold, or all there is; with `once` one rank reads what several ranks need and sends it to
+    #: the others. Default: `own part`
+    everything: Annotated[bool, Phrase("own part [once] | everything [once]", "reads")] = False
+    once: bool = False  #: true: of ranks that need the same bytes the first one reads them, and broadcasts them
 
     @property
     def option_text(self) -> str:

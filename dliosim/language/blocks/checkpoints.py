@@ -5,28 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal, cast
+from functools import partial
+from typing import Any, cast
 
-from dliosim.language.blocks import parallelism, storage_settings
+from dliosim.language.blocks import parallelism
 from dliosim.language.blocks.transformers import element_type
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.settings.access import compile_access, merge_access
-from dliosim.language.settings.block_settings import CompileContext, Settings, make_diagnostic, path_below_root
-from dliosim.language.syntax import vocabulary
+from dliosim.language.settings.block_settings import CompileContext, Settings, make_diagnostic
+from dliosim.language.settings.phrases import read_pace
 from dliosim.language.syntax.ast import PatternBlock
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import MAX_SIZE, Scope
-from dliosim.language.values.quantities import original_text
-from dliosim.model import TYPES, Background, Checkpoint, Commit, Pace, Part, Replicas, Split, Transformer, Writers
+from dliosim.model import TYPES, Background, Checkpoint, Part, Split, Transformer, Writers
 from dliosim.model import Scope as Held
 from dliosim.model.transformer import parts_of
-from dliosim.units import RATE, TIME
 
 
 def checkpoint_settings(context: CompileContext, block: PatternBlock) -> Settings:
     """Return the lines of a checkpoint, merged over the lines of the access that it names."""
     name = block.header["with"].only_child if "with" in block.header else None
-    return merge_access(context, block, name, vocabulary.WRITING)
+    return merge_access(context, block, name)
 
 
 def compile_checkpoint(outer: Settings, seed: int, models: Mapping[str, Transformer | None]) -> Checkpoint | None:
@@ -45,36 +44,24 @@ def compile_checkpoint(outer: Settings, seed: int, models: Mapping[str, Transfor
     split = named or Split(1, 1, job.ranks)
     scope = context.scope.narrow_to_split(split)
     settings = replace(outer, context=replace(context, scope=scope))
-    per_node = job.ranks_per_node
-    built = Checkpoint(
-        name=settings.block.name,
-        seed=seed,
-        parts=tuple(
-            part
-            for line in settings.all_lines("part")
-            if (part := settings.convert(line, lambda node: _part(scope, node, split), None))
-        ),
-        writers=settings.read("writers", lambda node: _writers(settings, node), Writers("file per rank")),
-        access=compile_access(settings, None),
-        path=settings.read("path", path_below_root, "data"),
-        root=settings.read("root", lambda node: node.only_child.text, "data"),
-        fsync=settings.read("fsync", lambda node: node.kind == "on", True),
-        keep=settings.read("keep", lambda node: None if node.kind == "all" else scope.count(node.only_child), None),
-        model=settings.read("model", lambda node: _model(context, node, models), None),
-        parallel=parallel,
-        pieces=settings.read("pieces", _pieces, "by tensor"),
-        replicas=settings.read("replicas", lambda node: cast(Replicas, node.kind), "once"),
-        metadata=settings.read("metadata", lambda node: node.kind == "on", False),
-        folder=settings.read("folder", lambda node: {"off": 0, "per_rank": 1, "per_node": per_node}[node.kind], 0),
-        stripe=storage_settings.stripe(settings),
-        commit=settings.read("commit", lambda node: cast(Commit, node.kind), "rename"),
-        background=_background(settings),
-        serialize=settings.read("serialize", lambda node: _pace(scope, node.only_child), None),
-        drain=settings.read("drain to", lambda node: node.only_child.text, None),
-        partner=settings.read("partner", lambda node: _partner(scope, node), None),
+    folders = {"off": 0, "per_rank": 1, "per_node": job.ranks_per_node}
+    fields = settings.read_fields(
+        Checkpoint,
+        writers=lambda node: _writers(settings, node),
+        model=lambda node: _model(context, node, models),
+        folder=lambda node: folders[node.kind],
+        background=lambda node: node.kind == "on",
+        partner=lambda node: _partner(scope, node),
     )
-    if any(found.is_error for found in context.found[before:]) or (built.model is None and settings.find_line("model")):
+    fields["background"] = _background(settings, fields.get("background", False))
+    access = compile_access(settings, None)
+    parts = [
+        settings.convert(line, lambda node: _part(scope, node, split), None) for line in settings.all_lines("part")
+    ]
+    if context.has_errors(before) or ("model" in fields and fields["model"] is None):
         return None
+    fields |= {"parts": tuple(parts), "access": access, "parallel": parallel}
+    built = Checkpoint(**{"name": settings.block.name, "seed": seed, "writers": Writers("file per rank"), **fields})
     try:
         _check_part_names(settings, built)
         head = next(head for head in ("parallel", "model", "part") if settings.find_line(head))
@@ -160,17 +147,11 @@ def _writers(settings: Settings, node: SyntaxNode) -> Writers:
     return Writers("shared file" if node.kind == "shared_file" else "file per rank")
 
 
-def _pieces(node: SyntaxNode) -> Literal["by tensor", "whole"]:
-    return "whole" if node.kind == "whole" else "by tensor"
-
-
-def _background(settings: Settings) -> Background | None:
+def _background(settings: Settings, is_on: bool) -> Background | None:
     """Return how a save continues in the background; E211 for `staging` or `in flight` without `async on`."""
-    scope, nothing = settings.context.scope, Background()
-    staged = settings.read("staging", lambda node: _staging(scope, node), nothing)
-    in_flight = settings.read("in flight", lambda node: scope.count(node.only_child, 1, 1024), 1)
-    if settings.read("async", lambda node: node.kind == "on", False):
-        return replace(staged, in_flight=in_flight)
+    fields = settings.read_fields(Background, staging=partial(_staging, settings.context.scope))
+    if is_on:
+        return Background(**fields)
     for head, reason in (
         ("staging", "how fast a save is copied before it continues in the background"),
         ("in flight", "how many saves continue in the background"),
@@ -182,24 +163,9 @@ def _background(settings: Settings) -> Background | None:
     return None
 
 
-def _staging(scope: Scope, node: SyntaxNode) -> Background:
-    pace = _pace(scope, node.only_child) if node.children else None
-    return Background(pace, node.kind == "simulated")
-
-
-def _pace(scope: Scope, node: SyntaxNode) -> Pace:
-    """Return a pace from a time or a rate; E111 for another dimension, E113 for a rate out of range."""
-    value = scope.value(node)
-    if value.dimension == TIME:
-        return Pace(seconds=scope.seconds(node))
-    if value.dimension != RATE:
-        hint = "write a time, as 300 ms, or a rate, as 2 GB/s"
-        label = f"this is {value.dimension}"
-        raise mistake("E111", f"a time or a rate is needed, not {value.dimension}", value.span, label, hint=hint)
-    if not 0 < value.amount <= MAX_SIZE:
-        bounds = f"above 0 B/s, at most {MAX_SIZE:.3g} B/s"
-        raise mistake("E113", f"{original_text(value)} is out of range", value.span, bounds)
-    return Pace(bytes_per_second=float(value.amount))
+def _staging(scope: Scope, node: SyntaxNode) -> dict[str, Any]:
+    pace = read_pace(scope, node.only_child) if node.children else None
+    return {"staging": pace, "simulated": node.kind == "simulated"}
 
 
 def _partner(scope: Scope, node: SyntaxNode) -> int:

@@ -6,7 +6,7 @@ from typing import Literal, cast
 
 from dliosim.language.blocks import external_datasets, storage_settings
 from dliosim.language.diagnostics import Label, mistake
-from dliosim.language.settings.block_settings import Settings, path_below_root
+from dliosim.language.settings.block_settings import Settings
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.model import Dataset, Layout
 from dliosim.model.dataset import MAX_TOTAL
@@ -16,40 +16,21 @@ def compile_dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None
     """Return the data set of a block, or None where a mistake was reported."""
     if settings.find_line("from files") is not None:
         return external_datasets.compile_existing(settings, seed)
-    context, scope = settings.context, settings.context.scope
+    context = settings.context
     before = len(context.found)
     settings.require(("samples",), ("size", "shape"), ("path",))
     if settings.block.broken:
         return None
-    samples = settings.read("samples", lambda node: scope.count(node.only_child), 1)
-    shape, parts = storage_settings.shape(settings), storage_settings.parts(settings)
-    size = storage_settings.size(settings, shape, parts)
-    errors = sum(found.is_error for found in context.found[before:])
-    built = Dataset(
-        name=settings.block.name,
-        seed=seed,
-        samples=samples,
-        size=size,
-        layout=_layout(settings, samples, ranks) if not errors else Layout("shared file", 1),
-        path=settings.read("path", path_below_root, "data"),
-        root=settings.read("root", lambda node: node.only_child.text, "data"),
-        format=storage_settings.format_name(settings, "raw"),
-        header=settings.read("header", lambda node: scope.size(node.only_child), 0),
-        align=settings.read("align", lambda node: scope.size(node.only_child, 1, 1 << 30), 1),
-        stripe=storage_settings.stripe(settings),
-        shape=shape,
-        chunk=storage_settings.chunk(settings),
-        compress=storage_settings.compression(settings),
-        compressible=storage_settings.compression_ratio(settings),
-        parts=parts,
-    )
-    if not errors:
-        _check_total(settings, built)
-    if not any(found.is_error for found in context.found[before:]):
-        storage_settings.check_format(settings, built)
-    if not any(found.is_error for found in context.found[before:]):
-        storage_settings.check_chunk(settings, built)
-    return None if any(found.is_error for found in context.found[before:]) else built
+    fields = storage_settings.read_dataset(settings)
+    fields["size"] = storage_settings.sample_size(settings, fields)
+    if context.has_errors(before) or "samples" not in fields:
+        return None
+    layout = _layout(settings, fields["samples"], ranks)
+    built = Dataset(name=settings.block.name, seed=seed, layout=layout, **fields)
+    for check in (_check_total, storage_settings.check_format, storage_settings.check_chunk):
+        if not context.has_errors(before):
+            check(settings, built)
+    return None if context.has_errors(before) else built
 
 
 def _layout(settings: Settings, samples: int, ranks: int) -> Layout:

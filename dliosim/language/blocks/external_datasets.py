@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Final
 
 from dliosim.errors import DliosimError, UsageError
 from dliosim.language.blocks import storage_settings
 from dliosim.language.diagnostics import Mistake, mistake
-from dliosim.language.settings.block_settings import Settings, make_diagnostic, path_below_root
+from dliosim.language.settings.block_settings import Settings, make_diagnostic
+from dliosim.language.settings.phrases import path_below_root
 from dliosim.language.source import Span
+from dliosim.language.syntax.declarations import list_settings
 from dliosim.language.syntax.parser import SyntaxNode
+from dliosim.language.values.evaluator import Scope
 from dliosim.model import Dataset, FileSurvey, Finder, Layout, constant
 from dliosim.model.dataset import UNKNOWN_SIZE
-from dliosim.units import SIZE
 
-_GIVEN_BY_FILES: Final = {
-    "samples": "they are counted",
-    "layout": "their layout is fixed",
-    "prepared by": "they exist already",
-    "header": "they are written already",
-    "align": "they are written already",
-    "stripe": "they are written already",
-    "chunk": "they are written already",
-    "compress": "they are written already",
-    "compressible": "they are written already",
-    "path": "their names say where",
-}
 #: Formats whose files need not say how large their samples are, or which of their axes counts samples.
 _MAY_SAY: Final = {"size": ("raw", "npy", "indexed"), "shape": ("raw", "npy", "npz", "indexed")}
 _BY_SUFFIX: Final = {
@@ -48,18 +39,20 @@ def compile_existing(settings: Settings, seed: int) -> Dataset | None:
 
     What only the files say (samples, layout, sizes) is a placeholder until `inspect_files`.
     """
-    context, scope = settings.context, settings.context.scope
+    context = settings.context
     before = len(context.found)
     if settings.block.broken:
         return None
-    source = settings.read("from files", _file_pattern, "")
+    fields = storage_settings.read_dataset(settings, parts=_names, source=partial(_file_pattern, context.scope))
+    source = fields.get("source", "")
     suffix = PurePosixPath(source).suffix.lower()
     if source and settings.find_line("format") is None and not re.search("[a-z]", suffix):
         message, place = "these names do not say which format the files have", settings.setting_span("from files")
         hint = f"name it: `format raw`, or {', '.join(sorted(set(_BY_SUFFIX.values())))}"
         context.report(mistake("E215", message, place, "no ending", hint=hint))
-    form = storage_settings.format_name(settings, _BY_SUFFIX.get(suffix, "raw"))
-    refused = {head: "" for head in ("size", "shape") if form not in _MAY_SAY[head]} | _GIVEN_BY_FILES
+    form = fields.setdefault("format", _BY_SUFFIX.get(suffix, "raw"))
+    refused = {head: "" for head in ("size", "shape") if form not in _MAY_SAY[head]}
+    refused |= {one.keyword: one.phrase.fixed for one in list_settings(Dataset, "dataset") if one.phrase.fixed}
     for head, reason in refused.items():
         if settings.find_line(head) is not None:
             labels = [
@@ -67,27 +60,15 @@ def compile_existing(settings: Settings, seed: int) -> Dataset | None:
                 *settings.labels("from files", "these files"),
             ]
             context.found.append(make_diagnostic("E215", f"`{head}` with `from files`", labels, f"leave `{head}` out"))
-    shaped = storage_settings.shape(settings)
+    shaped = fields.get("shape")
     storage_settings.check_size_and_shape(settings, shaped)
-    size = settings.read("size", lambda node: scope.quantity(node, SIZE), UNKNOWN_SIZE)
-    if shaped is not None:
-        size = constant(float(shaped.size))
-    built = Dataset(
-        name=settings.block.name,
-        seed=seed,
-        samples=1,
-        size=size,
-        layout=Layout("shared file", 1),
-        path=".",
-        root=settings.read("root", lambda node: node.only_child.text, "data"),
-        format=form,
-        shape=shaped,
-        names=settings.read("datasets", _names, ()),
-        source=source,
-    )
-    if not any(found.is_error for found in context.found[before:]):
-        storage_settings.check_format(settings, built)
-    return None if any(found.is_error for found in context.found[before:]) else built
+    if context.has_errors(before):
+        return None
+    fields |= {"samples": 1, "layout": Layout("shared file", 1), "path": "."}
+    fields["size"] = constant(float(shaped.size)) if shaped else fields.get("size", UNKNOWN_SIZE)
+    built = Dataset(name=settings.block.name, seed=seed, **fields)
+    storage_settings.check_format(settings, built)
+    return None if context.has_errors(before) else built
 
 
 def inspect_files(settings: Settings, built: Dataset, finder: Finder) -> Dataset | None:
@@ -123,8 +104,8 @@ def prepare_refusal(settings: Settings, place: Span) -> Mistake:
     return mistake("E215", message, place, "nothing to write", more=more, hint="leave the line out")
 
 
-def _file_pattern(node: SyntaxNode) -> str:
-    text = path_below_root(node)
+def _file_pattern(scope: Scope, node: SyntaxNode) -> str:
+    text = path_below_root(scope, node.only_child)
     for part in text.split("/"):
         if "**" in part and part != "**":
             hint = "write `**/` for any number of folders, and `*` for any letters of a name"
@@ -135,7 +116,7 @@ def _file_pattern(node: SyntaxNode) -> str:
     return text
 
 
-def _names(node: SyntaxNode) -> tuple[str, ...]:
+def _names(node: SyntaxNode) -> dict[str, tuple[str, ...]]:
     if node.kind == "number":
         hint = 'write their names: `datasets "image", "label"`'
         raise mistake("E215", "a number of data sets with `from files`", node.span, "the files say this", hint=hint)
@@ -147,4 +128,4 @@ def _names(node: SyntaxNode) -> tuple[str, ...]:
         if name in names:
             raise mistake("E102", f"data set {child.text} is named twice", child.span, "again here")
         names.append(name)
-    return tuple(names)
+    return {"names": tuple(names)}

@@ -1,20 +1,22 @@
-"""Storage settings: shape, format, chunk, compression and stripe, and what the format refuses."""
+"""Storage settings: shape, format, chunk and compression, and what the format refuses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from math import prod
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from dliosim.errors import UsageError
 from dliosim.formats.registry import bind, format_names
 from dliosim.language.diagnostics import Label, Mistake, mistake, suggest_word
 from dliosim.language.settings.block_settings import Settings, make_diagnostic, warn_about_draws
 from dliosim.language.syntax.parser import SyntaxNode
+from dliosim.language.values.evaluator import Scope
 from dliosim.language.values.quantities import nearest_float, original_text
-from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Distribution, Shape, Stripe, constant
+from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Distribution, Shape, constant
 from dliosim.readable import count
-from dliosim.units import COUNT, SIZE, format_bytes
+from dliosim.units import COUNT, format_bytes
 
 MAX_DIMENSIONS: Final = 32  # of arrays in HDF5
 MAX_SHAPED: Final = 1 << 53  # bytes; sizes are floats, which are exact up to this one
@@ -28,16 +30,25 @@ _WRITTEN_AS: Final = {"parts": "datasets", "names": "datasets"}
 _LEVELS: Final = {"gzip": (4, 1, 9), "lzf": (0, 0, 0), "snappy": (0, 0, 0), "zstd": (3, 1, 22)}
 
 
+def read_dataset(settings: Settings, **special: Callable[[SyntaxNode], Any]) -> dict[str, Any]:
+    """Return the fields that the lines of a data set give; `special` has those that differ for existing files."""
+    readers: dict[str, Callable[[Scope, SyntaxNode], Any]] = {
+        "format": _format_name,
+        "shape": _shape,
+        "chunk": _chunk,
+        "compress": _compression,
+        "compressible": _compression_ratio,
+        "parts": _parts,
+    }
+    bound = {field: partial(read, settings.context.scope) for field, read in readers.items()}
+    return settings.read_fields(Dataset, **(bound | special))
+
+
 # ---- sizes --------------------------------------------------------------------------------------------------------
 
 
-def shape(settings: Settings) -> Shape | None:
-    """Return the shape of a sample, or of each of its parts; None without `shape`."""
-    return settings.read("shape", lambda node: _shape(settings, node), None)
-
-
-def _shape(settings: Settings, node: SyntaxNode) -> Shape:
-    scope, element = settings.context.scope, node.children[-1]
+def _shape(scope: Scope, node: SyntaxNode) -> Shape:
+    element = node.children[-1]
     if element.text not in ELEMENTS:
         raise unknown_word("element type", element, ELEMENTS)
     if len(node.children) - 1 > MAX_DIMENSIONS:
@@ -49,25 +60,21 @@ def _shape(settings: Settings, node: SyntaxNode) -> Shape:
     return Shape(extents, element.text)
 
 
-def parts(settings: Settings) -> int:
-    """Return the number of data sets that hold one record."""
-    return settings.read("datasets", lambda node: _parts(settings, node), 1)
-
-
-def _parts(settings: Settings, node: SyntaxNode) -> int:
+def _parts(scope: Scope, node: SyntaxNode) -> int:
     if node.kind == "number":
-        return settings.context.scope.count(node.only_child, 1, MAX_PARTS)
+        return scope.count(node.only_child, 1, MAX_PARTS)
     message = "names of data sets are for files that are there already"
     hint = f"write how many: `datasets {len(node.children)}`"
     raise mistake("E210", message, node.span, "no meaning without `from files`", hint=hint)
 
 
-def size(settings: Settings, shaped: Shape | None, number: int) -> Distribution:
-    """Return the size of a sample of `number` parts in bytes, from `shape` or `size`.
+def sample_size(settings: Settings, fields: Mapping[str, Any]) -> Distribution:
+    """Return the size of a sample in bytes, from `shape` or `size` among the fields that are read.
 
-    E213 where both are given; E112 where the size does not divide evenly.
+    E213 where both are given; E112 where the size does not divide evenly into parts.
     """
-    drawn = settings.read("size", lambda node: settings.context.scope.quantity(node, SIZE), constant(1))
+    drawn: Distribution = fields.get("size", constant(1))
+    shaped, number = fields.get("shape"), fields.get("parts", 1)
     check_size_and_shape(settings, shaped, number)
     if settings.find_line("shape") is not None:
         return constant(float(shaped.size * number if shaped is not None else 1))
@@ -94,27 +101,16 @@ def check_size_and_shape(settings: Settings, shaped: Shape | None, number: int =
 # ---- the format ---------------------------------------------------------------------------------------------------
 
 
-def format_name(settings: Settings, usual: str) -> str:
-    """Return the name of the format, `usual` without a `format` line; E003 for an unknown one."""
-    return settings.read("format", _format_name, usual)
-
-
-def _format_name(node: SyntaxNode) -> str:
+def _format_name(_: Scope, node: SyntaxNode) -> str:
     name = node.only_child.text
     if name not in format_names():
         raise unknown_word("format", node.only_child, format_names())
     return name
 
 
-def chunk(settings: Settings) -> Chunk | None:
-    """Return the samples or bytes that a file stores as one; None without a `chunk`."""
-    return settings.read("chunk", lambda node: _chunk(settings, node), None)
-
-
-def _chunk(settings: Settings, node: SyntaxNode) -> Chunk | None:
+def _chunk(scope: Scope, node: SyntaxNode) -> Chunk | None:
     if node.kind == "off":
         return None
-    scope = settings.context.scope
     if node.kind == "samples":
         return Chunk(scope.count(node.only_child), "samples")
     value = scope.value(node.only_child)
@@ -124,12 +120,7 @@ def _chunk(settings: Settings, node: SyntaxNode) -> Chunk | None:
     return Chunk(scope.size(node.only_child, 1), "bytes")
 
 
-def compression(settings: Settings) -> Compression | None:
-    """Return the codec and its level; None without compression."""
-    return settings.read("compress", lambda node: _compression(settings, node), None)
-
-
-def _compression(settings: Settings, node: SyntaxNode) -> Compression | None:
+def _compression(scope: Scope, node: SyntaxNode) -> Compression | None:
     if node.kind == "off":
         return None
     name = node.children[0]
@@ -141,18 +132,12 @@ def _compression(settings: Settings, node: SyntaxNode) -> Compression | None:
         return Compression(codec, usual)
     if not high:
         raise mistake("E003", f"`{codec}` has no levels", node.children[1].span, "expected the end of the line")
-    return Compression(codec, settings.context.scope.count(node.children[1], low, high))
+    return Compression(codec, scope.count(node.children[1], low, high))
 
 
-def compression_ratio(settings: Settings) -> float:
-    """Return how well the contents can be compressed, as a ratio of sizes: 2.0 halves them."""
-    return settings.read("compressible", lambda node: _compression_ratio(settings, node), 1.0)
-
-
-def _compression_ratio(settings: Settings, node: SyntaxNode) -> float:
+def _compression_ratio(scope: Scope, node: SyntaxNode) -> float:
     if node.kind == "off":
         return 1.0
-    scope = settings.context.scope
     above, below = (scope.require_dimension(child, COUNT) for child in node.children)
     for value in (above, below):
         if value.amount <= 0:
@@ -162,14 +147,6 @@ def _compression_ratio(settings: Settings, node: SyntaxNode) -> float:
         message = f"contents compressible {nearest_float(ratio):g} : 1"
         raise mistake("E113", message, node.span, f"1 : 1 to {MAX_COMPRESSIBLE} : 1")
     return float(ratio)
-
-
-def stripe(settings: Settings) -> Stripe | None:
-    """Return the striping that the pattern asks for; None without `stripe`."""
-    scope = settings.context.scope
-    return settings.read(
-        "stripe", lambda node: Stripe(scope.size(node.children[0], 1), scope.count(node.children[1], 1, 1 << 20)), None
-    )
 
 
 def check_chunk(settings: Settings, built: Dataset) -> None:

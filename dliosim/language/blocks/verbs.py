@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, cast
 
 from dliosim.language.blocks import external_datasets, parallelism
@@ -15,13 +16,10 @@ from dliosim.language.syntax.ast import PatternBlock, Setting
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.quantities import original_text
 from dliosim.model import (
-    Arrivals,
     Barrier,
     Cadence,
     Checkpoint,
-    Compute,
     Dataset,
-    Distribution,
     DropCaches,
     Evaluation,
     Finder,
@@ -35,7 +33,6 @@ from dliosim.model import (
     Shuffle,
     Sync,
     Verb,
-    constant,
 )
 from dliosim.readable import count
 from dliosim.units import COUNT, TIME
@@ -128,13 +125,13 @@ class VerbCompiler:
         if dataset is not None and dataset.source:
             raise external_datasets.prepare_refusal(self.nouns.settings[dataset.name], block.header["NAME"].span)
         name = block.header["with"].only_child if "with" in block.header else None
-        settings = merge_access(self.context, block, name, vocabulary.WRITING)
+        settings = merge_access(self.context, block, name)
         before = len(self.context.found)
         verb = Prepare(
             dataset=block.header["NAME"].text,
             access=compile_access(settings, None),
             afresh="AFRESH" in block.header,
-            fsync=settings.read("fsync", lambda node: node.kind == "on", True),
+            **settings.read_fields(Prepare),
         )
         self.settings[id(verb)] = settings
         if dataset is not None and len(self.context.found) == before:
@@ -144,53 +141,39 @@ class VerbCompiler:
     # ---- loops ----------------------------------------------------------------------------------------------------
 
     def _compile_loop(self, block: PatternBlock) -> Loop | None:
-        context, scope = self.context, self.context.scope
+        context = self.context
         before = len(context.found)
         own = Settings(context, block, block.settings)
         own.require(("read",))
         nothing: tuple[Dataset | None, SyntaxNode | None] = (None, None)
         dataset, with_name = own.read("read", self._read_clause, nothing)
         try:
-            settings = merge_access(context, block, with_name, vocabulary.ACCESS)
+            settings = merge_access(context, block, with_name)
         except Mistake as error:
             context.report(error, own.setting_span("read"))
             settings = own
-        compute = settings.read("compute", self._compute, Compute(constant(0.0)))
-        warn_about_draws(settings, "compute", compute.time)
-        preprocess = settings.read("preprocess", self._compute, None)
-        if preprocess is not None:
-            warn_about_draws(settings, "preprocess", preprocess.time)
-        arrivals = settings.read("requests", self._requests, None)
+        fields = settings.read_fields(Loop, batch=self._batch, sync=self._sync)
+        arrivals = fields.get("arrivals")
+        for head in ("compute", "preprocess"):
+            if head in fields:
+                warn_about_draws(settings, head, fields[head].time)
         if arrivals is not None:
             warn_about_draws(settings, "requests", arrivals.gap)
+            # Requests come from users, who do not wait for each other; so ranks that answer them do not sync.
+            fields.setdefault("sync", Sync("off"))
+        cadences = [settings.convert(line, self._cadence, None) for line in settings.all_lines("checkpoint")]
         loop = Loop(
             kind=cast(Literal["train", "evaluate", "infer"], block.kind),
             name=block.name,
             dataset=dataset.name if dataset is not None else "",
             access=compile_access(settings, dataset.layout if dataset is not None else Layout("shared file", 1)),
-            batch=settings.read("batch", self._batch, 1),
-            shard=settings.read("shard", _shard, "by sample"),
             shuffle=self._shuffle(settings),
-            last_batch=settings.read("last batch", _last_batch, "drop"),
-            epochs=settings.read("epochs", lambda node: scope.count(node.only_child, 1, 10**9), 1),
-            steps=settings.read("steps", lambda node: scope.count(node.only_child), None),
-            seconds=settings.read("for", lambda node: scope.seconds(node.only_child), None),
-            arrivals=arrivals,
-            shift=settings.read("shifted by", lambda node: scope.count(node.only_child, 0), 0),
-            compute=compute,
-            decode=settings.read("decode", lambda node: node.kind == "on", False),
-            preprocess=preprocess,
-            # Requests come from users, who do not wait for each other; so ranks that answer them do not sync.
-            sync=settings.read("sync", self._sync, Sync() if arrivals is None else Sync("off")),
-            checkpoints=tuple(
-                cadence
-                for line in settings.all_lines("checkpoint")
-                if (cadence := settings.convert(line, self._cadence, None))
-            ),
+            checkpoints=tuple(cadence for cadence in cadences if cadence is not None),
+            **fields,
         )
         if arrivals is not None:
             _check_requests(settings)
-        broken = block.broken or any(found.is_error for found in context.found[before:])
+        broken = block.broken or context.has_errors(before)
         # A cadence with a mistake is left out; that mistake is reported, so no check of the loop adds another.
         broken = broken or len(loop.checkpoints) < len(settings.all_lines("checkpoint"))
         evaluations = [self._compile_evaluation(inner, loop.epochs) for inner in block.body]
@@ -270,20 +253,11 @@ class VerbCompiler:
         buffer = self.context.scope.count(scope.only_child, 1, 1 << 32) if scope.kind == "within_buffer" else 0
         return replace(shuffle, samples=kind, samples_once=once, buffer=buffer)
 
-    def _compute(self, node: SyntaxNode) -> Compute:
-        return Compute(self.context.scope.quantity(node.children[0], TIME), node.find("BUSY") is not None)
-
     def _sync(self, node: SyntaxNode) -> Sync:
-        scope = self.context.scope
-        steps = node.find("every_steps")
-        every = scope.count(steps.only_child) if steps is not None and steps.children else 1
-        size = scope.size(node.children[0], 4) if node.kind == "allreduce" else 0
+        scope, numbers = self.context.scope, list(node.children)
+        size = scope.size(numbers.pop(0), 4) if node.kind == "allreduce" else 0
+        every = scope.count(numbers[0]) if numbers else 1
         return Sync(cast(Literal["off", "barrier", "allreduce"], node.kind), size, every)
-
-    def _requests(self, node: SyntaxNode) -> Arrivals:
-        scope = self.context.scope
-        gap: Distribution = scope.quantity(node.children[1], TIME)
-        return Arrivals(scope.count(node.children[0]), gap)
 
     def _cadence(self, node: SyntaxNode) -> Cadence:
         name = self._checkpoint_name(node.children[0])
@@ -321,14 +295,6 @@ def _check_requests(settings: Settings) -> None:
             settings.context.report(error)
 
 
-def _shard(node: SyntaxNode) -> Literal["by sample", "by block", "by file", "off"]:
-    return cast(Literal["by sample", "by block", "by file", "off"], node.kind.replace("_", " "))
-
-
-def _last_batch(node: SyntaxNode) -> Literal["drop", "pad", "keep"]:
-    return cast(Literal["drop", "pad", "keep"], node.kind)
-
-
 def compile_restore(settings: Settings, name: str, saved: Checkpoint | None) -> Restore:
     """Return the verb of a `restore` block, and report its mistakes.
 
@@ -336,20 +302,15 @@ def compile_restore(settings: Settings, name: str, saved: Checkpoint | None) -> 
     """
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
-    everything, once = settings.read("reads", _read_mode, (False, False))
-    verb = Restore(
-        checkpoint=name,
-        written_by=settings.read("written by", lambda node: parallelism.parse_written_by(scope, node), None),
-        parallel=settings.read(
-            "parallel",
-            lambda node: parallelism.fit_split(parallelism.parse_axes(scope, node), node, scope.job.ranks),
-            None,
-        ),
-        shift=settings.read("shifted by", lambda node: scope.count(node.only_child, 0), 0),
-        everything=everything,
-        once=once,
+    axes = partial(parallelism.parse_axes, scope)
+    fields = settings.read_fields(
+        Restore,
+        written_by=partial(parallelism.parse_written_by, scope),
+        parallel=lambda node: parallelism.fit_split(axes(node), node, scope.job.ranks),
+        everything=_read_mode,
     )
-    if saved is not None and not any(found.is_error for found in context.found[before:]):
+    verb = Restore(name, **fields)
+    if saved is not None and not context.has_errors(before):
         try:
             _check_splits(settings, verb, saved)
         except Mistake as error:
@@ -357,8 +318,8 @@ def compile_restore(settings: Settings, name: str, saved: Checkpoint | None) -> 
     return verb
 
 
-def _read_mode(node: SyntaxNode) -> tuple[bool, bool]:
-    return node.kind == "everything", node.find("broadcast") is not None
+def _read_mode(node: SyntaxNode) -> dict[str, bool]:
+    return {"everything": node.kind == "everything", "once": node.find("ONCE") is not None}
 
 
 def _check_splits(settings: Settings, verb: Restore, saved: Checkpoint) -> None:

@@ -1,16 +1,15 @@
 """Settings of one block, evaluated one at a time.
 
-Mistakes are collected, and the default replaces a setting that has one. Paths of data sets and checkpoints stay below
-their root.
+Mistakes are collected, and the default replaces a setting that has one.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from decimal import Decimal
-from typing import Final, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from dliosim.language.diagnostics import (
     Diagnostic,
@@ -22,9 +21,11 @@ from dliosim.language.diagnostics import (
     mistake,
     suggest_word,
 )
+from dliosim.language.settings.phrases import read_phrase
 from dliosim.language.source import Span
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import Document, PatternBlock, Setting
+from dliosim.language.syntax.declarations import list_settings
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
 from dliosim.model import Checkpoint, Dataset, Distribution
@@ -64,6 +65,10 @@ class CompileContext:
                 labels = (*finding.labels, Label(at, "used here"))
                 finding = Diagnostic(finding.code, finding.message, labels, finding.help)
         collect(self.found, finding)
+
+    def has_errors(self, before: int) -> bool:
+        """Return whether there are errors behind the first `before` findings."""
+        return any(found.is_error for found in self.found[before:])
 
     def find_noun(self, name: SyntaxNode, kind: str) -> PatternBlock:
         """Return the data set, model, checkpoint or access of a name; E101 or E105 where there is none."""
@@ -113,6 +118,22 @@ class Settings:
         """Return the value of a setting, or the default where it is not given or has a mistake."""
         line = self.find_line(head)
         return default if line is None else self.convert(line, convert, default)
+
+    def read_fields(self, owner: type, **special: Callable[[SyntaxNode], Any]) -> dict[str, Any]:
+        """Return the fields of the model's dataclass `owner` that lines of the block give, by name.
+
+        `special` has functions for fields whose phrases alone do not give the value; they may return several fields.
+        Fields with mistakes, and those of dataclasses within `owner`, are left out.
+        """
+        found: dict[str, Any] = {}
+        for setting in list_settings(owner, self.block.kind):
+            line = self.find_line(setting.keyword)
+            usual = None if setting.phrase.rule else partial(read_phrase, setting, self.context.scope)
+            convert = special.get(setting.field, usual)
+            if line is not None and convert is not None and not setting.inside:
+                value = self.convert(line, convert, MISSING)
+                found |= value if isinstance(value, dict) else {setting.field: value}
+        return {field: value for field, value in found.items() if value is not MISSING}
 
     def convert(self, line: Setting, convert: Callable[[SyntaxNode], T], default: T) -> T:
         """Return the value of one line, or the default where it has a mistake, which is reported."""
@@ -207,22 +228,3 @@ class CompiledNouns:
     settings: Mapping[str, Settings]
     #: names that a verb refers to
     used: set[str] = field(default_factory=set)
-
-
-def path_below_root(node: SyntaxNode) -> str:
-    """Return a path in quotes that stays below its root; E208 otherwise."""
-    text = node.only_child.text[1:-1]
-    parts = text.split("/")
-    reason = ""
-    if not text.strip() or any(letter in "\t\\" for letter in text):
-        reason = "not a path"
-    elif text.startswith(("/", "~")) or re.match(r"[A-Za-z]:", text):
-        reason = "an absolute path"
-    elif ".." in parts:
-        reason = "`..` leaves the root"
-    elif any(len(part.encode()) > 255 for part in parts) or len(text) > 1024:
-        reason = "too long"
-    if reason:
-        hint = "paths are relative to `--dir` (or `--root NAME=DIR`) and stay inside"
-        raise mistake("E208", f"a path that leaves its root: {node.only_child.text}", node.span, reason, hint=hint)
-    return "/".join(part for part in parts if part not in ("", ".")) or "."

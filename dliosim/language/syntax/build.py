@@ -1,4 +1,4 @@
-"""Make tables.json, the ready-made parser, from grammar.lark: `python -m dliosim.language.syntax.build`.
+"""Make tables.json, the ready-made parser, from the grammar: `python -m dliosim.language.syntax.build`.
 
 Building the parser takes a second or more; loading its tables takes a few hundredths of a second. The tables are plain
 JSON. A test checks that they match the grammar.
@@ -12,47 +12,33 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from dliosim.language.syntax.vocabulary import RULES, SETTINGS, STATEMENTS
+
 HERE: Final = Path(__file__).parent
 GRAMMAR: Final = HERE / "grammar.lark"
 TABLES: Final = HERE / "tables.json"
 
 
-def start_rules(grammar: str) -> list[str]:
-    """Return the start rules: every rule, except those that only other rules use."""
-    return [name for name in re.findall(r"^([a-z_]+):", grammar, re.MULTILINE) if name not in _INNER]
+def grammar_text() -> str:
+    """Return the whole grammar: the file, the rules of the phrases that the model declares, and their keywords."""
+    rules = "\n".join([GRAMMAR.read_text(encoding="utf-8"), *(f"{name}: {body}" for body, name in RULES.items())])
+    defined = set(re.findall(r"^(\w+)(?:\.2)?:", rules, re.MULTILINE))
+    used = re.findall(r"\b_?[A-Z][A-Z_]*\b", re.sub(r"^(//|_?[A-Z]).*|\".*?\"", "", rules, flags=re.MULTILINE))
+    return "\n".join([rules, *(f"{name}.2: /{_keyword(name)}\\b/" for name in sorted({*used} - defined)), ""])
 
 
-_INNER: Final = {
-    "value",
-    "from",
-    "with",
-    "on_ranks",
-    "bound",
-    "folders",
-    "samples_scope",
-    "files_scope",
-    "when",
-    "every_steps",
-    "by",
-    "aggregators",
-    "collective_buffer",
-    "distribution",
-    "clip",
-    "held",
-    "stage",
-    "tensor",
-    "pipeline",
-    "data",
-    "broadcast",
-}
+def _keyword(name: str) -> str:
+    word = name.strip("_").lower().replace("_", "-")
+    return f"{word}?" if word.endswith("s") else word
 
 
-def parser_options(grammar: str) -> dict[str, Any]:
+def parser_options() -> dict[str, Any]:
     """Return the options of the parser, also for the test that builds it with `strict`."""
+    rules = {rule for settings in (*SETTINGS.values(), STATEMENTS) for rule in settings.values()}
     return {
         "parser": "lalr",
         "lexer": "contextual",
-        "start": [*start_rules(grammar), "sum"],
+        "start": sorted({*rules, "evaluate", "quantity", "sum"}),
         "maybe_placeholders": False,
         "propagate_positions": True,
     }
@@ -64,7 +50,7 @@ def build_tables(grammar: str) -> str:
     from lark.grammar import Rule
     from lark.lexer import TerminalDef
 
-    parser = Lark(grammar, **parser_options(grammar))
+    parser = Lark(grammar, **parser_options())
     data, memo = parser.memo_serialize([TerminalDef, Rule])
     return json.dumps({**table_identity(grammar), "data": data, "memo": memo}, separators=(",", ":")) + "\n"
 
@@ -78,7 +64,7 @@ def table_identity(grammar: str) -> dict[str, str]:
 
 def main() -> None:
     """Write the tables next to the grammar."""
-    TABLES.write_text(build_tables(GRAMMAR.read_text(encoding="utf-8")), encoding="utf-8")
+    TABLES.write_text(build_tables(grammar_text()), encoding="utf-8")
 
 
 if __name__ == "__main__":

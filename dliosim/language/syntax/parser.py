@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dliosim.language.diagnostics import Mistake, join_hints, mistake, suggest_word
 from dliosim.language.source import MAX_LINE_LENGTH, Span
-from dliosim.language.syntax.build import GRAMMAR, TABLES, parser_options, table_identity
+from dliosim.language.syntax.build import TABLES, grammar_text, parser_options, table_identity
 from dliosim.language.syntax.vocabulary import block_kinds
 from dliosim.units import UNITS
 
@@ -86,14 +86,14 @@ def _check_bounds(span: Span) -> None:
 def _parser() -> Lark:
     from lark import Lark
 
-    grammar = GRAMMAR.read_text(encoding="utf-8")
+    grammar = grammar_text()
     if TABLES.exists():
         tables = json.loads(TABLES.read_text(encoding="utf-8"), object_hook=_restore_int_keys)
         if all(tables.get(key) == value for key, value in table_identity(grammar).items()):
             # `Lark.load` would take the same two parts, but from a pickle.
             loaded: Lark = Lark._load_from_dict(tables["data"], tables["memo"])  # type: ignore[no-untyped-call]
             return loaded
-    return Lark(grammar, **parser_options(grammar))
+    return Lark(grammar, **parser_options())
 
 
 def _restore_int_keys(found: dict[str, Any]) -> dict[Any, Any]:

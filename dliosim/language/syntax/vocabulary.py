@@ -4,108 +4,36 @@ from __future__ import annotations
 
 from typing import Final
 
-ACCESS: Final = {
-    "api": "api",
-    "transfer": "transfer",
-    "readers": "readers",
-    "prefetch": "prefetch",
-    "open": "open",
-    "cache": "cache",
-    "engine": "engine",
-    "hint": "hint",
-    "hints": "hints",
-    "order": "order",
-    "communicator": "communicator",
-    "scatter": "scatter",
-    "through": "through",
+from dliosim.language.syntax.declarations import Declaration, list_settings
+from dliosim.model import Access, Checkpoint, Dataset, Loop, Prepare, Restore, Transformer
+
+LOOPS: Final = ("train", "evaluate", "infer")
+#: Blocks, and the dataclasses of the model whose fields declare their settings.
+BLOCKS: Final[dict[str, type]] = {
+    "dataset": Dataset,
+    "access": Access,
+    "model": Transformer,
+    "checkpoint": Checkpoint,
+    "prepare": Prepare,
+    "restore": Restore,
+    **dict.fromkeys(LOOPS, Loop),
 }
-WRITING: Final = {head: ACCESS[head] for head in ("api", "transfer", "cache", "hint", "hints")}
-LOOP: Final = {
-    "read": "read",
-    "batch": "batch",
-    "shard": "shard",
-    "shuffle": "shuffle",
-    "last batch": "last_batch",
-    "epochs": "count",
-    "steps": "count",
-    "for": "count",
-    "shifted by": "ranks",
-    "compute": "compute",
-    "decode": "switch",
-    "preprocess": "compute",
-    "sync": "sync",
-    **ACCESS,
-}
+#: Rules of grammar.lark for phrases that many settings have, by their bodies.
+_SHARED: Final = {"sum": "count", "quantity": "quantity", "NAME": "name", "STRING": "path", "sum _RANKS": "ranks"}
+#: The rules that follow from phrases, by their bodies; a rule has the name of the first setting with such a phrase.
+RULES: Final[dict[str, str]] = {}
+
+
+def _rule(setting: Declaration) -> str:
+    if setting.phrase.rule or setting.body in _SHARED:
+        return setting.phrase.rule or _SHARED[setting.body]
+    return RULES.setdefault(setting.body, setting.keyword.replace(" ", "_"))
+
 
 #: The settings of each kind of block, and the grammar rule of each.
 SETTINGS: Final[dict[str, dict[str, str]]] = {
-    "dataset": {
-        "samples": "count",
-        "size": "quantity",
-        "shape": "shape",
-        "datasets": "datasets",
-        "layout": "layout",
-        "prepared by": "ranks",
-        "format": "format",
-        "chunk": "chunk",
-        "compress": "compress",
-        "compressible": "compressible",
-        "stripe": "stripe",
-        "header": "count",
-        "align": "count",
-        "path": "path",
-        "from files": "source",
-        "root": "name",
-    },
-    "access": ACCESS,
-    "model": {
-        "layers": "count",
-        "hidden": "count",
-        "ffn": "count",
-        "heads": "count",
-        "kv_heads": "count",
-        "vocabulary": "count",
-        "weights": "element",
-        "optimizer": "optimizer",
-        "zero": "count",
-        "scale": "count",
-    },
-    "checkpoint": {
-        "model": "name",
-        "part": "part",
-        "parallel": "parallel",
-        "writers": "writers",
-        "replicas": "replicas",
-        "pieces": "pieces",
-        "folder": "folder",
-        "stripe": "stripe",
-        "metadata": "switch",
-        "commit": "commit",
-        "fsync": "switch",
-        "keep": "keep",
-        "serialize": "pace",
-        "async": "switch",
-        "staging": "staging",
-        "in flight": "count",
-        "drain to": "name",
-        "partner": "ranks",
-        "path": "path",
-        "root": "name",
-        **WRITING,
-    },
-    "prepare": {"fsync": "switch", **WRITING},
-    "restore": {
-        "written by": "written",
-        "parallel": "parallel",
-        "shifted by": "ranks",
-        "reads": "reads",
-    },
-    "train": {**LOOP, "checkpoint": "cadence"},
-    "evaluate": LOOP,
-    "infer": {**LOOP, "requests": "requests"},
+    kind: {setting.keyword: _rule(setting) for setting in list_settings(owner, kind)} for kind, owner in BLOCKS.items()
 }
-
-LOOPS: Final = ("train", "evaluate", "infer")
 NOUNS: Final = ("dataset", "model", "checkpoint", "access")
 #: Settings that one block may give several times; the first word of a phrase identifies the line.
 REPEATED: Final = ("part", "hint", "shuffle", "checkpoint")

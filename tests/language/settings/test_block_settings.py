@@ -110,7 +110,7 @@ def test_every_access_setting_is_taken(patterns: Patterns) -> None:
         ]
     )
     assert patterns.loop(lines).access == Access(
-        "mpi-independent", 1 << 20, 1, "sample", 3, "once", "memory", 2 << 30, (("a", "b"), ("c", "d e"))
+        "mpi-independent", 1 << 20, 1, "sample", 3, "once", "memory", 2 << 30, hints=(("a", "b"), ("c", "d e"))
     )
 
 
@@ -329,8 +329,8 @@ def test_checkpoints(patterns: Patterns) -> None:
         Access("mpi-independent", 2_000_000),
         "a/b/c",
         "local",
-        False,
-        3,
+        fsync=False,
+        keep=3,
     )
 
 

@@ -1,0 +1,106 @@
+"""Settings as fields of the model declare them: keywords, types, and the alternatives of their phrases."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, is_dataclass, replace
+from functools import lru_cache
+from types import UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from dliosim.model.phrase import Phrase
+
+#: A value with its bounds, a word that alone is in brackets, another bracket, or a word with its plural.
+TOKEN: Final = re.compile(
+    r"(?P<value>[A-Z]+)(>=(?P<low>\d+))?(<=(?P<high>[\d_]+))?|\[(?P<flag>[a-z]+)\]|[\[\]]"
+    r"|(?P<word>[a-z-]+)(\((?P<plural>[a-z]+)\))?"
+)
+_SYMBOLS: Final = {
+    **dict.fromkeys(("COUNT", "SIZE", "TIME", "PACE"), "sum"),
+    **dict.fromkeys(("SIZES", "TIMES"), "quantity"),
+    "NAME": "NAME",
+    "PATH": "STRING",
+    "[": "(",
+    "]": ")?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of the alternatives of a phrase."""
+
+    text: str  #: as declared
+    name: str  #: kind of its node where there are several
+    values: tuple[re.Match[str], ...]  #: values, and words that alone are in brackets, in order
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A setting that a field declares."""
+
+    keyword: str  #: first words of its line
+    field: str  #: name of the field
+    owner: type  #: dataclass that has the field
+    phrase: Phrase  #: phrase of the field
+    types: tuple[Any, ...]  #: types that the field may have, or its literals
+    inside: str = ""  #: field of the block's dataclass whose own dataclass has the field; empty: the block's has it
+
+    @property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """Return the alternatives of the phrase."""
+        return split_phrase(self.phrase.text or " | ".join(self.types))
+
+    @property
+    def body(self) -> str:
+        """Return what a rule of the grammar has for the phrase."""
+        bodies = [TOKEN.sub(_symbol, one.text) for one in self.alternatives]
+        if len(bodies) == 1:
+            return bodies[0]
+        return " | ".join(f"{body} -> {one.name}" for body, one in zip(bodies, self.alternatives, strict=True))
+
+
+def _symbol(token: re.Match[str]) -> str:
+    if token["flag"]:
+        return f"{token['flag'].upper()}?"
+    if token["word"]:
+        return f"_{token['word']}{token['plural'] or ''}".upper().replace("-", "_")
+    return _SYMBOLS[token["value"] or token[0]]
+
+
+@lru_cache(maxsize=256)
+def split_phrase(text: str) -> tuple[Alternative, ...]:
+    """Return the alternatives of a phrase."""
+    return tuple(_alternative(part) for part in text.split(" | "))
+
+
+def _alternative(text: str) -> Alternative:
+    words = [
+        token["word"] + (token["plural"] or "") for token in TOKEN.finditer(re.sub(r"\[.*", "", text)) if token["word"]
+    ]
+    values = tuple(token for token in TOKEN.finditer(text) if token["value"] or token["flag"])
+    return Alternative(text, "_".join(words).replace("-", "_") or values[0]["value"].lower(), values)
+
+
+@lru_cache(maxsize=32)
+def list_settings(owner: type, kind: str) -> tuple[Declaration, ...]:
+    """Return the settings that a kind of block takes, which is compiled to `owner`; those of its access come last."""
+    return tuple(one for one in _read_fields(owner) if not one.phrase.blocks or kind in one.phrase.blocks)
+
+
+@lru_cache(maxsize=32)
+def _read_fields(owner: type) -> tuple[Declaration, ...]:
+    own: list[Declaration] = []
+    shared: list[Declaration] = []
+    for field, hint in get_type_hints(owner, include_extras=True).items():
+        phrase = next((extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Phrase)), None)
+        types = _list_types(hint.__origin__ if phrase else hint)
+        if phrase:
+            own.append(Declaration(phrase.keyword or field, field, owner, phrase, types))
+        if phrase is None or phrase.text != "NAME":  # a name stands for a block of its own
+            inner = (one for each in types if is_dataclass(each) for one in _read_fields(each))  # type: ignore[arg-type]
+            (own if phrase else shared).extend(replace(one, inside=field) for one in inner)
+    return (*own, *shared)
+
+
+def _list_types(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Literal, Union, UnionType) else (hint,)
