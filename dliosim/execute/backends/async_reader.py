@@ -124,7 +124,7 @@ class QueuedReader:
         for first in range(0, count, size):
             last = min(first + size, count)
             own = None if heads is None else np.append(heads[first:last], last == count or heads[last])
-            self._waiting.append(_BatchPart(batch, calls.round(0, first, last), own))
+            self._waiting.append(_BatchPart(batch, calls.part(first, last), own))
             batch.parts += 1
 
     def advance(self, alone: bool = False) -> bool:

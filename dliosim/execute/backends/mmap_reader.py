@@ -80,7 +80,7 @@ class MappedReader:
         if self._lifetime == "each sample":
             heads = np.flatnonzero(sample_heads(calls, merged=False)).tolist()
             for first, last in pairwise([*heads, len(calls.file)]):
-                self._copy_calls(calls.round(0, first, last), out)
+                self._copy_calls(calls.part(first, last), out)
                 self._unmap()
         else:
             self._copy_calls(calls, out)

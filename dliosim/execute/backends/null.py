@@ -17,7 +17,7 @@ class NullReader:
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """Return the bytes that the calls ask for."""
-        return int(calls.length.sum())
+        return sum(calls.length.tolist())
 
     def end_epoch(self) -> None:
         """Do nothing: there are no files."""

@@ -70,7 +70,8 @@ class PosixReader:
         files, kept = self._files, self._files.kept
         file = only_file(calls)
         if file is not None:
-            files.keep_open([file])
+            if file not in kept:
+                files.keep_open([file])
             return repeat(kept[file])
         numbers = calls.file.tolist()
         files.keep_open(dict.fromkeys(numbers))
@@ -97,7 +98,7 @@ class PosixReader:
                 if len(opened) < rows.stop - rows.start:
                     descriptors = np.repeat(opened, np.diff(begins)).tolist()
                 lengths = cut.lengths[rows]
-                part = calls if len(lengths) == count else calls.round(0, rows.start, rows.stop)
+                part = calls if len(lengths) == count else calls.part(rows.start, rows.stop)
                 moved += self._read_rows(descriptors, part, cut.pieces[rows], lengths, sum(lengths))
             finally:
                 self._files.close(opened)

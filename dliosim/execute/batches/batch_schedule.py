@@ -39,7 +39,7 @@ class EpochCalls:
         rounds, most = self.rounds, self.most
         if rounds is None or most is None:
             return [self.calls.step(step)]
-        return [self.calls.round(step, *rounds.calls(step, number)) for number in range(int(most[step]))]
+        return [self.calls.part(*rounds.calls(step, number)) for number in range(int(most[step]))]
 
     def shares(self, step: int, groups: int) -> list[tuple[int, int]]:
         """Divide the calls of a step among `groups` readers; return the non-empty shares as [begin, end) of `calls`.

@@ -104,11 +104,13 @@ class InlineBatches:
 
     def wait(self, step: int) -> tuple[memoryview, int]:
         """Read the batch of a step; return the buffer and the bytes that its calls returned."""
-        got = _read_parts(self._epoch.step_rounds(step), self._slot, self._reader)
+        epoch, slot = self._epoch, self._slot
+        got = _read_parts(epoch.step_rounds(step), slot, self._reader)
         inside = self._reader.meter.io_call_ns
         self.called, self._inside = inside - self._inside, inside
-        self.processed = self._epoch.process(step, self._slot)
-        return self._slot, got
+        if epoch.processing is not None:
+            self.processed = epoch.process(step, slot)
+        return slot, got
 
     def run(self, action: Callable[[], T]) -> T:
         """Run `action` on the calling thread and return its result: there is no other thread."""
@@ -227,7 +229,7 @@ class PrefetchedBatches:
         if self._groups > 1:
             shares = epoch.shares(step, self._groups)
             processing = [partial(epoch.process_share, step, *share, len(shares), slot) for share in shares]
-            parts = [[epoch.calls.round(step, *share)] for share in shares]
+            parts = [[epoch.calls.part(*share)] for share in shares]
         else:
             parts, processing = [epoch.step_rounds(step)], [partial(epoch.process, step, slot)]
         tasks = self._pending[step] = [
@@ -284,7 +286,7 @@ class PrefetchedBatches:
 
 
 def _read_parts(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
-    return sum([reader.read(part, slot) for part in parts])
+    return reader.read(parts[0], slot) if len(parts) == 1 else sum([reader.read(part, slot) for part in parts])
 
 
 def _task_span(tasks: list[_Task[int]]) -> tuple[int, int]:

@@ -165,8 +165,7 @@ def edges_match(
     """Return for each sample in `data` whether its first and last eight bytes are those of `edge_words`."""
     short = np.flatnonzero(lengths < 8)
     if len(short) == 0:
-        # A word at every byte of the buffer, aligned or not, so that one gather fetches one word a sample.
-        windows: NDArray[np.uint64] = np.ndarray((max(0, len(data) - 7),), _WORD, data, 0, (1,))
+        windows = word_windows(data)
         good: NDArray[np.bool_] = windows[starts] == first
         good &= windows[starts + lengths - 8] == last
         return good
@@ -178,6 +177,12 @@ def edges_match(
     if len(longer):
         good[longer] = edges_match(first[longer], last[longer], lengths[longer], starts[longer], data)
     return good
+
+
+def word_windows(data: memoryview) -> NDArray[np.uint64]:
+    """Return a view with a word at every byte of a buffer, aligned or not: one gather fetches one word a sample."""
+    windows: NDArray[np.uint64] = np.ndarray((max(0, len(data) - 7),), _WORD, data, 0, (1,))
+    return windows
 
 
 _zero = np.zeros(1, np.int64)

@@ -312,7 +312,7 @@ def _count_issued_calls(access: Access, made: Calls) -> int:
 
 
 def _table_bytes(extents: Extents, made: Calls) -> int:
-    columns = [getattr(table, name) for table in (extents, made) for name in table.__slots__]
+    columns = [*(getattr(extents, name) for name in extents.__slots__), *made]
     return sum({id(column): column.nbytes for column in columns if column is not None}.values())
 
 

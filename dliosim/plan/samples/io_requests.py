@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import cache
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +36,10 @@ class Extents:
         return len(self.step_start) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(NamedTuple):
     """The calls of every step, in order. All int64 but `continues`.
 
-    The bytes of each sample are contiguous in the buffer of its step.
+    The bytes of each sample are contiguous in the buffer of its step. A named tuple, since each step makes one.
     """
 
     file: NDArray[np.int64]  #: number of the file, (calls,)
@@ -66,26 +66,30 @@ class Calls:
 
     def step(self, step: int) -> Calls:
         """Return the calls of one step; views, no copies."""
-        first, last = int(self.step_start[step]), int(self.step_start[step + 1])
-        return self._slice(first, last, int(self.row_start[step]), int(self.row_start[step + 1]), step)
+        return self.part(int(self.step_start[step]), int(self.step_start[step + 1]))
 
-    def round(self, step: int, first: int, last: int) -> Calls:
-        """Return the calls [first, last) of one step, as `Rounds.calls` gives them, without samples."""
-        row = int(self.row_start[step])
-        return self._slice(first, last, row, row, step)
-
-    def _slice(self, first: int, last: int, first_row: int, last_row: int, step: int) -> Calls:
+    def part(self, first: int, last: int) -> Calls:
+        """Return the calls [first, last), all of one step, without their samples; views, no copies."""
         return Calls(
             self.file[first:last],
             self.offset[first:last],
             self.length[first:last],
             self.start[first:last],
-            np.array([0, last - first]),
-            self.step_bytes[step : step + 1],
-            self.sample_start[first_row:last_row],
-            np.array([0, last_row - first_row]),
+            _step_edges(last - first),
+            _NOTHING,
+            _NOTHING,
+            _NOTHING,
             self.continues[first:last] if self.continues is not None else None,
         )
+
+
+@cache
+def _step_edges(calls: int) -> NDArray[np.int64]:
+    """Return `step_start` of one step."""
+    return np.array([0, calls])
+
+
+_NOTHING = np.empty(0, np.int64)
 
 
 def locate(

@@ -170,7 +170,7 @@ def test_calls_bring_every_byte_of_every_sample_to_its_place(dataset, loop, tran
         assert made.step_bytes[step] <= made.buffer_size
         content = bytes_moved[:2][:, np.argsort(bytes_moved[2])]
         for file, offset, length, at in zip(
-            extents.file[rows], extents.offset[rows], extents.length[rows], part.sample_start, strict=True
+            extents.file[rows], extents.offset[rows], extents.length[rows], made.sample_start[rows], strict=True
         ):
             assert (content[0, at : at + length] == file).all()
             assert (content[1, at : at + length] == offset + np.arange(length)).all()
@@ -231,7 +231,7 @@ def test_rounds_deal_every_call_once_and_stay_below_the_transfer(lengths, transf
             assert taken <= transfer
             if last < made.step_start[step + 1]:
                 assert taken + made.length[last] > transfer
-            assert (made.round(step, first, last).start == made.start[first:last]).all()
+            assert (made.part(first, last).start == made.start[first:last]).all()
             at = last
         assert at == made.step_start[step + 1]
         assert dealt.calls(step, int(dealt.count[step])) == (0, 0)
@@ -260,6 +260,6 @@ def test_ranges_of_one_sample_are_read_of_a_file_that_is_opened_once(transfer):
     head = sample_heads(made, transfer is not None)
     # The second step begins in the midst of sample 3; one range that is read twice is that of two samples.
     assert made.offset[head].tolist() == [0, 10, 95, 0, 10, 10]
-    assert sample_heads(made.round(0, 1, 3), transfer is not None)[0], (
+    assert sample_heads(made.part(1, 3), transfer is not None)[0], (
         "a round that begins in the middle opens the file, too"
     )
