@@ -224,19 +224,21 @@ def _classify_samples(case: _CountInput) -> tuple[bool, int | None, bool]:
 
 def _average_epochs(made: Sequence[PassFigures]) -> PassFigures:
     """Return the mean of several epochs with the same number of steps."""
-    ratios = [one.amplification for one in made if one.amplification is not None]
-    spans = [one.span_ratio for one in made if one.span_ratio is not None]
-    return PassFigures(
-        made[0].steps,
-        made[0].samples,
-        mean_spread([one.bytes for one in made]),
-        mean_spread([one.files for one in made]),
-        mean_spread([one.opens for one in made]),
-        mean_spread([one.calls for one in made]),
-        sum(ratios) / len(ratios) if ratios else None,
-        sum(spans) / len(spans) if spans else None,
-        max(one.buffer for one in made),
-        max(one.plan_bytes for one in made),
+
+    def mean(name: str) -> float | None:
+        known = [value for one in made if (value := getattr(one, name)) is not None]
+        return sum(known) / len(known) if known else None
+
+    return replace(
+        made[0],
+        bytes=mean_spread([one.bytes for one in made]),
+        files=mean_spread([one.files for one in made]),
+        opens=mean_spread([one.opens for one in made]),
+        calls=mean_spread([one.calls for one in made]),
+        amplification=mean("amplification"),
+        span_ratio=mean("span_ratio"),
+        buffer=max(one.buffer for one in made),
+        plan_bytes=max(one.plan_bytes for one in made),
     )
 
 

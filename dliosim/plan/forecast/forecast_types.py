@@ -29,6 +29,12 @@ class RankSpread:
     #: true where not every rank and epoch was planned, or where the epochs that it stands for differ
     estimated: bool = False
 
+    def scale(self, factor: float) -> RankSpread:
+        """Return the figure multiplied by `factor` on every rank."""
+        return RankSpread(
+            factor * self.minimum, factor * self.mean, factor * self.maximum, factor * self.total, self.estimated
+        )
+
 
 def uniform_spread(value: float, ranks: int, estimated: bool = False) -> RankSpread:
     """Return the spread of a figure that is the same on every rank."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,12 @@ from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sample_to_file import files_of, first_samples
 from dliosim.plan.samples.sizes import bytes_before, header_bytes, is_framed, local_prefix_sums, require_framed
 
-_SAMPLED_RANKS = 256
 _SAMPLED_FILES = 65_536
+
+_Column: TypeAlias = "NDArray[np.int64]"
+
+#: Samples, bytes, files and calls of a rank.
+_Counts: TypeAlias = "tuple[RankSpread, RankSpread, RankSpread, RankSpread]"
 
 
 def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int) -> PhaseForecast:
@@ -56,24 +61,13 @@ def _count_opens(dataset: Dataset, verb: Prepare, ranks: int, files: RankSpread)
     # library, and opens its sidecars.
     if verb.access.is_mpi and dataset.layout.files == 1 and (laid_out or is_framed(dataset)):
         return spread_of(1 + (np.arange(ranks) == 0) * (laid_out + count_with_sidecars(dataset) - 1), ranks, False)
-    return _scale_spread(files, 1 + laid_out)
+    return files.scale(1 + laid_out)
 
 
-def _scale_spread(figure: RankSpread, factor: int) -> RankSpread:
-    """Return a figure multiplied by `factor` on every rank."""
-    minimum, mean, maximum, total = (
-        factor * value for value in (figure.minimum, figure.mean, figure.maximum, figure.total)
-    )
-    return RankSpread(minimum, mean, maximum, total, figure.estimated)
-
-
-def _count_whole_files(
-    placement: Placement, ranks: int, transfer: int | None
-) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
+def _count_whole_files(placement: Placement, ranks: int, transfer: int | None) -> _Counts:
     """Count samples, bytes, files and calls of a rank that writes files rank, rank + R, ..."""
     dataset = placement.dataset
     files = np.arange(dataset.layout.files)
-    owner = files % ranks
     starts = first_samples(np.append(files, len(files)), dataset.samples, len(files))
     sizes, samples = file_sizes(dataset, placement.places, files), np.diff(starts)
     # A file without samples still has its header to write.
@@ -83,12 +77,17 @@ def _count_whole_files(
         again = samples > 1
         calls, sizes = calls + again, sizes + again * header_bytes(dataset)
     known = transfer is None or (placement.exact and int(samples.max()) <= SAMPLES_AT_ONCE)
-    return (
-        spread_of(np.bincount(owner, samples, ranks), ranks, False),
-        spread_of(np.bincount(owner, sizes, ranks), ranks, not placement.exact),
-        spread_of(np.bincount(owner, minlength=ranks), ranks, False),
-        spread_of(np.bincount(owner, calls, ranks), ranks, not known),
-    )
+    return _deal_files(ranks, (samples, sizes, calls), (False, not placement.exact, False, not known))
+
+
+def _deal_files(
+    ranks: int, columns: tuple[_Column, _Column, _Column], guessed: tuple[bool, bool, bool, bool]
+) -> _Counts:
+    """Return what ranks have of files that are dealt in turn, from samples, bytes and calls of each file."""
+    (samples, sizes, calls), owner = columns, np.arange(len(columns[0])) % ranks
+    counted = (np.bincount(owner, column, ranks) for column in (samples, sizes, None, calls))
+    made, written, files, issued = (spread_of(one, ranks, guess) for one, guess in zip(counted, guessed, strict=True))
+    return made, written, files, issued
 
 
 def _mark_frame_estimates(
@@ -103,7 +102,7 @@ def _mark_frame_estimates(
     again = form.checksum is not None and transfer is not None
     return (
         replace(written, estimated=written.estimated or sidecar_count > 0 or again),
-        replace(_scale_spread(files, 1 + sidecar_count), estimated=files.estimated or sidecar_count > 0),
+        replace(files.scale(1 + sidecar_count), estimated=files.estimated or sidecar_count > 0),
         replace(calls, estimated=calls.estimated or sidecar_count > 0 or transfer is not None),
     )
 
@@ -113,24 +112,15 @@ def count_with_sidecars(dataset: Dataset) -> int:
     return 1 + (len(require_framed(dataset).sidecars) if is_framed(dataset) else 0)
 
 
-def _count_library_files(
-    index: DataIndex, ranks: int, transfer: int | None
-) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
+def _count_library_files(index: DataIndex, ranks: int, transfer: int | None) -> _Counts:
     """Count the same for files that a library makes whole, or lays out: estimates."""
-    files = len(index.size)
-    owner, samples = np.arange(files) % ranks, np.diff(index.first_sample)
+    samples = np.diff(index.first_sample)
     calls = samples if transfer is None else -(-index.size // transfer)
-    return (
-        spread_of(np.bincount(owner, samples, ranks), ranks, files < ranks),
-        spread_of(np.bincount(owner, index.size, ranks), ranks, True),
-        spread_of(np.bincount(owner, minlength=ranks), ranks, files < ranks),
-        spread_of(np.bincount(owner, calls, ranks), ranks, True),
-    )
+    few = len(index.size) < ranks
+    return _deal_files(ranks, (samples, index.size, calls), (few, True, few, True))
 
 
-def _count_many_files(
-    dataset: Dataset, ranks: int, transfer: int | None
-) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
+def _count_many_files(dataset: Dataset, ranks: int, transfer: int | None) -> _Counts:
     """Count the same for too many files to handle each: by the mean of an even sample of files."""
     total, files = dataset.samples, dataset.layout.files
     some = np.arange(0, files, files // _SAMPLED_FILES)
@@ -146,9 +136,7 @@ def _count_many_files(
     )
 
 
-def _count_shared_files(
-    placement: Placement, ranks: int, transfer: int | None
-) -> tuple[RankSpread, RankSpread, RankSpread, RankSpread]:
+def _count_shared_files(placement: Placement, ranks: int, transfer: int | None) -> _Counts:
     """Count the same where each rank writes a contiguous share of the samples of few files."""
     dataset = placement.dataset
     total, files = dataset.samples, dataset.layout.files

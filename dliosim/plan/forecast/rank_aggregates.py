@@ -118,15 +118,7 @@ def count_bytes(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
     if size is None or not tally.reads_all:
         asked = tally.make_spread([one.bytes * tally.scale for one in tally.found], exact=tally.counted)
         return tally.limit_to_readers(tally.scale_by_bytes(asked, samples))
-    return tally.limit_to_readers(
-        RankSpread(
-            samples.minimum * size,
-            samples.mean * size,
-            samples.maximum * size,
-            samples.total * size,
-            samples.estimated or not tally.counted,
-        )
-    )
+    return tally.limit_to_readers(replace(samples.scale(size), estimated=samples.estimated or not tally.counted))
 
 
 def _scale_files(tally: EpochAggregate, files: int) -> float:
