@@ -1,4 +1,4 @@
-"""The command line: `dliosim run`, `compare`, `check`, `plan`, `report` and `explain`; it alone names COMM_WORLD."""
+"""The command line: the commands, their options and exit status; it alone names COMM_WORLD."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framew
   mpiexec -n 4 dliosim run patterns/cosmoflow.dlio -D api=mpi-independent -D layout="shared file"
   mpiexec -n 4 dliosim compare patterns/resnet50.dlio --vary api=posix,mpi-independent,mpi-collective
                                                                which way is fastest, and is the difference real?
+  mpiexec -n 4 dliosim verify dliosim-data                     are the data on storage still what was written?
   dliosim report dliosim-results-* --html report.html          what came out, as tables and pictures
   dliosim explain E204                                         what does that error mean?
   dliosim explain patterns/cosmoflow.dlio                      the pattern resolved, and where each value is from
@@ -44,7 +45,7 @@ Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` lin
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments is None and given[:1] in (["run"], ["compare"]):
+    if arguments is None and given[:1] in (["run"], ["compare"], ["verify"]):
         capture_signals()  # before the imports: these take a second, or a minute for many ranks on a slow file system
     with _mute_other_ranks():
         parser = _make_parser()

@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.mpi_entry import DamageDiagnosticsError, DiagnosticsError, run_job
-from dliosim.commands.options import parse_used_roots
+from dliosim.commands.options import describe_dataset, parse_used_roots
 from dliosim.commands.stalls import parse_stall_options
 from dliosim.commands.terminal import user_terminal
 from dliosim.execute.context import Options, Session
@@ -107,7 +107,10 @@ def open_sessions(
     # Paths come from rank 0: other ranks may have another working directory.
     roots = world.run_on_rank_0("find the directories", lambda: parse_used_roots(parsed, used))
     sessions = [
-        Session(each, world, roots, options, setup.progress, sources=sources, stores=setup.stores) for each in workloads
+        Session(
+            each, world, roots, options, setup.progress, sources=sources, stores=setup.stores, describe=describe_dataset
+        )
+        for each in workloads
     ]
     for session in sessions:
         world.run_on_rank_0("find the directories", session.check_directories)

@@ -35,6 +35,21 @@ offsets, where each rank's time went, utilization by epoch, and for comparisons 
 matplotlib: pip install 'dliosim[report]'. docs/report.md says how to read each.
 """
 
+_VERIFY_DESCRIPTION = """\
+Are the data on storage still what was written? Reads every byte of the data sets and checkpoints below DIR, names each
+file that is wrong, and says what to do. Nothing is changed. Ranks share the work: start it with mpiexec -n RANKS where
+there is much.
+
+  dliosim verify dliosim-data                                  all that runs with --dir dliosim-data have left there
+  dliosim verify dliosim-data/train/0b5e8c7f92d14a36           one data set
+  dliosim verify dliosim-data/state/63f0a1b7c2d94e58/000004    one checkpoint
+  mpiexec -n 8 dliosim verify /scratch/me/data && sbatch job   start only where all is right
+
+Checkpoints are compared with the sizes and CRC-32 of their manifests, data sets with bytes that are made again from
+the description in theirs. Files of others (`from files`) have no manifest, and are passed over: docs/verify.md.
+Exit status: 0 all are right, 1 some are not, 2 there is nothing to verify.
+"""
+
 #: Seconds after which a stall is reported. On Lustre and on NFS, a failover of a server or an eviction of a client ends
 #: within five minutes: anything longer is worth a look.
 _STALL = 300.0
@@ -202,6 +217,13 @@ COMMANDS: Final = {
             *_STALLS,
         ),
         _COMPARE_DESCRIPTION,
+        on_ranks=True,
+    ),
+    "verify": Command(
+        "verify:verify_command",
+        "compare data sets and checkpoints on storage with what was written, alone or under mpiexec",
+        (_option("place", "DIR", "a directory of --dir or --root, or of one data set or checkpoint"), *_STALLS),
+        _VERIFY_DESCRIPTION,
         on_ranks=True,
     ),
     "check": Command(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dliosim.errors import UsageError
-from dliosim.model import Workload
+from dliosim.model import Dataset, Workload
 
 
 def parse_overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
@@ -20,6 +20,13 @@ def parse_overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
             raise UsageError(f"-D {text}: expected NAME=VALUE or BLOCK.SETTING=PHRASE")
         pairs.append((name.strip(), phrase.strip()))
     return pairs
+
+
+def describe_dataset(dataset: Dataset) -> str:
+    """Return the text of a pattern that prepares a data set, for its manifest; imported when one is written."""
+    from dliosim.language.unparse import write_dataset
+
+    return write_dataset(dataset)
 
 
 def parse_roots(parsed: argparse.Namespace) -> dict[str, Path]:

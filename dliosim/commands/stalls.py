@@ -39,7 +39,7 @@ NEVER = StallOptions(StallLimits(None, None))
 
 def parse_stall_options(parsed: argparse.Namespace) -> StallOptions:
     """Return the limits and the directory of the command line."""
-    return StallOptions(StallLimits(parsed.stall_report, parsed.stall_timeout), parsed.output)
+    return StallOptions(StallLimits(parsed.stall_report, parsed.stall_timeout), getattr(parsed, "output", None))
 
 
 @contextmanager

@@ -79,6 +79,8 @@ class Session:
     index_notes: dict[str, str] = field(default_factory=dict)
     #: locked directories of checkpoints, on rank 0; the code that made the table releases them
     stores: CheckpointStores = field(default_factory=CheckpointStores)
+    #: returns the text of a pattern that prepares a data set; empty where none is kept
+    describe: Callable[[Dataset], str] = lambda dataset: ""
     #: the phases so far
     finished: PhaseLog = field(default_factory=lambda: PhaseLog())
 

@@ -90,6 +90,13 @@ def write_pattern(compiled: CompiledPattern) -> str:
     return "\n".join(f"{line.text:<{width}}  # {line.origin}" if line.origin else line.text for line in lines)
 
 
+def write_dataset(dataset: Dataset) -> str:
+    """Return a pattern that prepares one data set; compiled for any job, it gives the same data set."""
+    settings = [f"    {head:<10} {value}" for head, value in _list_phrases("dataset", dataset)]
+    head = ["dlio 1", "workload prepared", f"seed {dataset.seed}", f"dataset {dataset.name} {{"]
+    return "\n".join([*head, *settings, "}", f"prepare {dataset.name}"])
+
+
 @dataclass(slots=True)
 class _PatternWriter:
     compiled: CompiledPattern

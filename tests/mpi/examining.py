@@ -18,7 +18,7 @@ from dliosim.errors import DliosimError
 from dliosim.execute.context import Phase
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.store import checkpoint_store
-from dliosim.execute.store.checkpoint_manifest import check_checksums, load_manifest
+from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.run_summary import RunSummary
@@ -36,6 +36,7 @@ from dliosim.plan.samples.sizes import block_count, block_totals, is_framed, nee
 from dliosim.report.progress import ProgressLine
 from dliosim.report.reader.fields import read_json
 from dliosim.report.reader.results import parse_run
+from tests.execute.alone import checkpoint_faults
 from tests.mpi.forecast_program import Compared, compare
 from tests.report.test_real_runs import SCHEMA, faults
 
@@ -187,7 +188,7 @@ def _saved(base: Path) -> Iterator[str]:
         directory = base / f"{number:06d}"
         try:
             wrong = load_manifest(directory).find_size_fault(directory)
-            wrong = wrong or "".join(check_checksums(directory))
+            wrong = wrong or "".join(checkpoint_faults(directory))
         except ValueError as error:
             wrong = f"{error}"
         if wrong:

@@ -14,8 +14,9 @@ from time import monotonic, sleep
 from typing import Literal
 
 from dliosim.execute.store import checkpoint_store
-from dliosim.execute.store.checkpoint_manifest import check_checksums, load_manifest
+from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.locking import NAME as LOCK
+from tests.execute.alone import checkpoint_faults
 from tests.mpi.launch import ROOT, Job, running, start_ranks
 
 PROGRAM = ("-m", "tests.mpi.kill_program")
@@ -173,7 +174,7 @@ class Place:
                 except ValueError:
                     continue
                 if counts:
-                    assert check_checksums(directory) == [], f"{after}: {directory}"
+                    assert checkpoint_faults(directory) == [], f"{after}: {directory}"
                     newest = max(newest, number)
         assert newest >= self.newest, f"{after}: {self.newest} was complete, and now the newest is {newest}"
         self.newest = newest

@@ -20,10 +20,10 @@ from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.world import World, make_world
-from dliosim.execute.store.checkpoint_manifest import check_checksums
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Workload, Writers
 from dliosim.model.checkpoint import Background, Pace
 from dliosim.report.progress import ProgressLine
+from tests.execute.alone import checkpoint_faults
 
 PARTS = (Part("w", 90_001, "total"), Part("s", 20_003, "per rank"))
 STAGED = Checkpoint(
@@ -58,7 +58,7 @@ def session(world: World, directory: Path, *checkpoints: Checkpoint) -> Session:
 def whole(base: Path) -> list[int]:
     """Numbers of the checkpoints; every byte must be as the manifest says, and no other file may be there."""
     found = sorted(path for path in base.iterdir() if path.is_dir())
-    assert all(check_checksums(path) == [] for path in found), found
+    assert all(checkpoint_faults(path) == [] for path in found), found
     return [int(path.name) for path in found]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.store.checkpoint_manifest import check_checksums
+from tests.execute.alone import checkpoint_faults
 from tests.mpi.jobs import CHECKPOINT, Place, only_error, phases
 
 
@@ -35,7 +35,7 @@ def test_the_newest_one_that_is_not_damaged_is_restored(tmp_path: Path, settings
     flip(flipped)
     cut(shorter)
     gone.unlink()
-    assert [len(check_checksums(path.parent)) for path in (flipped, shorter, gone)] == [1, 1, 1]
+    assert [len(checkpoint_faults(path.parent)) for path in (flipped, shorter, gone)] == [1, 1, 1]
     place.write(checkpoint, "restore c\n")
     (restored,) = phases(place.results(2), "restore")
     assert [note.partition(" (found after")[0] for note in restored["notes"]] == [

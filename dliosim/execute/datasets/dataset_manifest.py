@@ -15,10 +15,10 @@ from dliosim.model import Dataset
 ABSENT = "has not been prepared"
 
 
-def write_dataset_manifest(dataset: Dataset, directory: Path, size: int, durable: bool) -> None:
+def write_dataset_manifest(dataset: Dataset, directory: Path, size: int, pattern: str, durable: bool) -> None:
     """Write the manifest of a data set of `size` bytes; unless they are `durable`, with the id of this node's boot.
 
-    Raises ExecutionError.
+    `pattern` is the text that `dliosim verify` makes the data again from. Raises ExecutionError.
     """
     content = {
         "kind": "data set",
@@ -28,6 +28,7 @@ def write_dataset_manifest(dataset: Dataset, directory: Path, size: int, durable
         "files": dataset.layout.files,
         "samples": dataset.samples,
         "bytes": size,
+        "pattern": pattern.splitlines(),
         "synced": durable,
     }
     write_manifest(directory, content if durable else {**content, "boot": boot_id()})

@@ -69,7 +69,9 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
             return record, (f"kept: complete data of the same description are in {directory}",)
         why = f"written again: what was there {wrong.rstrip(',')}" if wrong != ABSENT else ""
     doing = f"make room for data set `{dataset.name}`"
-    refused = world.run_on_rank_0(doing, lambda: _prepare_directory(session, verb, dataset, directory))
+    refused, pattern = world.run_on_rank_0(
+        doing, lambda: (_prepare_directory(session, verb, dataset, directory), session.describe(dataset))
+    )
     form = bind(dataset)
     import_libraries(form)
     started = perf_counter_ns()
@@ -94,7 +96,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     if isinstance(form, Built):
         session.places[dataset.name] = index_prepared(session, dataset, directory)
     doing = f"complete data set `{dataset.name}`"
-    files = world.run_on_rank_0(doing, lambda: _complete_dataset(session, dataset, directory, verb.fsync))
+    files = world.run_on_rank_0(doing, lambda: _complete_dataset(session, dataset, directory, pattern, verb.fsync))
     record.wall_ns = perf_counter_ns() - started
     took = size_note(_content_bytes(session, dataset), files)
     notes = (why, refused, striping_hint_note(verb.access, dataset.stripe, record.hints), took)
@@ -340,11 +342,11 @@ def _time_items(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
         yield one
 
 
-def _complete_dataset(session: Session, dataset: Dataset, directory: Path, durable: bool) -> int:
+def _complete_dataset(session: Session, dataset: Dataset, directory: Path, pattern: str, durable: bool) -> int:
     """Write the manifest that marks the data as complete; return the bytes of all files."""
     if durable:
         for folder in range(dataset.layout.folders):
             sync_directory(directory / dataset.folder_name(folder))
     total = total_bytes(session, dataset)
-    write_dataset_manifest(dataset, directory, total, durable)
+    write_dataset_manifest(dataset, directory, total, pattern, durable)
     return total

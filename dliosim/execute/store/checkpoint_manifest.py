@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from dliosim.execute.io_errors import call_error, error_reason, is_damage, unreadable_error
-from dliosim.execute.safe_open import open_folder, open_for_read, read_pieces
+from dliosim.execute.io_errors import call_error, is_damage, unreadable_error
+from dliosim.execute.safe_open import open_folder
 from dliosim.execute.store.manifest import read_manifest
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
@@ -80,23 +79,6 @@ class CheckpointManifest:
                 raise unreadable_error(call_error("lstat", str(directory / name), error), OLDER) from error
         return None
 
-    def find_checksum_faults(self, directory: Path) -> list[str]:
-        """Return each file that is missing or has another size or CRC-32, and why; reads all bytes."""
-        wrong = []
-        for name, expected in self.files.items():
-            folder = name.rpartition("/")[0]
-            try:
-                with open_folder(directory / folder) as opened:
-                    found = _size_and_checksum(_base_name(name), opened)
-            except OSError as error:
-                wrong.append(f"{name}: {error_reason(error)}")
-                continue
-            if found[0] != expected[0]:
-                wrong.append(f"{name} has {found[0]} bytes, not {expected[0]}")
-            elif found != tuple(expected):
-                wrong.append(f"{name} has CRC-32 {found[1]:08x}, not {expected[1]:08x}")
-        return wrong
-
     def _group_by_folder(self) -> dict[str, list[str]]:
         folders: dict[str, list[str]] = {}
         for name in self.files:
@@ -128,14 +110,6 @@ def load_manifest(directory: Path) -> CheckpointManifest:
     return CheckpointManifest(name, directory.parent.name, commit, ranks, split, found)
 
 
-def check_checksums(directory: Path) -> list[str]:
-    """Return what is wrong with a checkpoint, after reading every byte; empty if nothing is."""
-    try:
-        return load_manifest(directory).find_checksum_faults(directory)
-    except ValueError as error:
-        return [str(error)]
-
-
 def _parse_split(found: object) -> Split | None:
     if not isinstance(found, dict) or set(found) != {"tensor", "pipeline", "data", "played"}:
         return None
@@ -163,12 +137,3 @@ def _error_path(error: OSError, folder: str) -> str:
     """Return the name that an error is about: a file in the folder, or the folder itself."""
     own = Path(str(error.filename)).name
     return own if own == folder or not folder else f"{folder}/{own}"
-
-
-def _size_and_checksum(name: str, folder: int) -> tuple[int, int]:
-    size = total = 0
-    with open_for_read(name, folder) as descriptor:
-        for data in read_pieces(descriptor, _LARGEST):
-            total = zlib.crc32(data, total)
-            size += len(data)
-    return size, total

@@ -195,7 +195,7 @@ class CheckpointStore:
     def _remove_unfinished(self) -> int:
         """Remove what dead jobs left unfinished, and return the highest number that was there. Needs the mutex."""
         # `.old.partial` come first: another directory may have to take their name.
-        found = sorted(_list_entries(self._base), key=lambda entry: entry[1], reverse=True)
+        found = sorted(list_entries(self._base), key=lambda entry: entry[1], reverse=True)
         for number, kind, entry in found:
             if number in self._busy or (number in self._finished and not kind):
                 continue
@@ -265,7 +265,7 @@ def file_name(file: int) -> str:
 
 def checkpoint_numbers(base: Path) -> list[int]:
     """Return the numbers of the checkpoints under `base` with their final name, complete or not, newest first."""
-    return sorted((number for number, kind, _ in _list_entries(base) if not kind), reverse=True)
+    return sorted((number for number, kind, _ in list_entries(base) if not kind), reverse=True)
 
 
 def list_data_files(base: Path) -> list[Path]:
@@ -282,7 +282,7 @@ def count_leftover_bytes(base: Path) -> int:
     """
     return sum(
         path.lstat().st_blocks * 512
-        for _, kind, entry in _list_entries(base)
+        for _, kind, entry in list_entries(base)
         if kind or _is_unfinished(entry)
         for path in _list_files(entry)
     )
@@ -290,7 +290,7 @@ def count_leftover_bytes(base: Path) -> int:
 
 def highest_number(base: Path) -> int:
     """Return the highest number of any directory under `base`, complete or not; 0 where there is none."""
-    return max((number for number, _, _ in _list_entries(base)), default=0)
+    return max((number for number, _, _ in list_entries(base)), default=0)
 
 
 def find_newest_complete(
@@ -315,7 +315,7 @@ def find_newest_complete(
         except ValueError as error:
             fault = str(error)
         notes.append(f"{directory.name}: {fault}")
-    notes += [f"{entry.name}: was never finished" for _, kind, entry in sorted(_list_entries(base)) if kind]
+    notes += [f"{entry.name}: was never finished" for _, kind, entry in sorted(list_entries(base)) if kind]
     found = "; ".join(notes) or f"nothing was ever saved there by {ranks} ranks and this description"
     raise ExecutionError(f"no complete checkpoint of `{name}` in {base}: {found}", "R404")
 
@@ -351,7 +351,7 @@ def _is_complete(directory: Path) -> bool:
         return False  # it does not count, so no older one is deleted
 
 
-def _list_entries(base: Path) -> list[tuple[int, str, Path]]:
+def list_entries(base: Path) -> list[tuple[int, str, Path]]:
     """Return the entries of `base` with a name of this module: number, suffix, path.
 
     Raises ExecutionError [R401] where `base` cannot be listed.

@@ -24,12 +24,11 @@ from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
 from dliosim.execute.context import Options, Session
 from dliosim.execute.node import free_space
-from dliosim.execute.store.checkpoint_manifest import check_checksums
 from dliosim.model import Access, Cadence, Checkpoint, Job, Loop, Part, Repeat, Restore, Workload, Writers
 from dliosim.model import Save as SaveVerb
 from dliosim.model.checkpoint import Background, Pace
 from dliosim.report.progress import ProgressLine
-from tests.execute.alone import world_of_one
+from tests.execute.alone import checkpoint_faults, world_of_one
 
 STAGED = Checkpoint(
     "c",
@@ -56,7 +55,7 @@ def complete(base: Path | None) -> list[int]:
     """Return the numbers of the checkpoints under `base`; every byte must be as saved, with nothing else there."""
     assert base is not None
     found = sorted(path for path in base.iterdir() if path.is_dir())
-    assert [check_checksums(path) for path in found] == [[]] * len(found)
+    assert [checkpoint_faults(path) for path in found] == [[]] * len(found)
     return [int(path.name) for path in found]
 
 

@@ -27,7 +27,7 @@ def made(root: Path, dataset: Dataset = DATASET, durable: bool = True) -> Path:
     """The directory of a data set with a manifest."""
     directory = root / dataset.digest()
     directory.mkdir()
-    write_dataset_manifest(dataset, directory, 1000, durable)
+    write_dataset_manifest(dataset, directory, 1000, "", durable)
     return directory
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from dliosim.execute.store.checkpoint_manifest import CheckpointManifest, check_checksums, load_manifest
+from dliosim.execute.store.checkpoint_manifest import CheckpointManifest, load_manifest
 from dliosim.execute.store.manifest import NAME, write_manifest
 from dliosim.model import Split
+from tests.execute.alone import checkpoint_faults
 
 CONTENT = {"000000.ckpt": b"some bytes", "more/000001.ckpt": b"others", "more/plan": b""}
 
@@ -38,7 +39,7 @@ def saved() -> CheckpointManifest:
 def test_what_is_written_is_read(directory: Path) -> None:
     assert load_manifest(directory) == saved()
     assert load_manifest(directory).find_size_fault(directory) is None
-    assert check_checksums(directory) == []
+    assert checkpoint_faults(directory) == []
 
 
 def cut(path: Path) -> None:
@@ -50,7 +51,7 @@ def lengthen(path: Path) -> None:
 
 
 def link(path: Path) -> None:
-    moved = path.rename(path.with_name("elsewhere"))
+    moved = path.rename(path.parents[2] / "elsewhere")
     path.symlink_to(moved)
 
 
@@ -74,7 +75,7 @@ def test_what_is_missing_or_has_another_size_is_found(
 ) -> None:
     harm(directory / "more" / "000001.ckpt")
     assert load_manifest(directory).find_size_fault(directory) == fault
-    assert len(check_checksums(directory)) == 1
+    assert len(checkpoint_faults(directory)) == 1
 
 
 def test_a_folder_that_is_missing_or_a_link_is_found(directory: Path) -> None:
@@ -82,13 +83,17 @@ def test_a_folder_that_is_missing_or_a_link_is_found(directory: Path) -> None:
     assert load_manifest(directory).find_size_fault(directory) == "more: No such file or directory"
     (directory / "more").symlink_to(moved)
     assert load_manifest(directory).find_size_fault(directory) == "more: Not a directory"
-    assert check_checksums(directory) == ["more/000001.ckpt: Not a directory", "more/plan: Not a directory"]
+    assert checkpoint_faults(directory) == [
+        "more is a symbolic link, not a directory",
+        "more/000001.ckpt cannot be read: Not a directory",
+        "more/plan cannot be read: Not a directory",
+    ]
 
 
 def test_a_bit_that_flipped_is_found_by_the_sums_alone(directory: Path) -> None:
     (directory / "000000.ckpt").write_bytes(b"sone bytes")
     assert load_manifest(directory).find_size_fault(directory) is None
-    (wrong,) = check_checksums(directory)
+    (wrong,) = checkpoint_faults(directory)
     assert wrong == f"000000.ckpt has CRC-32 {zlib.crc32(b'sone bytes'):08x}, not {zlib.crc32(b'some bytes'):08x}"
 
 
@@ -125,7 +130,7 @@ def test_a_manifest_that_says_what_cannot_be_is_refused(directory: Path, change:
     (directory / NAME).write_text(json.dumps({**content, **change}))
     with pytest.raises(ValueError, match=reason):
         load_manifest(directory)
-    assert len(check_checksums(directory)) == 1
+    assert len(checkpoint_faults(directory)) == 1
 
 
 def test_only_what_was_committed_loosely_is_doubted() -> None:

@@ -1,0 +1,99 @@
+"""The command `dliosim verify`: rank 0 finds what is there, all ranks compare it, rank 0 prints what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mpi4py import MPI
+
+from dliosim.commands.command_setup import Setup, run_on_ranks
+from dliosim.commands.mpi_entry import print_text
+from dliosim.errors import UsageError
+from dliosim.execute.mpi.world import World
+from dliosim.execute.run.verify import FaultKind, Tally, Target, verify_target
+from dliosim.readable import count, seconds, size
+
+#: Wrong files of one data set or checkpoint that are named.
+_SHOWN = 10
+
+
+def verify_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """Compare all data below a directory with what was written; return 1 if any of them are wrong, else 0."""
+    return run_on_ranks(comm, parsed, arguments, lambda signal: "what is not listed is not verified", _verify)
+
+
+def _verify(setup: Setup) -> int:
+    world = setup.world
+    targets: Iterator[Target] = iter(())
+    if world.rank == 0:
+        from dliosim.commands.verify_targets import find_targets
+
+        targets = find_targets(Path(os.path.realpath(setup.parsed.place)), setup.stores)
+    seen = datasets = checkpoints = wrong = 0
+    total = Tally()
+    while (target := world.run_on_rank_0("look for data", lambda: next(targets, None))) is not None:
+        found = verify_target(world, setup.progress, target)
+        seen += 1
+        if not target.is_leftover:
+            datasets += target.kind == "data set"
+            checkpoints += target.kind == "checkpoint"
+            wrong += bool(found.faults)
+        total.files, total.bytes = total.files + found.files, total.bytes + found.bytes
+        _print(world, "\n".join(_result_lines(target, found)))
+    if not seen:
+        text = "there is no data set and no checkpoint of dliosim; files of others have no manifest to verify them by"
+        world.run_on_rank_0("look for data", lambda: _refuse(f"{setup.parsed.place}: {text}"))
+    amount = f"{count(total.files, 'file')}, {size(total.bytes)} in {seconds(setup.seconds)}"
+    verdict = "all are right" if not wrong else f"{wrong} {'is' if wrong == 1 else 'are'} wrong"
+    _print(world, f"{count(datasets, 'data set')} and {count(checkpoints, 'checkpoint')}, {amount}: {verdict}")
+    return min(wrong, 1)
+
+
+def _result_lines(target: Target, found: Tally) -> Iterator[str]:
+    """Yield what was found of a data set or checkpoint, and what to do where it is wrong."""
+    kinds = {fault.kind for fault in found.faults.values()}
+    word = "ok" if not kinds else "note" if target.is_leftover else "wrong"
+    name = f" `{target.made.name}`" if target.made is not None else ""
+    amount = f", {count(found.files, 'file')}, {size(found.bytes)}" if found.files else ""
+    whole = f" {found.faults['.'].why}" if "." in found.faults else ""
+    yield f"{word:6} {target.directory}: {target.kind}{name}{amount}{whole}"
+    for path, fault in list(found.faults.items())[:_SHOWN]:
+        if path != ".":
+            yield f"       {path} {fault.why}"
+    more = len(found.faults) + found.more - _SHOWN
+    if more > 0:
+        yield f"       and {count(more, 'more wrong file')}"
+    if found.unknown:
+        yield f"       {count(found.unknown, 'sample')} cannot be compared, as no library of their format reads them"
+    yield from (f"       = help: {_help(target, kind)}" for kind in sorted(kinds))
+
+
+def _help(target: Target, kind: FaultKind) -> str:
+    if kind == "unread":
+        return "nothing proves that it is damaged: see why it cannot be read, and verify it again"
+    if kind == "surplus":
+        return "move away what does not belong there: no loop and no restore reads it"
+    if kind == "unfinished":
+        return "it does not count, and the next save removes it"
+    remove = f"`rm -r {shlex.quote(str(target.directory))}`"
+    if target.kind == "checkpoint":
+        return f"restores pass over it; {remove} removes it"
+    what = f"prepare {target.made.name}" if target.made is not None else "prepare"
+    return f"{remove}, then the next `{what}` writes it again"
+
+
+def _print(world: World, text: str) -> None:
+    def write() -> None:
+        error = print_text(text + "\n")
+        if error is not None:
+            raise error
+
+    world.run_on_rank_0("print what was found", write)
+
+
+def _refuse(text: str) -> None:
+    raise UsageError(text)
