@@ -98,7 +98,7 @@ def plan_command(parsed: argparse.Namespace) -> int:
 
 def explain_command(parsed: argparse.Namespace) -> int:
     """Print the entry of an error code, or a pattern resolved."""
-    from dliosim.language.error_catalogue import explain_code, is_code
+    from dliosim.language.diagnostics import explain_code, is_code
     from dliosim.language.unparse import explain_pattern
 
     path = Path(parsed.subject)

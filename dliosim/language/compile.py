@@ -13,7 +13,7 @@ from typing import Literal, cast
 from dliosim.language.blocks import checkpoints, datasets, transformers
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.blocks.verbs import VerbCompiler
-from dliosim.language.checks import checkpoint_checks, semantic_checks
+from dliosim.language.checks import checkpoint_checks
 from dliosim.language.diagnostics import (
     Diagnostic,
     Label,
@@ -91,7 +91,7 @@ def _compile_blocks(
     known = _compile_nouns(context, seed, job)
     verbs = VerbCompiler(context, known, finder)
     body = verbs.compile_verbs(document.verbs)
-    loader.found.extend(checkpoint_checks.check_flush_overlap(body, known, verbs.settings))
+    checkpoint_checks.check_flush_overlap(body, known, verbs.settings)
     if not document.verbs and not loader.found:
         here = document.workload.span if document.workload else document.source.span(0, 0)
         hint = "add verbs, such as `prepare D` and `train { read D }`"
@@ -153,7 +153,7 @@ def _compile_nouns(context: CompileContext, seed: int, job: Job) -> CompiledNoun
         else:
             kept[name] = built = checkpoints.compile_checkpoint(found, seed, models)
             if built is not None:
-                semantic_checks.check_checkpoint(found, built)
+                checkpoint_checks.check_checkpoint(found, built)
     return CompiledNouns(data, kept, settings)
 
 

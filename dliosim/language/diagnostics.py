@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
-from dliosim.errors import DliosimError
+from dliosim.errors import DliosimError, UsageError
 from dliosim.language.source import COMMAND_LINE, SourceText, Span
 from dliosim.readable import printable
 
@@ -185,3 +188,28 @@ def _cut_line(text: str, column: int) -> tuple[str, int]:
             column - start + (1 if start else 0),
         )
     return _printable(text), column
+
+
+# ---- what codes mean ----------------------------------------------------------------------------------------------
+
+
+def explain_code(code: str) -> str:
+    """Return the entry of a code: meaning, example, remedy; raise UsageError for an unknown code."""
+    entries = catalogue()
+    entry = entries.get(code.upper())
+    if entry is None:
+        raise UsageError(f"unknown code `{code}`; codes are {', '.join(entries)}")
+    return entry
+
+
+def is_code(text: str) -> bool:
+    """Return True if the catalogue has an entry for the text, in upper or lower case."""
+    return text.upper() in catalogue()
+
+
+@lru_cache(maxsize=1)
+def catalogue() -> dict[str, str]:
+    """Return the entry of every code, by code."""
+    text = Path(__file__).with_name("errors.md").read_text(encoding="utf-8")
+    entries = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    return {entry.partition(":")[0]: entry.strip() for entry in entries}

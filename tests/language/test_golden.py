@@ -15,8 +15,7 @@ import pytest
 
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.compile import compile_pattern
-from dliosim.language.diagnostics import PatternError, render
-from dliosim.language.error_catalogue import catalogue
+from dliosim.language.diagnostics import PatternError, catalogue, render
 from dliosim.model import Job
 from tests.language.stubs import finder, pretended, uneven
 

@@ -10,7 +10,7 @@ import pytest
 
 from dliosim.errors import UsageError
 from dliosim.language.compile import compile_pattern
-from dliosim.language.error_catalogue import catalogue, explain_code
+from dliosim.language.diagnostics import catalogue, explain_code
 from dliosim.language.syntax import vocabulary
 from dliosim.language.unparse import explain_pattern
 from dliosim.model import Job, Split

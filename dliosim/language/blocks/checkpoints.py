@@ -12,7 +12,7 @@ from dliosim.language.blocks import parallelism
 from dliosim.language.blocks.transformers import element_type
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.settings.access import compile_access, merge_access
-from dliosim.language.settings.block_settings import CompileContext, Settings, make_diagnostic
+from dliosim.language.settings.block_settings import CompileContext, Settings
 from dliosim.language.settings.phrases import read_pace
 from dliosim.language.syntax.ast import PatternBlock
 from dliosim.language.syntax.parser import SyntaxNode
@@ -157,9 +157,9 @@ def _background(settings: Settings, is_on: bool) -> Background | None:
         ("in flight", "how many saves continue in the background"),
     ):
         if settings.find_line(head) is not None:
-            labels = [*settings.labels(head, reason), *settings.labels("async", "but saving blocks", "saving blocks")]
             hint = f"add `async on`, or leave `{head}` out"
-            settings.context.found.append(make_diagnostic("E211", f"`{head}` without `async on`", labels, hint))
+            blocks = ("async", "but saving blocks", "saving blocks")
+            settings.report("E211", f"`{head}` without `async on`", hint, (head, reason), blocks)
     return None
 
 

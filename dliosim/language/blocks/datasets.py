@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from dliosim.language.blocks import external_datasets, storage_settings
 from dliosim.language.diagnostics import Label, mistake
@@ -10,6 +10,9 @@ from dliosim.language.settings.block_settings import Settings
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.model import Dataset, Layout
 from dliosim.model.dataset import MAX_TOTAL
+
+#: Settings, and their fields, without which nothing can be said about files.
+_SIZES: Final = {"samples": "samples", "size": "size", "shape": "shape", "datasets": "parts"}
 
 
 def compile_dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
@@ -22,11 +25,14 @@ def compile_dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None
     if settings.block.broken:
         return None
     fields = storage_settings.read_dataset(settings)
-    fields["size"] = storage_settings.sample_size(settings, fields)
-    if context.has_errors(before) or "samples" not in fields:
+    size = storage_settings.sample_size(settings, fields)
+    if not all(field in fields or settings.find_line(head) is None for head, field in _SIZES.items()):
+        return None  # a mistake is reported, and nothing can be said about files
+    if "samples" in fields:
+        layout = _layout(settings, fields["samples"], ranks)
+    if context.has_errors(before):
         return None
-    layout = _layout(settings, fields["samples"], ranks)
-    built = Dataset(name=settings.block.name, seed=seed, layout=layout, **fields)
+    built = Dataset(name=settings.block.name, seed=seed, layout=layout, **(fields | {"size": size}))
     for check in (_check_total, storage_settings.check_format, storage_settings.check_chunk):
         if not context.has_errors(before):
             check(settings, built)

@@ -11,7 +11,7 @@ from typing import Final
 from dliosim.errors import DliosimError, UsageError
 from dliosim.language.blocks import storage_settings
 from dliosim.language.diagnostics import Mistake, mistake
-from dliosim.language.settings.block_settings import Settings, make_diagnostic
+from dliosim.language.settings.block_settings import Settings
 from dliosim.language.settings.phrases import path_below_root
 from dliosim.language.source import Span
 from dliosim.language.syntax.declarations import list_settings
@@ -43,7 +43,11 @@ def compile_existing(settings: Settings, seed: int) -> Dataset | None:
     before = len(context.found)
     if settings.block.broken:
         return None
-    fields = storage_settings.read_dataset(settings, parts=_names, source=partial(_file_pattern, context.scope))
+    fixed = [one for one in list_settings(Dataset, "dataset") if one.phrase.fixed]
+    unread = dict.fromkeys(one.field for one in fixed)
+    fields = storage_settings.read_dataset(
+        settings, **unread, parts=_names, source=partial(_file_pattern, context.scope)
+    )
     source = fields.get("source", "")
     suffix = PurePosixPath(source).suffix.lower()
     if source and settings.find_line("format") is None and not re.search("[a-z]", suffix):
@@ -52,14 +56,12 @@ def compile_existing(settings: Settings, seed: int) -> Dataset | None:
         context.report(mistake("E215", message, place, "no ending", hint=hint))
     form = fields.setdefault("format", _BY_SUFFIX.get(suffix, "raw"))
     refused = {head: "" for head in ("size", "shape") if form not in _MAY_SAY[head]}
-    refused |= {one.keyword: one.phrase.fixed for one in list_settings(Dataset, "dataset") if one.phrase.fixed}
+    refused |= {one.keyword: one.phrase.fixed for one in fixed}
     for head, reason in refused.items():
         if settings.find_line(head) is not None:
-            labels = [
-                *settings.labels(head, f"the files say this: {reason}" if reason else "the files say this"),
-                *settings.labels("from files", "these files"),
-            ]
-            context.found.append(make_diagnostic("E215", f"`{head}` with `from files`", labels, f"leave `{head}` out"))
+            said = (head, f"the files say this: {reason}" if reason else "the files say this")
+            message = f"`{head}` with `from files`"
+            settings.report("E215", message, f"leave `{head}` out", said, ("from files", "these files"))
     shaped = fields.get("shape")
     storage_settings.check_size_and_shape(settings, shaped)
     if context.has_errors(before):

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 from dliosim.errors import UsageError
 from dliosim.formats.registry import bind, format_names
 from dliosim.language.diagnostics import Label, Mistake, mistake, suggest_word
-from dliosim.language.settings.block_settings import Settings, make_diagnostic, warn_about_draws
+from dliosim.language.settings.block_settings import Settings, warn_about_draws
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
 from dliosim.language.values.quantities import nearest_float, original_text
@@ -30,7 +30,7 @@ _WRITTEN_AS: Final = {"parts": "datasets", "names": "datasets"}
 _LEVELS: Final = {"gzip": (4, 1, 9), "lzf": (0, 0, 0), "snappy": (0, 0, 0), "zstd": (3, 1, 22)}
 
 
-def read_dataset(settings: Settings, **special: Callable[[SyntaxNode], Any]) -> dict[str, Any]:
+def read_dataset(settings: Settings, **special: Callable[[SyntaxNode], Any] | None) -> dict[str, Any]:
     """Return the fields that the lines of a data set give; `special` has those that differ for existing files."""
     readers: dict[str, Callable[[Scope, SyntaxNode], Any]] = {
         "format": _format_name,
@@ -80,11 +80,13 @@ def sample_size(settings: Settings, fields: Mapping[str, Any]) -> Distribution:
         return constant(float(shaped.size * number if shaped is not None else 1))
     warn_about_draws(settings, "size", drawn)
     if number > 1 and not (drawn.is_constant and drawn.parameters[0] % number == 0):
-        labels = settings.labels("size", "size varies" if not drawn.is_constant else f"no multiple of {number}")
-        labels += settings.labels("datasets", "each has the same share of a sample")
-        message = f"a sample cannot be divided evenly into {number} data sets"
-        hint = "give the shape of each: `shape 128 x 128 of uint8`"
-        settings.context.found.append(make_diagnostic("E112", message, labels, hint))
+        settings.report(
+            "E112",
+            f"a sample cannot be divided evenly into {number} data sets",
+            "give the shape of each: `shape 128 x 128 of uint8`",
+            ("size", "size varies" if not drawn.is_constant else f"no multiple of {number}"),
+            ("datasets", "each has the same share of a sample"),
+        )
     return drawn
 
 
@@ -93,9 +95,8 @@ def check_size_and_shape(settings: Settings, shaped: Shape | None, number: int =
     if settings.find_line("size") is None or settings.find_line("shape") is None:
         return
     text = f"the shape gives the size: {format_bytes(shaped.size * number)}" if shaped else "the shape gives the size"
-    labels = [*settings.labels("size", text), *settings.labels("shape", "the shape")]
     message = f"`{settings.block.title}` has a `size` and a `shape`"
-    settings.context.found.append(make_diagnostic("E213", message, labels, "leave `size` out"))
+    settings.report("E213", message, "leave `size` out", ("size", text), ("shape", "the shape"))
 
 
 # ---- the format ---------------------------------------------------------------------------------------------------
@@ -161,33 +162,31 @@ def check_chunk(settings: Settings, built: Dataset) -> None:
         chunk, held = format_bytes(built.chunk.number), format_bytes(most)
     if built.chunk.number > most:
         files = {"file per sample": "a file for each sample", "shared file": "one file"}.get(built.layout.kind)
-        labels = [
-            *settings.labels("chunk", "more than any file has"),
-            *settings.labels("layout", files or f"{built.layout.files} files", "a file for each sample (the default)"),
-            Label(settings.setting_span("samples"), f"{built.samples:_} samples"),
-        ]
-        message = f"a chunk of {chunk} in files of {held}"
-        settings.context.found.append(make_diagnostic("E214", message, labels, f"at most `chunk {held}`"))
+        settings.report(
+            "E214",
+            f"a chunk of {chunk} in files of {held}",
+            f"at most `chunk {held}`",
+            ("chunk", "more than any file has"),
+            ("layout", files or f"{built.layout.files} files", "a file for each sample (the default)"),
+            [Label(settings.setting_span("samples"), f"{built.samples:_} samples")],
+        )
 
 
 def check_format(settings: Settings, built: Dataset) -> None:
     """Report what the format refuses: R403 where it lacks a package, E212 for what it cannot hold."""
-    found = settings.context.found
     try:
         form = bind(built)
         missing, refused = form.needs(), form.refuse()
     except UsageError as error:
-        found.append(make_diagnostic(error.code or "R403", error.message, settings.labels("format", "named here")))
+        settings.report(error.code or "R403", error.message, "", ("format", "named here"))
         return
     except ImportError as error:
-        labels = settings.labels("format", f"{error}")
-        found.append(make_diagnostic("R403", f"format `{built.format}` cannot be loaded", labels))
+        settings.report("R403", f"format `{built.format}` cannot be loaded", "", ("format", f"{error}"))
         return
     if missing is not None:
         module, extra = missing
-        labels = settings.labels("format", f"the package `{module}` is not installed")
-        hint = f"pip install 'dliosim[{extra}]'"
-        found.append(make_diagnostic("R403", f"format `{built.format}` is not available here", labels, hint))
+        message, hint = f"format `{built.format}` is not available here", f"pip install 'dliosim[{extra}]'"
+        settings.report("R403", message, hint, ("format", f"the package `{module}` is not installed"))
     # Files that exist already are not inspected yet, so only what the block itself says can be wrong.
     setting, reason = refused or ("", "")
     setting = _WRITTEN_AS.get(setting, setting)
@@ -195,7 +194,7 @@ def check_format(settings: Settings, built: Dataset) -> None:
         labels = settings.labels(setting, reason)
         if setting != "format" and settings.find_line("format") is not None:
             labels += settings.labels("format", "the format")
-        found.append(make_diagnostic("E212", f"format `{built.format}` does not go with this `{setting}`", labels))
+        settings.report("E212", f"format `{built.format}` does not go with this `{setting}`", "", labels)
 
 
 def unknown_word(what: str, node: SyntaxNode, known: Iterable[str]) -> Mistake:

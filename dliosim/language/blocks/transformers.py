@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dliosim.language.blocks.storage_settings import unknown_word
-from dliosim.language.settings.block_settings import Settings, make_diagnostic
+from dliosim.language.settings.block_settings import Settings
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.model import OPTIMIZERS, TYPES, Transformer
 
@@ -45,5 +45,5 @@ def _check_heads(settings: Settings, built: Transformer) -> None:
         ("kv_heads", built.kv_heads, "heads", built.heads),
     ):
         if value > most:
-            labels = [*settings.labels(head, f"at most {most}"), *settings.labels(other, f"`{other}`")]
-            settings.context.found.append(make_diagnostic("E113", f"{value} `{head}` are more than `{other}`", labels))
+            message = f"{value} `{head}` are more than `{other}`"
+            settings.report("E113", message, "", (head, f"at most {most}"), (other, f"`{other}`"))

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Literal, cast
 
 from dliosim.language.blocks import external_datasets, parallelism
-from dliosim.language.checks import semantic_checks
+from dliosim.language.checks.access_checks import check_prepare
+from dliosim.language.checks.loop_checks import check_loop
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.settings.access import compile_access, merge_access
 from dliosim.language.settings.block_settings import CompileContext, CompiledNouns, Settings, warn_about_draws
@@ -135,7 +136,7 @@ class VerbCompiler:
         )
         self.settings[id(verb)] = settings
         if dataset is not None and len(self.context.found) == before:
-            semantic_checks.check_prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
+            check_prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
         return verb
 
     # ---- loops ----------------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ class VerbCompiler:
         self.settings[id(loop)] = settings
         if dataset is None or broken:
             return None
-        semantic_checks.check_loop(settings, loop, dataset, self.nouns.settings[dataset.name])
+        check_loop(settings, loop, dataset, self.nouns.settings[dataset.name])
         return loop
 
     def _compile_evaluation(self, block: PatternBlock, epochs: int) -> Evaluation | None:

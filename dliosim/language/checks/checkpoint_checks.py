@@ -1,68 +1,65 @@
-"""Checks of checkpoints: contradicting settings (E211), none saved (E207), no other MPI-IO during a flush (E219)."""
+"""Checks of checkpoints: access (E204), contradictions (E211), none saved (E207), MPI-IO during a flush (E219)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dliosim.language.diagnostics import Diagnostic, Label
-from dliosim.language.settings.block_settings import CompiledNouns, Settings, make_diagnostic
+from dliosim.language.checks.access_checks import check_writes
+from dliosim.language.diagnostics import Label
+from dliosim.language.settings.block_settings import CompiledNouns, Settings
 from dliosim.model import Checkpoint, Loop, Prepare, Repeat, Restore, Save, Verb
 from dliosim.readable import count
 
 
-def check_contradictions(settings: Settings, built: Checkpoint) -> list[Diagnostic]:
-    """Return E211 for settings that are each right but cannot be used together."""
-    shared = built.writers.kind == "shared file"
-    refused = [
-        (
-            built.drain == built.root,
-            ("drain to", "where complete checkpoints are copied to"),
-            ("root", "where they are written", "where they are written (the default)"),
+def check_checkpoint(settings: Settings, built: Checkpoint) -> None:
+    """Report the findings about a checkpoint: E204, what its access refuses, and E211 for settings that contradict."""
+    if built.access.collective and built.writers.kind != "shared file":
+        settings.report(
+            "E204",
+            "collective access needs one file shared by every rank",
+            "use `api mpi-independent`, or let all write one file: `writers all ranks into shared file`",
+            ("api", "all ranks must call write together"),
+            ("writers", "but not every rank writes to one file", "but each rank writes a file (the default)"),
+        )
+    check_writes(settings, built.access)
+    if built.drain == built.root:
+        settings.report(
+            "E211",
             f"`{built.name}` would be drained to where it is",
             "name two roots: `root local` with `drain to data`",
-        ),
-        (
-            built.replicas == "all" and shared,
-            ("replicas", "ranks that hold the same all write it"),
-            ("writers", "one file has it once"),
+            ("drain to", "where complete checkpoints are copied to"),
+            ("root", "where they are written", "where they are written (the default)"),
+        )
+    if built.replicas == "all" and built.writers.kind == "shared file":
+        settings.report(
+            "E211",
             "`replicas all` does not work with one shared file",
             "use `replicas once` or `replicas dealt`, or files per rank",
-        ),
-        (
-            built.folder > 0 and built.writers.kind in ("shared file", "rank"),
-            ("folder", "files of some ranks share one"),
-            ("writers", "there is one file"),
+            ("replicas", "ranks that hold the same all write it"),
+            ("writers", "one file has it once"),
+        )
+    if built.folder > 0 and built.writers.kind in ("shared file", "rank"):
+        settings.report(
+            "E211",
             "`folder` does not work with one file of all ranks",
             "leave `folder` out, or write files per rank",
-        ),
-    ]
-    return [
-        make_diagnostic("E211", message, [*settings.labels(*here), *settings.labels(*there)], hint)
-        for is_wrong, here, there, message, hint in refused
-        if is_wrong
-    ]
+            ("folder", "files of some ranks share one"),
+            ("writers", "there is one file"),
+        )
 
 
-def check_cadence_length(settings: Settings, loop: Loop, steps: int) -> list[Diagnostic]:
-    """Return E207 for checkpoints of a loop whose cadence is longer than its `steps`, or than its epochs."""
-    found = []
+def check_cadence_length(settings: Settings, loop: Loop, steps: int) -> None:
+    """Report E207 for checkpoints of a loop whose cadence is longer than its `steps`, or than its epochs."""
     for line, cadence in zip(settings.all_lines("checkpoint"), loop.checkpoints, strict=True):
-        last = steps if cadence.unit == "steps" else loop.epochs
+        last, unit = steps if cadence.unit == "steps" else loop.epochs, cadence.unit[:-1]
         if cadence.unit in ("steps", "epochs") and cadence.every > last:
             message = f"checkpoint `{cadence.checkpoint}` every {cadence.every} {cadence.unit} is never saved"
-            label = Label(line.phrase, f"the last {cadence.unit[:-1]} is {last}")
-            found.append(
-                make_diagnostic(
-                    "E207", message, [label], f"at most `every {count(last, cadence.unit[:-1])}`, or `at end`"
-                )
-            )
-    return found
+            hint = f"at most `every {count(last, unit)}`, or `at end`"
+            settings.report("E207", message, hint, [Label(line.phrase, f"the last {unit} is {last}")])
 
 
-def check_flush_overlap(
-    verbs: Iterable[Verb], nouns: CompiledNouns, settings: Mapping[int, Settings]
-) -> list[Diagnostic]:
-    """Return E219 where MPI-IO flushes a shared file while another thread of the same ranks calls MPI-IO.
+def check_flush_overlap(verbs: Iterable[Verb], nouns: CompiledNouns, settings: Mapping[int, Settings]) -> None:
+    """Report E219 where MPI-IO flushes a shared file while another thread of the same ranks calls MPI-IO.
 
     Both threads would wait in collective calls. Each would hold the one lock of its MPI library, which the other thread
     needs on another rank, so the job would hang.
@@ -70,17 +67,17 @@ def check_flush_overlap(
     known = nouns.checkpoints.items()
     shared = {name for name, kept in known if kept and kept.background and kept.writers.kind == "shared file"}
     at_risk = {name for name in shared if (kept := nouns.checkpoints[name]) and kept.access.is_mpi}
-    found = []
-    for name, label, other in _flush_conflicts(verbs, at_risk, set(), nouns, settings) if at_risk else ():
+    conflicts = _flush_conflicts(verbs, at_risk, set(), nouns, settings) if at_risk else ()
+    for name, label, other in conflicts:
         own = nouns.settings[name]
-        labels = [
-            *own.labels("async", "flushed in the background by MPI-IO"),
-            *own.labels("writers", "one file, of all ranks together"),
-            *other.labels("api", "while this calls MPI-IO, too"),
-        ]
-        hint = "use `api posix` for one of the two, or `writers into file per rank`"
-        found.append(make_diagnostic("E219", f"`{name}` is flushed while {label}", labels, hint))
-    return list(dict.fromkeys(found))
+        own.report(
+            "E219",
+            f"`{name}` is flushed while {label}",
+            "use `api posix` for one of the two, or `writers into file per rank`",
+            ("async", "flushed in the background by MPI-IO"),
+            ("writers", "one file, of all ranks together"),
+            other.labels("api", "while this calls MPI-IO, too"),
+        )
 
 
 def _flush_conflicts(

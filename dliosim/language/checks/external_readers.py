@@ -7,9 +7,8 @@ from typing import Final
 from dliosim.errors import UsageError
 from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import bind
-from dliosim.language.diagnostics import Diagnostic
-from dliosim.language.settings.block_settings import Settings, make_diagnostic
-from dliosim.model import MPI_APIS, Access, Dataset
+from dliosim.language.settings.block_settings import Settings
+from dliosim.model import Access, Dataset
 from dliosim.plugins import APIS
 
 _LIBRARIES: Final = ("hdf5", "npy", "npz", "parquet")
@@ -32,50 +31,52 @@ def is_hdf5_parallel() -> bool:
     return bool(h5py.get_config().mpi)
 
 
-def check_library(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
-    """Return the findings for `through library`.
+def check_library(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
+    """Report the findings for `through library`.
 
     E216 where the format has no library or it does not read by the api, R403 where the library lacks MPI, E211 for
     settings of calls, E206 for O_DIRECT.
     """
-    if not has_library(dataset):
-        labels = [
-            *settings.labels("through", "asks for the format's own library"),
-            *data.labels("format", "it has none", f"the format is {dataset.format} (the default)"),
-        ]
-        formats = ", ".join(name for name in _LIBRARIES if name != dataset.format)
-        hint = f"leave `through` out; formats with a library: {formats}"
-        return [make_diagnostic("E216", f"format `{dataset.format}` has no library to read through", labels, hint)]
-    return [*_check_driver(settings, access, dataset, data), *_check_library_calls(settings, access)]
+    if has_library(dataset):
+        _check_driver(settings, access, dataset, data)
+        _check_library_calls(settings, access)
+        return
+    formats = ", ".join(name for name in _LIBRARIES if name != dataset.format)
+    settings.report(
+        "E216",
+        f"format `{dataset.format}` has no library to read through",
+        f"leave `through` out; formats with a library: {formats}",
+        ("through", "asks for the format's own library"),
+        data.labels("format", "it has none", f"the format is {dataset.format} (the default)"),
+    )
 
 
-def _check_driver(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> list[Diagnostic]:
-    """Return E216 or R403 where the library cannot read by the api."""
-    if access.api == "posix":
-        return []
-    through = settings.labels("through", "the library makes the calls")
-    if access.api in MPI_APIS and dataset.format == "hdf5":
-        if is_hdf5_parallel():
-            return []
-        labels = [*settings.labels("api", "needs an HDF5 and an h5py that are built with MPI"), *through]
-        message = f"`through library` with `api {access.api}` needs a parallel HDF5, which is not installed"
-        return [
-            make_diagnostic("R403", message, labels, "docs/parallel-hdf5.md says how to build one; or use `api posix`")
-        ]
-    labels = [
-        *settings.labels("api", "not known to it"),
-        *through,
-        *data.labels("format", "the library of this format"),
-    ]
-    hint = "use `api posix`, or leave `through` out"
-    return [
-        make_diagnostic("E216", f"the library of `{dataset.format}` does not read by `api {access.api}`", labels, hint)
-    ]
+def _check_driver(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
+    """Report E216 or R403 where the library cannot read by the api."""
+    through = ("through", "the library makes the calls")
+    if access.is_mpi and dataset.format == "hdf5":
+        if not is_hdf5_parallel():
+            settings.report(
+                "R403",
+                f"`through library` with `api {access.api}` needs a parallel HDF5, which is not installed",
+                "docs/parallel-hdf5.md says how to build one; or use `api posix`",
+                ("api", "needs an HDF5 and an h5py that are built with MPI"),
+                through,
+            )
+    elif access.api != "posix":
+        settings.report(
+            "E216",
+            f"the library of `{dataset.format}` does not read by `api {access.api}`",
+            "use `api posix`, or leave `through` out",
+            ("api", "not known to it"),
+            through,
+            data.labels("format", "the library of this format"),
+        )
 
 
-def _check_library_calls(settings: Settings, access: Access) -> list[Diagnostic]:
-    """Return E211 for settings that only the library decides, and E206 for `cache off`."""
-    asked = [
+def _check_library_calls(settings: Settings, access: Access) -> None:
+    """Report E211 for settings that only the library decides, and E206 for `cache off`."""
+    for code, head, is_asked, reason in (
         ("E211", "engine", settings.find_line("engine") is not None, "how calls are issued"),
         ("E211", "transfer", access.transfer is not None, "how large they are"),
         ("E211", "hints", access.hint_set != "library", "what MPI is asked for"),
@@ -83,14 +84,11 @@ def _check_library_calls(settings: Settings, access: Access) -> list[Diagnostic]
         ("E211", "scatter", access.scatter, "which rank makes them"),
         ("E211", "readers", access.readers > 0 and access.by == "sample", "a batch is one read of the library"),
         ("E206", "cache", access.cache == "off", "O_DIRECT is a way of opening files"),
-    ]
-    found = []
-    for code, head, is_asked, reason in asked:
+    ):
         if is_asked:
-            labels = [*settings.labels(head, reason), *settings.labels("through", "the library makes its own calls")]
             message = f"`{_phrase(head)}` does not work with `through library`"
-            found.append(make_diagnostic(code, message, labels, _REMEDIES.get(head, f"leave `{head}` out")))
-    return found
+            hint = _REMEDIES.get(head, f"leave `{head}` out")
+            settings.report(code, message, hint, (head, reason), ("through", "the library makes its own calls"))
 
 
 _REMEDIES: Final = {"readers": "use `readers … by batch`", "cache": "use `cache page`, or leave `through` out"}
@@ -100,21 +98,17 @@ def _phrase(head: str) -> str:
     return {"cache": "cache off", "readers": "readers … by sample", "scatter": "scatter by node"}.get(head, head)
 
 
-def check_plugin(settings: Settings, access: Access) -> list[Diagnostic]:
-    """Return E211 for settings of the built-in readers where another package brings the api."""
+def check_plugin(settings: Settings, access: Access) -> None:
+    """Report E211 for settings of the built-in readers where another package brings the api."""
     if access.api in APIS.own:
-        return []
-    asked = [
+        return
+    for head, is_asked, reason in (
         ("engine", settings.find_line("engine") is not None, "one of our own ways of making calls"),
         ("hints", access.hint_set != "library", "for the MPI library"),
         ("hint", settings.find_line("hint") is not None, "for the MPI library"),
         ("communicator", access.communicator != "world", "ranks that open a file together by MPI-IO"),
         ("scatter", access.scatter, "one of our own ways of reading"),
-    ]
-    found = []
-    for head, is_asked, reason in asked:
+    ):
         if is_asked:
-            labels = [*settings.labels(head, reason), *settings.labels("api", "another package's")]
             message = f"`{_phrase(head)}` does not work with `api {access.api}`"
-            found.append(make_diagnostic("E211", message, labels, f"leave `{head}` out"))
-    return found
+            settings.report("E211", message, f"leave `{head}` out", (head, reason), ("api", "another package's"))

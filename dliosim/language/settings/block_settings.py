@@ -119,11 +119,12 @@ class Settings:
         line = self.find_line(head)
         return default if line is None else self.convert(line, convert, default)
 
-    def read_fields(self, owner: type, **special: Callable[[SyntaxNode], Any]) -> dict[str, Any]:
+    def read_fields(self, owner: type, **special: Callable[[SyntaxNode], Any] | None) -> dict[str, Any]:
         """Return the fields of the model's dataclass `owner` that lines of the block give, by name.
 
-        `special` has functions for fields whose phrases alone do not give the value; they may return several fields.
-        Fields with mistakes, and those of dataclasses within `owner`, are left out.
+        `special` has functions for fields whose phrases alone do not give the value, which may return several fields,
+        and None for fields that are not read. Fields with mistakes, and those of dataclasses within `owner`, are left
+        out.
         """
         found: dict[str, Any] = {}
         for setting in list_settings(owner, self.block.kind):
@@ -161,6 +162,15 @@ class Settings:
         line = self.find_line(head)
         return self.block.place if line is None else line.phrase
 
+    def report(self, code: str, message: str, hint: str, *places: tuple[str, ...] | list[Label]) -> None:
+        """Collect a finding; a place is labels, or what `labels` needs. The first one is wrong."""
+        labels = [label for place in places for label in (self.labels(*place) if isinstance(place, tuple) else place)]
+        self.context.found.append(Diagnostic(code, message, tuple(labels), (hint,) if hint else ()))
+
+    def layout_labels(self, text: str, by_default: str = "") -> list[Label]:
+        """Return labels for the layout of a data set, or for the files that exist already."""
+        return self.labels("layout" if self.find_line("from files") is None else "from files", text, by_default)
+
     def labels(self, head: str, text: str, by_default: str = "") -> list[Label]:
         """Return labels for a setting: at its phrase, and at the parameter that gives the phrase.
 
@@ -184,23 +194,18 @@ def warn_about_draws(settings: Settings, head: str, drawn: Distribution) -> None
     if share >= 1e-9 and (drawn.low is None or drawn.low < 0):
         message = f"{_percent(share)} of the draws of this distribution are 0 or less"
         label, hint = "nothing keeps them above 0", "add `clipped to LOW and HIGH`"
-        settings.context.found.append(make_diagnostic("W301", message, settings.labels(head, label), hint))
+        settings.report("W301", message, hint, (head, label))
     below, above = drawn.shares_clamped()
     if below + above > MOST_CLAMPED:
         message = f"{_percent(below + above)} of the draws of this distribution are outside its limits"
         label = f"{below * 100:.0f} % become the lower limit, {above * 100:.0f} % the upper one"
         hint = "put the limits around the mean, or write the one value that is meant"
-        settings.context.found.append(make_diagnostic("W301", message, settings.labels(head, label), hint))
+        settings.report("W301", message, hint, (head, label))
 
 
 def _percent(share: float) -> str:
     """Return a share as a percentage with two digits, without an exponent."""
     return f"{Decimal(f'{share * 100:.2g}'):f} %"
-
-
-def make_diagnostic(code: str, message: str, labels: list[Label], hint: str = "") -> Diagnostic:
-    """Return a diagnostic at the given labels; the first label is the place that is wrong."""
-    return Diagnostic(code, message, tuple(labels), (hint,) if hint else ())
 
 
 def kind_name(kind: str) -> str:

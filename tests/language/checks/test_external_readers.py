@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dliosim import plugins
-from dliosim.language.checks.semantic_checks import external_readers
+from dliosim.language.checks import external_readers
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.language.unparse import explain_pattern

@@ -1,0 +1,200 @@
+"""Checks of access: settings that an api, a cache or an engine cannot take (E204 to E206, E211), or ignores (W305)."""
+
+from __future__ import annotations
+
+from dliosim.language.checks.external_readers import check_plugin
+from dliosim.language.diagnostics import Label
+from dliosim.language.settings.block_settings import Settings
+from dliosim.model import MPI_APIS, PAGE, Access, Dataset, Loop
+from dliosim.plugins import APIS
+
+
+def check_prepare(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
+    """Report the findings about a `prepare` verb."""
+    if access.collective and not _is_shared(dataset):
+        _report_not_shared(settings, data, dataset)
+    check_writes(settings, access)
+
+
+def check_writes(settings: Settings, access: Access) -> None:
+    """Report the findings about how data are written."""
+    _can_bypass_cache(settings, access)
+    check_hints(settings, access)
+    check_plugin(settings, access)
+
+
+def _is_shared(dataset: Dataset) -> bool:
+    return dataset.layout.kind == "shared file" or (dataset.layout.kind == "files" and dataset.layout.files == 1)
+
+
+def _report_not_shared(settings: Settings, data: Settings, dataset: Dataset) -> None:
+    reason = {
+        "file per sample": "but each sample is a file of its own",
+        "files": f"but the samples are in {dataset.layout.files} files",
+        "file per rank": "but each rank has a file of its own",
+    }[dataset.layout.kind]
+    verb = "write" if settings.block.kind == "prepare" else "read"
+    other = "name one file" if dataset.source else "store the samples in one file: `layout shared file`"
+    settings.report(
+        "E204",
+        "collective access needs one file shared by every rank",
+        f"use `api mpi-independent`, or {other}",
+        ("api", f"all ranks must call {verb} together"),
+        data.layout_labels(reason, f"{reason} (the default)"),
+    )
+
+
+def check_collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
+    """Report E204 or E205 where a collective call cannot read what a loop reads."""
+    if not loop.access.collective:
+        return
+    if not _is_shared(dataset):
+        _report_not_shared(settings, data, dataset)
+    elif loop.access.open == "each sample":
+        settings.report(
+            "E205",
+            "collective access cannot open the file for each sample",
+            "use `open once` or `open each epoch`",
+            ("open", "ranks would open at different times"),
+            ("api", "all must open together"),
+        )
+
+
+def _can_bypass_cache(settings: Settings, access: Access) -> bool:
+    """Return False, and report E206, where api or transfer cannot do what `cache off` asks."""
+    if access.cache != "off" or (not access.is_mpi and (access.transfer is None or access.transfer >= PAGE)):
+        return True
+    if access.is_mpi:
+        settings.report(
+            "E206",
+            f"`cache off` does not work with `api {access.api}`",
+            "`api posix` can; or `cache page`",
+            ("cache", "past the page cache means O_DIRECT"),
+            ("api", "MPI-IO offers no O_DIRECT here"),
+        )
+    else:
+        settings.report(
+            "E206",
+            "`cache off` needs calls of at least 4 KiB",
+            "use `transfer 4 KiB` or more, or `cache page`",
+            ("transfer", "a call is smaller than a page"),
+            ("cache", "O_DIRECT moves whole pages"),
+        )
+    return False
+
+
+def check_alignment(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
+    """Report E206 for `cache off` that is not possible, or reads raw samples that are not aligned."""
+    if not _can_bypass_cache(settings, loop.access) or loop.access.cache != "off":
+        return
+    if dataset.format != "raw" or dataset.source:
+        return  # samples cannot be aligned, so the reader widens calls to whole pages
+    alone = dataset.layout.files == dataset.samples
+    aligned = dataset.header % PAGE == 0 and (alone or (dataset.constant_size or 1) % PAGE == 0)
+    if aligned or dataset.align % PAGE == 0:
+        return
+    head = "align" if data.find_line("align") is not None else "header" if dataset.header % PAGE else "size"
+    settings.report(
+        "E206",
+        "`cache off` needs aligned samples",
+        f"add `align 4 KiB` to data set `{dataset.name}`",
+        ("cache", "O_DIRECT reads whole aligned pages"),
+        data.labels(head, "but samples do not begin at multiples of 4 KiB"),
+    )
+
+
+def check_hints(settings: Settings, access: Access) -> None:
+    """Report W305 for each `hint`, and for `hints`, that has no effect."""
+    if access.api != "posix":
+        return
+    for line in [*(settings.all_lines("hints") if access.hint_set != "library" else []), *settings.all_lines("hint")]:
+        settings.report(
+            "W305",
+            f"`{line.head}` has no effect with `api posix`",
+            "leave it out, or use `api mpi-independent` or `api mpi-collective`",
+            [Label(line.phrase, "for the MPI library")],
+            ("api", "not asked to do I/O", "which `api posix` (the default) does not use"),
+        )
+
+
+def check_communicator(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
+    """Report W305 for a `communicator` where ranks open no file together."""
+    if access.communicator == "world" or access.api not in APIS.own:
+        return
+    hint = "leave it out"
+    if access.api == "posix":
+        hint = "leave it out, or use `api mpi-independent` or `api mpi-collective`"
+        alone, labels = "api posix", settings.labels("api", "each rank opens files for itself")
+    elif not _is_shared(dataset):
+        reason = "each rank opens the files that it reads for itself"
+        alone, labels = f"layout {dataset.layout.kind}", data.labels("layout", reason)
+    elif access.open == "each sample":
+        alone, labels = "open each sample", settings.labels("open", "each rank opens the file for itself")
+    else:
+        return
+    message = f"`communicator` has no effect with `{alone}`"
+    settings.report("W305", message, hint, ("communicator", "ranks that open the file together"), labels)
+
+
+def check_engine(settings: Settings, access: Access) -> None:
+    """Report E211 for an `engine` that does not work here, and E206 with `cache off`."""
+    if settings.find_line("engine") is None or access.api not in APIS.own:
+        return
+    api, mapped = access.api, access.engine == "mmap"
+    if api == "mpi-collective":
+        hint = "leave `engine` out, or use `api posix`"
+        refused = "E211", f"api {api}", "one collective call reads the whole batch, however MPI does it", hint
+    elif api == "mpi-independent" and mapped:
+        refused = "E211", f"api {api}", "MPI-IO makes a call for each piece", "`api posix` can; or `engine preadv`"
+    elif mapped and access.cache == "off":
+        hint = "use `engine queued` or `engine preadv`; or `cache page`"
+        refused = "E206", "cache off", "O_DIRECT goes past that cache", hint
+    elif mapped and access.transfer is not None:
+        hint = "leave `transfer` out, or use `engine preadv`"
+        refused = "E211", "transfer", "there are no calls that this could cut", hint
+    else:
+        return
+    code, setting, reason, hint = refused
+    what = {
+        "preadv": "one call after the other",
+        "mmap": "a batch is copied out of a mapping of the page cache",
+        "queued": "each rank keeps calls of its own in flight",
+    }[access.engine]
+    message = f"`engine {access.engine}` does not work with `{setting}`"
+    settings.report(code, message, hint, ("engine", what), (setting.split()[0], reason))
+
+
+def check_memory_cache(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
+    """Report E211 for `cache memory` where a sample is not one range of bytes of its own."""
+    chunk = dataset.chunk
+    if access.cache != "memory":
+        return
+    if dataset.parts > 1 or len(dataset.names) > 1:
+        head, reason = "datasets", "a sample is made of several ranges"
+    elif dataset.compress is not None:
+        head, reason = "compress", "samples share what is compressed as one"
+    elif dataset.format == "parquet":
+        head, reason = "format", "samples share pages of columns"
+    elif chunk is not None and chunk.unit == "bytes" and chunk.number < (dataset.constant_size or 0):
+        head, reason = "chunk", "a sample is cut into several"
+    else:
+        return
+    settings.report(
+        "E211",
+        f"`cache memory` does not keep samples of `{dataset.name}`",
+        "use `cache page`, which keeps what is read as it is stored",
+        ("cache", "keeps samples that are ranges of bytes"),
+        data.labels(head, reason),
+    )
+
+
+def warn_about_readers(settings: Settings, access: Access) -> None:
+    """Report W304 for several readers of one rank that read by MPI-IO."""
+    if access.api in MPI_APIS and access.readers > 1:
+        settings.report(
+            "W304",
+            f"{access.readers} readers are no faster than one with MPI-IO",
+            "use `readers 1`, or `api posix`",
+            ("readers", "only one of these reads at a time"),
+            ("api", "one lock a process"),
+        )

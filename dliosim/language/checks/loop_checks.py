@@ -1,0 +1,229 @@
+"""Checks of a loop with its data set and the job (E201 to E207, E211, E215, W303, W306)."""
+
+from __future__ import annotations
+
+from dliosim.language.checks import access_checks, checkpoint_checks, external_readers
+from dliosim.language.diagnostics import Label
+from dliosim.language.settings.block_settings import Settings
+from dliosim.model import Dataset, Loop
+from dliosim.model.epoch_size import (
+    LARGEST_TABLE,
+    files_in_table,
+    has_order_dependent_shards,
+    ranges_of_sample,
+    shard_bounds,
+    steps_of_epoch,
+)
+from dliosim.readable import count
+
+
+def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
+    """Report the findings about a loop that reads `dataset`, whose settings are `data`."""
+    access = loop.access
+    access_checks.check_collective(settings, loop, dataset, data)
+    _check_last_step(settings, loop)
+    _check_reading_order(settings, loop)
+    _check_decode(settings, loop, dataset, data)
+    access_checks.check_memory_cache(settings, access, dataset, data)
+    if access.through == "library":
+        external_readers.check_library(settings, access, dataset, data)
+    else:
+        access_checks.check_alignment(settings, loop, dataset, data)
+        access_checks.check_engine(settings, access)
+        access_checks.check_hints(settings, access)
+    external_readers.check_plugin(settings, access)
+    access_checks.check_communicator(settings, access, dataset, data)
+    before = len(settings.context.found)
+    _check_plan_size(settings, loop, dataset, data)
+    if len(settings.context.found) == before and (steps := _check_shards(settings, loop, dataset, data)):
+        _check_cadences(settings, loop, dataset)
+        _check_prefetch(settings, loop, steps)
+    access_checks.warn_about_readers(settings, access)
+
+
+def _check_plan_size(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
+    """Report E113 for a step or an order of files whose plan does not fit into a rank's memory."""
+    pieces = ranges_of_sample(loop, dataset)
+    if loop.batch * pieces > LARGEST_TABLE:
+        labels = settings.labels("batch", f"samples of a rank and step: {loop.batch:_}", "1 sample (the default batch)")
+        message = f"a step of `{loop.name}` would have {loop.batch:_} samples"
+        if pieces > 1:
+            labels += settings.labels("transfer", "cuts samples into calls")
+            labels += data.labels("chunk", "cuts samples into pieces") + data.labels("datasets", "parts of a sample")
+            message = f"a step of `{loop.name}` would take some {loop.batch * pieces:_} calls"
+        settings.report("E113", message, f"at most {LARGEST_TABLE:_}, on each rank", labels)
+    files = files_in_table(loop, dataset, settings.context.scope.job.ranks)
+    if files > LARGEST_TABLE:
+        settings.report(
+            "E113",
+            f"`{loop.name}` goes through too many files",
+            f"at most {LARGEST_TABLE:_} on each rank",
+            ("shard" if loop.shard == "by file" else "shuffle", f"each rank needs a table of {files:_} files"),
+            data.layout_labels(f"{dataset.layout.files:_} files"),
+        )
+
+
+def _check_last_step(settings: Settings, loop: Loop) -> None:
+    """Report E211 where ranks cannot agree on the step at which they save or end."""
+    cadences = [*zip(settings.all_lines("checkpoint"), loop.checkpoints, strict=True)]
+    in_step = [line.phrase for line, cadence in cadences if cadence.unit == "steps"]
+    timed = [line.phrase for line, cadence in cadences if cadence.unit == "seconds"]
+    if loop.sync.kind != "off":
+        return
+    if timed:
+        settings.report(
+            "E211",
+            f"ranks of `{loop.name}` cannot agree on the step at which they save",
+            "use `sync barrier`, or `every N steps` in place of a time",
+            [Label(phrase, "each rank looks at its own clock") for phrase in timed],
+            ("sync", "nothing lets ranks agree on the step"),
+        )
+    others = [Label(phrase, "but all ranks save at the same step") for phrase in in_step]
+    if loop.access.collective:
+        others += settings.labels("api", "but all ranks read each step together")
+    if loop.access.scatter:
+        others += settings.labels("scatter", "but one rank reads each step for all of its node")
+    if loop.seconds is not None and others:
+        settings.report(
+            "E211",
+            f"ranks of `{loop.name}` cannot agree on the last step",
+            "use `sync barrier`, or `steps N` in place of `for`",
+            ("for", "each rank looks at its own clock"),
+            ("sync", "nothing lets ranks agree on the last step"),
+            others,
+        )
+
+
+def _check_reading_order(settings: Settings, loop: Loop) -> None:
+    """Report E211 for samples that are read in another order, on another rank or earlier than another setting needs."""
+    access, requests = loop.access, loop.arrivals is not None
+    if access.collective and access.order == "as planned":
+        settings.report(
+            "E211",
+            "`order as planned` does not work with `api mpi-collective`",
+            "leave `order` out, or use `api mpi-independent`",
+            ("order", "samples are shuffled, or may be"),
+            ("api", "but one view reads the batch, and must go forward in the file"),
+        )
+    ahead = "readers" if settings.find_line("readers") is not None else "prefetch"
+    node = ("scatter", "one rank reads each step for all of its node, in the step itself")
+    for is_wrong, head, reason, hint in (
+        (access.collective, "api", "all ranks read each step together", "use another api"),
+        (access.readers > 0, ahead, "this reads ahead", f"leave `{ahead}` out"),
+        (requests, "requests", "each rank's come when they come", "leave `scatter` out"),
+    ):
+        if access.scatter and is_wrong:
+            settings.report("E211", f"`scatter by node` does not work with this `{head}`", hint, node, (head, reason))
+    if requests and access.readers:
+        settings.report(
+            "E211",
+            f"`{ahead}` with `requests`: data would be read before they are asked for",
+            f"leave out `{ahead}`",
+            (ahead, "this reads ahead"),
+            ("requests", "but no request is known before it arrives"),
+        )
+
+
+def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
+    """Report E211 where `decode on` cannot work, and W306 where there is nothing to decode."""
+    access = loop.access
+    if not loop.decode:
+        return
+    if access.transfer is not None and access.readers > 0 and access.by == "sample":
+        settings.report(
+            "E211",
+            "`decode on` does not work with `readers … by sample` and `transfer`",
+            "use `readers … by batch`, or `transfer whole sample`",
+            ("decode", "the thread that reads a sample decodes it"),
+            ("readers", "but each of these takes calls as they come"),
+            ("transfer", "one sample may need several calls"),
+        )
+    if dataset.format == "raw":
+        settings.report(
+            "W306",
+            "`decode on`, and raw samples have nothing to decode",
+            "leave it out",
+            ("decode", "the bytes are used as they are"),
+            data.labels("format", "no encoding", "the format is raw (the default)"),
+        )
+    if dataset.format == "parquet" and access.through == "direct":
+        settings.report(
+            "E211",
+            "`decode on` does not work with `through direct` here: parquet is decoded by its library alone",
+            "use `through library`; or leave `decode` out, to read only",
+            ("decode", "a decoder must be run on what is read"),
+            data.labels("format", "parts of its files do not say how they are decoded", "found by the files' names"),
+        )
+
+
+def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> int:
+    """Return the steps of an epoch; 0, and report E201, E203 or E215, where ranks cannot have any."""
+    ranks = settings.context.scope.job.ranks
+    if loop.shard == "by file" and dataset.layout.files < ranks:
+        files = count(dataset.layout.files, "file")
+        settings.report(
+            "E203",
+            f"{ranks - dataset.layout.files} of {ranks} ranks would have no file to read",
+            f"use `shard by sample`, or at least {ranks} files",
+            ("shard", f"{ranks} ranks"),
+            data.layout_labels(files, f"{files} (the default layout)"),
+        )
+        return 0
+    if has_order_dependent_shards(loop, dataset):
+        settings.report(
+            "E215",
+            f"`shard by file` of shuffled files in `{loop.name}`, and these are of different lengths",
+            "use `shuffle files within shard`, or `shard by sample` or `by block`",
+            ("shuffle", "in another order each rank would have another number of samples"),
+            ("shard", "a rank reads whole files"),
+            data.labels("from files", "which hold different numbers of samples"),
+        )
+        return 0
+    steps = steps_of_epoch(loop, dataset, ranks)
+    fewest = shard_bounds(loop, dataset, ranks)[0]
+    if steps and (fewest or loop.last_batch != "pad"):
+        return steps
+    samples = "from files" if dataset.source else "samples"
+    if loop.last_batch == "pad":
+        settings.report(
+            "E201",
+            f"`{loop.name}` cannot pad: a rank has no sample of its own",
+            f"use at least {ranks * loop.batch} samples, or `last batch keep`",
+            [Label(settings.setting_span("last batch"), "nothing to wrap round to")],
+            data.labels(samples, "too few"),
+        )
+        return 0
+    by_sample = loop.shard == "by sample"
+    label = f"{loop.batch} per rank and step, and a rank has {count(fewest, 'sample')}"
+    if by_sample:
+        label = f"{loop.batch} per rank, {loop.batch * ranks} per step"
+    largest = dataset.samples // ranks if by_sample else fewest
+    settings.report(
+        "E201",
+        f"the batch is larger than the data: `{loop.name}` would have zero steps",
+        f"{f'the largest batch is {largest} per rank;' if largest else 'use more samples,'} or `last batch keep`",
+        ("batch", label, f"{label} (the default batch)"),
+        data.labels(samples, f"{dataset.samples} samples"),
+    )
+    return 0
+
+
+def _check_cadences(settings: Settings, loop: Loop, dataset: Dataset) -> None:
+    # Steps are counted within an epoch; requests are one stream, even where it reads the data set several times.
+    ranks = settings.context.scope.job.ranks
+    total = steps_of_epoch(loop, dataset, ranks) if loop.arrivals is None else loop.arrivals.requests
+    checkpoint_checks.check_cadence_length(settings, loop, total)
+    if loop.sync.every > total:
+        message = f"`{loop.name}` never synchronises: every {loop.sync.every} steps"
+        hint = f"at most `every {count(total, 'step')}`, or `sync off`"
+        settings.report("E207", message, hint, ("sync", f"the last step is {total}"))
+
+
+def _check_prefetch(settings: Settings, loop: Loop, steps: int) -> None:
+    if loop.access.prefetch > steps and loop.arrivals is None and settings.find_line("prefetch") is not None:
+        settings.report(
+            "W303",
+            f"`{loop.name}` prefetches more than an epoch",
+            f"at most `prefetch {count(steps, 'batch', 'batches')}` has an effect",
+            ("prefetch", f"an epoch has {count(steps, 'step')}"),
+        )
