@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import repeat
 from pathlib import Path
-from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import SAFE, close_read
 from dliosim.measure.meter import Meter
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import PAGE, Access
 
 # Files that a reader opens together with `open each sample`: enough to make the fixed cost of a group negligible.
@@ -70,14 +70,13 @@ class OpenFiles:
         Raises ExecutionError; the descriptors in `opened` are open then, too.
         """
         paths, first = [self.path(file) for file in files], len(opened)
-        before = perf_counter_ns()
         try:
-            opened.extend(map(os.open, paths, repeat(self._flags)))
+            with Stopwatch(self._meter, "open_ns"):
+                opened.extend(map(os.open, paths, repeat(self._flags)))
         except OSError as error:
             path = paths[len(opened) - first]
             raise call_error("open", path, error, hint=self._open_hint(error), reading=True) from error
         finally:
-            self._meter.open_ns += perf_counter_ns() - before
             self._meter.opens += len(opened) - first
             # As `open_regular` does, but without its check that this is a regular file: the check costs 0.7 us a file,
             # this call 0.2 us, and reading anything else fails.
@@ -87,9 +86,8 @@ class OpenFiles:
 
     def close(self, descriptors: Iterable[int]) -> None:
         """Close descriptors that `open` or `open_all` returned."""
-        before = perf_counter_ns()
-        close_read(descriptors)
-        self._meter.close_ns += perf_counter_ns() - before
+        with Stopwatch(self._meter, "close_ns"):
+            close_read(descriptors)
 
     def keep_open(self, files: Iterable[int]) -> None:
         """Open those of the files that are not open yet, and keep them open."""

@@ -18,6 +18,7 @@ from dliosim.execute.safe_open import require_file
 from dliosim.formats.protocols import LibraryFile, LibraryReadable
 from dliosim.formats.registry import bind
 from dliosim.measure.meter import Meter
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access, Dataset
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 
@@ -152,19 +153,17 @@ class LibraryReader:
             if file in self._open:
                 continue
             path = Path(run_on_first_rank(self._comm or MPI.COMM_SELF, partial(self._verify_path, file)))
-            before = perf_counter_ns()
             try:
-                self._open[file] = self._form.open_library(path, self._comm, self._collective)
+                with Stopwatch(self.meter, "open_ns"):
+                    self._open[file] = self._form.open_library(path, self._comm, self._collective)
             except ExecutionError:
                 raise
             except OSError as error:
                 raise call_error("open", str(path), error, reading=True) from error
-            self.meter.open_ns += perf_counter_ns() - before
             self.meter.opens += 1
 
     def _close_all(self) -> None:
-        before = perf_counter_ns()
-        for one in self._open.values():
-            one.close()
-        self._open.clear()
-        self.meter.close_ns += perf_counter_ns() - before
+        with Stopwatch(self.meter, "close_ns"):
+            for one in self._open.values():
+                one.close()
+            self._open.clear()

@@ -19,6 +19,7 @@ from dliosim.execute.io_errors import truncation_error
 from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.measure.meter import Meter
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 
@@ -132,11 +133,10 @@ class IndependentReader:
         return f"{self._directory}/{self._file_name(file)}"
 
     def _open(self, file: int) -> MPI.File:
-        before = perf_counter_ns()
-        # Only one rank resolves a link: all ranks open the file that it leads to, or none does.
-        path = run_on_first_rank(self._comm, lambda: self._path(file))
-        handle = open_file(self._comm, path, MPI.MODE_RDONLY, self._hints)
-        self.meter.open_ns += perf_counter_ns() - before
+        with Stopwatch(self.meter, "open_ns"):
+            # Only one rank resolves a link: all ranks open the file that it leads to, or none does.
+            path = run_on_first_rank(self._comm, lambda: self._path(file))
+            handle = open_file(self._comm, path, MPI.MODE_RDONLY, self._hints)
         self.meter.opens += 1
         if not self._granted:
             self._granted = get_hints(handle)
@@ -148,9 +148,8 @@ class IndependentReader:
             self._close_handle(handle, file)
 
     def _close_handle(self, handle: MPI.File, file: int) -> None:
-        before = perf_counter_ns()
-        close_file(handle, lambda: self._path(file))
-        self.meter.close_ns += perf_counter_ns() - before
+        with Stopwatch(self.meter, "close_ns"):
+            close_file(handle, lambda: self._path(file))
 
 
 class CollectiveReader:
@@ -263,20 +262,18 @@ class CollectiveReader:
 
     def _open_handle(self) -> MPI.File:
         if self._handle is None:
-            before = perf_counter_ns()
-            self._path = run_on_first_rank(self._comm, self._named)
-            self._handle = open_file(self._comm, self._path, MPI.MODE_RDONLY, self._hints)
-            self.meter.open_ns += perf_counter_ns() - before
+            with Stopwatch(self.meter, "open_ns"):
+                self._path = run_on_first_rank(self._comm, self._named)
+                self._handle = open_file(self._comm, self._path, MPI.MODE_RDONLY, self._hints)
             self.meter.opens += 1
             self._granted = get_hints(self._handle)
         return self._handle
 
     def _close_handle(self) -> None:
-        before = perf_counter_ns()
         handle, self._handle = self._handle, None
         if handle is not None:
-            close_file(handle, lambda: self._path)
-        self.meter.close_ns += perf_counter_ns() - before
+            with Stopwatch(self.meter, "close_ns"):
+                close_file(handle, lambda: self._path)
 
     def _query_size(self, handle: MPI.File) -> int:
         """Return the file's size in bytes. One rank asks, as each request goes to all servers of the file system."""

@@ -14,6 +14,7 @@ from dliosim.execute.mpi.world import find_first_error, run_on_first_rank
 from dliosim.execute.safe_open import refuse_link
 from dliosim.measure.board import process_row
 from dliosim.measure.meter import Meter
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access
 
 #: Memory, number of elements, and their datatype.
@@ -40,9 +41,8 @@ class IndependentWriter:
         self.path = path
         self._status = MPI.Status()
         self._handle: MPI.File | None = None
-        before = perf_counter_ns()
-        self._handle = open_file(comm, str(path), MPI.MODE_WRONLY | MPI.MODE_CREATE, access.hints)
-        self.meter.open_ns += perf_counter_ns() - before
+        with Stopwatch(self.meter, "open_ns"):
+            self._handle = open_file(comm, str(path), MPI.MODE_WRONLY | MPI.MODE_CREATE, access.hints)
         self.meter.opens += 1
 
     def write(self, offset: int, data: memoryview) -> None:
@@ -63,12 +63,11 @@ class IndependentWriter:
 
     def sync(self) -> None:
         """Make the file durable by MPI_File_sync; its time is in `meter.sync_ns`. Collective."""
-        before = perf_counter_ns()
         try:
-            self._require_handle().Sync()
+            with Stopwatch(self.meter, "sync_ns"):
+                self._require_handle().Sync()
         except MPI.Exception as error:
             raise mpiio_error("MPI_File_sync", str(self.path), error) from error
-        self.meter.sync_ns += perf_counter_ns() - before
 
     def active_hints(self) -> dict[str, str]:
         """Return the hints of the open file."""
@@ -76,11 +75,10 @@ class IndependentWriter:
 
     def close(self) -> None:
         """Close the file. Collective."""
-        before = perf_counter_ns()
         handle, self._handle = self._handle, None
         if handle is not None:
-            close_file(handle, lambda: str(self.path))
-        self.meter.close_ns += perf_counter_ns() - before
+            with Stopwatch(self.meter, "close_ns"):
+                close_file(handle, lambda: str(self.path))
 
     def _issue(self, handle: MPI.File, offset: int, spec: Spec) -> None:
         handle.Write_at(offset, spec, self._status)

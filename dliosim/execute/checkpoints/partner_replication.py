@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from itertools import zip_longest
 from pathlib import Path
-from time import perf_counter_ns
 
 from mpi4py import MPI
 
@@ -16,6 +15,7 @@ from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.checkpoints.state_writer import Made, Run, largest_call, pieces_of
 from dliosim.execute.context import Session
 from dliosim.measure.records import VerbRecord
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.checkpoints.layout import StateFiles, partner_file
 
@@ -30,23 +30,22 @@ def copy_to_partner(
     """
     world, checkpoint = session.world, files.checkpoint
     target, source = (world.rank + distance) % world.size, (world.rank - distance) % world.size
-    begun, made_before = perf_counter_ns(), record.content_ns
-    keeping = _PartnerFile(checkpoint.access, directory / partner_file(source))
-    buffer = allocate(largest_call(files, source))
-    # In each ring of partners some rank must send first and some receive first, or all would wait for each other.
-    sends_first = world.rank // distance % 2 == 0
-    for own, coming in zip_longest(made, pieces_of(files, source)):
-        if own is not None and sends_first:
-            world.ranks.send(own[1], target)
-        if coming is not None:
-            data = buffer[: coming.length]
-            world.ranks.receive(data, source)
-            keeping.write(data)
-        if own is not None and not sends_first:
-            world.ranks.send(own[1], target)
-    keeping.close(checkpoint.fsync)
+    with Stopwatch(record, "partner_ns"):
+        keeping = _PartnerFile(checkpoint.access, directory / partner_file(source))
+        buffer = allocate(largest_call(files, source))
+        # In each ring of partners some rank must send first and some receive first, or all would wait for each other.
+        sends_first = world.rank // distance % 2 == 0
+        for own, coming in zip_longest(made, pieces_of(files, source)):
+            if own is not None and sends_first:
+                world.ranks.send(own[1], target)
+            if coming is not None:
+                data = buffer[: coming.length]
+                world.ranks.receive(data, source)
+                keeping.write(data)
+            if own is not None and not sends_first:
+                world.ranks.send(own[1], target)
+        keeping.close(checkpoint.fsync)
     record.partner_bytes = keeping.size
-    record.partner_ns = perf_counter_ns() - begun - (record.content_ns - made_before)
     world.agree_on_error(keeping.error)
     return [(partner_file(source), 0, keeping.size, keeping.checksum)] if keeping.size else []
 

@@ -11,7 +11,6 @@ import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter_ns
 from typing import cast
 
 import numpy as np
@@ -22,7 +21,6 @@ from dliosim.execute.checkpoints.state_writer import Run
 from dliosim.execute.mpi.world import World
 from dliosim.execute.payload.payload_crc import crc32_combine
 from dliosim.execute.safe_open import write_file
-from dliosim.measure.records import VerbRecord
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, partner_file
 
 _SHARD, _RUN = 7, 4
@@ -32,23 +30,20 @@ SavedFile = tuple[int, int]
 """Bytes of a file of a checkpoint, and their CRC-32."""
 
 
-def exchange_plans(world: World, files: StateFiles, record: VerbRecord) -> NDArray[np.int64] | None:
+def exchange_plans(world: World, files: StateFiles) -> NDArray[np.int64] | None:
     """Gather the plans of all ranks on rank 0 and send each rank its own. Collective.
 
     Returns on rank 0 an array (shards, 7) of int64: part, row0, row1, col0, col1, file (its index in
     `StateFiles.files`), offset in bytes; None on other ranks. Raises ExecutionError on this rank alone where its plan
     came back different.
     """
-    begun = perf_counter_ns()
     own = _shard_rows(files, world.rank)
     gathered = _gather_rows(world, own)
     received = own.ravel().copy()
     world.ranks.scatter([_byte_view(part) for part in gathered] if gathered is not None else None, _byte_view(received))
     if not np.array_equal(received, own.ravel()):
         raise ExecutionError("the plan that rank 0 sent to this rank differs from the plan of this rank")
-    plan = None if gathered is None else _number_files(files, gathered)
-    record.plan_ns += perf_counter_ns() - begun
-    return plan
+    return None if gathered is None else _number_files(files, gathered)
 
 
 def write_metadata(files: StateFiles, plan: NDArray[np.int64], directory: Path) -> SavedFile:

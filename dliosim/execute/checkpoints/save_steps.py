@@ -22,6 +22,7 @@ from dliosim.execute.node.striping import request_striping
 from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.checkpoint_store import highest_number
 from dliosim.measure.records import VerbRecord
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles
 
 
@@ -76,7 +77,6 @@ def begin_save(session: Session, save: CheckpointSave, failed: DliosimError | No
     then.
     """
     files, checkpoint = save.files, save.files.checkpoint
-    begun = perf_counter_ns()
     base = session.save_directory(checkpoint, files.split)
 
     def make_directory() -> tuple[int, Path, list[str]]:
@@ -96,9 +96,9 @@ def begin_save(session: Session, save: CheckpointSave, failed: DliosimError | No
         return number, directory, [*filter(None, [refused]), *swept]
 
     doing = f"make room for checkpoint `{checkpoint.name}`"
-    save.number, save.directory, notes = session.world.run_on_rank_0(doing, make_directory)
+    with Stopwatch(save.record, "wall_ns"):
+        save.number, save.directory, notes = session.world.run_on_rank_0(doing, make_directory)
     save.notes += notes
-    save.record.wall_ns += perf_counter_ns() - begun
 
 
 def write_checkpoint(session: Session, save: CheckpointSave, made: Callable[[], Made]) -> None:
@@ -113,28 +113,27 @@ def write_checkpoint(session: Session, save: CheckpointSave, made: Callable[[], 
     error: DliosimError | None = None
     runs: list[Run] = []
     plan: NDArray[np.int64] | None = None
-    started, made_before = perf_counter_ns(), record.content_ns
     try:
         try:
-            if checkpoint.metadata:
-                plan = exchange_plans(world, files, record)
-            runs = write_state(session, files, save.directory, made(), record)
+            with Stopwatch(record, "wall_ns"):
+                if checkpoint.metadata:
+                    with Stopwatch(record, "plan_ns"):
+                        plan = exchange_plans(world, files)
+                runs = write_state(session, files, save.directory, made(), record)
         except DliosimError as failure:
             if failure.shared:
                 raise
             if checkpoint.writers.kind in ("one per", "rank"):
                 world.abort(failure)
             error = failure
-        record.wall_ns += perf_counter_ns() - started - (record.content_ns - made_before)
         world.agree_on_error(error)
         if checkpoint.partner is not None:
             runs += copy_to_partner(session, files, checkpoint.partner, save.directory, made(), record)
             record.wall_ns += record.partner_ns
-        begun = perf_counter_ns()
-        gathered = gather_runs(world, files, runs)
-        doing = f"complete checkpoint `{checkpoint.name}`"
-        world.run_on_rank_0(doing, lambda: _commit(session, save, plan, gathered or []))
-        record.commit_ns = perf_counter_ns() - begun
+        with Stopwatch(record, "commit_ns"):
+            gathered = gather_runs(world, files, runs)
+            doing = f"complete checkpoint `{checkpoint.name}`"
+            world.run_on_rank_0(doing, lambda: _commit(session, save, plan, gathered or []))
         record.wall_ns += record.commit_ns
     except DliosimError:
         if world.rank == 0:
@@ -151,9 +150,8 @@ def _commit(
     files, record, checkpoint = save.files, save.record, save.files.checkpoint
     found = join_runs(files, gathered)
     if plan is not None:
-        planned = perf_counter_ns()
-        found[METADATA] = write_metadata(files, plan, save.directory)
-        record.plan_ns += perf_counter_ns() - planned
+        with Stopwatch(record, "plan_ns"):
+            found[METADATA] = write_metadata(files, plan, save.directory)
     ranks = files.split.present_ranks
     saved = CheckpointManifest(checkpoint.name, save.base.name, checkpoint.commit, ranks, files.split, found)
     done = session.stores.open_to_save(save.base).commit(save.number, saved)

@@ -22,6 +22,7 @@ from dliosim.execute.node.striping import add_striping_hints
 from dliosim.execute.payload.shard_payload import fill_segment
 from dliosim.execute.store.manifest import make_directory
 from dliosim.measure.records import VerbRecord
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access, Checkpoint
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.write_calls import Piece, cut_pieces, largest_piece
@@ -58,10 +59,9 @@ def generate_pieces(files: StateFiles, keys: list[int], rank: int, record: VerbR
     """Yield a rank's calls with their contents, made one at a time in one buffer; `content_ns` counts that."""
     buffer = allocate(largest_call(files, rank))
     for piece in pieces_of(files, rank):
-        begun = perf_counter_ns()
         data = buffer[: piece.length]
-        fill_piece(files, keys, piece, data)
-        record.content_ns += perf_counter_ns() - begun
+        with Stopwatch(record, "content_ns", aside=True):
+            fill_piece(files, keys, piece, data)
         yield piece, data
 
 
@@ -70,9 +70,8 @@ def serialize_pieces(made: Made, checkpoint: Checkpoint, total: int, record: Ver
     pace = checkpoint.serialize
     for piece, data in made:
         if pace is not None:
-            begun = perf_counter_ns()
-            keep_core_busy(round(pace.duration(total) * 1e9 * piece.length / total))
-            record.serialize_ns += perf_counter_ns() - begun
+            with Stopwatch(record, "serialize_ns"):
+                keep_core_busy(round(pace.duration(total) * 1e9 * piece.length / total))
         yield piece, data
 
 
@@ -195,10 +194,9 @@ def _write_piece(
 ) -> None:
     writer.write(piece.offset, data)
     record.bytes += len(data)
-    begun = perf_counter_ns()
-    written.add_call(piece.offset, data)
-    record.content_ns += perf_counter_ns() - begun
-    session.progress.tick(begun, 0, record.bytes)
+    with Stopwatch(record, "content_ns", aside=True):
+        written.add_call(piece.offset, data)
+    session.progress.tick(perf_counter_ns(), 0, record.bytes)
 
 
 def _write_rounds(
@@ -219,12 +217,10 @@ def _send_pieces(session: Session, writer: int, made: Made, record: VerbRecord) 
     world: World = session.world
     sent = 0
     for piece, data in made:
-        begun = perf_counter_ns()
-        world.ranks.send(data, writer)
-        ended = perf_counter_ns()
-        record.send_ns += ended - begun
+        with Stopwatch(record, "send_ns"):
+            world.ranks.send(data, writer)
         sent += piece.length
-        session.progress.tick(ended, 0, sent)
+        session.progress.tick(perf_counter_ns(), 0, sent)
 
 
 def _receive_pieces(
@@ -233,8 +229,7 @@ def _receive_pieces(
     world = session.world
     buffer = allocate(largest_call(files, sender))
     for piece in pieces_of(files, sender):
-        begun = perf_counter_ns()
         data = buffer[: piece.length]
-        world.ranks.receive(data, sender)
-        record.send_ns += perf_counter_ns() - begun
+        with Stopwatch(record, "send_ns"):
+            world.ranks.receive(data, sender)
         _write_piece(session, writer, piece, data, written, record)
