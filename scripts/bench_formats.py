@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns, process_time_ns
+from typing import cast
 
 import h5py
 import numpy as np
@@ -41,15 +42,15 @@ from dliosim.execute.backends.registry import Files, open_readers
 from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.context import Options, Phase, Session
-from dliosim.execute.datasets.library_writer import index_prepared
-from dliosim.execute.datasets.offset_tables import share_block_totals
+from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.epoch_plan import EpochWork, plan_work
 from dliosim.execute.loop.training_loop import run_loop
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
+from dliosim.formats.protocols import Framed
+from dliosim.formats.registry import bind
 from dliosim.model import Access, Chunk, Compression, Dataset, Job, Layout, Loop, Prepare, Shuffle, Workload, constant
-from dliosim.plan.samples.sizes import is_framed, require_framed
 
 SHARED = Layout("shared file", 1)
 GZIP = Compression("gzip", 4)
@@ -102,9 +103,7 @@ class Ground:
 
     def session(self, dataset: Dataset, *verbs: Prepare | Loop) -> Session:
         workload = Workload("bench", "", 1, Job(self.comm.size), (dataset,), (), verbs)
-        session = Session(workload, self._world, {"data": self._place}, Options(), Silence())
-        session.places[dataset.name] = share_block_totals(dataset, self._world)
-        return session
+        return Session(workload, self._world, {"data": self._place}, Options(), Silence())
 
     def directory(self, dataset: Dataset) -> Path:
         return self._place / dataset.path / dataset.digest()
@@ -134,7 +133,9 @@ class Ground:
 
 def loop_of(batch: int, steps: int, decode: bool = False) -> Loop:
     """Return a loop of two epochs; the first allocates the memory of the second's batches."""
-    return Loop("train", "l", "d", Access(), batch, shuffle=Shuffle("globally"), epochs=2, steps=steps, decode=decode)
+    return Loop(
+        "train", "l", "d", Access(), batch=batch, shuffle=Shuffle("globally"), epochs=2, steps=steps, decode=decode
+    )
 
 
 def whole_loop(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
@@ -152,9 +153,7 @@ def whole_loop(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
 def plan_second_epoch(ground: Ground, dataset: Dataset, loop: Loop) -> EpochWork:
     """Return the plan of the second epoch of that loop."""
     session = ground.session(dataset, loop)
-    if not is_framed(dataset):
-        session.places["d"] = index_prepared(session, dataset, ground.directory(dataset))
-    return plan_work(session, loop, dataset, 1, loop.steps or 1, SampleCache())
+    return plan_work(session, loop, open_dataset(session, dataset), 1, loop.steps or 1, SampleCache())
 
 
 def backend(ground: Ground, dataset: Dataset, loop: Loop) -> Timed:
@@ -258,7 +257,7 @@ def reads_table(ground: Ground, rounds: int, only: str) -> None:
             if only not in f"reads {title}":
                 continue
             dataset, loop = make_dataset(form, size, 256 * MIB), loop_of(batch, steps)
-            read = size if form == "hdf5" else int(require_framed(dataset).length(dataset, np.array([size]))[0])
+            read = size if form == "hdf5" else int(cast(Framed, bind(dataset)).length(np.array([size]))[0])
             raw = make_dataset("raw", read, read * dataset.samples)
             for each in (dataset, raw):
                 ground.write(each)

@@ -22,8 +22,10 @@ from pathlib import Path
 import numpy as np
 from harness import orderly
 
+from dliosim.formats.raw import Raw
 from dliosim.model import Access, Dataset, Distribution, Job, Layout, Loop, Shuffle, constant
 from dliosim.plan.samples.io_requests import plan_calls
+from dliosim.plan.samples.places import FramedPlaces
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals, prefix_sum
 
@@ -64,7 +66,7 @@ def measure(case: Case, totals: Path | None) -> dict[str, float]:
     before = None if totals is None else np.load(totals, mmap_mode="r")
     idle = peak()
     started = time.perf_counter()
-    extents = plan_epoch(case.loop(), case.dataset(), before, Job(case.ranks), case.ranks // 3, 1)
+    extents = plan_epoch(case.loop(), FramedPlaces(Raw(case.dataset()), before), Job(case.ranks), case.ranks // 3, 1)
     made = plan_calls(extents, None)
     seconds = time.perf_counter() - started
     return {"seconds": seconds, "peak": peak(), "idle": idle, "rows": len(made.length), "steps": extents.steps}
@@ -96,7 +98,7 @@ def main() -> None:
             command = [sys.executable, __file__, "--case", str(number)]
             if needs_totals(case.dataset()):
                 totals = Path(folder) / f"{number}.npy"
-                np.save(totals, prefix_sum(block_totals(case.dataset(), 0, block_count(case.dataset()))))
+                np.save(totals, prefix_sum(block_totals(Raw(case.dataset()), 0, block_count(case.dataset()))))
                 command += ["--totals", str(totals)]
             runs = [
                 json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

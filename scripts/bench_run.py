@@ -29,7 +29,7 @@ from mpi4py import MPI
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.context import Options, Phase, Session
-from dliosim.execute.datasets.offset_tables import share_block_totals
+from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.training_loop import run_loop
 from dliosim.execute.mpi.node_cores import node_cores
@@ -230,17 +230,16 @@ def measure(case: Case, pairs: int, place: Path) -> None:
     verb = next(verb for verb in workload.verbs if isinstance(verb, Prepare))
 
     def plan(epoch: int) -> Steps:
-        extents = plan_epoch(loop, dataset, None, workload.job, comm.rank, epoch)
+        extents = plan_epoch(loop, open_dataset(silent, dataset).places, workload.job, comm.rank, epoch)
         offsets = [extents.offset[first : first + case.batch] for first in extents.step_start[: case.steps].tolist()]
         return [(np.sort(some) if case.api == "mpi-collective" else some).tolist() for some in offsets]
 
     directory = place / dataset.path / dataset.digest()
     own = comm.Dup()
     silent = Session(workload, world, {"data": place}, Options(), Silence())
-    silent.places[dataset.name] = share_block_totals(dataset, world)
     prepare(silent, verb, dataset)
     duel = Duel(case, plan, BARE[case.api](case, directory / dataset.file_name(0), own), own)
-    session = Session(workload, world, silent.roots, Options(), duel, silent.places)
+    session = Session(workload, world, silent.roots, Options(), duel, silent.opened)
     with CheckpointSession(session, ()) as saves:
         phases = [each for each in run_loop(session, saves, loop, 0, timed=True) if isinstance(each, Phase)]
     if comm.rank:

@@ -18,11 +18,11 @@ from dliosim.commands.mpi_entry import DamageDiagnosticsError, DiagnosticsError,
 from dliosim.commands.options import describe_dataset, parse_used_roots
 from dliosim.commands.stalls import parse_stall_options
 from dliosim.commands.terminal import user_terminal
-from dliosim.execute.context import Options, Session
+from dliosim.execute.context import OpenDataset, Options, Session
 from dliosim.execute.mpi.world import World
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.board import process_row
-from dliosim.model import Workload
+from dliosim.model import Dataset, Workload
 from dliosim.report.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -106,10 +106,9 @@ def open_sessions(
 
     # Paths come from rank 0: other ranks may have another working directory.
     roots = world.run_on_rank_0("find the directories", lambda: parse_used_roots(parsed, used))
+    opened: dict[Dataset, OpenDataset] = {}  # what several sessions read is opened once
     sessions = [
-        Session(
-            each, world, roots, options, setup.progress, sources=sources, stores=setup.stores, describe=describe_dataset
-        )
+        Session(each, world, roots, options, setup.progress, opened, sources, setup.stores, describe_dataset)
         for each in workloads
     ]
     for session in sessions:

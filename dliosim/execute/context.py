@@ -19,7 +19,7 @@ from dliosim.measure.phase import LoopProgress, PartialProgress, PhaseSummary
 from dliosim.measure.timeline import Timeline
 from dliosim.model import Checkpoint, Dataset, Loop, Restore, Save, Split, Workload
 from dliosim.model.verbs import flatten_verbs
-from dliosim.plan.samples.sample_index import Places
+from dliosim.plan.samples.places import Places
 
 if TYPE_CHECKING:
     from dliosim.formats.protocols import ExistingFiles
@@ -56,6 +56,36 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class DatasetFiles:
+    """The files of a data set, written or not."""
+
+    #: the data set
+    dataset: Dataset
+    #: directory of the files
+    directory: Path
+    #: function from the number of a file to its path below that
+    name: Callable[[int], str]
+
+    def path(self, file: int) -> Path:
+        """Return the path of a file."""
+        return self.directory / self.name(file)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDataset(DatasetFiles):
+    """A data set whose samples' places are known."""
+
+    #: places of its samples, and its format
+    places: Places
+    #: note for the report on how the places were found
+    note: str = ""
+
+    def file_size(self, file: int) -> int:
+        """Return the bytes of a file."""
+        return int(self.places.file_sizes(np.array([file]))[0])
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """One run of one workload on one rank."""
 
@@ -69,14 +99,10 @@ class Session:
     options: Options
     #: the display of how far the run is
     progress: Progress
-    #: places of the samples of each data set, as far as they are known, by its name
-    places: dict[str, Places] = field(default_factory=dict)
+    #: data sets whose samples' places are known; only `datasets.open_dataset` uses it
+    opened: dict[Dataset, OpenDataset] = field(default_factory=dict)
     #: files found for data sets `from files`, by `Dataset.found`; on rank 0 only
     sources: Mapping[str, ExistingFiles] = field(default_factory=dict)
-    #: function from the number of such a file to its path below the root, by the data set's name; on all ranks
-    names: dict[str, Callable[[int], str]] = field(default_factory=dict)
-    #: notes on reading the indexes of a data set's files, by its name
-    index_notes: dict[str, str] = field(default_factory=dict)
     #: locked directories of checkpoints, on rank 0; the code that made the table releases them
     stores: CheckpointStores = field(default_factory=CheckpointStores)
     #: returns the text of a pattern that prepares a data set; empty where none is kept
@@ -84,11 +110,12 @@ class Session:
     #: the phases so far
     finished: PhaseLog = field(default_factory=lambda: PhaseLog())
 
-    def files(self, dataset: Dataset) -> tuple[Path, Callable[[int], str]]:
-        """Return the directory of a data set's files, and a function from a file's number to its path below that."""
+    def files(self, dataset: Dataset) -> DatasetFiles:
+        """Return the files of a data set; of one `from files` after it was opened."""
         if dataset.source:
-            return self.roots[dataset.root], self.names[dataset.name]
-        return self.directory(dataset.root, dataset.path, dataset.digest()), dataset.file_name
+            return self.opened[dataset]
+        directory = self.directory(dataset.root, dataset.path, dataset.digest())
+        return DatasetFiles(dataset, directory, dataset.file_name)
 
     def directory(self, root: str, path: str, digest: str) -> Path:
         """Return the directory of data of one description.

@@ -119,6 +119,8 @@ class Format(ABC):
     libraries: ClassVar[tuple[str, ...]] = ()
     #: modules of its own that only reading and writing need: `check` does not import them, a run does before any clock
     modules: ClassVar[tuple[str, ...]] = ()
+    #: suffixes of the files (`idx`) next to each file that hold no contents but that readers need
+    sidecars: ClassVar[tuple[str, ...]] = ()
 
     def refuse(self) -> tuple[str, str] | None:
         """Return the setting that this format cannot serve, and why (the end of a sentence); or None."""
@@ -154,9 +156,6 @@ class Framed(Format):
     that takes arrays returns one entry for each of their entries. `counts` are numbers of samples of files. By default
     a file is its samples, one directly after the other, and no more.
     """
-
-    #: suffixes of the files (`idx`) next to each file that hold no contents but that readers need
-    sidecars: ClassVar[tuple[str, ...]] = ()
 
     @property
     def checksum(self) -> Callable[[memoryview, int], int] | None:

@@ -109,9 +109,7 @@ def session(root: Path) -> Session:
     workload = Workload("w", "", 1, Job(1), (DATASET,), (CHECKPOINT,), (PREPARE, Restore("c")))
     (root / "data").mkdir(exist_ok=True)
     world = world_of_one()
-    own = Session(workload, world, {"data": root / "data"}, Options(), ProgressLine(None))
-    own.places["d"] = None
-    return own
+    return Session(workload, world, {"data": root / "data"}, Options(), ProgressLine(None))
 
 
 def put(kind: str, path: Path, out: Path) -> None:

@@ -19,6 +19,7 @@ from dliosim.execute.context import Phase
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.store import checkpoint_store
 from dliosim.execute.store.checkpoint_manifest import load_manifest
+from dliosim.formats.registry import bind
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.run_summary import RunSummary
@@ -30,14 +31,16 @@ from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.forecast_types import PhaseForecast
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.order_hash import order_hash
+from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.sample_index import concat_indexes
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import block_count, block_totals, is_framed, needs_totals, prefix_sum, sample_sizes
+from dliosim.plan.samples.sizes import bind_framed, sample_sizes
 from dliosim.report.progress import ProgressLine
 from dliosim.report.reader.fields import read_json
 from dliosim.report.reader.results import parse_run
 from tests.execute.alone import checkpoint_faults
 from tests.mpi.forecast_program import Compared, compare
+from tests.plan.helpers import placed
 from tests.report.test_real_runs import SCHEMA, faults
 
 LOOPS = ("train", "evaluate", "infer")
@@ -55,7 +58,7 @@ class Examined:
         finder = FileFinder(roots, ProgressLine(None))
         self.ranks, self.roots, self.output = ranks, roots, output
         self.workload: Workload = compile_pattern(pattern, [], Job(ranks), finder)[0]
-        self.indexes = {name: concat_indexes(source.indexes) for name, source in finder.sources.items()}
+        self._indexes = {name: concat_indexes(source.indexes) for name, source in finder.sources.items()}
         self.run: RunSummary = parse_run(read_json(output / "results.json"))[0]
 
     def problems(self, kept: bool) -> Iterator[str]:
@@ -147,7 +150,7 @@ class Examined:
             return
         for (name, hashes), (loop, salt, epochs) in zip(found, expected, strict=True):
             dataset = self.workload.dataset(loop.dataset)
-            if loop.arrivals is not None or not hashes or not (is_framed(dataset) or dataset.found):
+            if loop.arrivals is not None or not hashes or not (bind_framed(dataset) or dataset.found):
                 continue
             for epoch in range(epochs):
                 plans = self._plans(loop, dataset, epoch)
@@ -164,10 +167,9 @@ class Examined:
                 yield one.loop, (number + 1 << 32) + ordinal, one.loop.epochs * (loop.epochs // one.every)
 
     def _plans(self, loop: Loop, dataset: Dataset, epoch: int) -> list[Extents]:
-        places = self.indexes.get(dataset.found)
-        if places is None and needs_totals(dataset):
-            places = prefix_sum(block_totals(dataset, 0, block_count(dataset)))
-        return [plan_epoch(loop, dataset, places, Job(self.ranks), rank, epoch) for rank in range(self.ranks)]
+        index = self._indexes.get(dataset.found)
+        places = placed(dataset) if index is None else IndexedPlaces(bind(dataset), index)
+        return [plan_epoch(loop, places, Job(self.ranks), rank, epoch) for rank in range(self.ranks)]
 
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 

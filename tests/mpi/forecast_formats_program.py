@@ -46,7 +46,7 @@ def loops(described: Dataset) -> list[Loop]:
     for name, access in ways.items():
         # In the order of the file, calls continue where those before them ended.
         shuffle = Shuffle() if "each" in name else Shuffle("globally")
-        made.append(Loop("train", name, "d", access, 4, shuffle=shuffle, last_batch="keep", epochs=2))
+        made.append(Loop("train", name, "d", access, batch=4, shuffle=shuffle, last_batch="keep", epochs=2))
     return made
 
 

@@ -116,13 +116,13 @@ def random_workload(number: int, ranks: int) -> Workload:
             name,
             "d",
             how,
-            int(random.integers(3, 7)),
-            shard,
-            order,
+            batch=int(random.integers(3, 7)),
+            shard=shard,
+            shuffle=order,
             # A collective call reads the bytes that `pad` repeats once, and they are planned as asked.
-            one_of("drop", "keep", "keep" if collective else "pad"),
-            int(random.integers(1, 5)),
-            one_of(None, None, 3) if ranks == 1 else 3,
+            last_batch=one_of("drop", "keep", "keep" if collective else "pad"),
+            epochs=int(random.integers(1, 5)),
+            steps=one_of(None, None, 3) if ranks == 1 else 3,
             sync=one_of(Sync(), Sync("off")) if not collective else Sync(),
         )
 

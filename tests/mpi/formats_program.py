@@ -102,7 +102,9 @@ def run(ranks: Ranks, described: Dataset, verb: Prepare | Loop) -> list[str]:
 
 
 def train(access: Access, decode: bool = False) -> Loop:
-    return Loop("train", "l", "d", access, 4, shuffle=Shuffle("globally"), last_batch="keep", epochs=2, decode=decode)
+    return Loop(
+        "train", "l", "d", access, batch=4, shuffle=Shuffle("globally"), last_batch="keep", epochs=2, decode=decode
+    )
 
 
 def ways(described: Dataset) -> dict[str, Loop]:

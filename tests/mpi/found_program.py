@@ -21,10 +21,10 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.registry import Files, open_readers
-from dliosim.execute.batches.decode_preprocess import DecoderColumns
 from dliosim.execute.context import Options, Session
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.datasets.file_list import LinkedNames
+from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.run.workload_runner import run_workload
@@ -32,7 +32,8 @@ from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import bind
 from dliosim.model import Access, Dataset, Job, Loop, Shuffle, Workload
 from dliosim.plan.forecast.forecast import forecast
-from dliosim.plan.samples.sample_index import DataIndex, locate_ranges
+from dliosim.plan.samples.places import IndexedPlaces
+from dliosim.plan.samples.sample_index import locate_ranges
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.report.progress import ProgressLine
 from tests.mpi.found_files import CASES, FILL, write
@@ -70,19 +71,18 @@ class Found:
 
 def contents_of(session: Session, dataset: Dataset, samples: list[int]) -> list[bytes | None]:
     """Return the decoded bytes at the planned ranges of samples; None where only the library can decode."""
-    index = session.places[dataset.name]
-    assert isinstance(index, DataIndex)
-    form, columns = bind(dataset), DecoderColumns(index)
-    directory, name = session.files(dataset)
+    opened = open_dataset(session, dataset)
+    assert isinstance(opened.places, IndexedPlaces)
+    form, index = opened.places.form, opened.places.index
     result: list[bytes | None] = []
     for sample in samples:
         found = locate_ranges(index, np.array([sample]))
         file = int(index.files_of(np.array([sample]))[0])
         within = sample - int(index.first_sample[file])
         data, known = b"", True
-        whole = (directory / name(file)).read_bytes()
+        whole = opened.path(file).read_bytes()
         for number in range(len(index.columns)):
-            column, part = columns.find_column(number, file), b""
+            column, part = opened.places.decoder_column(number, file), b""
             assert column is not None
             for row in np.flatnonzero(found.column == number).tolist():
                 offset = int(found.offset[row])
@@ -107,13 +107,14 @@ def digest(content: bytes | None) -> str | None:
 
 
 def read_by_library(session: Session, dataset: Dataset) -> list[str] | None:
-    form, index = bind(dataset), session.places[dataset.name]
-    if not isinstance(form, LibraryReadable) or not isinstance(index, DataIndex):
+    data = open_dataset(session, dataset)
+    form = data.places.form
+    if not isinstance(form, LibraryReadable) or not isinstance(data.places, IndexedPlaces):
         return None
-    directory, name = session.files(dataset)
+    index = data.places.index
     result = []
     for file, count in enumerate(np.diff(index.first_sample).tolist()):
-        handle = form.open_library(directory / name(file), None, False)
+        handle = form.open_library(data.path(file), None, False)
         for sample in range(count):
             buffer = bytearray(int(index.sample_bytes[file]))
             assert handle.read(sample, 1, memoryview(buffer)) == len(buffer)
@@ -135,15 +136,15 @@ def read_one_way(found: Found, name: str) -> dict[str, object]:
     )
     (phase,) = run_workload(session)
     (dataset,) = workload.datasets
-    index = session.places["d"]
-    assert isinstance(index, DataIndex)
+    places = open_dataset(session, dataset).places
+    assert isinstance(places, IndexedPlaces)
     counts = np.zeros(dataset.samples, np.int64)
     for epoch in range(2):
-        np.add.at(counts, plan_epoch(loop, dataset, index, workload.job, world.rank, epoch).sample, 1)
+        np.add.at(counts, plan_epoch(loop, places, workload.job, world.rank, epoch).sample, 1)
     world.allreduce(counts, "sum")
     if world.rank:
         return {}
-    first = forecast(workload, {dataset.found: index}).phases[0]
+    first = forecast(workload, {dataset.found: places.index}).phases[0]
     ran = phase.summary.epochs[0]
     figures: dict[str, object] = {
         "times": sorted(set(counts.tolist())),

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
 from dliosim.formats.protocols import Column, FileIndex
+from dliosim.formats.registry import bind
 from dliosim.model import Access, Dataset, Distribution, Job, Layout, Loop, Shuffle, constant
 from dliosim.model.dataset import pack_counts
 from dliosim.model.epoch_size import samples_of_rank, steps_of_epoch
 from dliosim.plan.forecast.epoch_statistics import PassRange, count_passes
 from dliosim.plan.forecast.layout_forecast import Placement
 from dliosim.plan.samples.io_requests import Extents
+from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.read_ranges import plan_reads
 from dliosim.plan.samples.sample_index import DataIndex, concat_indexes
 from dliosim.plan.samples.sampler import plan_epoch
@@ -41,9 +43,13 @@ def found(counts: list[int]) -> tuple[Dataset, DataIndex]:
     return dataset, concat_indexes(files)
 
 
+def indexed(dataset: Dataset, index: DataIndex) -> IndexedPlaces:
+    return IndexedPlaces(bind(dataset), index)
+
+
 def plans(loop: Loop, counts: list[int], ranks: int, epoch: int = 0) -> list[Extents]:
     dataset, index = found(counts)
-    return [plan_epoch(loop, dataset, index, Job(ranks), rank, epoch) for rank in range(ranks)]
+    return [plan_epoch(loop, indexed(dataset, index), Job(ranks), rank, epoch) for rank in range(ranks)]
 
 
 def file_of(counts: list[int], samples: np.ndarray) -> np.ndarray:
@@ -138,7 +144,7 @@ def test_a_forecast_counts_what_is_planned(counts, loop, ranks):
     dataset, index = found(counts)
     made = plans(loop, counts, ranks)
     (counted,) = count_passes(
-        loop, dataset, Placement(dataset, index, True), Job(ranks), [PassRange(1, 1, made[0].steps)], False
+        loop, dataset, Placement(indexed(dataset, index), True), Job(ranks), [PassRange(1, 1, made[0].steps)], False
     )
     samples = [len(plan.sample) for plan in made]
     assert (counted.samples.minimum, counted.samples.maximum) == (min(samples), max(samples))
@@ -157,7 +163,7 @@ def packed(samples: int, pieces: int, sample_bytes: int = SIZE) -> tuple[Dataset
     index = concat_indexes([FileIndex(8, units * 7, (column,), sample_bytes=sample_bytes)] * 2)
     dataset, _ = found([8, 8])
     dataset = replace(dataset, size=Distribution("uniform", (1.0, 10.0)))
-    return dataset, index, plan_epoch(replace(LOOP, batch=16), dataset, index, Job(1), 0, 0)
+    return dataset, index, plan_epoch(replace(LOOP, batch=16), indexed(dataset, index), Job(1), 0, 0)
 
 
 @pytest.mark.parametrize(("samples", "pieces", "kept"), [(1, 1, True), (4, 1, False), (1, 2, False)])
@@ -166,16 +172,16 @@ def test_memory_keeps_only_samples_that_are_one_range_of_bytes(samples, pieces, 
     assert index.has_disjoint_samples == kept
     access = Access(cache="memory", memory=1000)
     if kept:
-        assert len(plan_reads(plan, access, np.empty(0, np.int64), dataset, index).extents.sample) == 16
+        assert len(plan_reads(plan, access, np.empty(0, np.int64), indexed(dataset, index)).extents.sample) == 16
         return
     with pytest.raises(PlanError) as raised:
-        plan_reads(plan, access, np.empty(0, np.int64), dataset, index)
+        plan_reads(plan, access, np.empty(0, np.int64), indexed(dataset, index))
     assert raised.value.code == "E211"
 
 
 def test_a_library_is_asked_for_what_its_files_say_a_sample_has():
     dataset, index, plan = packed(4, 1, sample_bytes=12)
-    rows = plan_reads(plan, Access(through="library"), np.empty(0, np.int64), dataset, index).extents
+    rows = plan_reads(plan, Access(through="library"), np.empty(0, np.int64), indexed(dataset, index)).extents
     assert rows.length.tolist() == [12] * 16
     assert rows.offset.tolist() == [12 * (sample % 8) for sample in plan.sample.tolist()]
 
@@ -183,7 +189,7 @@ def test_a_library_is_asked_for_what_its_files_say_a_sample_has():
 def test_a_library_is_not_asked_for_samples_of_whatever_size():
     dataset, index, plan = packed(4, 1, sample_bytes=0)
     with pytest.raises(PlanError, match="no fixed size") as raised:
-        plan_reads(plan, Access(through="library"), np.empty(0, np.int64), dataset, index)
+        plan_reads(plan, Access(through="library"), np.empty(0, np.int64), indexed(dataset, index))
     assert raised.value.code == "E216"
 
 
@@ -191,5 +197,7 @@ def test_a_library_is_not_asked_for_samples_of_whatever_size():
 def test_bytes_of_encoded_samples_are_forecast_as_a_run_counts_them(samples, pieces):
     dataset, index, plan = packed(samples, pieces)
     loop = replace(LOOP, batch=16)
-    (counted,) = count_passes(loop, dataset, Placement(dataset, index, True), Job(1), [PassRange(1, 1, 1)], False)
+    (counted,) = count_passes(
+        loop, dataset, Placement(indexed(dataset, index), True), Job(1), [PassRange(1, 1, 1)], False
+    )
     assert counted.bytes.total == plan.length.sum()

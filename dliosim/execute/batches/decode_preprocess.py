@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -13,38 +14,11 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.node.compute import keep_core_busy, sleep_until
 from dliosim.execute.payload.payload_format import dress_function, fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
-from dliosim.formats.protocols import Column, Format
-from dliosim.formats.registry import bind
-from dliosim.model import Dataset, Loop
+from dliosim.formats.protocols import Format
+from dliosim.model import Loop
 from dliosim.model.counter_rng import draw, key
-from dliosim.plan.samples.io_requests import Calls, Extents
-from dliosim.plan.samples.read_ranges import ReadRanges
-from dliosim.plan.samples.sample_index import DataIndex, Places
-
-_NONE = np.empty(0, np.int64)
-
-
-class DecoderColumns:
-    """Columns of a data set in the form that the decoder of its format takes."""
-
-    def __init__(self, places: Places) -> None:
-        self._index = places if isinstance(places, DataIndex) else None
-        self._known: dict[tuple[int, int], Column] = {}
-
-    def find_column(self, column: int, file: int) -> Column | None:
-        """Return column number `column` of a file without its units; None for a format without an index."""
-        if self._index is None:
-            return None
-        one = self._index.columns[column]
-        found = self._known.get((column, file))
-        if found is None:
-            samples, pieces = int(one.samples[file]), int(one.pieces[file])
-            row_bytes, unit_bytes = int(one.row_bytes[file]), int(one.unit_bytes[file])
-            found = Column(
-                samples, pieces, row_bytes, unit_bytes, _NONE, _NONE, self._index.pipelines[int(one.pipeline[file])]
-            )
-            self._known[column, file] = found
-        return found
+from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges
+from dliosim.plan.samples.places import IndexedPlaces, Places
 
 
 class BatchProcessor:
@@ -56,22 +30,19 @@ class BatchProcessor:
     def __init__(
         self,
         loop: Loop,
-        dataset: Dataset,
         places: Places,
+        path: Callable[[int], Path],
         stored: ReadRanges,
         calls: Calls,
-        path: Callable[[int], Path],
     ) -> None:
         self.decode_ns: list[int] = []
         self.preprocess_ns: list[int] = []
-        self._dataset = dataset
-        self._form: Format | None = None
-        if loop.decode and loop.access.through == "direct":
-            self._form = bind(dataset)
-        self._columns = DecoderColumns(places)
+        self._places = places
+        self._path = path
+        self._form = places.form if loop.decode and loop.access.through == "direct" else None
+        self._find_column = cache(places.decoder_column)
         self._stored = stored
         self._start = calls.sample_start
-        self._path = path
         self._busy = loop.preprocess is not None and loop.preprocess.busy
         self._wanted: list[int] = []
 
@@ -107,25 +78,26 @@ class BatchProcessor:
     def _decode(self, form: Format, row: int, buffer: memoryview) -> None:
         rows = self._stored.extents
         start, length = int(self._start[row]), int(rows.length[row])
-        column = self._columns.find_column(int(self._stored.column[row]), int(rows.file[row]))
+        column = self._find_column(int(self._stored.column[row]), int(rows.file[row]))
         try:
             form.decode(column, buffer[start : start + length])
         except ExecutionError as error:
             path, offset = self._path(int(rows.file[row])), int(rows.offset[row])
-            where = f"sample {rows.sample[row]} of data set `{self._dataset.name}`, bytes [{offset}, {offset + length})"
-            raise ExecutionError(f"{where} of {path}: {error.message}", error.code) from error
+            where = f"bytes [{offset}, {offset + length}) of {path}"
+            text = f"sample {rows.sample[row]} of data set `{self._places.dataset.name}`, {where}: {error.message}"
+            raise ExecutionError(text, error.code) from error
 
 
 class UnitVerifier:
     """Checks rows of `ReadRanges` that are whole encoded units, in files that dliosim wrote (`--verify`)."""
 
-    def __init__(self, dataset: Dataset, index: DataIndex, stored: ReadRanges) -> None:
-        self._dataset = dataset
-        self._index = index
+    def __init__(self, places: IndexedPlaces, stored: ReadRanges) -> None:
+        self._dataset = places.dataset
+        self._index = places.index
         self._stored = stored
-        self._form = bind(dataset)
-        self._columns = DecoderColumns(index)
-        self._part = (dataset.constant_size or 0) // max(1, len(index.columns))
+        self._form = places.form
+        self._find_column = cache(places.decoder_column)
+        self._part = (places.dataset.constant_size or 0) // max(1, len(places.index.columns))
         self._dress = dress_function(self._form)
 
     def verify_unit(self, row: int, data: memoryview) -> bool | None:
@@ -133,7 +105,7 @@ class UnitVerifier:
         rows = self._stored.extents
         file, number = int(rows.file[row]), int(self._stored.column[row])
         try:
-            decoded = self._form.decode(self._columns.find_column(number, file), data)
+            decoded = self._form.decode(self._find_column(number, file), data)
         except ExecutionError:
             return False
         if decoded is None:

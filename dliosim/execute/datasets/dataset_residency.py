@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.context import Session
@@ -23,13 +22,7 @@ def measure_dataset_residency(session: Session, dataset: Dataset) -> Residency:
 def resident_dataset_share(session: Session, dataset: Dataset, most: int) -> tuple[int, int]:
     """Return the bytes of a data set in the page cache, and the bytes examined, as `resident_share` does."""
     with report_damage(dataset):
-        return resident_share(session, dataset.layout.files, most, file_paths(session, dataset))
-
-
-def file_paths(session: Session, dataset: Dataset) -> Callable[[int], Path]:
-    """Return a function from the number of a file of a data set to its path."""
-    directory, name = session.files(dataset)
-    return lambda file: directory / name(file)
+        return resident_share(session, dataset.layout.files, most, session.files(dataset).path)
 
 
 @contextmanager

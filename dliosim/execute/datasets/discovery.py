@@ -101,7 +101,7 @@ class FileFinder:
         """Read the indexes of files, several at the same time; if several are bad, raise the error of the first."""
         root, found = self.roots[dataset.root], list[FileIndex]()
         real, form = os.path.realpath(root), bind(dataset)
-        suffixes = form.sidecars if isinstance(form, Framed) else ()
+        suffixes = form.sidecars
         self.progress.start(f"look at the files of {dataset.name}", 1, 1, len(files), "file")
 
         def follow_and_read(file: tuple[str, bool]) -> FileIndex:

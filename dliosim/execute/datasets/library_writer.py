@@ -16,24 +16,20 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim import readable
 from dliosim.errors import ExecutionError
-from dliosim.execute.context import Session
-from dliosim.execute.datasets.dataset_manifest import damage_error
-from dliosim.execute.datasets.index_build import build_index
+from dliosim.execute.context import OpenDataset, Session
+from dliosim.execute.datasets.open_dataset import open_indexed
 from dliosim.execute.io_errors import call_error, storage_full_code
 from dliosim.execute.node.page_cache import WriteCounter
 from dliosim.execute.payload.payload_format import dress_function, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.execute.safe_open import open_for_read, open_for_write, remove_file, write_at, write_file
 from dliosim.formats.header_scanner import read_at
-from dliosim.formats.protocols import Built, EncodeTime, FileIndex, Preallocated
-from dliosim.formats.registry import bind
+from dliosim.formats.protocols import Built, EncodeTime, FileIndex, Framed, Preallocated
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
-from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import require_framed, sample_sizes
+from dliosim.plan.samples.sizes import sample_sizes
 
 #: A file with more bytes than this outside of samples, or in more pieces, is made by the library, not by a copy.
 _MOST_BYTES, _MOST_PIECES = 1 << 20, 64
@@ -123,17 +119,18 @@ class LibraryCalls:
             self.bytes += now[1] - self._before[1]
 
 
-def lay_out_files(session: Session, dataset: Dataset, form: Preallocated, directory: Path, record: VerbRecord) -> None:
+def lay_out_files(session: Session, form: Preallocated, record: VerbRecord) -> None:
     """Make all files with space for their samples, each by one rank, and share the index of that space. Collective.
 
     The bytes of a file outside of samples count as written by the rank that makes it. Before samples are written, files
     with equal numbers of samples are equal. So on each rank the library makes one file of each number of samples.
     """
     patterns: dict[int, FileTemplate] = {}
+    files, size = session.files(form.dataset), form.size
 
     def lay_out_own() -> None:
-        for file, first, last in _own_files(session, dataset):
-            path, known = directory / dataset.file_name(file), patterns.get(last - first)
+        for file, first, last in _own_files(session, form.dataset):
+            path, known = files.path(file), patterns.get(last - first)
             make = partial(form.lay_out, path, last - first)
             remove_existing(path)
             with LibraryCalls() as made:
@@ -141,55 +138,25 @@ def lay_out_files(session: Session, dataset: Dataset, form: Preallocated, direct
             if known is None:
                 known = patterns[last - first] = call_library(path, partial(read_template, path, form))
             _account_calls(made, record)
-            record.bytes += known.index.size - (last - first) * (dataset.constant_size or 0)
+            record.bytes += known.index.size - (last - first) * size
 
     session.world.run_on_all(lay_out_own)
 
     def index_of(file: int) -> FileIndex:
-        first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
+        first, last = _file_samples(form.dataset, file)
         return patterns[last - first].index
 
-    session.places[dataset.name] = _build_dataset_index(session, dataset, directory, index_of)
+    session.opened.pop(form.dataset, None)  # the index of the files before is no longer valid, and takes memory
+    session.opened[form.dataset] = open_indexed(session, form, files, index_of)
 
 
-def index_prepared(session: Session, dataset: Dataset, directory: Path) -> DataIndex:
-    """Return the places of the samples of a prepared data set, from its files. Collective."""
-    form = bind(dataset)
-    return _build_dataset_index(
-        session, dataset, directory, lambda file: form.index(directory / dataset.file_name(file))
-    )
-
-
-def _build_dataset_index(
-    session: Session, dataset: Dataset, directory: Path, index_of: Callable[[int], FileIndex]
-) -> DataIndex:
-    files = dataset.layout.files
-    session.places[dataset.name] = None  # the index of the files before is no longer valid, and takes memory
-    found = build_index(session, dataset, files, lambda file: directory / dataset.file_name(file), index_of)
-    index, took = found.index, readable.seconds(found.wall_ns * 1e-9)
-    touched = f"{readable.size(found.touched)} of {readable.count(files, 'file')}"
-    session.index_notes[dataset.name] = f"index: {touched} read in {took}, before the clock started"
-    planned = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
-    wrong = np.flatnonzero(np.diff(index.first_sample) != planned)
-    if len(wrong):
-        file = int(wrong[0])
-        holds = int(index.first_sample[file + 1] - index.first_sample[file])
-        path = directory / dataset.file_name(file)
-        failure = damage_error(dataset, f"{path} holds {readable.count(holds, 'sample')}, not {int(planned[file])}")
-        failure.shared = True
-        raise failure
-    return index
-
-
-def build_files(
-    session: Session, dataset: Dataset, form: Built, verb: Prepare, directory: Path, record: VerbRecord
-) -> None:
+def build_files(session: Session, form: Built, verb: Prepare, record: VerbRecord) -> None:
     """Let the format's library write this rank's files, whole, from batches of contents. Not collective."""
-    done = 0
-    for file, first, last in _own_files(session, dataset):
-        path, encoding = directory / dataset.file_name(file), EncodeTime()
+    done, files = 0, session.files(form.dataset)
+    for file, first, last in _own_files(session, form.dataset):
+        path, encoding = files.path(file), EncodeTime()
         remove_existing(path)
-        batches = generate_contents(session, dataset, form.batch, first, last, record, done)
+        batches = generate_contents(session, form, form.batch, first, last, record, done)
         with LibraryCalls() as made:
             call_library(path, partial(form.build, path, last - first, made.exclude(batches), encoding))
         made.ns -= encoding.encode_ns
@@ -222,48 +189,55 @@ def _account_calls(made: LibraryCalls, record: VerbRecord) -> None:
     record.bytes_moved += made.bytes
 
 
-def write_sidecars(dataset: Dataset, directory: Path, file: int, durable: bool, record: VerbRecord) -> None:
+def write_sidecars(opened: OpenDataset, file: int, durable: bool, record: VerbRecord) -> None:
     """Write the sidecars of a file of a framed format. Raises ExecutionError."""
-    form = require_framed(dataset)
-    suffixes = form.sidecars
-    if not suffixes:
-        return
-    first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
-    sizes = sample_sizes(dataset, np.arange(first, last))
-    for suffix in suffixes:
-        path = (directory / dataset.file_name(file)).with_suffix(f".{suffix}")
+    for suffix, pieces in make_sidecars(opened, file):
+        other = opened.path(file).with_suffix(f".{suffix}")
         with LibraryCalls() as made:
-            record.bytes += write_file(path, form.write_sidecar(suffix, first, sizes), durable=False)
+            record.bytes += write_file(other, pieces, durable=False)
         record.files += 1
         _account_calls(made, record)
         if durable:
-            _sync_file(path, record)
+            _sync_file(other, record)
+
+
+def make_sidecars(opened: OpenDataset, file: int) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield the suffix and the contents of each sidecar of a file."""
+    form = opened.places.form
+    if isinstance(form, Framed) and form.sidecars:
+        first, last = opened.places.samples_of(file)
+        sizes = sample_sizes(opened.dataset, np.arange(first, last))
+        for suffix in form.sidecars:
+            yield suffix, form.write_sidecar(suffix, first, sizes)
 
 
 def _own_files(session: Session, dataset: Dataset) -> Iterator[tuple[int, int, int]]:
     """Yield the files of this rank: number, first sample, first sample of the next file."""
-    world, files = session.world, dataset.layout.files
-    for file in range(world.rank, files, world.size):
-        first, last = first_samples(np.array([file, file + 1]), dataset.samples, files).tolist()
-        yield file, first, last
+    for file in range(session.world.rank, dataset.layout.files, session.world.size):
+        yield file, *_file_samples(dataset, file)
+
+
+def _file_samples(dataset: Dataset, file: int) -> tuple[int, int]:
+    first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
+    return first, last
 
 
 def generate_contents(
-    session: Session, dataset: Dataset, most: int, first: int, last: int, record: VerbRecord, before: int
+    session: Session, form: Built, most: int, first: int, last: int, record: VerbRecord, before: int
 ) -> Iterator[NDArray[np.uint8]]:
     """Yield the contents of samples [first, last), up to `most` at a time, in one array that each batch overwrites.
 
     Each batch is (samples, bytes) of uint8. `before`: the number of samples that this rank has made before, for the
     line of progress.
     """
-    size, dress = dataset.constant_size or 0, dress_function(bind(dataset))
+    size, dress = form.size, dress_function(form)
     most = max(1, min(most, last - first))
     data: NDArray[np.uint8] = np.empty((most, size), np.uint8)
     for begin in range(first, last, most):
         begun = perf_counter_ns()
         count = min(most, last - begin)
         lengths, rows = np.full(count, size, np.int64), data[:count]
-        keys = sample_keys(dataset, np.arange(begin, begin + count))
+        keys = sample_keys(form.dataset, np.arange(begin, begin + count))
         fill_samples(dress, keys, lengths, np.arange(count) * size, rows.data.cast("B"))
         record.content_ns += perf_counter_ns() - begun
         yield rows

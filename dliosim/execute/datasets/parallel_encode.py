@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
@@ -21,29 +20,27 @@ from dliosim.execute.datasets.library_writer import (
 )
 from dliosim.formats.protocols import GroupEncoder
 from dliosim.measure.records import VerbRecord
-from dliosim.model import Dataset, Prepare
+from dliosim.model import Prepare
 from dliosim.plan.samples.sample_to_file import first_samples
 
 #: Bytes of the number that says how long a message is.
 _LENGTH = 8
 
 
-def build_collectively(
-    session: Session, dataset: Dataset, form: GroupEncoder, verb: Prepare, directory: Path, record: VerbRecord
-) -> None:
+def build_collectively(session: Session, form: GroupEncoder, verb: Prepare, record: VerbRecord) -> None:
     """Build the files of a data set that has fewer files than there are ranks. Collective.
 
     Group g of a file is encoded by rank g % R, which keeps it until its turn to send it to the rank that writes the
     file. Raises ExecutionError on a rank that fails: others may then wait for it for ever, so the caller ends the job.
     """
-    files, world = dataset.layout.files, session.world
+    files, world = form.dataset.layout.files, session.world
     for file in range(files):
-        first, last = first_samples(np.array([file, file + 1]), dataset.samples, files).tolist()
-        shared = _SharedFile(session, dataset, form, record, first, last, file % world.size)
+        first, last = first_samples(np.array([file, file + 1]), form.dataset.samples, files).tolist()
+        shared = _SharedFile(session, form, record, first, last, file % world.size)
         if world.rank != shared.owner:
             shared.send_groups()
             continue
-        path = directory / dataset.file_name(file)
+        path = session.files(form.dataset).path(file)
         remove_existing(path)
         with LibraryCalls() as made:
             call_library(path, partial(form.assemble, path, last - first, made.exclude(shared.collect_groups())))
@@ -56,9 +53,7 @@ class _SharedFile:
 
     #: the session of the run
     session: Session
-    #: the data set
-    dataset: Dataset
-    #: its format
+    #: the format, bound to the data set
     form: GroupEncoder
     #: times of this rank
     record: VerbRecord
@@ -82,7 +77,7 @@ class _SharedFile:
         end = min(begin + size, self.last)
         # This rank has encoded one group of R in this file and in those before, so about 1/R of all samples so far.
         before = (self.first + number * size) // self.session.world.size
-        (rows,) = generate_contents(self.session, self.dataset, size, begin, end, self.record, before)
+        (rows,) = generate_contents(self.session, self.form, size, begin, end, self.record, before)
         begun = perf_counter_ns()
         units = self.form.encode_group(count, rows)
         self.record.encode_ns += perf_counter_ns() - begun

@@ -16,7 +16,8 @@ from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import close_writer
 from dliosim.execute.backends.registry import open_writer
-from dliosim.execute.context import Session
+from dliosim.execute.context import OpenDataset, Session
+from dliosim.execute.datasets.content_writer import PreallocatedWriter, RawWriter
 from dliosim.execute.datasets.dataset_manifest import (
     ABSENT,
     damage_error,
@@ -24,22 +25,23 @@ from dliosim.execute.datasets.dataset_manifest import (
     find_preparing_ranks,
     write_dataset_manifest,
 )
-from dliosim.execute.datasets.library_writer import build_files, index_prepared, lay_out_files, write_sidecars
+from dliosim.execute.datasets.file_writer import FileWriter
+from dliosim.execute.datasets.framed_writer import FramedWriter
+from dliosim.execute.datasets.library_writer import build_files, lay_out_files, write_sidecars
+from dliosim.execute.datasets.open_dataset import estimate_bytes, open_dataset
 from dliosim.execute.datasets.parallel_encode import build_collectively
-from dliosim.execute.datasets.writer_registry import find_chunk_maker
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import add_striping_hints, request_striping, striping_hint_note
 from dliosim.execute.safe_open import file_kind_error
 from dliosim.execute.store.manifest import remove_manifest, sync_directory
-from dliosim.formats.protocols import Built, EncodeTime, GroupEncoder, Preallocated
+from dliosim.formats.protocols import Built, Format, Framed, GroupEncoder, Preallocated
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
-from dliosim.plan.forecast.layout_forecast import guess_index
-from dliosim.plan.samples.io_requests import file_sizes
-from dliosim.plan.samples.prepare_partition import FilePart, file_parts
-from dliosim.plan.samples.sizes import is_framed, require_framed, sample_sizes
+from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
+from dliosim.plan.samples.prepare_partition import FilePart, file_parts, sample_parts
+from dliosim.plan.samples.sizes import sample_sizes
 from dliosim.readable import number, size
 
 #: Files whose size a rank checks before it trusts a manifest: enough to notice a purge, too few to warm the storage.
@@ -61,46 +63,71 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     if session.options.null:
         return record, ("nothing written (--null)",)
     directory = session.directory(dataset.root, dataset.path, dataset.digest())
-    why = ""
+    form, why = bind(dataset), ""
+    if isinstance(form, Framed):  # others are known when they are written
+        open_dataset(session, dataset)
     if not verb.afresh:
         wrong = world.run_on_rank_0("read the manifest", lambda: find_dataset_fault(dataset, directory))
         if wrong is None:
-            world.agree_on_error(_find_size_fault(session, dataset, directory))
+            if isinstance(form, Framed):  # the indexes of others are read before any loop
+                world.agree_on_error(_find_size_fault(session, open_dataset(session, dataset)))
             return record, (f"kept: complete data of the same description are in {directory}",)
         why = f"written again: what was there {wrong.rstrip(',')}" if wrong != ABSENT else ""
     doing = f"make room for data set `{dataset.name}`"
     refused, pattern = world.run_on_rank_0(
-        doing, lambda: (_prepare_directory(session, verb, dataset, directory), session.describe(dataset))
+        doing, lambda: (_prepare_directory(session, verb, form, directory), session.describe(dataset))
     )
-    form = bind(dataset)
     import_libraries(form)
     started = perf_counter_ns()
     try:
         with session.progress.track_bytes(f"prepare {dataset.name}", lambda: _bytes_to_write(session, dataset)):
-            shared = dataset.layout.files < world.size
-            if isinstance(form, GroupEncoder) and shared:
-                build_collectively(session, dataset, form, verb, directory, record)
-            elif isinstance(form, Built):
-                build_files(session, dataset, form, verb, directory, record)
-            else:
-                if isinstance(form, Preallocated):
-                    lay_out_files(session, dataset, form, directory, record)
-                _write_parts(session, dataset, verb, directory, record)
+            _write_files(session, verb, form, record)
     except DliosimError as failure:
         if not failure.shared and world.size > 1:
             # The others may have hours of writing left, and no user could use the result: end the job now.
             world.abort(failure)
         raise
     world.barrier()
-    world.agree_on_error(_find_missing_file(session, dataset, directory))
-    if isinstance(form, Built):
-        session.places[dataset.name] = index_prepared(session, dataset, directory)
+    world.agree_on_error(_find_missing_file(session, form))
+    opened = open_dataset(session, dataset)
     doing = f"complete data set `{dataset.name}`"
-    files = world.run_on_rank_0(doing, lambda: _complete_dataset(session, dataset, directory, pattern, verb.fsync))
+    files = world.run_on_rank_0(doing, lambda: _complete_dataset(opened, pattern, verb.fsync))
     record.wall_ns = perf_counter_ns() - started
     took = size_note(_content_bytes(session, dataset), files)
     notes = (why, refused, striping_hint_note(verb.access, dataset.stripe, record.hints), took)
     return record, tuple(note for note in notes if note)
+
+
+def _write_files(session: Session, verb: Prepare, form: Format, record: VerbRecord) -> None:
+    """Write all files of a data set, by the kind of its format."""
+    if isinstance(form, Built):
+        session.opened.pop(form.dataset, None)  # the index of the files before is no longer valid, and takes memory
+        if isinstance(form, GroupEncoder) and form.dataset.layout.files < session.world.size:
+            build_collectively(session, form, verb, record)
+        else:
+            build_files(session, form, verb, record)
+        return
+    if isinstance(form, Preallocated):
+        lay_out_files(session, form, record)
+    opened = open_dataset(session, form.dataset)
+    write = _write_shared_file if _is_shared_open(form.dataset, verb) else _write_parts
+    write(session, opened, verb, make_writer(opened.places), record)
+
+
+def make_writer(places: Places) -> FileWriter:
+    """Return what makes the bytes of files that no library builds."""
+    if isinstance(places, IndexedPlaces):
+        return PreallocatedWriter(places)
+    assert isinstance(places, FramedPlaces)
+    return RawWriter(places) if places.dataset.format == "raw" else FramedWriter(places)
+
+
+def _own_parts(session: Session, dataset: Dataset) -> Iterator[FilePart]:
+    """Return the parts that this rank writes."""
+    opened, world = session.opened.get(dataset), session.world
+    if opened is None:
+        return sample_parts(dataset, world.size, world.rank)
+    return file_parts(opened.places, world.size, world.rank)
 
 
 def check_prepared(session: Session, dataset: Dataset) -> Path:
@@ -126,16 +153,14 @@ def _require_complete(dataset: Dataset, directory: Path) -> None:
     )
 
 
-def _find_size_fault(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:
+def _find_size_fault(session: Session, opened: OpenDataset) -> ExecutionError | None:
     """Return the error of the first bad file among a few of this rank's, spread evenly over all files."""
-    files, world = dataset.layout.files, session.world
+    dataset, world = opened.dataset, session.world
+    files = dataset.layout.files
     probes = min(files, _PROBES * world.size)
     mine = np.arange(world.rank, probes, world.size, dtype=np.int64) * files // probes
-    if not is_framed(dataset):
-        return None  # the indexes of all these files are read before any loop
-    sizes = file_sizes(dataset, session.places[dataset.name], mine)
-    for file, planned in zip(mine.tolist(), sizes.tolist(), strict=True):
-        path = directory / dataset.file_name(file)
+    for file, planned in zip(mine.tolist(), opened.places.file_sizes(mine).tolist(), strict=True):
+        path = opened.path(file)
         try:
             about = path.lstat()
         except OSError as error:
@@ -147,20 +172,20 @@ def _find_size_fault(session: Session, dataset: Dataset, directory: Path) -> Exe
     return None
 
 
-def _find_missing_file(session: Session, dataset: Dataset, directory: Path) -> ExecutionError | None:
+def _find_missing_file(session: Session, form: Format) -> ExecutionError | None:
     """Return the error of the first file of this rank that was removed since it was written; None if all are there.
 
     This takes 2 us a file where names are cached. Sizes are not checked: on NFS those of other nodes' files are seen
     only later.
     """
-    suffixes = require_framed(dataset).sidecars if is_framed(dataset) else ()
-    for file in range(session.world.rank, dataset.layout.files, session.world.size):
-        path = directory / dataset.file_name(file)
-        for one in (path, *(path.with_suffix(f".{suffix}") for suffix in suffixes)):
+    files = session.files(form.dataset)
+    for file in range(session.world.rank, form.dataset.layout.files, session.world.size):
+        path = files.path(file)
+        for one in (path, *(path.with_suffix(f".{suffix}") for suffix in form.sidecars)):
             try:
                 os.lstat(one)
             except OSError as error:
-                return _missing_file_error(dataset, one, error, " (was it removed meanwhile?)")
+                return _missing_file_error(form.dataset, one, error, " (was it removed meanwhile?)")
     return None
 
 
@@ -170,16 +195,6 @@ def _missing_file_error(dataset: Dataset, path: Path, error: OSError, why: str =
     if is_damage(error):
         return damage_error(dataset, f"{failure.message}{why}")
     return unreadable_error(failure, f"`prepare {dataset.name} afresh` writes it again")
-
-
-def total_bytes(session: Session, dataset: Dataset) -> int:
-    """Return the bytes of all files of a data set."""
-    places, files = session.places[dataset.name], dataset.layout.files
-    if places is None and not is_framed(dataset):
-        places = guess_index(dataset)
-    step = 1 << 18
-    blocks = (np.arange(first, min(first + step, files), dtype=np.int64) for first in range(0, files, step))
-    return sum(int(file_sizes(dataset, places, block).sum()) for block in blocks)
 
 
 def _content_bytes(session: Session, dataset: Dataset) -> int:
@@ -213,8 +228,9 @@ def _is_precreated(dataset: Dataset, verb: Prepare, ranks: int) -> bool:
     return dataset.layout.files < ranks and not _is_shared_open(dataset, verb)
 
 
-def _prepare_directory(session: Session, verb: Prepare, dataset: Dataset, directory: Path) -> str:
+def _prepare_directory(session: Session, verb: Prepare, form: Format, directory: Path) -> str:
     """Remove the manifest, make the folders, and check the space; return what was not granted, or an empty text."""
+    dataset = form.dataset
     remove_manifest(directory)
     directory.mkdir(parents=True, exist_ok=True)
     # Folders and files inherit the striping only if they are made afterwards.
@@ -224,13 +240,13 @@ def _prepare_directory(session: Session, verb: Prepare, dataset: Dataset, direct
         made.mkdir(exist_ok=True)
         if made.is_symlink():
             raise UsageError(f"{made} is a symbolic link: data are written only to real directories", "E208")
-    needed, what = total_bytes(session, dataset), f"data set `{dataset.name}`"
+    needed, what = estimate_bytes(session, dataset), f"data set `{dataset.name}`"
     try:
         require_space(directory, needed, what)
     except ExecutionError:
         # Only now count the files that will be overwritten: they may be millions.
         require_space(directory, needed - present_bytes(dataset, directory), what)
-    if _is_precreated(dataset, verb, session.world.size) and is_framed(dataset):
+    if _is_precreated(dataset, verb, session.world.size) and isinstance(form, Framed):
         access = add_striping_hints(verb.access, dataset.stripe)
         for file in range(dataset.layout.files):
             open_writer(access, directory / dataset.file_name(file), MPI.COMM_SELF).close()
@@ -249,68 +265,57 @@ def present_bytes(dataset: Dataset, directory: Path) -> int:
 
 def _bytes_to_write(session: Session, dataset: Dataset) -> int:
     """Return the bytes that this rank writes."""
-    parts = file_parts(dataset, session.places[dataset.name], session.workload.job, session.world.rank)
-    return sum(part.length for part in parts)
+    return sum(part.length for part in _own_parts(session, dataset))
 
 
-def _write_parts(session: Session, dataset: Dataset, verb: Prepare, directory: Path, record: VerbRecord) -> None:
-    world, access = session.world, add_striping_hints(verb.access, dataset.stripe)
-    places = session.places[dataset.name]
-    parts = file_parts(dataset, places, session.workload.job, world.rank)
-    laid_out = not is_framed(dataset)
-    split = laid_out or _is_precreated(dataset, verb, world.size)
-    maker, encoding = find_chunk_maker(dataset), EncodeTime()
-    if _is_shared_open(dataset, verb):
-        _write_shared_file(session, dataset, verb, directory / dataset.file_name(0), list(parts), record)
-        return
+def _write_parts(session: Session, opened: OpenDataset, verb: Prepare, writer: FileWriter, record: VerbRecord) -> None:
+    """Write the parts of this rank, one file after the other."""
+    dataset, access = opened.dataset, add_striping_hints(verb.access, opened.dataset.stripe)
+    create = writer.makes_files and not _is_precreated(dataset, verb, session.world.size)
     buffer = memoryview(b"")
-    for placed in _time_items(maker.place(dataset, places, parts, encoding), record):
+    for placed in _time_items(writer.place(_own_parts(session, dataset)), record):
         part = placed.part
-        needed = maker.largest_chunk(dataset, places, part, access.transfer)
+        needed = writer.largest_chunk(part, access.transfer)
         if len(buffer) < needed:
             buffer = allocate(needed)
-        path = directory / dataset.file_name(part.file)
-        writer = open_writer(access, path, MPI.COMM_SELF, create=not split)
+        file = open_writer(access, opened.path(part.file), MPI.COMM_SELF, create=create)
         try:
             for offset, data in _time_items(placed.chunks(access.transfer, buffer), record):
-                writer.write(offset, data)
+                file.write(offset, data)
                 record.bytes += len(data)
                 session.progress.tick(perf_counter_ns(), 0, record.bytes)
             if verb.fsync:
-                writer.sync()
+                file.sync()
         finally:
-            close_writer(writer, record)
+            close_writer(file, record)
             record.files += part.first
-        if part.first and not laid_out:
-            write_sidecars(dataset, directory, part.file, verb.fsync, record)
-    record.encode_ns += encoding.encode_ns
-    record.content_ns -= encoding.encode_ns
+        if part.first:
+            write_sidecars(opened, part.file, verb.fsync, record)
+    writer.count_encoding(record)
 
 
 def _write_shared_file(
-    session: Session, dataset: Dataset, verb: Prepare, path: Path, parts: list[FilePart], record: VerbRecord
+    session: Session, opened: OpenDataset, verb: Prepare, writer: FileWriter, record: VerbRecord
 ) -> None:
     """Write a file that all ranks open together.
 
     If the access is collective, all ranks take part in as many calls as the rank with most chunks has.
     """
-    world, access = session.world, add_striping_hints(verb.access, dataset.stripe)
-    places = session.places[dataset.name]
-    maker, encoding = find_chunk_maker(dataset), EncodeTime()
-    needed = max((maker.largest_chunk(dataset, places, part, access.transfer) for part in parts), default=0)
+    world, access = session.world, add_striping_hints(verb.access, opened.dataset.stripe)
+    parts = list(_own_parts(session, opened.dataset))
+    needed = max((writer.largest_chunk(part, access.transfer) for part in parts), default=0)
     buffer = world.run_on_all(lambda: allocate(needed))
-    rounds = np.array([sum(maker.chunk_count(dataset, places, part, access.transfer) for part in parts)], np.int64)
+    rounds = np.array([sum(writer.chunk_count(part, access.transfer) for part in parts)], np.int64)
     if access.collective:
         world.allreduce(rounds, "max")
-    writer = open_writer(access, path, world.comm, create=is_framed(dataset))
+    file = open_writer(access, opened.path(0), world.comm, create=writer.makes_files)
     error: DliosimError | None = None
     try:
-        placed = maker.place(dataset, places, parts, encoding)
-        made = (chunk for part in placed for chunk in part.chunks(access.transfer, buffer))
+        made = (chunk for placed in writer.place(parts) for chunk in placed.chunks(access.transfer, buffer))
         calls = _time_items(made, record)
         for _ in range(int(rounds[0])):
             offset, data = next(calls, (0, buffer[:0]))
-            writer.write(offset, data)
+            file.write(offset, data)
             record.bytes += len(data)
             session.progress.tick(perf_counter_ns(), 0, record.bytes)
     except DliosimError as failure:
@@ -321,14 +326,13 @@ def _write_shared_file(
         # Syncing and closing are collective: all agree on errors first, so that no rank closes while others sync.
         world.agree_on_error(error)
         if verb.fsync:
-            writer.sync()
+            file.sync()
     finally:
-        close_writer(writer, record)
+        close_writer(file, record)
         record.files += any(part.first for part in parts)
-    if is_framed(dataset) and any(part.first for part in parts):
-        write_sidecars(dataset, path.parent, 0, verb.fsync, record)
-    record.encode_ns += encoding.encode_ns
-    record.content_ns -= encoding.encode_ns
+    if any(part.first for part in parts):
+        write_sidecars(opened, 0, verb.fsync, record)
+    writer.count_encoding(record)
 
 
 def _time_items(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
@@ -342,11 +346,11 @@ def _time_items(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
         yield one
 
 
-def _complete_dataset(session: Session, dataset: Dataset, directory: Path, pattern: str, durable: bool) -> int:
+def _complete_dataset(opened: OpenDataset, pattern: str, durable: bool) -> int:
     """Write the manifest that marks the data as complete; return the bytes of all files."""
+    dataset, directory, total = opened.dataset, opened.directory, opened.places.total_bytes
     if durable:
         for folder in range(dataset.layout.folders):
             sync_directory(directory / dataset.folder_name(folder))
-    total = total_bytes(session, dataset)
     write_dataset_manifest(dataset, directory, total, pattern, durable)
     return total

@@ -11,11 +11,10 @@ import numpy as np
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.datasets.frame_encoder import extend_checksum, make_bodies
 from dliosim.formats.protocols import EncodeTime
-from dliosim.model import PAGE, Dataset
-from dliosim.plan.samples.io_requests import locate
+from dliosim.model import PAGE
+from dliosim.plan.samples.places import FramedPlaces
 from dliosim.plan.samples.prepare_partition import FilePart
-from dliosim.plan.samples.sample_index import Places
-from dliosim.plan.samples.sizes import require_framed, sample_sizes, sample_strides
+from dliosim.plan.samples.sizes import sample_sizes, sample_strides
 
 #: The most bytes, files and samples that are made together, and the most bytes and samples of a small file.
 _BYTES: Final = (4 << 20) + (64 << 10)  # four files of 1 MiB, with their framing
@@ -53,9 +52,9 @@ def group_small_parts(parts: Iterable[FilePart]) -> Iterator[list[FilePart]]:
 class SmallFileBuffer:
     """The bytes of the files of one run, made when the first of them is asked for."""
 
-    def __init__(self, dataset: Dataset, places: Places, encoding: EncodeTime) -> None:
+    def __init__(self, places: FramedPlaces, encoding: EncodeTime) -> None:
         """Keep what is needed to make files; `encoding` counts the time of framing."""
-        self._dataset, self._places, self._encoding = dataset, places, encoding
+        self._places, self._encoding = places, encoding
         self._run: list[FilePart] = []
         self._buffer = memoryview(b"")
         self._starts: list[int] = []
@@ -69,7 +68,7 @@ class SmallFileBuffer:
         return self._buffer[start : start + run[number].length]
 
     def _encode_run(self) -> None:
-        run, dataset, form = self._run, self._dataset, require_framed(self._dataset)
+        run, places, form = self._run, self._places, self._places.form
         taken = np.array([_round_to_pages(part.length) for part in run], np.int64)
         ends = np.cumsum(taken)
         if len(self._buffer) < ends[-1]:
@@ -78,12 +77,12 @@ class SmallFileBuffer:
         last = np.cumsum(counts)
         first = np.array([part.first_sample for part in run], np.int64)
         samples = np.repeat(first - last + counts, counts) + np.arange(counts.sum())
-        _, offset, _ = locate(dataset, self._places, samples)
-        sizes = sample_sizes(dataset, samples)
+        _, offset, _ = places.locate(samples)
+        sizes = sample_sizes(places.dataset, samples)
         make_bodies(form, samples, sizes, offset + np.repeat(ends - taken, counts), self._buffer, self._encoding)
         begun = perf_counter_ns()
         self._starts = (ends - taken).tolist()
-        bodies = (offset[last - 1] + sample_strides(dataset, sizes[last - 1])).tolist()
+        bodies = (offset[last - 1] + sample_strides(form, sizes[last - 1])).tolist()
         header = form.header
         rows = zip(run, self._starts, bodies, counts.tolist(), last.tolist(), strict=True)
         for part, start, end, count, until in rows:

@@ -13,19 +13,19 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.batches.decode_preprocess import BatchProcessor, UnitVerifier
 from dliosim.execute.batches.prefetch import Batches
 from dliosim.execute.batches.sample_cache import SampleCache
-from dliosim.execute.context import Session
+from dliosim.execute.context import OpenDataset, Session
 from dliosim.execute.payload.payload_format import Dress, content_edge_words, dress_function, find_bad_content
 from dliosim.execute.payload.sample_bytes import edges_match, sample_keys, word_windows
-from dliosim.formats.registry import bind
+from dliosim.formats.protocols import Format
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.meter import MeterGroup
 from dliosim.measure.records import EpochRecord
 from dliosim.measure.time_series import EpochSeries
-from dliosim.model import Dataset, Loop
+from dliosim.model import Loop
 from dliosim.model.counter_rng import draw, key
-from dliosim.plan.samples.io_requests import Calls, Extents, Rounds, deal_rounds, plan_calls
-from dliosim.plan.samples.read_ranges import ReadRanges, plan_reads, rows_to_keep
-from dliosim.plan.samples.sample_index import DataIndex
+from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges, Rounds, deal_rounds, plan_calls
+from dliosim.plan.samples.places import IndexedPlaces
+from dliosim.plan.samples.read_ranges import plan_reads, rows_to_keep
 from dliosim.plan.samples.sampler import plan_epoch
 
 
@@ -67,20 +67,20 @@ class EpochWork:
         return int(self.stored.extents.length[self.keeps].sum())
 
 
-def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps: int, kept: SampleCache) -> EpochWork:
+def plan_work(session: Session, loop: Loop, data: OpenDataset, epoch: int, steps: int, kept: SampleCache) -> EpochWork:
     """Plan `steps` steps from the first step of an epoch (from 0). Local.
 
     If `steps` is more than an epoch has (open-loop requests), the plan continues with the next epochs. There is no
     break between them, in which requests would accumulate. Raises PlanError, see `plan_reads` and `plan_calls`.
     """
     world, workload = session.world, session.workload
-    places = session.places[dataset.name]
-    passes = [plan_epoch(loop, dataset, places, workload.job, world.rank, epoch)]
+    places = data.places
+    passes = [plan_epoch(loop, places, workload.job, world.rank, epoch)]
     while sum(each.steps for each in passes) < steps:
-        passes.append(plan_epoch(loop, dataset, places, workload.job, world.rank, epoch + len(passes)))
+        passes.append(plan_epoch(loop, places, workload.job, world.rank, epoch + len(passes)))
     extents = _cut_steps(_concatenate_epochs(passes), steps)
     access = loop.access
-    stored = plan_reads(extents, access, kept.numbers, dataset, places)
+    stored = plan_reads(extents, access, kept.numbers, places)
     keeps = rows_to_keep(stored.extents, access.memory if epoch == 0 else 0)
     planned = plan_calls(stored.extents, access.transfer, access.page)
     dealt = deal_rounds(planned, access.transfer) if access.collective and access.transfer else None
@@ -96,19 +96,17 @@ def plan_work(session: Session, loop: Loop, dataset: Dataset, epoch: int, steps:
 
 
 def make_processor(
-    session: Session, loop: Loop, dataset: Dataset, work: EpochWork, epoch: int
+    session: Session, loop: Loop, data: OpenDataset, work: EpochWork, epoch: int
 ) -> BatchProcessor | None:
     """Make the processor that decodes and preprocesses each batch after it is read; None if the loop does neither."""
     if not loop.decode and loop.preprocess is None:
         return None
-    directory, name = session.files(dataset)
     processing = BatchProcessor(
         replace(loop, decode=loop.decode and not session.options.null),
-        dataset,
-        session.places[dataset.name],
+        data.places,
+        data.path,
         work.stored,
         work.calls,
-        lambda file: directory / name(file),
     )
     return processing.draw_times(loop, session.workload.seed, epoch, work.extents)
 
@@ -191,12 +189,12 @@ class _ExpectedRows:
         return None if good.all() else first + int(np.argmin(good))
 
 
-def _find_expected_rows(dataset: Dataset, work: EpochWork) -> _ExpectedRows:
+def _find_expected_rows(form: Format, work: EpochWork) -> _ExpectedRows:
     stored = work.stored
     row = np.flatnonzero(stored.held > 0)
     bounds = np.searchsorted(row, stored.extents.step_start).tolist()
     begin, held = stored.begin[row], stored.held[row]
-    key, dress = sample_keys(dataset, stored.extents.sample[row]), dress_function(bind(dataset))
+    key, dress = sample_keys(form.dataset, stored.extents.sample[row]), dress_function(form)
     start = work.calls.sample_start[row] + stored.at[row]
     at = np.stack([start, start + held - 8], axis=1)
     edges = np.stack(content_edge_words(dress, key, begin, held), axis=1)
@@ -207,7 +205,7 @@ class EpochSource:
     """The batches of one epoch for `step_loop.run_steps`: waited for, compared with what was prepared, and metered."""
 
     def __init__(
-        self, session: Session, dataset: Dataset, batches: Batches, work: EpochWork, kept: SampleCache
+        self, session: Session, data: OpenDataset, batches: Batches, work: EpochWork, kept: SampleCache
     ) -> None:
         #: the course of the epoch, with the read calls as far as they are collected
         self.series = EpochSeries()
@@ -220,8 +218,7 @@ class EpochSource:
         self._batches = batches
         self._work = work
         self._kept = kept
-        self._dataset = dataset
-        self._session = session
+        self._data = data
         self._null = session.options.null
         self._whole = session.options.verify
         self._buffer = memoryview(b"")
@@ -229,11 +226,10 @@ class EpochSource:
         self._bounds: list[int] = work.stored.extents.step_start.tolist()
         self._keeping = bool(work.keeps.any())
         self._hits = not kept.is_empty
-        self._expected = None if self._null else _find_expected_rows(dataset, work)
+        self._expected = None if self._null else _find_expected_rows(data.places.form, work)
         self._encoded: UnitVerifier | None = None
-        places = session.places[dataset.name]
-        if self._whole and not self._null and not dataset.source and isinstance(places, DataIndex):
-            self._encoded = UnitVerifier(dataset, places, work.stored)
+        if self._whole and not self._null and not data.dataset.source and isinstance(data.places, IndexedPlaces):
+            self._encoded = UnitVerifier(data.places, work.stored)
 
     def start(self) -> None:
         """Start the reads that are ahead of the steps."""
@@ -309,9 +305,8 @@ class EpochSource:
         return self._work.extents.sample[int(starts[step]) : int(starts[step + 1])]
 
     def _mismatch_error(self, row: int) -> ExecutionError:
-        stored, dataset, name = self._work.stored.extents, self._dataset, self._dataset.name
-        directory, file_name = self._session.files(dataset)
-        path = directory / file_name(int(stored.file[row]))
+        stored, name = self._work.stored.extents, self._data.dataset.name
+        path = self._data.path(int(stored.file[row]))
         begin, end = int(stored.offset[row]), int(stored.offset[row] + stored.length[row])
         text = f"sample {stored.sample[row]} of data set `{name}`, bytes [{begin}, {end}) of {path}, is not what was"
         # After a collective read only the size of the file shows that the file ended too early.

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
-from dliosim.execute.context import Session
+from dliosim.execute.context import OpenDataset, Session
 from dliosim.execute.loop.epoch_plan import EpochWork
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
 from dliosim.execute.node.compute import core_wait, core_wait_since
 from dliosim.execute.node.page_cache import process_io_since, read_process_io
 from dliosim.measure.records import EpochRecord
 from dliosim.measure.time_series import select_calls
-from dliosim.model import Dataset, Loop
+from dliosim.model import Loop
 from dliosim.model.counter_rng import key
 from dliosim.plan.samples.distinct_ranges import MOST_RANGES, are_reads_distinct, union_ranges
 from dliosim.plan.samples.io_requests import Calls
@@ -51,8 +51,9 @@ class KernelCounts:
             record.bytes_moved = record.rchar
 
 
-def record_plan(session: Session, loop: Loop, dataset: Dataset, work: EpochWork, record: EpochRecord) -> None:
+def record_plan(session: Session, loop: Loop, data: OpenDataset, work: EpochWork, record: EpochRecord) -> None:
     """Enter the hashes of the steps done into `record`, and what is different of what they read. Collective."""
+    dataset = data.dataset
     world, extents, asked, steps = session.world, work.extents, work.stored.extents, record.steps
     # The order hash takes the sizes of the samples themselves, so that it is equal for other formats of the same data.
     shown = replace(extents, length=extents.length if dataset.source else sample_sizes(dataset, extents.sample))
@@ -62,7 +63,7 @@ def record_plan(session: Session, loop: Loop, dataset: Dataset, work: EpochWork,
     record.extent_hash = extent_hash(asked, 0, steps, key(record.phase, dataset.digest()))
     rows = slice(0, int(asked.step_start[steps]))
     file, begin, length = asked.file[rows], asked.offset[rows], asked.length[rows]
-    if are_reads_distinct(loop, dataset, session.places[dataset.name], world.size):
+    if are_reads_distinct(loop, data.places, world.size):
         record.distinct_bytes = int(length.sum())
     else:
         known = len(file) <= MOST_RANGES

@@ -23,7 +23,7 @@ from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.context import Phase, RunningLoop, Session
 from dliosim.execute.datasets.dataset_residency import measure_dataset_residency
-from dliosim.execute.datasets.library_writer import index_prepared
+from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import check_prepared
 from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor, plan_work
 from dliosim.execute.loop.epoch_record import KernelCounts, call_offsets, record_plan
@@ -33,7 +33,7 @@ from dliosim.execute.loop.step_sync import StepSync
 from dliosim.execute.mpi.communicators import file_communicator, free_communicator, reader_note
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.phase_summary import share_granted_hints
-from dliosim.formats.registry import bind, import_libraries
+from dliosim.formats.registry import import_libraries
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.records import EpochRecord
 from dliosim.measure.step_times import PlannedSteps, StepAccount
@@ -42,11 +42,8 @@ from dliosim.measure.time_series import EpochSeries
 from dliosim.measure.timeline import gather_timeline, has_offsets, keep_epoch
 from dliosim.model import Dataset, Loop
 from dliosim.model.epoch_size import steps_of_epoch
-from dliosim.plan.forecast.layout_forecast import guess_index
-from dliosim.plan.samples.io_requests import file_sizes
 from dliosim.plan.samples.read_ranges import buffer_bytes
 from dliosim.plan.samples.sampler import plan_bytes
-from dliosim.plan.samples.sizes import is_framed
 
 if TYPE_CHECKING:
     from dliosim.measure.epoch_summaries import EpochSummary
@@ -73,25 +70,16 @@ class LoopRunner:
         world, access = session.world, loop.access
         self._session, self._manager, self._loop, self._dataset = session, manager, loop, dataset
         self._salt, self._timed, self._null = salt, timed, session.options.null
-        if loop.decode or access.through == "library":
-            import_libraries(bind(dataset))
-        directory, file_name = session.files(dataset)
         if not dataset.source:
             check_prepared(session, dataset)
-        if not is_framed(dataset) and session.places[dataset.name] is None:
-            # Without I/O there may be no file whose index can be read.
-            found = guess_index(dataset) if self._null else index_prepared(session, dataset, directory)
-            session.places[dataset.name] = found
+        self._data = data = open_dataset(session, dataset)
+        if loop.decode or access.through == "library":
+            import_libraries(data.places.form)
         if access.readers and access.is_mpi and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             text = f"`readers` with {access.api} in `{loop.name}` needs an MPI with MPI_THREAD_MULTIPLE"
             raise _mark_shared(ExecutionError(f"{text}, and this one has less", "R403"))
-        places = session.places[dataset.name]
-
-        def size_of_file(file: int) -> int:
-            return int(file_sizes(dataset, places, np.array([file]))[0])
-
         together = file_communicator(world, access)
-        self._files = Files(directory, file_name, size_of_file, dataset.layout.files == 1, together, dataset)
+        self._files = Files(data.directory, data.name, data.file_size, dataset.layout.files == 1, together, dataset)
         world.run_on_all(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
         timers = CheckpointTimers(loop.checkpoints)
         self._syncer = StepSync(world, loop.sync, access.collective or access.scatter, len(timers.cadences))
@@ -141,14 +129,14 @@ class LoopRunner:
 
     def _run_epoch(self, epoch: int, number: int, steps: int) -> bool:
         """Plan, run and summarise one epoch, shown as `number` (from 1); return whether the time is up."""
-        session, world, loop, dataset = self._session, self._session.world, self._loop, self._dataset
+        session, world, loop, data = self._session, self._session.world, self._loop, self._data
         work = self._plan_epoch(epoch, steps)
         batches = self._batches
         assert batches is not None
-        source = EpochSource(session, dataset, batches, work, self._kept)
+        source = EpochSource(session, data, batches, work, self._kept)
         session.progress.start(loop.name, number, loop.epochs, work.steps)
         # Every rank waits in `run_on_all`, so that clocks start together, with files open and nothing read yet.
-        processing = make_processor(session, loop, dataset, work, epoch)
+        processing = make_processor(session, loop, data, work, epoch)
         world.run_on_all(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
         self.saves.begin_epoch(work.steps)
         arrival = np.cumsum(work.gap_ns).tolist()
@@ -174,7 +162,7 @@ class LoopRunner:
         counts.record_counts(record, loop, self.saves.core_wait_ns)
         if processing is not None:
             record.decode_ns, record.preprocess_ns = sum(processing.decode_ns), sum(processing.preprocess_ns)
-        record_plan(session, loop, dataset, work, record)
+        record_plan(session, loop, data, work, record)
         if epoch == 0:
             self._kept.seal()
         self._save_after_epoch(record, source.series)
@@ -194,7 +182,7 @@ class LoopRunner:
         error: DliosimError | None = None
         work: EpochWork | None = None
         try:
-            work = plan_work(session, self._loop, self._dataset, epoch, steps, self._kept)
+            work = plan_work(session, self._loop, self._data, epoch, steps, self._kept)
         except DliosimError as failure:
             error = failure
         # Every rank takes the largest buffer size of any rank, so that all ranks open their files again, or none does.
@@ -265,7 +253,7 @@ class LoopRunner:
             reader_note(access),
             "" if self._null else library_read_note(access, counted),
             _compression_note(self._dataset),
-            session.index_notes.get(self._dataset.name),
+            self._data.note,
             *self._residency_notes,
         )
         summary = replace(

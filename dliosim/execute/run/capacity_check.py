@@ -11,7 +11,8 @@ from pathlib import Path
 from dliosim.errors import ExecutionError
 from dliosim.execute.context import Session
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
-from dliosim.execute.datasets.prepare import present_bytes, total_bytes
+from dliosim.execute.datasets.open_dataset import estimate_bytes
+from dliosim.execute.datasets.prepare import present_bytes
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.store.checkpoint_store import checkpoint_numbers, count_leftover_bytes
 from dliosim.model import Checkpoint, Prepare
@@ -65,7 +66,7 @@ def _dataset_needs(session: Session) -> Iterator[_SpaceNeed]:
         dataset = session.workload.dataset(verb.dataset)
         directory = session.directory(dataset.root, dataset.path, dataset.digest())
         if verb.afresh or find_dataset_fault(dataset, directory) is not None:
-            size = total_bytes(session, dataset)
+            size = estimate_bytes(session, dataset)
             root = session.roots[dataset.root]
             yield _SpaceNeed(
                 root, directory, f"data set `{dataset.name}`", size, partial(present_bytes, dataset, directory)

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from dliosim.errors import ExecutionError
 from dliosim.execute.context import Session
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
-from dliosim.execute.datasets.dataset_residency import file_paths, report_damage, resident_dataset_share
+from dliosim.execute.datasets.dataset_residency import report_damage, resident_dataset_share
 from dliosim.execute.node.page_cache import count_resident_bytes, drop_pages, warm_page_cache
 from dliosim.execute.residency import add_pairs, measure_residency, resident_share
 from dliosim.execute.store.checkpoint_store import list_data_files
@@ -40,10 +40,10 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
     def drop_own() -> None:
         with session.progress.track_bytes("drop caches", lambda: 0):
             for dataset in datasets:
-                path_of = file_paths(session, dataset)
+                files = session.files(dataset)
                 with report_damage(dataset):
                     for file in range(world.node.rank, dataset.layout.files, world.node.size):
-                        drop_file(path_of(file))
+                        drop_file(files.path(file))
             for path in checkpoints[world.node.rank :: world.node.size]:
                 drop_file(path)
 
@@ -64,11 +64,11 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
 
 def warm_caches(session: Session, dataset: Dataset) -> None:
     """Read each file of a complete data set that is not wholly in the page cache of every node. Collective."""
-    world, path_of = session.world, file_paths(session, dataset)
+    world, files = session.world, session.files(dataset)
 
     def warm_own() -> None:
         with report_damage(dataset):
-            _warm_files(session, map(path_of, range(world.node.rank, dataset.layout.files, world.node.size)))
+            _warm_files(session, map(files.path, range(world.node.rank, dataset.layout.files, world.node.size)))
 
     if not session.options.null:
         world.run_on_all(warm_own)
@@ -98,7 +98,7 @@ def _list_complete_datasets(session: Session) -> list[Dataset]:
     datasets = session.workload.datasets
 
     def find_complete() -> list[int]:
-        places = [session.files(dataset)[0] for dataset in datasets]
+        places = [session.files(dataset).directory for dataset in datasets]
         return [
             i for i, place in enumerate(places) if datasets[i].source or find_dataset_fault(datasets[i], place) is None
         ]

@@ -18,24 +18,21 @@ from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.context import Options, Progress, Session
-from dliosim.execute.datasets.library_writer import generate_contents, index_prepared
-from dliosim.execute.datasets.offset_tables import share_sample_places
-from dliosim.execute.datasets.writer_registry import find_chunk_maker
+from dliosim.execute.context import DatasetFiles, OpenDataset, Options, Progress, Session
+from dliosim.execute.datasets.library_writer import generate_contents, make_sidecars
+from dliosim.execute.datasets.open_dataset import open_files
+from dliosim.execute.datasets.prepare import make_writer
 from dliosim.execute.io_errors import error_reason, is_damage
 from dliosim.execute.mpi.world import World
 from dliosim.execute.payload.payload_crc import crc32_combine
 from dliosim.execute.safe_open import open_folder, open_for_read
 from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.manifest import NAME
-from dliosim.formats.protocols import Built, EncodeTime, Framed, LibraryReadable
-from dliosim.formats.registry import bind, import_libraries
+from dliosim.formats.protocols import Built, Format, Framed, LibraryReadable
+from dliosim.formats.registry import bind, import_libraries, import_modules
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Job, Workload
-from dliosim.plan.samples.io_requests import file_sizes
 from dliosim.plan.samples.prepare_partition import FilePart, file_parts
-from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import sample_sizes
 
 _ASTRAY = {errno.ENOENT: "is missing", errno.ELOOP: "is a symbolic link, not a file"}
 
@@ -216,57 +213,51 @@ def _verify_dataset(session: Session, dataset: Dataset, directory: Path, size: i
     DliosimError on every rank where that index is wrong, or the library is missing.
     """
     world, tally = session.world, Tally()
-    share_sample_places([session])
     form = bind(dataset)
+    session.world.run_on_all(lambda: import_modules([dataset]))
     import_libraries(form)
     folders = [dataset.folder_name(folder) for folder in range(dataset.layout.folders)]
     for folder in sorted({".", *folders})[world.rank :: world.size]:
-        tally.find_surplus(directory, folder, partial(_is_part, dataset))
-    if not isinstance(form, Framed):
-        index = session.places[dataset.name] = index_prepared(session, dataset, directory)
-        if index.size.sum() != size and world.rank == 0:
-            tally.add_fault(NAME, f"says that all files have {size} bytes, and they have {index.size.sum()}")
-    own = file_parts(dataset, session.places[dataset.name], session.workload.job, world.rank)
+        tally.find_surplus(directory, folder, partial(_is_part, form))
+    opened = open_files(session, DatasetFiles(dataset, directory, dataset.file_name))
+    total = opened.places.total_bytes
+    if total != size and world.rank == 0 and not isinstance(form, Framed):
+        tally.add_fault(NAME, f"says that all files have {size} bytes, and they have {total}")
+    own = file_parts(opened.places, world.size, world.rank)
     with session.progress.track_bytes(f"verify {dataset.name}", lambda: size // world.size):
         if isinstance(form, Built):
-            _verify_samples(session, dataset, directory, own, form, tally)
+            _verify_samples(session, opened, own, form, tally)
         else:
-            _verify_chunks(session, dataset, directory, own, tally)
+            _verify_chunks(session, opened, own, tally)
     return tally.join(world)
 
 
-def _verify_chunks(
-    session: Session, dataset: Dataset, directory: Path, parts: Iterable[FilePart], tally: Tally
-) -> None:
+def _verify_chunks(session: Session, opened: OpenDataset, parts: Iterable[FilePart], tally: Tally) -> None:
     """Make the bytes of parts of files again, chunk by chunk, and compare them with those of the files."""
-    places, maker = session.places[dataset.name], find_chunk_maker(dataset)
+    directory, writer = opened.directory, make_writer(opened.places)
     made, found, done = memoryview(b""), memoryview(b""), 0
-    for placed in maker.place(dataset, places, parts, EncodeTime()):
-        part, name = placed.part, dataset.file_name(placed.part.file)
-        needed = maker.largest_chunk(dataset, places, part, _TRANSFER)
+    for placed in writer.place(parts):
+        part, name = placed.part, opened.name(placed.part.file)
+        needed = writer.largest_chunk(part, _TRANSFER)
         if len(made) < needed:
             made, found = allocate(needed), allocate(needed)
-        size = int(file_sizes(dataset, places, np.array([part.file]))[0])
         with tally.catch_errors(directory, name), _open_below(directory, name) as descriptor:
-            if _check_size(tally, name, descriptor, size, part.first):
+            if _check_size(tally, name, descriptor, opened.file_size(part.file), part.first):
                 for offset, data in placed.chunks(_TRANSFER, made):
                     if not _compare(tally, name, descriptor, offset, data, found):
                         break
                     done += len(data)
                     session.progress.tick(perf_counter_ns(), 0, done)
         if part.first:
-            _verify_sidecars(dataset, directory, part.file, tally)
+            _verify_sidecars(opened, part.file, tally)
 
 
-def _verify_sidecars(dataset: Dataset, directory: Path, file: int, tally: Tally) -> None:
-    first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
-    form = bind(dataset)
-    for suffix in _sidecars(dataset):
-        assert isinstance(form, Framed)
-        name = str(Path(dataset.file_name(file)).with_suffix(f".{suffix}"))
-        with tally.catch_errors(directory, name), _open_below(directory, name) as descriptor:
+def _verify_sidecars(opened: OpenDataset, file: int, tally: Tally) -> None:
+    for suffix, pieces in make_sidecars(opened, file):
+        name = str(Path(opened.name(file)).with_suffix(f".{suffix}"))
+        with tally.catch_errors(opened.directory, name), _open_below(opened.directory, name) as descriptor:
             at = 0
-            for piece in form.write_sidecar(suffix, first, sample_sizes(dataset, np.arange(first, last))):
+            for piece in pieces:
                 if not _compare(tally, name, descriptor, at, memoryview(piece), allocate(len(piece))):
                     break
                 at += len(piece)
@@ -275,23 +266,22 @@ def _verify_sidecars(dataset: Dataset, directory: Path, file: int, tally: Tally)
 
 
 def _verify_samples(
-    session: Session, dataset: Dataset, directory: Path, parts: Iterable[FilePart], form: Built, tally: Tally
+    session: Session, opened: OpenDataset, parts: Iterable[FilePart], form: Built, tally: Tally
 ) -> None:
     """Make the samples of parts of files again, and compare them with what the format's library reads."""
-    found: NDArray[np.uint8] = np.empty((max(1, form.batch), dataset.constant_size or 0), np.uint8)
+    found: NDArray[np.uint8] = np.empty((max(1, form.batch), form.size), np.uint8)
     done = 0
     for part in parts:
-        name = dataset.file_name(part.file)
-        [start] = first_samples(np.array([part.file]), dataset.samples, dataset.layout.files).tolist()
-        at = part.first_sample
-        with tally.catch_errors(directory, name), _open_below(directory, name) as descriptor:
+        name, at = opened.name(part.file), part.first_sample
+        start, _ = opened.places.samples_of(part.file)
+        with tally.catch_errors(opened.directory, name), _open_below(opened.directory, name) as descriptor:
             if part.first:
                 tally.files, tally.bytes = tally.files + 1, tally.bytes + os.fstat(descriptor).st_size
             if not isinstance(form, LibraryReadable):
                 tally.unknown += part.last_sample - part.first_sample
                 continue
-            with closing(form.open_library(directory / name, None, False)) as file:
-                for right in generate_contents(session, dataset, form.batch, at, part.last_sample, VerbRecord(), done):
+            with closing(form.open_library(opened.path(part.file), None, False)) as file:
+                for right in generate_contents(session, form, form.batch, at, part.last_sample, VerbRecord(), done):
                     rows = found[: len(right)]
                     file.read(at - start, len(right), rows.data.cast("B"))
                     wrong = np.flatnonzero((rows != right).any(axis=1))
@@ -343,8 +333,9 @@ def _read_range(descriptor: int, offset: int, buffer: memoryview) -> memoryview:
     return buffer[:got]
 
 
-def _is_part(dataset: Dataset, name: str) -> bool:
+def _is_part(form: Format, name: str) -> bool:
     """Return whether a data set has a file or a folder of this name, which is relative to its directory."""
+    dataset = form.dataset
     path, layout = Path(name), dataset.layout
     number = path.stem if path.suffix else name
     if name == NAME or not (number.isdecimal() and len(number) < 19):
@@ -352,9 +343,4 @@ def _is_part(dataset: Dataset, name: str) -> bool:
     if not path.suffix:
         return int(name) < layout.folders > 1 and dataset.folder_name(int(name)) == name
     own = Path(dataset.file_name(int(number)))
-    return int(number) < layout.files and path in (own, *(own.with_suffix(f".{one}") for one in _sidecars(dataset)))
-
-
-def _sidecars(dataset: Dataset) -> tuple[str, ...]:
-    form = bind(dataset)
-    return form.sidecars if isinstance(form, Framed) else ()
+    return int(number) < layout.files and path in (own, *(own.with_suffix(f".{one}") for one in form.sidecars))

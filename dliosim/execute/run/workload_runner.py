@@ -15,7 +15,7 @@ from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession, ch
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.save_steps import CheckpointSave as Saved
 from dliosim.execute.context import Phase, PhaseLog, Session
-from dliosim.execute.datasets.offset_tables import share_sample_places
+from dliosim.execute.datasets.open_dataset import open_known_datasets
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.training_loop import run_loop
 from dliosim.execute.node.compute import set_timer_slack, sleep_until
@@ -60,7 +60,7 @@ def require_all(sessions: Sequence[Session], at_once: bool = True) -> None:
     set_timer_slack()
     if not null:
         world.run_on_all(lambda: require_backends([session.workload for session in sessions]))
-    share_sample_places(sessions)
+    open_known_datasets(sessions)
     for together in [] if null else [sessions] if at_once else [[session] for session in sessions]:
         world.run_on_rank_0("look for room", partial(require_room, together))
 

@@ -34,11 +34,11 @@ from dliosim.plan.forecast.rank_aggregates import (
     span_ratio,
 )
 from dliosim.plan.samples.io_requests import Calls, Extents, deal_rounds, plan_calls, sample_heads, share_bounds
+from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces
 from dliosim.plan.samples.read_ranges import buffer_bytes, plan_reads, rows_to_keep
-from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.shuffling import Permutation
-from dliosim.plan.samples.sizes import has_sample_overlap, require_framed, sample_sizes
+from dliosim.plan.samples.sizes import sample_sizes
 
 _FULL = 4  # up to this number of loops, each has the limits below; more loops share them evenly
 _ROWS = 2_000_000  # samples of an epoch planned on all ranks together, or calls where there are more calls
@@ -162,7 +162,7 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
     together = communicator_size(loop.access.communicator, job)
     all_planned = len(ranks) == job.ranks and planned == steps
     disjoint, sample_bytes, counted = _classify_samples(case)
-    varies = sample_bytes is None and disjoint and not isinstance(case.placement.places, DataIndex)
+    varies = sample_bytes is None and disjoint and isinstance(case.placement.places, FramedPlaces)
     tally = EpochAggregate(
         loop,
         case.dataset,
@@ -205,18 +205,19 @@ def _classify_samples(case: _CountInput) -> tuple[bool, int | None, bool]:
     size = dataset.constant_size
     if access.through == "library":
         return True, size, False  # the library is asked for samples; what it reads for them is not known
-    if not isinstance(places, DataIndex):
-        sizes = np.array([size or 1])
-        length = int(require_framed(dataset).length(sizes)[0])
+    if isinstance(places, FramedPlaces):
+        length = int(places.form.length(np.array([size or 1]))[0])
         # One collective call reads common bytes of samples once, and also a sample that is in a step twice.
         twice = loop.last_batch == "pad" and loop.batch > shard_bounds(loop, dataset, case.job.ranks)[0]
         return (
             True,
             length if size is not None else None,
-            not (access.collective and (has_sample_overlap(dataset) or twice)),
+            not (access.collective and (not places.has_disjoint_samples or twice)),
         )
-    column = places.columns[0]
-    if len(places.columns) > 1 or (column.pieces > 1).any() or not column.row_bytes.all() or not column.length.all():
+    assert isinstance(places, IndexedPlaces)
+    columns = places.index.columns
+    column = columns[0]
+    if len(columns) > 1 or (column.pieces > 1).any() or not column.row_bytes.all() or not column.length.all():
         return False, None, True
     length = int(column.row_bytes.max(initial=0))
     return True, length if (column.row_bytes == length).all() else None, True
@@ -256,10 +257,10 @@ def _choose_ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> 
 
 def _plan_rank(case: _CountInput, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPlan:
     loop, placement, access = case.loop, case.placement, case.loop.access
-    extents = plan_epoch(loop, placement.dataset, placement.places, case.job, rank, epoch)
-    if not placement.exact and not isinstance(placement.places, DataIndex):
+    extents = plan_epoch(loop, placement.places, case.job, rank, epoch)
+    if not placement.exact and isinstance(placement.places, FramedPlaces):
         extents = replace(extents, length=sample_sizes(case.dataset, extents.sample))
-    stored = plan_reads(extents, access, kept, placement.dataset, placement.places).extents
+    stored = plan_reads(extents, access, kept, placement.places).extents
     made = plan_calls(stored, access.transfer, access.page)
     taken = stored.sample[rows_to_keep(stored, access.memory)] if epoch == 0 and access.memory else _NONE
     return RankPlan(
@@ -279,7 +280,7 @@ def _plan_rank(case: _CountInput, rank: int, epoch: int, kept: NDArray[np.int64]
 
 def _request_bytes(case: _CountInput, extents: Extents, stored: Extents, kept: NDArray[np.int64]) -> int:
     """Return the bytes of the samples that are read; samples that share an encoded unit share its bytes evenly."""
-    if not isinstance(case.placement.places, DataIndex):
+    if isinstance(case.placement.places, FramedPlaces):
         return int(stored.length.sum())
     return int(extents.length[~np.isin(extents.sample, kept)].sum())
 

@@ -9,6 +9,8 @@ from types import MappingProxyType
 import numpy as np
 
 from dliosim.errors import PlanError
+from dliosim.formats.registry import bind
+from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
 from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb, flatten_verbs
 from dliosim.model.workload import Workload
@@ -28,10 +30,11 @@ from dliosim.plan.forecast.forecast_types import (
     time_to_read,
 )
 from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, place_samples
-from dliosim.plan.forecast.prepare_forecast import count_with_sidecars, forecast_prepare
+from dliosim.plan.forecast.prepare_forecast import forecast_prepare
+from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, is_framed, local_prefix_sums, needs_totals
+from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, bind_framed, block_count, local_prefix_sums, needs_totals
 
 __all__ = [
     "Demand",
@@ -109,15 +112,7 @@ def list_reads(
         raise PlanError(f"there is no loop `{loop}`" if loop else "the pattern has no loop")
     dataset = workload.dataset(chosen.dataset)
     index, names = found.get(dataset.found or dataset.digest(), (None, ()))
-    if index is None and not is_framed(dataset):
-        text = f"data set `{dataset.name}`: only its files know where samples are in {dataset.format}"
-        text = f"{text}, and there are none below --dir"
-        raise PlanError(f"{text}: prepare them by `dliosim run`; the other tables of `plan` estimate it")
-    # Summing takes 30 to 200 ns for each sample whose size varies.
-    if needs_totals(dataset) and dataset.samples > _SUMMED:
-        text = f"samples of varying size in shared files: --csv places at most {_SUMMED:_}, and there are"
-        raise PlanError(f"data set `{dataset.name}`: {text} {dataset.samples:_}")
-    before = local_prefix_sums(dataset) if needs_totals(dataset) else index
+    places = _place_listed(dataset) if index is None else IndexedPlaces(bind(dataset), index)
     steps = steps_of_epoch(chosen, dataset, job.ranks)
     # All requests are one epoch, with the number of passes that they take.
     epochs = sum(runs for each, runs in _loop_runs(workload.verbs) if each is chosen)
@@ -144,9 +139,25 @@ def list_reads(
         )
         for number, before_it, steps in _number_epochs(passes)
         for first, last in _cut_blocks(steps, max(1, at_once // chosen.batch))
-        for plan in [plan_epoch(replace(chosen, steps=last), dataset, before, job, rank, number, first)]
+        for plan in [plan_epoch(replace(chosen, steps=last), places, job, rank, number, first)]
         for row, upto in _cut_blocks(len(plan.sample), _ROWS)
     )
+
+
+def _place_listed(dataset: Dataset) -> FramedPlaces:
+    """Return the places of samples that are listed. Raises PlanError, see `list_reads`."""
+    form = bind_framed(dataset)
+    if form is None:
+        text = f"data set `{dataset.name}`: only its files know where samples are in {dataset.format}"
+        text = f"{text}, and there are none below --dir"
+        raise PlanError(f"{text}: prepare them by `dliosim run`; the other tables of `plan` estimate it")
+    if not needs_totals(dataset):
+        return FramedPlaces(form)
+    # Summing takes 30 to 200 ns for each sample whose size varies.
+    if dataset.samples > _SUMMED:
+        text = f"samples of varying size in shared files: --csv places at most {_SUMMED:_}, and there are"
+        raise PlanError(f"data set `{dataset.name}`: {text} {dataset.samples:_}")
+    return FramedPlaces(form, local_prefix_sums(form))
 
 
 def _check_step_rows(workload: Workload) -> None:
@@ -330,7 +341,7 @@ def _forecast_storage(
     made = []
     for name, size in prepared.items():
         dataset = workload.dataset(name)
-        files = dataset.layout.files * count_with_sidecars(dataset)
+        files = dataset.layout.files * (1 + len(bind(dataset).sidecars))
         made.append(Storage("dataset", name, dataset.root, size.total, files, 1, size.estimated))
     for state in states:
         made += storage_of(workload.checkpoint(state.checkpoint), state)

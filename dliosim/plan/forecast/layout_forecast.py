@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.formats.protocols import Resolved
+from dliosim.formats.protocols import Format, Resolved
 from dliosim.formats.registry import bind
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution, constant
-from dliosim.plan.samples.sample_index import DataIndex, Places, concat_indexes, repeat_index
+from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
+from dliosim.plan.samples.sample_index import DataIndex, concat_indexes, repeat_index
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import is_framed, local_prefix_sums, needs_totals, require_framed, sample_sizes
+from dliosim.plan.samples.sizes import bind_framed, local_prefix_sums, needs_totals, sample_sizes
 
 AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
 _DRAWS = 65_536  # draws for a mean
@@ -25,20 +26,26 @@ _GUESSED_FILES = 1 << 22  # largest number of files whose own indexes are estima
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A data set and the places of its samples."""
+    """The places of a data set's samples."""
 
-    dataset: Dataset  #: data set, or a stand-in whose samples all have the mean size
-    places: Places  #: index of the files, sums of sizes, or None for closed forms
+    places: Places  #: of the data set, or of a stand-in whose samples all have the mean size
     exact: bool  #: false for a stand-in and for estimated indexes
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data set, or the stand-in."""
+        return self.places.dataset
 
 
 @lru_cache(maxsize=16)
 def mean_read_bytes(dataset: Dataset) -> float:
-    """Return the mean bytes that reading a sample takes, over all samples, or over an even part of too many.
+    """Return the mean bytes that reading a sample of a framed format takes, over all, or over an even part of too many.
 
     All figures of samples that are not planned use it, so that the same data have the same bytes everywhere.
     """
-    return float(require_framed(dataset).length(_representative_sizes(dataset)).mean())
+    form = bind_framed(dataset)
+    assert form is not None, "samples of varying size that are not known by an index"
+    return float(form.length(_representative_sizes(dataset)).mean())
 
 
 def _representative_sizes(dataset: Dataset) -> NDArray[np.int64]:
@@ -59,21 +66,26 @@ def place_samples(dataset: Dataset, found: DataIndex | None = None) -> Placement
 
     Where sums are needed and not affordable, a stand-in replaces the data set: all its samples have the mean size.
     """
+    form = bind_framed(dataset)
     if found is not None:
-        return Placement(dataset, found, True)
-    if not is_framed(dataset):
-        return Placement(dataset, guess_index(dataset), False)
+        return Placement(IndexedPlaces(bind(dataset), found), True)
+    if form is None:
+        return Placement(guess_places(bind(dataset)), False)
     if not needs_totals(dataset):
-        return Placement(dataset, None, True)
+        return Placement(FramedPlaces(form), True)
     if dataset.samples <= AFFORDABLE:
-        return Placement(dataset, local_prefix_sums(dataset), True)
+        return Placement(FramedPlaces(form, local_prefix_sums(form)), True)
     mean = round(float(_representative_sizes(dataset).mean()))
-    return Placement(replace(dataset, size=constant(mean)), None, False)
+    return Placement(FramedPlaces(replace(form, dataset=replace(dataset, size=constant(mean)))), False)
 
 
-def guess_index(dataset: Dataset) -> DataIndex:
-    """Return an estimate of the files' indexes before the files are written; PlanError for too many files."""
-    form, files = bind(dataset), dataset.layout.files
+def guess_places(form: Format) -> IndexedPlaces:
+    """Return the places by an estimate of the files' indexes before the files are written.
+
+    Raises PlanError for too many files, and for existing files.
+    """
+    dataset = form.dataset
+    files = dataset.layout.files
     if not isinstance(form, Resolved) or dataset.source:
         raise PlanError(f"data set `{dataset.name}`: only its files know where its samples are")
     if files > _GUESSED_FILES:
@@ -82,4 +94,4 @@ def guess_index(dataset: Dataset) -> DataIndex:
     counts = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
     fewest = int(counts.min())  # every file has this number of samples, or one more
     kinds = concat_indexes([form.forecast(count) for count in sorted({fewest, int(counts.max())})])
-    return repeat_index(kinds, counts - fewest)
+    return IndexedPlaces(form, repeat_index(kinds, counts - fewest))

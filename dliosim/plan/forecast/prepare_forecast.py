@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.formats.protocols import Preallocated
-from dliosim.formats.registry import bind
+from dliosim.formats.protocols import Built, Format, Framed, Preallocated
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Prepare
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, RankSpread, spread_of, uniform_spread
 from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement, estimate_mean
-from dliosim.plan.samples.io_requests import file_sizes
+from dliosim.plan.samples.places import FramedPlaces, Places
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE
-from dliosim.plan.samples.sample_index import DataIndex
-from dliosim.plan.samples.sample_to_file import files_of, first_samples
-from dliosim.plan.samples.sizes import bytes_before, header_bytes, is_framed, local_prefix_sums, require_framed
+from dliosim.plan.samples.sizes import local_prefix_sums
 
 _SAMPLED_FILES = 65_536
 
@@ -30,54 +28,55 @@ _Counts: TypeAlias = "tuple[RankSpread, RankSpread, RankSpread, RankSpread]"
 
 def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int) -> PhaseForecast:
     """Forecast writing a data set: whole files dealt over the ranks, or a share of the samples for each rank."""
-    dataset = placement.dataset
-    transfer = verb.access.transfer
-    if isinstance(placement.places, DataIndex):
-        samples, written, files, calls = _count_library_files(placement.places, ranks, transfer)
-    elif dataset.layout.files < ranks and require_framed(dataset).checksum is None:
-        samples, written, files, calls = _count_shared_files(placement, ranks, transfer)
-    elif dataset.layout.files <= AFFORDABLE:
-        samples, written, files, calls = _count_whole_files(placement, ranks, transfer)
+    dataset, places = placement.dataset, placement.places
+    transfer, around = verb.access.transfer, 0
+    if isinstance(places, FramedPlaces):
+        samples, written, files, calls = _choose_count(places.form, ranks)(places, placement.exact, ranks, transfer)
+        around = places.form.header + 2 * places.form.align
     else:
-        samples, written, files, calls = _count_many_files(dataset, ranks, transfer)
+        samples, written, files, calls = _count_library_files(places, ranks, transfer)
     if verb.access.collective:
         calls = uniform_spread(calls.maximum, ranks, calls.estimated)
-    if is_framed(dataset) and dataset.format != "raw":
-        written, files, calls = _mark_frame_estimates(dataset, transfer, written, files, calls)
+    if isinstance(places, FramedPlaces) and dataset.format != "raw":
+        written, files, calls = _mark_frame_estimates(places.form, transfer, written, files, calls)
     # With O_DIRECT one call becomes up to three: its whole pages, and the bytes before and after them.
     calls = replace(calls, estimated=calls.estimated or verb.access.page > 1)
-    around = header_bytes(dataset) + 2 * require_framed(dataset).align if is_framed(dataset) else 0
     largest = transfer or _largest_sample(dataset) + around
     memory = RankMemory(buffers=int(min(largest, written.maximum)))
-    opens = _count_opens(dataset, verb, ranks, files)
+    opens = _count_opens(places.form, verb, ranks, files)
     return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, opens, calls, memory)
 
 
-def _count_opens(dataset: Dataset, verb: Prepare, ranks: int, files: RankSpread) -> RankSpread:
+def _choose_count(form: Framed, ranks: int) -> Callable[[FramedPlaces, bool, int, int | None], _Counts]:
+    """Return the function that counts what ranks write to the files of a framed format."""
+    files = form.dataset.layout.files
+    if files < ranks and form.checksum is None:
+        return _count_shared_files
+    return _count_whole_files if files <= AFFORDABLE else _count_many_files
+
+
+def _count_opens(form: Format, verb: Prepare, ranks: int, files: RankSpread) -> RankSpread:
     """Count the opens of a rank: a library opens a file that it lays out, and it is opened again to write samples."""
-    form = bind(dataset)
     laid_out = isinstance(form, Preallocated)
     # With MPI-IO all ranks open one file together, also those that write nothing to it. One rank alone opens it by the
     # library, and opens its sidecars.
-    if verb.access.is_mpi and dataset.layout.files == 1 and (laid_out or is_framed(dataset)):
-        return spread_of(1 + (np.arange(ranks) == 0) * (laid_out + count_with_sidecars(dataset) - 1), ranks, False)
+    if verb.access.is_mpi and form.dataset.layout.files == 1 and not isinstance(form, Built):
+        return spread_of(1 + (np.arange(ranks) == 0) * (laid_out + len(form.sidecars)), ranks, False)
     return files.scale(1 + laid_out)
 
 
-def _count_whole_files(placement: Placement, ranks: int, transfer: int | None) -> _Counts:
+def _count_whole_files(places: FramedPlaces, exact: bool, ranks: int, transfer: int | None) -> _Counts:
     """Count samples, bytes, files and calls of a rank that writes files rank, rank + R, ..."""
-    dataset = placement.dataset
-    files = np.arange(dataset.layout.files)
-    starts = first_samples(np.append(files, len(files)), dataset.samples, len(files))
-    sizes, samples = file_sizes(dataset, placement.places, files), np.diff(starts)
+    files = np.arange(places.dataset.layout.files)
+    sizes, samples = places.file_sizes(files), np.diff(places.first_samples(np.append(files, len(files))))
     # A file without samples still has its header to write.
     calls = np.maximum(samples, sizes > 0) if transfer is None else -(-sizes // transfer)
-    if transfer is None and require_framed(dataset).checksum is not None:
+    if transfer is None and places.form.checksum is not None:
         # The header is written again when the checksum is known, unless one call writes the whole file.
         again = samples > 1
-        calls, sizes = calls + again, sizes + again * header_bytes(dataset)
-    known = transfer is None or (placement.exact and int(samples.max()) <= SAMPLES_AT_ONCE)
-    return _deal_files(ranks, (samples, sizes, calls), (False, not placement.exact, False, not known))
+        calls, sizes = calls + again, sizes + again * places.form.header
+    known = transfer is None or (exact and int(samples.max()) <= SAMPLES_AT_ONCE)
+    return _deal_files(ranks, (samples, sizes, calls), (False, not exact, False, not known))
 
 
 def _deal_files(
@@ -91,14 +90,13 @@ def _deal_files(
 
 
 def _mark_frame_estimates(
-    dataset: Dataset, transfer: int | None, written: RankSpread, files: RankSpread, calls: RankSpread
+    form: Framed, transfer: int | None, written: RankSpread, files: RankSpread, calls: RankSpread
 ) -> tuple[RankSpread, RankSpread, RankSpread]:
     """Return bytes, files and calls for a format that frames samples: estimates of all that depends on sizes.
 
     Whole samples are made at a time, so calls are shorter than `transfer`. Sidecars are opened and written, too.
     """
-    form = require_framed(dataset)
-    sidecar_count = count_with_sidecars(dataset) - 1
+    sidecar_count = len(form.sidecars)
     again = form.checksum is not None and transfer is not None
     return (
         replace(written, estimated=written.estimated or sidecar_count > 0 or again),
@@ -107,24 +105,21 @@ def _mark_frame_estimates(
     )
 
 
-def count_with_sidecars(dataset: Dataset) -> int:
-    """Return the number of files for each data file: the file itself and its sidecars."""
-    return 1 + (len(require_framed(dataset).sidecars) if is_framed(dataset) else 0)
-
-
-def _count_library_files(index: DataIndex, ranks: int, transfer: int | None) -> _Counts:
+def _count_library_files(places: Places, ranks: int, transfer: int | None) -> _Counts:
     """Count the same for files that a library makes whole, or lays out: estimates."""
-    samples = np.diff(index.first_sample)
-    calls = samples if transfer is None else -(-index.size // transfer)
-    few = len(index.size) < ranks
-    return _deal_files(ranks, (samples, index.size, calls), (few, True, few, True))
+    files = np.arange(places.dataset.layout.files)
+    sizes, samples = places.file_sizes(files), np.diff(places.first_samples(np.append(files, len(files))))
+    calls = samples if transfer is None else -(-sizes // transfer)
+    few = len(files) < ranks
+    return _deal_files(ranks, (samples, sizes, calls), (few, True, few, True))
 
 
-def _count_many_files(dataset: Dataset, ranks: int, transfer: int | None) -> _Counts:
+def _count_many_files(places: FramedPlaces, _: bool, ranks: int, transfer: int | None) -> _Counts:
     """Count the same for too many files to handle each: by the mean of an even sample of files."""
+    dataset = places.dataset
     total, files = dataset.samples, dataset.layout.files
     some = np.arange(0, files, files // _SAMPLED_FILES)
-    sizes = file_sizes(dataset, None, some)
+    sizes = places.file_sizes(some)
     held = (files - np.arange(ranks) + ranks - 1) // ranks
     uneven = total % files != 0
     calls = total / files if transfer is None else float((-(-sizes // transfer)).mean())
@@ -136,29 +131,28 @@ def _count_many_files(dataset: Dataset, ranks: int, transfer: int | None) -> _Co
     )
 
 
-def _count_shared_files(placement: Placement, ranks: int, transfer: int | None) -> _Counts:
+def _count_shared_files(places: FramedPlaces, exact: bool, ranks: int, transfer: int | None) -> _Counts:
     """Count the same where each rank writes a contiguous share of the samples of few files."""
-    dataset = placement.dataset
+    dataset = places.dataset
     total, files = dataset.samples, dataset.layout.files
     edges = np.array([rank * total // ranks for rank in range(ranks + 1)], np.int64)
-    starts = first_samples(np.arange(files + 1), total, files)
+    starts = places.first_samples(np.arange(files + 1))
     filled = np.diff(starts) > 0
     # The rank of a file's first sample writes the header, that of the last the trailer; without samples rank f % R.
     owner = np.where(filled, np.searchsorted(edges, starts[:-1], side="right") - 1, np.arange(files) % ranks)
     closer = np.where(filled, np.searchsorted(edges, starts[1:]) - 1, owner)
-    before = None if isinstance(placement.places, DataIndex) else placement.places
-    if before is None and dataset.constant_size is None:  # a file for each of few samples: there are no sums yet
-        before = local_prefix_sums(dataset)
-    written: NDArray[np.int64] = np.diff(bytes_before(dataset, before, edges))
-    header = header_bytes(dataset)
-    sizes = file_sizes(dataset, before, np.arange(files))
-    trailer = sizes - header - np.diff(bytes_before(dataset, before, starts))
+    if places.prefix is None and dataset.constant_size is None:  # a file for each of few samples: no sums yet
+        places = replace(places, prefix=local_prefix_sums(places.form))
+    written: NDArray[np.int64] = np.diff(places.bytes_before(edges))
+    header = places.form.header
+    sizes = places.file_sizes(np.arange(files))
+    trailer = sizes - header - np.diff(places.bytes_before(starts))
     np.add.at(written, owner, header)
     np.add.at(written, closer, trailer)
     held = np.bincount(owner[~filled], minlength=ranks)
     busy = edges[:-1] < edges[1:]
     filled_before = np.append(0, np.cumsum(filled))
-    first, last = files_of(edges[:-1][busy], total, files), files_of(edges[1:][busy] - 1, total, files)
+    first, last = places.files_of(edges[:-1][busy]), places.files_of(edges[1:][busy] - 1)
     held[busy] += filled_before[last + 1] - filled_before[first]
     samples = np.diff(edges)
     empty = np.bincount(owner[~filled & (sizes > 0)], minlength=ranks)
@@ -166,10 +160,10 @@ def _count_shared_files(placement: Placement, ranks: int, transfer: int | None) 
     filled_by = held - np.bincount(owner[sizes == 0], minlength=ranks)
     calls = samples + empty if transfer is None else np.maximum(filled_by, -(-written // transfer))
     # A share in several files ends each of them with a shorter call.
-    known = placement.exact and int(held.max()) <= 1 and int(samples.max()) <= SAMPLES_AT_ONCE
+    known = exact and int(held.max()) <= 1 and int(samples.max()) <= SAMPLES_AT_ONCE
     return (
         spread_of(samples, ranks, False),
-        spread_of(written, ranks, not placement.exact),
+        spread_of(written, ranks, not exact),
         spread_of(held, ranks, False),
         spread_of(calls, ranks, transfer is not None and not known),
     )

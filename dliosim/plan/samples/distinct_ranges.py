@@ -7,10 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Loop
-from dliosim.plan.samples.sample_index import DataIndex, Places
-from dliosim.plan.samples.sizes import has_sample_overlap
+from dliosim.plan.samples.places import Places
 
 #: Bytes of a block; files are dealt in blocks to the ranks that count them.
 BLOCK = 1 << 26
@@ -61,9 +59,8 @@ def cut_at_blocks(ranges: ByteRanges) -> tuple[ByteRanges, NDArray[np.int64]]:
     return ByteRanges(ranges.file[row], begin, end), ranges.file[row] + block
 
 
-def are_reads_distinct(loop: Loop, dataset: Dataset, places: Places, ranks: int) -> bool:
+def are_reads_distinct(loop: Loop, places: Places, ranks: int) -> bool:
     """Return whether it is certain that no byte of the data set is asked for twice in an epoch, by any rank."""
     dealt = loop.shard != "off" or ranks == 1
     once = loop.last_batch != "pad" and loop.arrivals is None
-    disjoint = places.has_disjoint_samples if isinstance(places, DataIndex) else not has_sample_overlap(dataset)
-    return dealt and once and disjoint
+    return dealt and once and places.has_disjoint_samples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import NamedTuple, TypeVar
 
@@ -10,11 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import LARGEST_TABLE
-from dliosim.plan.samples.sample_index import DataIndex, Places, sample_places
-from dliosim.plan.samples.sample_to_file import align_values, files_of, first_samples
-from dliosim.plan.samples.sizes import bytes_before, require_framed, sample_sizes, sample_strides
+from dliosim.plan.samples.sample_to_file import align_values
 from dliosim.units import format_bytes
 
 Place = TypeVar("Place", int, NDArray[np.int64])
@@ -34,6 +31,54 @@ class Extents:
     def steps(self) -> int:
         """Number of steps, empty ones included."""
         return len(self.step_start) - 1
+
+    def row_steps(self) -> NDArray[np.int64]:
+        """Return the step of each row."""
+        return np.repeat(np.arange(self.steps), np.diff(self.step_start))
+
+    def select(self, chosen: NDArray[np.bool_]) -> Extents:
+        """Return the chosen rows, in the same steps."""
+        before = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(chosen, out=before[1:])
+        return self.select_rows(np.flatnonzero(chosen), before[self.step_start])
+
+    def select_rows(self, rows: NDArray[np.int64], step_start: NDArray[np.int64]) -> Extents:
+        """Return some rows, or all rows in another order, in steps that begin at their rows `step_start`."""
+        return Extents(self.sample[rows], self.file[rows], self.offset[rows], self.length[rows], step_start)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRanges:
+    """Ranges of files that calls read, a row each, in order, in the steps that need them. int64 (rows,).
+
+    Row i holds, from its byte `at` on, `held` bytes of its sample's contents, from byte `begin` of the contents on.
+    """
+
+    extents: Extents  #: file ranges, with their samples and steps
+    at: NDArray[np.int64]  #: first byte of the contents in the range
+    begin: NDArray[np.int64]  #: first byte of the contents that it holds
+    held: NDArray[np.int64]  #: bytes of the contents; 0 where this is not known, as in an encoded unit
+    column: NDArray[np.int64]  #: column of the index
+    piece: NDArray[np.int64]  #: number of an encoded unit among those of its sample in `column`
+
+    def drop_duplicates(self) -> ReadRanges:
+        """Return each range once a step: samples may share a unit."""
+        rows = self.extents
+        step = rows.row_steps()
+        order = np.lexsort((rows.offset, rows.file, step))
+        again = np.zeros(len(order), np.bool_)
+        same = [column[order][1:] == column[order][:-1] for column in (step, rows.file, rows.offset, rows.length)]
+        again[order[1:]] = np.logical_and.reduce([*same, self.held[order][1:] == 0])
+        return self._select_rows(np.flatnonzero(~again), rows.select(~again).step_start)
+
+    def sort_by_file(self) -> ReadRanges:
+        """Return the rows of each step in the order of the files' numbers, and in each file in that of offsets."""
+        rows = self.extents
+        return self._select_rows(np.lexsort((rows.offset, rows.file, rows.row_steps())), rows.step_start)
+
+    def _select_rows(self, rows: NDArray[np.int64], step_start: NDArray[np.int64]) -> ReadRanges:
+        others = [getattr(self, each.name)[rows] for each in fields(ReadRanges)[1:]]
+        return ReadRanges(self.extents.select_rows(rows, step_start), *others)
 
 
 class Calls(NamedTuple):
@@ -90,60 +135,6 @@ def _step_edges(calls: int) -> NDArray[np.int64]:
 
 
 _NOTHING = np.empty(0, np.int64)
-
-
-def locate(
-    dataset: Dataset, places: Places, samples: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return file, offset and length (bytes) of what reading each sample takes; three int64 of the shape of `samples`.
-
-    `places` are the sums of `plan.samples.sizes` where `needs_totals` is true, and the index of the files where only
-    files know the places. For a sample in several ranges, the offset is that of the first range, and the length is that
-    of all.
-    """
-    if isinstance(places, DataIndex):
-        return sample_places(places, samples)
-    total, files = dataset.samples, dataset.layout.files
-    form = require_framed(dataset)
-    file = files_of(samples, total, files)
-    header = form.header
-    if files >= total:  # at most one sample in a file
-        offset = np.full(len(samples), header, np.int64)
-    else:
-        offset = bytes_before(dataset, places, samples)
-        offset += header
-        if files > 1:
-            offset -= _bytes_before_files(dataset, places, file)
-    return file, offset, form.length(sample_sizes(dataset, samples))
-
-
-def file_sizes(dataset: Dataset, places: Places, files: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the bytes of each file: its header, its samples with the bytes around each, and its trailer."""
-    if isinstance(places, DataIndex):
-        return places.size[files]
-    total, count = dataset.samples, dataset.layout.files
-    form = require_framed(dataset)
-    first, last = first_samples(files, total, count), first_samples(files + 1, total, count)
-    if count < total:
-        sizes = _bytes_before_files(dataset, places, files + 1)
-        sizes -= _bytes_before_files(dataset, places, files)
-    else:
-        holds = first < last
-        sizes = np.zeros(len(files), np.int64)
-        sizes[holds] = sample_strides(dataset, sample_sizes(dataset, first[holds]))
-    sizes += form.header
-    return sizes + form.trailer(last - first, sizes)
-
-
-def _bytes_before_files(
-    dataset: Dataset, places: NDArray[np.int64] | None, file: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    if dataset.constant_size is not None:
-        return bytes_before(dataset, places, first_samples(file, dataset.samples, dataset.layout.files))
-    distinct, row = np.unique(file, return_inverse=True)
-    before = bytes_before(dataset, places, first_samples(distinct, dataset.samples, dataset.layout.files))
-    result: NDArray[np.int64] = before[row]
-    return result
 
 
 def plan_calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:

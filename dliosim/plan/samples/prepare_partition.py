@@ -8,11 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dliosim.model.dataset import Dataset
-from dliosim.model.job import Job
-from dliosim.plan.samples.io_requests import file_sizes, locate
-from dliosim.plan.samples.sample_index import Places
-from dliosim.plan.samples.sample_to_file import files_of, first_samples
-from dliosim.plan.samples.sizes import is_framed, require_framed
+from dliosim.plan.samples.places import FramedPlaces, Places
+from dliosim.plan.samples.sample_to_file import first_samples
 
 #: Samples of a part that are made at a time while preparing; a call never spans two such groups.
 SAMPLES_AT_ONCE = 65_536
@@ -34,21 +31,25 @@ class FilePart:
     last: bool = True  #: true: the part also holds the trailer
 
 
-def file_parts(dataset: Dataset, places: Places, job: Job, rank: int) -> Iterator[FilePart]:
+def file_parts(places: Places, ranks: int, rank: int) -> Iterator[FilePart]:
     """Return the parts that `rank` writes; those of all ranks cover every file once.
 
     Rank f % R writes file f. With fewer files than ranks, each rank writes a contiguous 1/R of the samples, unless a
-    checksum covers the whole file. For files that a library lays out, parts are samples, and their offset has no
-    meaning.
+    checksum covers the whole file.
     """
-    if not is_framed(dataset):
-        return _sample_parts(dataset, job.ranks, rank)
-    if dataset.layout.files >= job.ranks or require_framed(dataset).checksum is not None:
-        return _whole_file_parts(dataset, places, range(rank, dataset.layout.files, job.ranks))
-    return _share_parts(dataset, places, job.ranks, rank)
+    if not isinstance(places, FramedPlaces):
+        return sample_parts(places.dataset, ranks, rank)
+    files = places.dataset.layout.files
+    if files >= ranks or places.form.checksum is not None:
+        return _whole_file_parts(places, range(rank, files, ranks))
+    return _share_parts(places, ranks, rank)
 
 
-def _sample_parts(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
+def sample_parts(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
+    """Return the samples that `rank` writes, by file, to files that a library lays out; offsets have no meaning.
+
+    The ranks share files as in `file_parts`.
+    """
     total, files, size = dataset.samples, dataset.layout.files, dataset.constant_size or 0
     shared = files < ranks
     begin, end = (rank * total // ranks, (rank + 1) * total // ranks) if shared else (0, total)
@@ -59,38 +60,38 @@ def _sample_parts(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]
             yield FilePart(file, 0, (last - first) * size, first, last, first == start, last == stop)
 
 
-def _whole_file_parts(dataset: Dataset, places: Places, owned: range) -> Iterator[FilePart]:
+def _whole_file_parts(places: FramedPlaces, owned: range) -> Iterator[FilePart]:
     for begin in range(0, len(owned), _FILES_AT_ONCE):
         piece = owned[begin : begin + _FILES_AT_ONCE]
         files = np.arange(piece.start, piece.stop, piece.step)
-        sizes = file_sizes(dataset, places, files).tolist()
-        first = first_samples(files, dataset.samples, dataset.layout.files).tolist()
-        last = first_samples(files + 1, dataset.samples, dataset.layout.files).tolist()
+        sizes = places.file_sizes(files).tolist()
+        first = places.first_samples(files).tolist()
+        last = places.first_samples(files + 1).tolist()
         for row, file in enumerate(piece):
             yield FilePart(file, 0, sizes[row], first[row], last[row], True)
 
 
-def _share_parts(dataset: Dataset, places: Places, ranks: int, rank: int) -> Iterator[FilePart]:
-    total, files = dataset.samples, dataset.layout.files
+def _share_parts(places: FramedPlaces, ranks: int, rank: int) -> Iterator[FilePart]:
+    total, files = places.dataset.samples, places.dataset.layout.files
     begin, end = rank * total // ranks, (rank + 1) * total // ranks
     if begin < end:
-        touched = files_of(np.array([begin, end - 1]), total, files)
+        touched = places.files_of(np.array([begin, end - 1]))
         for file in range(int(touched[0]), int(touched[1]) + 1):
-            start, stop = first_samples(np.array([file, file + 1]), total, files).tolist()
+            start, stop = places.samples_of(file)
             if start == stop:
                 continue
             first, last = max(begin, start), min(end, stop)
-            size = int(file_sizes(dataset, places, np.array([file]))[0])
-            offset = 0 if first == start else _sample_offset(dataset, places, first)
-            until = size if last == stop else _sample_offset(dataset, places, last)
+            size = int(places.file_sizes(np.array([file]))[0])
+            offset = 0 if first == start else _sample_offset(places, first)
+            until = size if last == stop else _sample_offset(places, last)
             yield FilePart(file, offset, until - offset, first, last, first == start, last == stop)
     # Files without samples (more files than samples) have only a header and a trailer.
     for file in range(rank, files, ranks):
-        start, stop = first_samples(np.array([file, file + 1]), total, files).tolist()
+        start, stop = places.samples_of(file)
         if start == stop:
-            size = int(file_sizes(dataset, places, np.array([file]))[0])
+            size = int(places.file_sizes(np.array([file]))[0])
             yield FilePart(file, 0, size, start, stop, True)
 
 
-def _sample_offset(dataset: Dataset, places: Places, sample: int) -> int:
-    return int(locate(dataset, places, np.array([sample]))[1][0])
+def _sample_offset(places: Places, sample: int) -> int:
+    return int(places.locate(np.array([sample]))[1][0])

@@ -69,10 +69,6 @@ class DataIndex:
         return np.searchsorted(self.first_sample, samples, side="right") - 1
 
 
-Places: TypeAlias = DataIndex | Ints | None
-"""Data that place the samples of a data set: the index of its files, the sums of `sizes.prefix_sum`, or None."""
-
-
 @dataclass(frozen=True, slots=True)
 class SampleRanges:
     """Ranges of files that hold samples; those of a sample follow one another. int64 (ranges,)."""

@@ -18,8 +18,8 @@ from dliosim.model.epoch_size import (
 )
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
-from dliosim.plan.samples.io_requests import Extents, locate
-from dliosim.plan.samples.sample_index import DataIndex, Places
+from dliosim.plan.samples.io_requests import Extents
+from dliosim.plan.samples.places import Places
 from dliosim.plan.samples.sample_to_file import FileOrder, TableOrder
 from dliosim.plan.samples.shuffling import Permutation, shuffle_buffer_order
 
@@ -28,9 +28,7 @@ _STEP_BYTES = 3 * 8
 _ROW_BYTES = 9 * 8
 
 
-def plan_epoch(
-    loop: Loop, dataset: Dataset, places: Places, job: Job, rank: int, epoch: int, first: int = 0
-) -> Extents:
+def plan_epoch(loop: Loop, places: Places, job: Job, rank: int, epoch: int, first: int = 0) -> Extents:
     """Return the extents of `rank` in `epoch` (from 0), of step `first` and all later steps.
 
     Time and memory grow with the rank's own steps, not with the data set or the ranks. `shuffle files within shard`
@@ -40,6 +38,7 @@ def plan_epoch(
     Raises PlanError: [E113] where a table would have more files than `LARGEST_TABLE`; [E215] where the order of files
     would decide how many samples a rank has.
     """
+    dataset = places.dataset
     if (files := files_in_table(loop, dataset, job.ranks)) > LARGEST_TABLE:
         raise PlanError(
             f"`{loop.name}` needs a table of {files:_} files; at most {LARGEST_TABLE:_} are planned", "E113"
@@ -56,8 +55,8 @@ def plan_epoch(
     index = np.arange(begin, rows)
     if rows > own:
         index %= own
-    sample = _rank_samples(loop, dataset, places, job.ranks, reader, epoch, own, index)
-    file, offset, length = locate(dataset, places, sample)
+    sample = _rank_samples(loop, places, job.ranks, reader, epoch, own, index)
+    file, offset, length = places.locate(sample)
     step_start = np.minimum(np.arange(first, steps + 1) * loop.batch, rows) - begin
     return Extents(sample, file, offset, length, step_start)
 
@@ -69,7 +68,6 @@ def plan_bytes(loop: Loop, dataset: Dataset, steps: int) -> int:
 
 def _rank_samples(
     loop: Loop,
-    dataset: Dataset,
     places: Places,
     ranks: int,
     rank: int,
@@ -80,6 +78,7 @@ def _rank_samples(
     """Return the samples at places `index` of the rank's own sequence of `own` samples."""
     if not len(index):
         return index
+    dataset = places.dataset
     total, shuffle = dataset.samples, loop.shuffle
     round_of_samples = 0 if shuffle.samples_once else epoch
     round_of_files = 0 if shuffle.files_once else epoch
@@ -91,7 +90,7 @@ def _rank_samples(
         seed = key(dataset.seed, "buffer", dataset.name, round_of_samples, rank)
         index = shuffle_buffer_order(own, shuffle.buffer, seed, int(index.max()) + 1)[index]
     file_key = key(dataset.seed, "files", dataset.name, round_of_files) if shuffle.files == "globally" else None
-    order = _file_order(dataset, places, file_key)
+    order = _file_order(places, file_key)
     own_key = None
     if shuffle.files == "within shard":
         own_key = key(dataset.seed, "files within", dataset.name, round_of_files, rank)
@@ -105,12 +104,11 @@ def _rank_samples(
     return order.samples_at(position)
 
 
-def _file_order(dataset: Dataset, places: Places, key: int | None) -> FileOrder | TableOrder:
+def _file_order(places: Places, key: int | None) -> FileOrder | TableOrder:
+    dataset, files = places.dataset, places.dataset.layout.files
     if dataset.counts is None:
-        return FileOrder(dataset.samples, dataset.layout.files, key)
-    if isinstance(places, DataIndex):
-        return TableOrder(places.first_sample, key)
-    raise PlanError(f"data set `{dataset.name}`: only its files know which samples they hold")
+        return FileOrder(dataset.samples, files, key)
+    return TableOrder(places.first_samples(np.arange(files + 1)), key)
 
 
 def _stream_positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.int64]) -> NDArray[np.int64]:

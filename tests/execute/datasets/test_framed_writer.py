@@ -12,18 +12,16 @@ from hypothesis import strategies as st
 
 from dliosim.execute.datasets import framed_writer as makes
 from dliosim.execute.datasets import small_files
-from dliosim.execute.datasets.writer_registry import find_chunk_maker
+from dliosim.execute.datasets.framed_writer import FramedWriter
 from dliosim.execute.payload.payload_format import fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.formats import contract_tests
-from dliosim.formats.protocols import EncodeTime
-from dliosim.model import Dataset, Distribution, Job, Layout, constant
-from dliosim.plan.samples.io_requests import file_sizes
+from dliosim.model import Dataset, Distribution, Layout, constant
 from dliosim.plan.samples.prepare_partition import file_parts
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import require_framed, sample_sizes
+from dliosim.plan.samples.sizes import sample_sizes
 from tests.examples import examples
-from tests.plan.helpers import prefix_of
+from tests.plan.helpers import placed
 
 VARYING = Distribution("uniform", (70.0, 900.0))
 
@@ -51,7 +49,7 @@ def expected(dataset: Dataset, file: int) -> bytes:
     first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
     sizes = sample_sizes(dataset, np.arange(first, last))
     with patch.object(contract_tests, "random_contents", contents):
-        return contract_tests.build_framed(require_framed(dataset), sizes, first)
+        return contract_tests.build_framed(placed(dataset).form, sizes, first)
 
 
 @pytest.mark.parametrize(
@@ -82,21 +80,22 @@ def test_parts_of_all_ranks_make_the_files(
     name: str, size: Distribution, samples: int, files: int, ranks: int, transfer: int | None, small_bytes: int
 ) -> None:
     dataset = dataset_of(name, samples, files, size)
-    before, maker = prefix_of(dataset), find_chunk_maker(dataset)
+    places = placed(dataset)
+    maker = FramedWriter(places)
     count = dataset.layout.files
-    made = [bytearray(b"\xaa" * size) for size in file_sizes(dataset, before, np.arange(count)).tolist()]
+    made = [bytearray(b"\xaa" * size) for size in places.file_sizes(np.arange(count)).tolist()]
     small = {"_SMALL_SAMPLES": 7, "_SMALL_BYTES": small_bytes, "_BYTES": 3 * small_bytes, "allocate": dirty}
     with patch.object(makes, "SAMPLES_AT_ONCE", 7), patch.multiple(small_files, **small):
         for rank in range(ranks):
-            for placed in maker.place(dataset, before, file_parts(dataset, before, Job(ranks), rank), EncodeTime()):
-                part = placed.part
-                buffer = dirty(maker.largest_chunk(dataset, before, part, transfer))
+            for one in maker.place(file_parts(places, ranks, rank)):
+                part = one.part
+                buffer = dirty(maker.largest_chunk(part, transfer))
                 calls = 0
-                for offset, data in placed.chunks(transfer, buffer):
+                for offset, data in one.chunks(transfer, buffer):
                     assert transfer is None or len(data) <= max(transfer, 256)
                     made[part.file][offset : offset + len(data)] = data
                     calls += 1
-                assert calls == maker.chunk_count(dataset, before, part, transfer)
+                assert calls == maker.chunk_count(part, transfer)
     assert [bytes(one) for one in made] == [expected(dataset, file) for file in range(count)]
 
 
@@ -104,12 +103,13 @@ def test_parts_of_all_ranks_make_the_files(
 @pytest.mark.parametrize("name", ["tar", "npz", "csv", "tfrecord"])
 def test_a_file_without_samples_is_still_a_file_of_the_format(name: str, transfer: int | None, tmp_path: Path) -> None:
     dataset = Dataset("d", 1, 2, constant(100), Layout("files", 3), "d", format=name)
-    form, maker = require_framed(dataset), find_chunk_maker(dataset)
-    parts = [part for part in file_parts(dataset, None, Job(1), 0) if part.first_sample == part.last_sample]
-    (placed,) = maker.place(dataset, None, parts, EncodeTime())
-    buffer = memoryview(bytearray(maker.largest_chunk(dataset, None, placed.part, transfer)))
-    made = [bytes(data) for _, data in placed.chunks(transfer, buffer)]
-    assert len(made) == maker.chunk_count(dataset, None, placed.part, transfer)
+    places = placed(dataset)
+    maker = FramedWriter(places)
+    parts = [part for part in file_parts(places, 1, 0) if part.first_sample == part.last_sample]
+    (one,) = maker.place(parts)
+    buffer = memoryview(bytearray(maker.largest_chunk(one.part, transfer)))
+    made = [bytes(data) for _, data in one.chunks(transfer, buffer)]
+    assert len(made) == maker.chunk_count(one.part, transfer)
     path = tmp_path / f"empty.{name}"
     path.write_bytes(b"".join(made))
-    assert form.index(path).samples == 0
+    assert places.form.index(path).samples == 0

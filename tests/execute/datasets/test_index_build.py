@@ -35,7 +35,7 @@ from tests.execute.alone import world_of_one
 DATA = Dataset(
     "d", 3, 12, constant(900), Layout("files", 3), "d", format="npz", compress=Compression("gzip"), compressible=2.0
 )
-LOOP = Loop("train", "l", "d", Access(), 2, shuffle=Shuffle("globally"))
+LOOP = Loop("train", "l", "d", Access(), batch=2, shuffle=Shuffle("globally"))
 
 
 def session(directory: Path, *verbs: Verb, dataset: Dataset = DATA, null: bool = False) -> Session:

@@ -8,27 +8,26 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.execute.datasets import raw_writer
-from dliosim.execute.datasets.raw_writer import chunk_count, largest_chunk, place_parts
+from dliosim.execute.datasets import content_writer
+from dliosim.execute.datasets.content_writer import RawWriter
 from dliosim.execute.payload.sample_bytes import fill_range, sample_keys
-from dliosim.model import Dataset, Job, Layout, constant
-from dliosim.plan.samples.io_requests import file_sizes, locate
+from dliosim.model import Dataset, Layout, constant
 from dliosim.plan.samples.prepare_partition import file_parts
 from tests.examples import examples
-from tests.plan.helpers import prefix_of
+from tests.plan.helpers import placed
 from tests.strategies import datasets
 
 transfers = st.one_of(st.none(), st.sampled_from([1000, 4096, 100_000]), st.integers(300, 9000))
 few_ranks = st.integers(1, 4)
-as_it_is = (raw_writer.SAMPLES_AT_ONCE, raw_writer.SMALL, raw_writer.PARTS_AT_ONCE)
+as_it_is = (content_writer.SAMPLES_AT_ONCE, content_writer.SMALL, content_writer.PARTS_AT_ONCE)
 
 
 def expected(dataset: Dataset) -> list[bytearray]:
     """The content of every file, sample by sample."""
-    before = prefix_of(dataset)
-    files = [bytearray(size) for size in file_sizes(dataset, before, np.arange(dataset.layout.files)).tolist()]
+    places = placed(dataset)
+    files = [bytearray(size) for size in places.file_sizes(np.arange(dataset.layout.files)).tolist()]
     samples = np.arange(dataset.samples)
-    columns = (sample_keys(dataset, samples), *locate(dataset, before, samples))
+    columns = (sample_keys(dataset, samples), *places.locate(samples))
     for key, file, offset, length in zip(*(column.tolist() for column in columns), strict=True):
         fill_range(key, 0, memoryview(files[file])[offset : offset + length])
     return files
@@ -44,17 +43,18 @@ def small(dataset: Dataset) -> bool:
 def test_chunks_of_all_ranks_make_the_files(
     dataset: Dataset, ranks: int, transfer: int | None, limits: tuple[int, int, int]
 ) -> None:
-    before = prefix_of(dataset)
+    places = placed(dataset)
     files = [bytearray(b"\xaa" * len(content)) for content in expected(dataset)]
+    writer = RawWriter(places)
     group, together, parts = limits
-    with patch.multiple(raw_writer, SAMPLES_AT_ONCE=group, SMALL=together, PARTS_AT_ONCE=parts):
+    with patch.multiple(content_writer, SAMPLES_AT_ONCE=group, SMALL=together, PARTS_AT_ONCE=parts):
         for rank in range(ranks):
-            for placed in place_parts(dataset, before, file_parts(dataset, before, Job(ranks), rank)):
-                part = placed.part
-                largest = largest_chunk(dataset, before, part, transfer)
+            for one in writer.place(file_parts(places, ranks, rank)):
+                part = one.part
+                largest = writer.largest_chunk(part, transfer)
                 buffer = memoryview(bytearray(b"\xbb" * largest))
                 at, count = part.offset, 0
-                for offset, data in placed.chunks(transfer, buffer):
+                for offset, data in one.chunks(transfer, buffer):
                     assert offset == at
                     assert 0 < len(data) <= largest
                     assert transfer is None or len(data) <= transfer
@@ -62,26 +62,27 @@ def test_chunks_of_all_ranks_make_the_files(
                     at += len(data)
                     count += 1
                 assert at == part.offset + part.length
-                assert count == chunk_count(dataset, before, part, transfer)
+                assert count == writer.chunk_count(part, transfer)
     assert files == expected(dataset)
 
 
 def test_without_a_limit_a_chunk_is_a_sample_with_its_padding_and_the_first_has_the_header() -> None:
     dataset = Dataset("d", 1, 3, constant(10), Layout("shared file", 1), "d", header=5, align=8)
-    (part,) = place_parts(dataset, None, file_parts(dataset, None, Job(1), 0))
+    (part,) = RawWriter(placed(dataset)).place(file_parts(placed(dataset), 1, 0))
     made = [(at, len(data)) for at, data in part.chunks(None, memoryview(bytearray(100)))]
     assert made == [(0, 24), (24, 16), (40, 16)]
 
 
 def test_a_file_without_samples_is_its_header() -> None:
     dataset = Dataset("d", 1, 2, constant(10), Layout("files", 4), "d", header=5000)
-    placed = list(place_parts(dataset, None, file_parts(dataset, None, Job(1), 0)))
-    empty = [one for one in placed if one.part.first_sample == one.part.last_sample]
+    writer = RawWriter(placed(dataset))
+    made = list(writer.place(file_parts(placed(dataset), 1, 0)))
+    empty = [one for one in made if one.part.first_sample == one.part.last_sample]
     assert len(empty) == 2
     for one in empty:
         part = one.part
-        buffer = memoryview(bytearray(b"x" * largest_chunk(dataset, None, part, 2000)))
+        buffer = memoryview(bytearray(b"x" * writer.largest_chunk(part, 2000)))
         made = [bytes(data) for _, data in one.chunks(2000, buffer)]
         assert made == [bytes(2000), bytes(2000), bytes(1000)]
-        assert chunk_count(dataset, None, part, 2000) == 3
-        assert chunk_count(dataset, None, part, None) == 1
+        assert writer.chunk_count(part, 2000) == 3
+        assert writer.chunk_count(part, None) == 1

@@ -15,6 +15,7 @@ from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import InlineBatches
 from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.context import Options, Session
+from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.loop.epoch_plan import EpochSource, plan_work
 from dliosim.execute.payload.sample_bytes import fill_batch, sample_keys
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Workload, constant
@@ -28,12 +29,13 @@ LOOP = Loop("train", "l", "d", Access(api="mpi-collective"), batch=4)
 def source_of(directory: Path, dataset: Dataset) -> tuple[EpochSource, Session, memoryview]:
     """Return the batches of one step of all four samples, and the buffer that holds them."""
     workload = Workload("w", "", 1, Job(1), (dataset,), (), (LOOP,))
-    session = Session(workload, world_of_one(), {"data": directory}, Options(), ProgressLine(None), {"d": None})
-    work = plan_work(session, LOOP, dataset, 0, 1, SampleCache())
+    session = Session(workload, world_of_one(), {"data": directory}, Options(), ProgressLine(None))
+    data = open_dataset(session, dataset)
+    work = plan_work(session, LOOP, data, 0, 1, SampleCache())
     buffer = allocate(work.calls.buffer_size)
     batches = InlineBatches([NullReader()], [buffer])
     batches.begin(EpochCalls(work.calls))
-    source = EpochSource(session, dataset, batches, work, SampleCache())
+    source = EpochSource(session, data, batches, work, SampleCache())
     source.wait(0)
     return source, session, buffer
 

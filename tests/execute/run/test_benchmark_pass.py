@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dliosim.compare.experiment import parse_varied
 from dliosim.compare.variants import compile_variants
 from dliosim.execute.context import Options, Session
-from dliosim.execute.datasets.offset_tables import share_sample_places
+from dliosim.execute.datasets.open_dataset import open_known_datasets
 from dliosim.execute.run.benchmark_pass import prepare_datasets, run_pass
 from dliosim.model import Job, Loop
 from dliosim.report.progress import ProgressLine
@@ -60,7 +60,7 @@ def test_every_variant_has_its_own_data(tmp_path_factory: pytest.TempPathFactory
     sessions = [Session(one.workload, world, roots, Options(verify=True), ProgressLine(None)) for one in found.variants]
     for session in sessions:
         session.make_roots()
-    share_sample_places(sessions)
+    open_known_datasets(sessions)
     done: set[Path] = set()
     prepared = [phase for session in sessions for phase in prepare_datasets(session, done)]
     assert len(prepared) == len(sessions) == 2 ** len(names)

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
-from dliosim.execute.datasets.raw_writer import chunk_count
+from dliosim.execute.datasets.content_writer import RawWriter
 from dliosim.model import (
     Access,
     Arrivals,
@@ -42,11 +42,11 @@ from dliosim.plan.forecast import epoch_statistics
 from dliosim.plan.forecast.checkpoint_forecast import forecast_save
 from dliosim.plan.forecast.forecast import PROCESS_BYTES, forecast, list_reads
 from dliosim.plan.forecast.forecast_types import Listing, RankSpread
-from dliosim.plan.samples.io_requests import file_sizes, plan_calls
+from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.prepare_partition import file_parts
 from dliosim.plan.samples.read_ranges import buffer_bytes
 from dliosim.plan.samples.sizes import sample_sizes
-from tests.plan.helpers import plans, prefix_of
+from tests.plan.helpers import placed, plans
 from tests.strategies import checkpoints, datasets, jobs, loops
 
 DATASET = Dataset("d", 1, 1000, constant(4096), Layout("shared file", 1), "data")
@@ -118,30 +118,29 @@ FILE_TOO_MANY = replace(DATASET, samples=1, layout=Layout("files", 2))
 @given(datasets(), jobs, st.none() | st.integers(1, 500))
 @example(FILE_TOO_MANY, Job(3), 1)
 def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job, transfer):
-    parts = [list(file_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
+    parts = [list(file_parts(placed(dataset), job.ranks, rank)) for rank in range(job.ranks)]
     made = forecast(workload(Prepare("d", Access(transfer=transfer)), dataset=dataset, job=job))
     (phase,) = made.phases
-    before = prefix_of(dataset)
-    calls = [sum(chunk_count(dataset, before, part, transfer) for part in own) for own in parts]
+    places = placed(dataset)
+    calls = [sum(RawWriter(places).chunk_count(part, transfer) for part in own) for own in parts]
     assert is_of(phase.calls, calls) or (phase.calls.estimated and phase.calls.maximum <= max(calls))
     assert phase.calls.estimated <= (transfer is not None and max(len(own) for own in parts) > 1)
     assert is_of(phase.samples, [sum(part.last_sample - part.first_sample for part in own) for own in parts])
     assert is_of(phase.bytes, [sum(part.length for part in own) for own in parts])
     assert is_of(phase.files, [len(own) for own in parts])
-    sizes = file_sizes(dataset, prefix_of(dataset), np.arange(dataset.layout.files))
+    sizes = placed(dataset).file_sizes(np.arange(dataset.layout.files))
     assert made.storage[0].bytes == sizes.sum()
 
 
 @given(datasets(), jobs)
 def test_preparing_counts_what_stands_behind_the_samples_of_files_that_ranks_share(dataset, job):
     dataset = replace(dataset, format="tar", header=0, align=1)
-    parts = [list(file_parts(dataset, prefix_of(dataset), job, rank)) for rank in range(job.ranks)]
+    parts = [list(file_parts(placed(dataset), job.ranks, rank)) for rank in range(job.ranks)]
     phase = only(Prepare("d", Access()), dataset=dataset, job=job)
     assert is_of(phase.bytes, [sum(part.length for part in own) for own in parts])
     assert is_of(phase.files, [len(own) for own in parts])
-    assert is_of(
-        phase.calls, [sum(chunk_count(dataset, prefix_of(dataset), part, None) for part in own) for own in parts]
-    )
+    writer = RawWriter(placed(dataset))
+    assert is_of(phase.calls, [sum(writer.chunk_count(part, None) for part in own) for own in parts])
 
 
 @given(checkpoints, jobs, st.none() | st.integers(1, 200))

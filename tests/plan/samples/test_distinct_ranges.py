@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dliosim.model import constant
 from dliosim.plan.samples import distinct_ranges
 from dliosim.plan.samples.distinct_ranges import ByteRanges, are_reads_distinct, cut_at_blocks, union_ranges
-from tests.plan.helpers import plans, prefix_of
+from tests.plan.helpers import placed, plans
 from tests.strategies import datasets, jobs, loops
 
 FAR = 1 << 40
@@ -61,5 +61,5 @@ def test_loops_that_are_said_to_read_each_byte_once_do(dataset, loop, job, token
     made = plans(loop, dataset, job, 0)
     table = [np.concatenate([getattr(plan, name) for plan in made]) for name in ("file", "offset", "length")]
     asked = union_ranges(table[0], table[1], table[1] + table[2])
-    if are_reads_distinct(loop, dataset, prefix_of(dataset), job.ranks):
+    if are_reads_distinct(loop, placed(dataset), job.ranks):
         assert asked.bytes == table[2].sum()

@@ -11,19 +11,18 @@ from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
 from dliosim.model import Access, Dataset, Distribution, Job, Layout, Loop, constant
-from dliosim.plan.samples.io_requests import Calls, Extents, deal_rounds, file_sizes, locate, plan_calls, sample_heads
+from dliosim.plan.samples.io_requests import Calls, Extents, deal_rounds, plan_calls, sample_heads
 from dliosim.plan.samples.sample_to_file import FileOrder, files_of, first_samples
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.sizes import (
     BLOCK,
     block_count,
     block_totals,
-    bytes_before,
     needs_totals,
     prefix_sum,
     sample_sizes,
 )
-from tests.plan.helpers import prefix_of
+from tests.plan.helpers import placed
 from tests.strategies import datasets, loops, varying_sizes
 
 VARYING = Dataset("d", 1, 1000, Distribution("gamma", (300.0, 200.0)), Layout("shared file", 1), "d", align=8)
@@ -54,28 +53,32 @@ def test_sizes_are_rounded_to_the_nearest_byte():
     assert (sizes == 2).all()
 
 
+def totals(dataset, first, last):
+    return block_totals(placed(dataset).form, first, last)
+
+
 @given(datasets(varying_sizes), st.data())
 def test_sums_before_samples_equal_brute_force(dataset, data):
     sizes = up(sample_sizes(dataset, np.arange(dataset.samples)), dataset.align)
     expected = np.append(0, np.cumsum(sizes))
-    before = prefix_sum(block_totals(dataset, 0, block_count(dataset)))
+    before = prefix_sum(totals(dataset, 0, block_count(dataset)))
     assert (before[:-1] == expected[: dataset.samples : BLOCK]).all()
     assert before[-1] == expected[-1]
     samples = np.array(data.draw(st.lists(st.integers(0, dataset.samples))), np.int64)
-    assert (bytes_before(dataset, before, samples) == expected[samples]).all()
+    assert (replace(placed(dataset), prefix=before).bytes_before(samples) == expected[samples]).all()
 
 
 @given(datasets(varying_sizes), st.data())
 def test_totals_can_be_made_in_pieces(dataset, data):
     blocks = block_count(dataset)
     cut = data.draw(st.integers(0, blocks))
-    pieces = [block_totals(dataset, 0, cut), block_totals(dataset, cut, blocks)]
-    assert (np.concatenate(pieces) == block_totals(dataset, 0, blocks)).all()
+    pieces = [totals(dataset, 0, cut), totals(dataset, cut, blocks)]
+    assert (np.concatenate(pieces) == totals(dataset, 0, blocks)).all()
 
 
 def test_large_blocks_of_totals_join_seamlessly():
     dataset = replace(VARYING, samples=64 * 5000 + 17)
-    assert (block_totals(dataset, 4090, 5001) == block_totals(dataset, 0, 5001)[4090:]).all()
+    assert (totals(dataset, 4090, 5001) == totals(dataset, 0, 5001)[4090:]).all()
 
 
 def test_varying_samples_in_a_shared_file_need_totals():
@@ -83,7 +86,7 @@ def test_varying_samples_in_a_shared_file_need_totals():
     assert not needs_totals(replace(VARYING, size=constant(5)))
     assert not needs_totals(replace(VARYING, layout=Layout("file per sample", 1000)))
     with pytest.raises(PlanError, match="block totals"):
-        locate(VARYING, None, np.array([5]))
+        replace(placed(VARYING), prefix=None).locate(np.array([5]))
 
 
 @given(st.integers(1, 500), st.integers(1, 520))
@@ -112,9 +115,9 @@ def test_a_permuted_order_of_files_has_every_file_and_sample_once(total, files, 
 
 @given(datasets())
 def test_samples_fill_their_files_and_do_not_overlap(dataset):
-    before = prefix_of(dataset)
-    file, offset, length = locate(dataset, before, np.arange(dataset.samples))
-    sizes = file_sizes(dataset, before, np.arange(dataset.layout.files))
+    places = placed(dataset)
+    file, offset, length = places.locate(np.arange(dataset.samples))
+    sizes = places.file_sizes(np.arange(dataset.layout.files))
     header = up(dataset.header, dataset.align)
     assert (offset % dataset.align == 0).all()
     assert (length == sample_sizes(dataset, np.arange(dataset.samples))).all()
@@ -127,10 +130,10 @@ def test_samples_fill_their_files_and_do_not_overlap(dataset):
 
 @given(datasets(), st.data())
 def test_a_place_does_not_depend_on_what_else_is_asked(dataset, data):
-    before = prefix_of(dataset)
-    together = locate(dataset, before, np.arange(dataset.samples))
+    places = placed(dataset)
+    together = places.locate(np.arange(dataset.samples))
     some = np.array(data.draw(st.lists(st.integers(0, dataset.samples - 1))), np.int64)
-    for alone, column in zip(locate(dataset, before, some), together, strict=True):
+    for alone, column in zip(places.locate(some), together, strict=True):
         assert (alone == column[some]).all()
 
 
@@ -150,7 +153,7 @@ transfers = st.none() | st.integers(64, 2000)
 
 @given(small, loops, transfers, st.sampled_from([1, 1, 64]), st.integers(1, 5))
 def test_calls_bring_every_byte_of_every_sample_to_its_place(dataset, loop, transfer, page, ranks):
-    extents = plan_epoch(loop, dataset, prefix_of(dataset), Job(ranks), 0, 0)
+    extents = plan_epoch(loop, placed(dataset), Job(ranks), 0, 0)
     made = plan_calls(extents, transfer, page)
     assert made.steps == extents.steps
     assert (made.offset % page == 0).all()
@@ -246,7 +249,7 @@ def test_whole_samples_take_one_round():
 
 def test_a_step_of_no_samples_has_no_calls():
     loop = Loop("train", "l", "d", Access(), batch=3, shard="by block", last_batch="keep")
-    extents = plan_epoch(loop, replace(VARYING, samples=2), prefix_of(replace(VARYING, samples=2)), Job(5), 0, 0)
+    extents = plan_epoch(loop, placed(replace(VARYING, samples=2)), Job(5), 0, 0)
     part = plan_calls(extents, 4096).step(0)
     assert len(part.length) == len(part.sample_start) == part.buffer_size == 0
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Shuffle, constant
 from dliosim.plan.samples.order_hash import extent_hash, order_hash
 from dliosim.plan.samples.sampler import plan_epoch
-from tests.plan.helpers import plans, prefix_of
+from tests.plan.helpers import placed, plans
 from tests.strategies import datasets, loops
 
 DATASET = Dataset("d", 1, 100, constant(10), Layout("shared file", 1), "d")
@@ -20,7 +20,7 @@ LOOP = Loop("train", "l", "d", Access(), batch=4, shuffle=Shuffle("globally"))
 
 @given(datasets(), loops, st.data())
 def test_hashes_add_over_steps(dataset, loop, data):
-    extents = plan_epoch(loop, dataset, prefix_of(dataset), Job(2), 1, 0)
+    extents = plan_epoch(loop, placed(dataset), Job(2), 1, 0)
     cut = data.draw(st.integers(0, extents.steps))
     orders = [order_hash(1, extents, *steps, 3, 5) for steps in ((0, cut), (cut, extents.steps), (0, extents.steps))]
     places = [extent_hash(extents, *steps, 5) for steps in ((0, cut), (cut, extents.steps), (0, extents.steps))]
@@ -29,8 +29,8 @@ def test_hashes_add_over_steps(dataset, loop, data):
 
 
 def test_equal_plans_have_equal_hashes_and_others_do_not():
-    a, again = (plan_epoch(LOOP, DATASET, None, Job(2), 0, 0) for _ in range(2))
-    b = plan_epoch(LOOP, DATASET, None, Job(2), 0, 1)
+    a, again = (plan_epoch(LOOP, placed(DATASET), Job(2), 0, 0) for _ in range(2))
+    b = plan_epoch(LOOP, placed(DATASET), Job(2), 0, 1)
     assert order_hash(0, a, 0, a.steps) == order_hash(0, again, 0, a.steps)
     hashes = {
         order_hash(0, a, 0, a.steps),
@@ -44,14 +44,14 @@ def test_equal_plans_have_equal_hashes_and_others_do_not():
 
 
 def test_lengths_are_part_of_both_hashes():
-    a = plan_epoch(LOOP, DATASET, None, Job(2), 0, 0)
+    a = plan_epoch(LOOP, placed(DATASET), Job(2), 0, 0)
     longer = replace(a, length=a.length + 1)
     assert order_hash(0, a, 0, 3) != order_hash(0, longer, 0, 3)
     assert extent_hash(a, 0, 3) != extent_hash(longer, 0, 3)
 
 
 def test_samples_that_trade_steps_change_the_order_but_not_the_extents():
-    a = plan_epoch(LOOP, DATASET, None, Job(1), 0, 0)
+    a = plan_epoch(LOOP, placed(DATASET), Job(1), 0, 0)
     swap = np.arange(100)
     swap[[0, 50]] = swap[[50, 0]]
     b = replace(a, sample=a.sample[swap], offset=a.offset[swap])

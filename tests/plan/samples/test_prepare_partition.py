@@ -8,11 +8,10 @@ import numpy as np
 from hypothesis import given
 
 from dliosim.model import Access, Checkpoint, Part, Writers
-from dliosim.plan.samples.io_requests import file_sizes, locate
 from dliosim.plan.samples.prepare_partition import (
     file_parts,
 )
-from tests.plan.helpers import prefix_of
+from tests.plan.helpers import placed
 from tests.strategies import datasets, jobs
 
 CHECKPOINT = Checkpoint(
@@ -22,9 +21,9 @@ CHECKPOINT = Checkpoint(
 
 @given(datasets(), jobs)
 def test_parts_of_all_ranks_cover_every_file_once(dataset, job):
-    before = prefix_of(dataset)
-    parts = [part for rank in range(job.ranks) for part in file_parts(dataset, before, job, rank)]
-    sizes = file_sizes(dataset, before, np.arange(dataset.layout.files))
+    places = placed(dataset)
+    parts = [part for rank in range(job.ranks) for part in file_parts(places, job.ranks, rank)]
+    sizes = places.file_sizes(np.arange(dataset.layout.files))
     ends = [0] * dataset.layout.files
     made = [0] * dataset.layout.files
     sample = 0
@@ -36,7 +35,7 @@ def test_parts_of_all_ranks_cover_every_file_once(dataset, job):
         assert part.first == (part.offset == 0 and made[part.file] == 0)
         made[part.file] += part.first
         if part.first_sample < part.last_sample:
-            _, offset, length = locate(dataset, before, np.array([part.first_sample, part.last_sample - 1]))
+            _, offset, length = places.locate(np.array([part.first_sample, part.last_sample - 1]))
             assert part.first or offset[0] == part.offset
             assert offset[1] + length[1] <= part.offset + part.length
     assert sample == dataset.samples
@@ -48,6 +47,6 @@ def test_parts_of_all_ranks_cover_every_file_once(dataset, job):
 def test_a_rank_writes_a_contiguous_range_where_files_are_few(dataset, job):
     if dataset.layout.files < job.ranks:
         for rank in range(job.ranks):
-            parts = file_parts(dataset, prefix_of(dataset), job, rank)
+            parts = file_parts(placed(dataset), job.ranks, rank)
             for one, other in pairwise([part for part in parts if part.last_sample > part.first_sample]):
                 assert one.last_sample == other.first_sample

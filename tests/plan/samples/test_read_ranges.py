@@ -12,6 +12,7 @@ from dliosim.model import Access, Api, Dataset, Distribution, Layout, constant
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.order_hash import extent_hash, order_hash
 from dliosim.plan.samples.read_ranges import buffer_bytes, plan_reads, rows_to_keep
+from tests.plan.helpers import placed
 
 NOTHING = np.empty(0, np.int64)
 DATA = Dataset("d", 1, 100, constant(10), Layout("shared file", 1), "d")
@@ -53,25 +54,25 @@ def test_a_sample_read_twice_is_kept_once(steps: list[list[int]], memory: int) -
 
 def test_what_is_kept_is_not_read_again() -> None:
     extents = extents_of([4, 2], [3], [5, 1, 2])
-    left = plan_reads(extents, Access(), np.array([2, 3, 7]), DATA, None).extents
+    left = plan_reads(extents, Access(), np.array([2, 3, 7]), placed(DATA)).extents
     assert steps_of(left) == [[4], [], [5, 1]]
     assert left.offset.tolist() == [40, 50, 10]
-    assert steps_of(plan_reads(extents, Access(), NOTHING, DATA, None).extents) == steps_of(extents)
+    assert steps_of(plan_reads(extents, Access(), NOTHING, placed(DATA)).extents) == steps_of(extents)
 
 
 def test_a_collective_batch_is_read_in_the_order_of_the_file() -> None:
     extents = extents_of([4, 2, 3], [], [9, 1])
-    assert steps_of(plan_reads(extents, Access(api="mpi-collective"), NOTHING, DATA, None).extents) == [
+    assert steps_of(plan_reads(extents, Access(api="mpi-collective"), NOTHING, placed(DATA)).extents) == [
         [2, 3, 4],
         [],
         [1, 9],
     ]
-    assert steps_of(plan_reads(extents, Access(api="mpi-collective"), np.array([3]), DATA, None).extents) == [
+    assert steps_of(plan_reads(extents, Access(api="mpi-collective"), np.array([3]), placed(DATA)).extents) == [
         [2, 4],
         [],
         [1, 9],
     ]
-    assert steps_of(plan_reads(extents, Access(), NOTHING, DATA, None).extents) == [[4, 2, 3], [], [9, 1]]
+    assert steps_of(plan_reads(extents, Access(), NOTHING, placed(DATA)).extents) == [[4, 2, 3], [], [9, 1]]
 
 
 @given(st.lists(st.lists(st.integers(0, 30)), min_size=1), st.sampled_from(["posix", "mpi-independent"]))
@@ -81,7 +82,7 @@ def test_by_offset_every_step_goes_forward_in_its_files_and_has_the_same_samples
     extents = extents_of(*steps)
     # Three files, with samples dealt over them: neither by number nor by offset alone are they in order.
     spread = replace(extents, file=extents.sample % 3, offset=(40 - extents.sample) * 10)
-    read = plan_reads(spread, Access(api=api, order="by offset"), NOTHING, DATA, None).extents
+    read = plan_reads(spread, Access(api=api, order="by offset"), NOTHING, placed(DATA)).extents
     places = list(zip(read.file.tolist(), read.offset.tolist(), strict=True))
     for number, samples in enumerate(steps_of(read)):
         first, last = read.step_start[number : number + 2]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Shuffle, constant
 from dliosim.model.epoch_size import steps_of_epoch
-from dliosim.plan.samples.io_requests import Extents, file_sizes
+from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.sample_to_file import files_of
 from dliosim.plan.samples.sampler import plan_epoch
 from tests.examples import examples
-from tests.plan.helpers import plans, prefix_of
+from tests.plan.helpers import placed, plans
 from tests.strategies import datasets, jobs, loops
 
 SHARED = Dataset("d", 1, 1000, constant(10), Layout("shared file", 1), "d")
@@ -66,8 +66,8 @@ def test_every_sample_comes_as_often_as_the_rules_say(dataset, loop, job, epoch)
 
 @given(datasets(), loops, jobs)
 def test_extents_are_inside_their_files(dataset, loop, job):
-    before = prefix_of(dataset)
-    sizes = file_sizes(dataset, before, np.arange(dataset.layout.files))
+    places = placed(dataset)
+    sizes = places.file_sizes(np.arange(dataset.layout.files))
     for plan in plans(loop, dataset, job):
         assert (plan.offset >= dataset.header).all()
         assert (plan.offset + plan.length <= sizes[plan.file]).all()
@@ -76,8 +76,8 @@ def test_extents_are_inside_their_files(dataset, loop, job):
 
 @given(datasets(), loops, jobs, st.integers(0, 3))
 def test_the_same_seed_gives_the_same_plan(dataset, loop, job, epoch):
-    before = prefix_of(dataset)
-    assert same(plan_epoch(loop, dataset, before, job, 0, epoch), plan_epoch(loop, dataset, before, job, 0, epoch))
+    places = placed(dataset)
+    assert same(plan_epoch(loop, places, job, 0, epoch), plan_epoch(loop, places, job, 0, epoch))
 
 
 @given(datasets(), loops, jobs)

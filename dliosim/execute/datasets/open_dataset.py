@@ -1,0 +1,124 @@
+"""Open data sets: all ranks learn where samples are, once for each data set; a node keeps one copy of large tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim import readable
+from dliosim.execute.context import DatasetFiles, OpenDataset, Session
+from dliosim.execute.datasets.dataset_manifest import damage_error
+from dliosim.execute.datasets.file_list import share_existing_files
+from dliosim.execute.datasets.index_build import build_index, shared_memory
+from dliosim.execute.mpi.world import World
+from dliosim.execute.node.free_space import require_memory
+from dliosim.formats.protocols import FileIndex, Format, Framed
+from dliosim.formats.registry import bind, import_modules
+from dliosim.model import Dataset
+from dliosim.plan.forecast.layout_forecast import guess_places
+from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
+from dliosim.plan.samples.sample_to_file import first_samples
+from dliosim.plan.samples.sizes import bind_framed, block_count, block_totals, needs_totals
+
+
+def open_known_datasets(sessions: Sequence[Session]) -> None:
+    """Open the data sets of workloads whose samples have known places before they are written. Collective."""
+    for session in sessions:
+        session.world.run_on_all(partial(import_modules, session.workload.datasets))
+        for dataset in session.workload.datasets:
+            if dataset.source or bind_framed(dataset) is not None:
+                open_dataset(session, dataset)
+
+
+def open_dataset(session: Session, dataset: Dataset) -> OpenDataset:
+    """Return a data set with the places of its samples. Collective.
+
+    A data set that was opened before is returned as it was. Where only the files know places, their indexes are read:
+    they must be complete, except without I/O. Raises ExecutionError on every rank.
+    """
+    if dataset not in session.opened:
+        opened = _open_existing(session, dataset) if dataset.source else open_files(session, session.files(dataset))
+        session.opened[dataset] = opened
+    return session.opened[dataset]
+
+
+def open_files(session: Session, files: DatasetFiles) -> OpenDataset:
+    """Return files that dliosim has written, or will write, with the places of their samples; as `open_dataset`."""
+    form = bind(files.dataset)
+    if isinstance(form, Framed):
+        return _add_places(files, FramedPlaces(form, _share_block_totals(form, session.world)))
+    if session.options.null:  # there may be no file whose index can be read
+        return _add_places(files, guess_places(form))
+    return open_indexed(session, form, files, lambda file: form.index(files.path(file)))
+
+
+def open_indexed(
+    session: Session, form: Format, files: DatasetFiles, index_of: Callable[[int], FileIndex]
+) -> OpenDataset:
+    """Return files by their indexes, which `index_of` returns; each is read by one rank. Collective.
+
+    Raises ExecutionError on every rank, [R401] where a file has other samples.
+    """
+    dataset, count = form.dataset, form.dataset.layout.files
+    found = build_index(session, dataset, count, files.path, index_of)
+    first = found.index.first_sample
+    planned = np.diff(first_samples(np.arange(count + 1), dataset.samples, count))
+    wrong = np.flatnonzero(np.diff(first) != planned)
+    if len(wrong):
+        file = int(wrong[0])
+        holds = readable.count(int(first[file + 1] - first[file]), "sample")
+        failure = damage_error(dataset, f"{files.path(file)} holds {holds}, not {int(planned[file])}")
+        failure.shared = True
+        raise failure
+    touched = f"{readable.size(found.touched)} of {readable.count(count, 'file')}"
+    note = f"index: {touched} read in {readable.seconds(found.wall_ns * 1e-9)}, before the clock started"
+    return _add_places(files, IndexedPlaces(form, found.index), note)
+
+
+def estimate_bytes(session: Session, dataset: Dataset) -> int:
+    """Return the bytes of all files of a data set, an estimate where only files know places. Not collective."""
+    if dataset in session.opened:
+        return session.opened[dataset].places.total_bytes
+    return guess_places(bind(dataset)).total_bytes
+
+
+def _add_places(files: DatasetFiles, places: Places, note: str = "") -> OpenDataset:
+    return OpenDataset(files.dataset, files.directory, files.name, places, note)
+
+
+def _open_existing(session: Session, dataset: Dataset) -> OpenDataset:
+    """Share the existing files that rank 0 has found."""
+    root = session.roots[dataset.root]
+    names, index = share_existing_files(session.world, root, session.sources.get(dataset.found))
+    samples, files = readable.count(dataset.samples, "sample"), readable.count(dataset.layout.files, "file")
+    note = f"found: {samples} in {files} of {dataset.source} ({dataset.format})"
+    return OpenDataset(dataset, root, names, IndexedPlaces(bind(dataset), index), note)
+
+
+def _share_block_totals(form: Framed, world: World) -> NDArray[np.int64] | None:
+    """Return prefix sums of the bytes of a data set's blocks, (blocks + 1,); None if offsets need none. Collective.
+
+    The array is in memory that the ranks of a node share, since at 512 ranks copies would not fit. It is read-only and
+    exists until the process ends. Raises ExecutionError [R402] on every rank where the memory is missing.
+    """
+    dataset = form.dataset
+    if not needs_totals(dataset):
+        return None
+    blocks = block_count(dataset)
+    needed = -(-(blocks + 1) * 8 // world.node.size)
+    what = f"sums of the sizes of the samples of `{dataset.name}`"
+    world.run_on_all(lambda: require_memory(needed, world.node.size, what))
+    prefix = shared_memory(world, blocks + 1)
+    first, last = world.rank * blocks // world.size, (world.rank + 1) * blocks // world.size
+    prefix[first + 1 : last + 1] = block_totals(form, first, last)
+    world.barrier()
+    if world.node.rank == 0:
+        if world.nodes > 1:
+            world.sum_over_nodes(prefix)
+        np.cumsum(prefix, out=prefix)
+    world.barrier()
+    prefix.flags.writeable = False
+    return prefix

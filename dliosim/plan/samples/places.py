@@ -1,0 +1,243 @@
+"""The places of the samples of a data set in its files: computed for framed formats, else by the files' indexes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import PlanError
+from dliosim.formats.protocols import Column, Format, Framed
+from dliosim.model.dataset import Dataset
+from dliosim.plan.samples import sample_to_file
+from dliosim.plan.samples.io_requests import Extents, ReadRanges
+from dliosim.plan.samples.sample_index import DataIndex, locate_ranges, sample_places
+from dliosim.plan.samples.sizes import BLOCK, BLOCKS_AT_ONCE, sample_sizes, sample_strides
+
+Ints: TypeAlias = NDArray[np.int64]
+
+_FILES_AT_ONCE = 1 << 18
+_NO_UNITS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Places(ABC):
+    """The places of the samples of a data set in its files."""
+
+    #: the format, bound to the data set
+    form: Format
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data set."""
+        return self.form.dataset
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all files."""
+        files, step = self.dataset.layout.files, _FILES_AT_ONCE
+        blocks = (np.arange(first, min(first + step, files), dtype=np.int64) for first in range(0, files, step))
+        return sum(int(self.file_sizes(block).sum()) for block in blocks)
+
+    @property
+    @abstractmethod
+    def has_disjoint_samples(self) -> bool:
+        """True if each sample is one range of bytes that no other sample shares."""
+
+    @property
+    def has_single_ranges(self) -> bool:
+        """True if each sample is one range of bytes that is read for this sample alone."""
+        return self.has_disjoint_samples
+
+    def files_of(self, samples: Ints) -> Ints:
+        """Return the file of each sample."""
+        return sample_to_file.files_of(samples, self.dataset.samples, self.dataset.layout.files)
+
+    def first_samples(self, files: Ints) -> Ints:
+        """Return the first sample of each file, `files` in [0, F]; for file F the number of samples."""
+        return sample_to_file.first_samples(files, self.dataset.samples, self.dataset.layout.files)
+
+    def samples_of(self, file: int) -> tuple[int, int]:
+        """Return the first sample of a file, and that of the next file."""
+        first, last = self.first_samples(np.array([file, file + 1])).tolist()
+        return first, last
+
+    @abstractmethod
+    def locate(self, samples: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return file, offset and length (bytes) of what reading each sample takes; of the shape of `samples`.
+
+        For a sample in several ranges, the offset is that of the first range, and the length is that of all.
+        """
+
+    @abstractmethod
+    def file_sizes(self, files: Ints) -> Ints:
+        """Return the bytes of each file."""
+
+    @abstractmethod
+    def read_ranges(self, extents: Extents) -> ReadRanges:
+        """Return the ranges of files that hold the samples of `extents`, in their steps."""
+
+    def library_bytes(self, samples: Ints) -> Ints:
+        """Return the bytes that the format's library gives for each sample; 0 where that is not fixed."""
+        return sample_sizes(self.dataset, samples)
+
+    def decoder_column(self, number: int, file: int) -> Column | None:
+        """Return column `number` of a file without its units, as decoders take it; None for a file without an index."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class FramedPlaces(Places):
+    """The places of the samples of a framed format."""
+
+    #: the format
+    form: Framed
+    #: sums of `sizes`, of blocks or of samples, where `needs_totals` is true; else None
+    prefix: Ints | None = None
+
+    @property
+    def has_disjoint_samples(self) -> bool:
+        """True unless reading a sample reads bytes of the next one too: neighbours in `indexed` share a token."""
+        sizes = np.array([self.dataset.constant_size or 1])
+        return not (self.form.length(sizes) > sample_strides(self.form, sizes)).any()
+
+    @property
+    def has_single_ranges(self) -> bool:
+        """True: one range for each sample."""
+        return True
+
+    def locate(self, samples: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return file, offset and length of each sample, by closed forms or by `prefix`."""
+        files, header = self.dataset.layout.files, self.form.header
+        file = self.files_of(samples)
+        if files >= self.dataset.samples:  # at most one sample in a file
+            offset = np.full(len(samples), header, np.int64)
+        else:
+            offset = self.bytes_before(samples)
+            offset += header
+            if files > 1:
+                offset -= self._bytes_before_files(file)
+        return file, offset, self.form.length(sample_sizes(self.dataset, samples))
+
+    def file_sizes(self, files: Ints) -> Ints:
+        """Return the bytes of each file: its header, its samples with the bytes around each, and its trailer."""
+        dataset = self.dataset
+        first, last = self.first_samples(files), self.first_samples(files + 1)
+        if dataset.layout.files < dataset.samples:
+            sizes = self._bytes_before_files(files + 1)
+            sizes -= self._bytes_before_files(files)
+        else:
+            holds = first < last
+            sizes = np.zeros(len(files), np.int64)
+            sizes[holds] = sample_strides(self.form, sample_sizes(dataset, first[holds]))
+        sizes += self.form.header
+        return sizes + self.form.trailer(last - first, sizes)
+
+    def samples_end(self, file: int) -> int:
+        """Return the offset at which the last sample of a file ends, or its header where it has none."""
+        first, last = self.samples_of(file)
+        if first == last:
+            return self.form.header
+        final = np.array([last - 1])
+        return int((self.locate(final)[1] + sample_strides(self.form, sample_sizes(self.dataset, final)))[0])
+
+    def read_ranges(self, extents: Extents) -> ReadRanges:
+        """Return samples as they are planned: one range each."""
+        zeros = np.zeros(len(extents.sample), np.int64)
+        at, held = self.form.content(sample_sizes(self.dataset, extents.sample))
+        return ReadRanges(extents, at, zeros, held, zeros, zeros)
+
+    def bytes_before(self, samples: Ints) -> Ints:
+        """Return the bytes that all samples before each of `samples` take in their files; a sample may be N, for all.
+
+        Raises PlanError where sizes vary and there is no `prefix`.
+        """
+        dataset, prefix = self.dataset, self.prefix
+        if dataset.constant_size is not None:
+            return samples * int(sample_strides(self.form, np.array([dataset.constant_size]))[0])
+        if prefix is None:
+            raise PlanError(f"data set {dataset.name}: block totals are needed to place samples of varying size")
+        if len(prefix) > dataset.samples:
+            return prefix[samples]
+        result = np.empty(len(samples), np.int64)
+        for first in range(0, len(samples), BLOCKS_AT_ONCE):
+            piece = samples[first : first + BLOCKS_AT_ONCE]
+            result[first : first + len(piece)] = prefix[piece // BLOCK] + self._bytes_before_in_block(piece)
+        return result
+
+    def _bytes_before_in_block(self, samples: Ints) -> Ints:
+        blocks, row = np.unique(samples // BLOCK, return_inverse=True)
+        members = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
+        sizes = sample_strides(self.form, sample_sizes(self.dataset, members)).reshape(-1, BLOCK)
+        before = np.zeros((len(blocks), BLOCK), np.int64)
+        np.cumsum(sizes[:, :-1], axis=1, out=before[:, 1:])
+        result: Ints = before[row, samples % BLOCK]
+        return result
+
+    def _bytes_before_files(self, file: Ints) -> Ints:
+        if self.dataset.constant_size is not None:
+            return self.bytes_before(self.first_samples(file))
+        distinct, row = np.unique(file, return_inverse=True)
+        before: Ints = self.bytes_before(self.first_samples(distinct))[row]
+        return before
+
+
+@dataclass(frozen=True, eq=False)
+class IndexedPlaces(Places):
+    """The places of samples by the indexes of the files that hold them."""
+
+    #: the indexes of all files
+    index: DataIndex
+
+    @property
+    def has_disjoint_samples(self) -> bool:
+        """True if the index says so."""
+        return self.index.has_disjoint_samples
+
+    def files_of(self, samples: Ints) -> Ints:
+        """Return the file of each sample, by the index."""
+        return self.index.files_of(samples)
+
+    def first_samples(self, files: Ints) -> Ints:
+        """Return the first sample of each file, by the index."""
+        return self.index.first_sample[files]
+
+    def locate(self, samples: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return file, first offset and bytes of each sample; samples that share an encoded unit share its bytes."""
+        return sample_places(self.index, samples)
+
+    def file_sizes(self, files: Ints) -> Ints:
+        """Return the bytes of each file, by the index."""
+        return self.index.size[files]
+
+    def read_ranges(self, extents: Extents) -> ReadRanges:
+        """Return the ranges that the index gives for samples, those that samples of a step share once."""
+        found = locate_ranges(self.index, extents.sample)
+        starts = np.searchsorted(found.row, extents.step_start)
+        rows = Extents(extents.sample[found.row], extents.file[found.row], found.offset, found.length, starts)
+        held = np.where((found.begin >= 0) & (not self.dataset.source), found.length, 0)
+        zeros = np.zeros(len(held), np.int64)
+        stored = ReadRanges(rows, zeros, np.maximum(found.begin, 0), held, found.column, found.piece)
+        return stored.drop_duplicates() if (found.begin < 0).any() else stored
+
+    def library_bytes(self, samples: Ints) -> Ints:
+        """Return the bytes of each sample, of existing files by their indexes."""
+        if not self.dataset.source:
+            return super().library_bytes(samples)
+        return self.index.sample_bytes[self.files_of(samples)]
+
+    def decoder_column(self, number: int, file: int) -> Column:
+        """Return column `number` of a file without its units."""
+        one = self.index.columns[number]
+        return Column(
+            int(one.samples[file]),
+            int(one.pieces[file]),
+            int(one.row_bytes[file]),
+            int(one.unit_bytes[file]),
+            _NO_UNITS,
+            _NO_UNITS,
+            self.index.pipelines[int(one.pipeline[file])],
+        )
