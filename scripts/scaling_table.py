@@ -20,8 +20,9 @@ from pathlib import Path
 from tabulate import tabulate
 
 from dliosim.errors import UsageError
+from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.machine import MEMORY_KINDS
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase, PhaseSummary
 from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.validity import doubt_of_oversleep, doubt_of_times
 from dliosim.readable import ABSENT, count
@@ -33,7 +34,7 @@ def group_phases(run: RunSummary) -> dict[str, list[PhaseSummary]]:
     """Return the runs of each loop and of each verb that moves bytes."""
     found: dict[str, list[PhaseSummary]] = defaultdict(list)
     for phase in run.phases:
-        if phase.epochs or (phase.verb and phase.verb.bytes):
+        if phase.epochs if isinstance(phase, LoopPhase) else isinstance(phase, FilePhase) and phase.verb.bytes:
             found[f"{phase.kind} {phase.name}".strip()].append(phase)
     return found
 
@@ -42,12 +43,13 @@ def rate(phases: Sequence[PhaseSummary]) -> float | None:
     """Return the bytes a second of all runs of one loop or verb, None where no bytes were moved."""
     moved, seconds = 0, 0.0
     for phase in phases:
-        for epoch in phase.epochs[1:] or phase.epochs:
-            moved += 0 if epoch.null else epoch.bytes
-            seconds += epoch.loop_seconds
-        if phase.verb is not None and not phase.epochs:
+        if isinstance(phase, FilePhase):
             moved += phase.verb.bytes
             seconds += phase.seconds
+        elif isinstance(phase, LoopPhase):
+            for epoch in phase.epochs[1:] or phase.epochs:
+                moved += 0 if epoch.null else epoch.bytes
+                seconds += epoch.loop_seconds
     return moved / seconds if moved and seconds > 0 else None
 
 
@@ -65,7 +67,7 @@ def table(runs: Sequence[RunSummary]) -> list[tuple[str, int, str, str]]:
         first = next(((run, phases, per_s / run.ranks) for run, phases, per_s in measured if per_s), None)
         for run, phases, per_s in measured:
             efficiency = ABSENT
-            if first is not None and per_s and phases[0].epochs:
+            if first is not None and per_s and isinstance(phases[0], LoopPhase):
                 doubtful = doubt(run, phases) or doubt(*first[:2])
                 efficiency = f"{100 * per_s / run.ranks / first[2]:.1f}{'?' if doubtful else ''}"
             rows.append((name, run.ranks, f"{per_s / 1e9:.3f}" if per_s else ABSENT, efficiency))
@@ -75,7 +77,7 @@ def table(runs: Sequence[RunSummary]) -> list[tuple[str, int, str, str]]:
 def remarks(runs: Sequence[RunSummary]) -> Iterator[str]:
     """Yield why figures are marked, a line each, and what the table does not show."""
     for run in sorted(runs, key=lambda run: run.ranks):
-        doubts = [doubt(run, phases) for phases in group_phases(run).values() if phases[0].epochs]
+        doubts = [doubt(run, phases) for phases in group_phases(run).values() if isinstance(phases[0], LoopPhase)]
         for why in dict.fromkeys(filter(None, doubts)):
             yield f"? on {count(run.ranks, 'rank')}: {why}"
     roots = (place for run in runs for place in run.environment.file_systems if place.kind in MEMORY_KINDS)

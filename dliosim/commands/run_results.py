@@ -24,6 +24,7 @@ from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.formats.protocols import ExistingFiles
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.expectations import evaluate
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import RunSummary
 from dliosim.model import Job, Workload
 from dliosim.model.verbs import flatten_verbs
@@ -93,7 +94,11 @@ def collect_results(
 
 def _write_report(run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path]) -> int:
     """Write the results to `directory`, made if it is not there yet, and print them; return the exit status."""
-    loops = [(phase.summary, phase.rank_rows) for phase in phases if phase.rank_rows is not None]
+    loops = [
+        (phase.summary, phase.rank_rows)
+        for phase in phases
+        if isinstance(phase.summary, LoopPhase) and phase.rank_rows is not None
+    ]
 
     def write() -> Path:
         output = directory()

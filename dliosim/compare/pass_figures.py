@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.histogram import Histogram, merge_histograms
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase, PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 
 #: Where a rank reads less than this share of what it asked for, another rank has read the rest.
@@ -32,6 +33,11 @@ class Measured:
     phase: PhaseSummary  #: its phase
     rank_rows: NDArray[np.int64] | None = None  #: figures of every rank (`gather_ranks`); None if there are none
     together: int = 1  #: number of ranks that open a shared file together
+
+    @property
+    def epochs(self) -> tuple[EpochSummary, ...]:
+        """Return the epochs of a loop; none of other verbs."""
+        return self.phase.epochs if isinstance(self.phase, LoopPhase) else ()
 
 
 Figure: TypeAlias = Callable[[Measured], Any]
@@ -72,7 +78,7 @@ class Subject:
 
 def make_pass(subject: Subject, measured: Measured, block: int, position: int) -> Pass | None:
     """Return the figures of a phase; None where this rank has none."""
-    if not measured.phase.epochs and measured.phase.verb is None:
+    if not measured.epochs and not isinstance(measured.phase, FilePhase):
         return None
     figures = {name: figure(measured) for name, figure in subject.figures.items()}
     return Pass(block, position, figures, subject.histogram(measured))
@@ -108,21 +114,21 @@ def find_two_phase_state(one: Measured) -> str | None:
 
 
 def _total(name: str) -> Figure:
-    return lambda one: sum(getattr(epoch, name) for epoch in one.phase.epochs)
+    return lambda one: sum(getattr(epoch, name) for epoch in one.epochs)
 
 
 def _mean(name: str) -> Figure:
     """Return the figure of a mean over ranks, summed over epochs."""
-    return lambda one: sum(getattr(epoch, name).mean for epoch in one.phase.epochs)
+    return lambda one: sum(getattr(epoch, name).mean for epoch in one.epochs)
 
 
 def _hash(name: str) -> Figure:
-    return lambda one: f"{sum(getattr(epoch, name) for epoch in one.phase.epochs) % 2**64:016x}"
+    return lambda one: f"{sum(getattr(epoch, name) for epoch in one.epochs) % 2**64:016x}"
 
 
 def _mean_by_bytes(name: str) -> Figure:
     def figure(one: Measured) -> float | None:
-        epochs = one.phase.epochs
+        epochs = one.epochs
         known = [(ratio, epoch.bytes) for epoch in epochs if (ratio := getattr(epoch, name)) is not None]
         total = sum(size for _, size in known)
         return sum(ratio * size for ratio, size in known) / total if total and len(known) == len(epochs) else None
@@ -136,19 +142,19 @@ def _rate(amount: str) -> Figure:
 
 def _loop_seconds(one: Measured) -> float:
     """Return the wall time of the slowest rank over all epochs, blocking checkpoints included."""
-    return sum(epoch.seconds for epoch in one.phase.epochs)
+    return sum(epoch.seconds for epoch in one.epochs)
 
 
 def _utilization(one: Measured) -> float | None:
     """Return the mean over epochs; None where an epoch has none."""
-    epochs = one.phase.epochs
+    epochs = one.epochs
     known = [epoch.utilization for epoch in epochs if epoch.utilization is not None]
     return sum(known) / len(known) if known and len(known) == len(epochs) else None
 
 
 def _device_share(one: Measured) -> float | None:
     """Return the bytes from the device by the distinct bytes asked; None where either is unknown or 0."""
-    epochs: Sequence[EpochSummary] = one.phase.epochs
+    epochs: Sequence[EpochSummary] = one.epochs
     known = [epoch.device_bytes for epoch in epochs if epoch.device_bytes is not None]
     different = sum(epoch.unique_bytes for epoch in epochs)
     return sum(known) / different if different and len(known) == len(epochs) else None
@@ -156,18 +162,18 @@ def _device_share(one: Measured) -> float | None:
 
 def _depth(one: Measured) -> float | None:
     """Return the mean number of calls in flight on a rank."""
-    epochs = one.phase.epochs
+    epochs = one.epochs
     busy = sum(epoch.io_busy_seconds.mean for epoch in epochs)
     calls = merge_histograms(epoch.call_latency for epoch in epochs)
     return calls.sum_ns * 1e-9 / (busy * epochs[0].ranks) if busy > 0 else None
 
 
 def _batch_latency(one: Measured) -> Histogram:
-    return merge_histograms(epoch.batch_latency for epoch in one.phase.epochs)
+    return merge_histograms(epoch.batch_latency for epoch in one.epochs)
 
 
 def _verb(one: Measured) -> VerbSummary:
-    assert one.phase.verb is not None
+    assert isinstance(one.phase, FilePhase)
     return one.phase.verb
 
 
@@ -241,7 +247,7 @@ LOOP: Final = Subject(
         "order_hash": _hash("order_hash"),
         "extent_hash": _hash("extent_hash"),
         **{name: _mean(name) for name in ("decode_seconds", "preprocess_seconds", "processing_seconds")},
-        "core_wait_share": lambda one: aggregate.core_wait_share(one.phase.epochs),
+        "core_wait_share": lambda one: aggregate.core_wait_share(one.epochs),
         "device_share": _device_share,
     },
     seconds="seconds",

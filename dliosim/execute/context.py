@@ -15,7 +15,7 @@ from dliosim.errors import UsageError
 from dliosim.execute.mpi.world import World
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.execute.store.manifest import resolve_in_root
-from dliosim.measure.phase import LoopProgress, PartialProgress, PhaseSummary
+from dliosim.measure.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
 from dliosim.measure.timeline import Timeline
 from dliosim.model import Checkpoint, Dataset, Loop, Restore, Save, Split, Workload
 from dliosim.model.verbs import flatten_verbs
@@ -207,7 +207,7 @@ class RunningLoop:
     """A loop that is running."""
 
     #: returns its phase of the epochs that are done
-    so_far: Callable[[], PhaseSummary]
+    so_far: Callable[[], LoopPhase]
     #: number of epochs; None: time decides
     epochs: int | None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dliosim.execute.context import Phase, Session
@@ -21,29 +23,32 @@ def verb_phase(
     record: VerbRecord,
     access: Access | None,
     notes: tuple[str, ...] = (),
+    **more: Any,
 ) -> Phase:
-    """Return the phase of a verb, with figures on rank 0 only. Collective."""
+    """Return the phase of a verb, with figures, and `more` of a save or restore, on rank 0 only. Collective."""
     asked: _Hints = ()
     granted: _Hints = ()
     if access is not None:
         asked, granted = share_granted_hints(session.world, access, record.hints)
-    summary = summarise_verb(record, session.world)
-    seconds = summary.seconds if summary is not None else record.wall_ns * 1e-9
-    share = summary.resident_share if summary is not None else None
-    api = access.api if access is not None else None
+    verb = summarise_verb(record, session.world)
+    if verb is None:
+        return Phase(PhaseSummary(name, kind, record.wall_ns * 1e-9))
+    from dliosim.measure.file_phases import FILE_PHASES
+
     return Phase(
-        PhaseSummary(
+        FILE_PHASES[kind](
             name,
             kind,
-            seconds,
-            verb=summary,
-            resident_share=share,
-            api=api,
+            verb.seconds,
+            verb=verb,
+            resident_share=verb.resident_share,
+            api=access.api if access is not None else None,
             hints_asked=asked,
             hints_granted=granted,
             hint_set=access.hint_set if access is not None else "library",
             notes=notes,
             root=record.root,
+            **more,
         )
     )
 

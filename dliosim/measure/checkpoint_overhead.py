@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.file_phases import SavePhase
 from dliosim.measure.run_summary import RunSummary
 
 
@@ -64,7 +64,7 @@ class SaveTimes:
 
 def loop_overheads(run: RunSummary) -> list[Overhead]:
     """Return one overhead for each loop that saved something, all executions of the loop together."""
-    names = dict.fromkeys(phase.within for phase in run.phases if phase.within is not None)
+    names = dict.fromkeys(phase.within for phase in run.saves if phase.within is not None)
     return [_overhead(name, saves_within(run, name), _loop_seconds(run, name)) for name in names]
 
 
@@ -73,23 +73,22 @@ def total_overhead(run: RunSummary) -> Overhead | None:
 
     Pauses count because they may stand for steps.
     """
-    saves = [phase for phase in run.phases if phase.kind == "save" and phase.verb is not None]
-    names = dict.fromkeys(phase.name for phase in run.phases if phase.epochs)
+    saves = run.saves
+    names = dict.fromkeys(phase.name for phase in run.loops)
     pauses = sum(phase.seconds for phase in run.phases if phase.kind == "pause")
     return _overhead("", saves, sum(_loop_seconds(run, name) for name in names) + pauses) if saves else None
 
 
-def saves_within(run: RunSummary, loop: str) -> list[PhaseSummary]:
+def saves_within(run: RunSummary, loop: str) -> list[SavePhase]:
     """Return the saves that a loop made."""
-    return [phase for phase in run.phases if phase.within == loop]
+    return [phase for phase in run.saves if phase.within == loop]
 
 
 def save_times(run: RunSummary) -> list[SaveTimes]:
     """Return the times of each checkpoint that was saved."""
     groups: dict[str, list[VerbSummary]] = {}
-    for phase in run.phases:
-        if phase.kind == "save" and phase.verb is not None:
-            groups.setdefault(phase.name, []).append(phase.verb)
+    for phase in run.saves:
+        groups.setdefault(phase.name, []).append(phase.verb)
     return [
         SaveTimes(
             name,
@@ -119,8 +118,8 @@ def _mean_steps(given: Sequence[tuple[int, float | None, float | None]]) -> Step
 
 
 def _loop_seconds(run: RunSummary, loop: str) -> float:
-    return sum(epoch.loop_seconds for phase in run.phases if phase.name == loop for epoch in phase.epochs)
+    return sum(epoch.loop_seconds for phase in run.loops if phase.name == loop for epoch in phase.epochs)
 
 
-def _overhead(loop: str, saves: Sequence[PhaseSummary], steps_seconds: float) -> Overhead:
-    return Overhead(loop, len(saves), sum(one.verb.longest_stall_seconds for one in saves if one.verb), steps_seconds)
+def _overhead(loop: str, saves: Sequence[SavePhase], steps_seconds: float) -> Overhead:
+    return Overhead(loop, len(saves), sum(one.verb.longest_stall_seconds for one in saves), steps_seconds)

@@ -17,7 +17,7 @@ def evaluate(expectations: Sequence[Expectation], run: RunSummary) -> tuple[Expe
 
 
 def _check_expectation(expectation: Expectation, run: RunSummary) -> ExpectationResult:
-    phases = [phase for phase in run.phases if phase.name == expectation.loop]
+    phases = [phase for phase in run.loops if phase.name == expectation.loop]
     doubt = doubt_of_times(run, phases)
     if expectation.figure == "utilization" and not doubt:
         doubt = doubt_of_utilization(phases)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+    from dliosim.measure.epoch_summaries import EpochSummary
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseSummary:
-    """One verb or loop of a run. A loop has `epochs`, a verb that touches files has `verb`, a pause has neither."""
+    """One verb or loop of a run. A pause or a barrier has no more than this, and so have all verbs without figures."""
 
     #: name of the loop, data set or checkpoint
     name: str
@@ -19,24 +19,10 @@ class PhaseSummary:
     kind: str
     #: wall time of the slowest rank, in s
     seconds: float
-    #: figures of each epoch
-    epochs: tuple[EpochSummary, ...] = ()
-    #: figures of a verb that touches files
-    verb: VerbSummary | None = None
     #: share of the files in the page cache at the begin (after `drop caches`: at the end); None if unknown
     resident_share: float | None = None
-    #: `seconds` of the same phase without I/O, in s
-    null_seconds: float | None = None
     #: setting `api`
     api: str | None = None
-    #: setting `cache` of a loop: `page`, `off` or `memory`
-    cache: str | None = None
-    #: batches that the readers keep ahead; 0 where the steps read
-    prefetch: int = 0
-    #: reader threads of a rank; 0 where the steps read
-    readers: int = 0
-    #: `library` where the format's own library read, else `direct`
-    through: str = "direct"
     #: MPI_Info pairs asked for the files that the phase opened
     hints_asked: tuple[tuple[str, str], ...] = ()
     #: MPI_Info pairs granted for them
@@ -45,24 +31,32 @@ class PhaseSummary:
     hint_set: str = "library"
     #: sentences for the report: that data were kept
     notes: tuple[str, ...] = ()
-    #: name of the loop that made a save; None for the verb
-    within: str | None = None
-    #: setting `fsync` of a save; None for other verbs
-    fsync: bool | None = None
-    #: setting `commit` of a save; None for other verbs
-    commit: str | None = None
-    #: options of a restore, which differ between restores of one checkpoint
-    how: str = ""
     #: name of the root that was read or written; None if unknown
     root: str | None = None
-    #: why a save holds less than the whole checkpoint (`scale`, `subset`)
-    part_of: str = ""
 
     @property
     def hints_refused(self) -> tuple[tuple[str, str, str | None], ...]:
         """Return hints not granted as asked: key, value asked, value granted (None: the library dropped it)."""
         granted = dict(self.hints_granted)
         return tuple((key, value, granted.get(key)) for key, value in self.hints_asked if granted.get(key) != value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopPhase(PhaseSummary):
+    """A run of a loop."""
+
+    #: figures of each epoch
+    epochs: tuple[EpochSummary, ...] = ()
+    #: `seconds` of the same phase without I/O, in s
+    null_seconds: float | None = None
+    #: setting `cache`: `page`, `off` or `memory`
+    cache: str | None = None
+    #: batches that the readers keep ahead; 0 where the steps read
+    prefetch: int = 0
+    #: reader threads of a rank; 0 where the steps read
+    readers: int = 0
+    #: `library` where the format's own library read, else `direct`
+    through: str = "direct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +85,7 @@ class PartialProgress:
     loops: tuple[LoopProgress, ...]
 
 
-def add_null_times(phase: PhaseSummary, null: PhaseSummary) -> PhaseSummary:
+def add_null_times(phase: LoopPhase, null: LoopPhase) -> LoopPhase:
     """Return the phase with the times of the same phase without I/O, which give the slowdown.
 
     Epochs with different numbers of steps (`for D` ends them by the clock) cannot be compared, and get none.

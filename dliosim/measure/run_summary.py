@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.file_phases import FilePhase, RestorePhase, SavePhase
 from dliosim.measure.machine import Environment
-from dliosim.measure.phase import PartialProgress, PhaseSummary
+from dliosim.measure.phase import LoopPhase, PartialProgress, PhaseSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +79,39 @@ class RunSummary:
         return self.environment.is_stored_on(phase.root, kinds)
 
     @property
+    def loops(self) -> list[LoopPhase]:
+        """Return the runs of loops that have an epoch."""
+        return [phase for phase in self.phases if isinstance(phase, LoopPhase) and phase.epochs]
+
+    @property
+    def epochs(self) -> list[EpochSummary]:
+        """Return the epochs of all loops."""
+        return [epoch for phase in self.loops for epoch in phase.epochs]
+
+    @property
+    def files(self) -> list[FilePhase]:
+        """Return the verbs that touch files, saves of loops too."""
+        return [phase for phase in self.phases if isinstance(phase, FilePhase)]
+
+    @property
+    def saves(self) -> list[SavePhase]:
+        """Return the saves, those of loops too."""
+        return [phase for phase in self.phases if isinstance(phase, SavePhase)]
+
+    @property
+    def restores(self) -> list[RestorePhase]:
+        """Return the restores."""
+        return [phase for phase in self.phases if isinstance(phase, RestorePhase)]
+
+    @property
     def order_hash(self) -> int:
         """Return the hash of all samples in their order: the sum over epochs, modulo 2^64."""
-        return sum(epoch.order_hash for phase in self.phases for epoch in phase.epochs) % 2**64
+        return sum(epoch.order_hash for epoch in self.epochs) % 2**64
 
     @property
     def extent_hash(self) -> int:
         """Return the hash of all bytes read: the sum over epochs, modulo 2^64."""
-        return sum(epoch.extent_hash for phase in self.phases for epoch in phase.epochs) % 2**64
+        return sum(epoch.extent_hash for epoch in self.epochs) % 2**64
 
     @property
     def bytes_verified(self) -> int:
@@ -96,7 +123,7 @@ class RunSummary:
         if not self.verify:
             return 0
         # Unknown bytes may be counted in whole units, which hold more than the samples: never below 0.
-        loops = (max(0, one.bytes_from_storage - one.unchecked_bytes) for phase in self.phases for one in phase.epochs)
+        loops = (max(0, one.bytes_from_storage - one.unchecked_bytes) for one in self.epochs)
         return sum(loops) + self._bytes_restored
 
     @property
@@ -106,8 +133,8 @@ class RunSummary:
         Samples that `cache memory` keeps were checked when they were read. Bytes that O_DIRECT reads around samples are
         not checked.
         """
-        return sum(one.bytes_from_storage for phase in self.phases for one in phase.epochs) + self._bytes_restored
+        return sum(one.bytes_from_storage for one in self.epochs) + self._bytes_restored
 
     @property
     def _bytes_restored(self) -> int:
-        return sum(phase.verb.bytes for phase in self.phases if phase.verb and phase.kind == "restore")
+        return sum(phase.verb.bytes for phase in self.restores)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dliosim.measure import aggregate
 from dliosim.measure.machine import Environment
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import count, percent
 
@@ -20,7 +20,7 @@ OVERSLEEP_LIMIT = 0.01
 CORE_WAIT_LIMIT = 0.05
 
 
-def doubt_of_times(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
+def doubt_of_times(run: RunSummary, phases: Sequence[LoopPhase]) -> str:
     """Return why the times of these phases of a loop say nothing about storage, or an empty text."""
     if run.null:
         return "nothing was read (--null)"
@@ -28,7 +28,7 @@ def doubt_of_times(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
     return doubt_of_core_waits(run.environment, phases) or verified
 
 
-def doubt_of_core_waits(environment: Environment, phases: Sequence[PhaseSummary]) -> str:
+def doubt_of_core_waits(environment: Environment, phases: Sequence[LoopPhase]) -> str:
     """Return how much of the loop time ranks or readers waited for cores, if that matters; else an empty text.
 
     Over the epochs after the first. Where no kernel counts it, more ranks than cores is the doubt.
@@ -46,18 +46,18 @@ def doubt_of_core_waits(environment: Environment, phases: Sequence[PhaseSummary]
     return f"readers waited for a core {percent(read, 2)} of the time"
 
 
-def doubt_of_utilization(phases: Sequence[PhaseSummary]) -> str:
+def doubt_of_utilization(phases: Sequence[LoopPhase]) -> str:
     """Return why the utilization of these phases of a loop cannot be trusted, or an empty text."""
     return doubt_of_oversleep(phases) or doubt_of_prefetch(phases)
 
 
-def doubt_of_oversleep(phases: Sequence[PhaseSummary]) -> str:
+def doubt_of_oversleep(phases: Sequence[LoopPhase]) -> str:
     """Return how much longer than asked compute took in the worst epoch, if that matters; else an empty text."""
     worst = max((epoch.oversleep_share or 0.0 for phase in phases for epoch in phase.epochs), default=0.0)
     return f"compute took up to {percent(worst, 3)} longer than asked" if worst > OVERSLEEP_LIMIT else ""
 
 
-def doubt_of_prefetch(phases: Sequence[PhaseSummary]) -> str:
+def doubt_of_prefetch(phases: Sequence[LoopPhase]) -> str:
     """Return why utilization is too high: all steps after the first were read during the first one's wait.
 
     An empty text where they were not.

@@ -17,7 +17,7 @@ from dliosim.measure.checkpoint_overhead import (
 )
 from dliosim.measure.epoch_summaries import VerbSummary
 from dliosim.measure.figures import result_figures
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.file_phases import SavePhase
 from dliosim.measure.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
 from dliosim.readable import ABSENT, count, number, percent, seconds
@@ -88,7 +88,7 @@ def checkpoint_tables(run: RunSummary) -> str:
     """Return the tables of saves that follow the table of files."""
     if run.null:
         return ""
-    sections = [_background(run.phases), _overheads(run), _intervals(run)]
+    sections = [_background(run.saves), _overheads(run), _intervals(run)]
     return "\n\n".join(section for section in sections if section)
 
 
@@ -103,15 +103,11 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
     """
     if run.mtbf is None or run.null:
         return
-    smaller = {phase.name for phase in run.phases if phase.part_of}
+    smaller = {phase.name for phase in run.saves if phase.part_of}
     for one in save_times(run):
         if one.checkpoint in smaller:
             continue
-        restores = [
-            phase.verb.seconds
-            for phase in run.phases
-            if phase.kind == "restore" and phase.name == one.checkpoint and phase.verb is not None
-        ]
+        restores = [phase.verb.seconds for phase in run.restores if phase.name == one.checkpoint]
         restart = run.restart_time
         if restart is None:
             restart = statistics.median(restores) if restores else one.complete
@@ -121,20 +117,16 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
 
 def _interval(run: RunSummary, checkpoint: str) -> float | None:
     """Return the mean time of steps between saves of a checkpoint, over the loops that made them; s."""
-    made = [phase for phase in run.phases if phase.within is not None and phase.name == checkpoint]
+    made = [phase for phase in run.saves if phase.within is not None and phase.name == checkpoint]
     loops = {phase.within for phase in made}
     steps = sum(one.steps_seconds for one in loop_overheads(run) if one.loop in loops)
     return steps / len(made) if made and steps > 0 else None
 
 
-def _saves(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:
-    return group_phases([phase for phase in phases if phase.kind == "save" and phase.verb is not None])
-
-
-def _background(phases: Sequence[PhaseSummary]) -> str:
+def _background(saves: Sequence[SavePhase]) -> str:
     """Return a row for each checkpoint that was flushed during the steps, drained or copied to partners."""
-    groups = [group for group in _saves(phases) if any(one.verb and _has_background(one.verb) for one in group)]
-    verbs = [one.verb for group in groups for one in group if one.verb]
+    groups = [group for group in group_phases(saves) if any(_has_background(one.verb) for one in group)]
+    verbs = [one.verb for group in groups for one in group]
     figures = result_figures(VerbSummary, "background")
     times = [(one.heading, one.name) for one in figures if any(getattr(verb, one.name).max > 0 for verb in verbs)]
     if not groups:
@@ -157,9 +149,9 @@ def _has_background(verb: VerbSummary) -> bool:
     return max(verb.flush_seconds.max, verb.drain_seconds.max, verb.partner_seconds.max) > 0
 
 
-def _flush_rate(group: Sequence[PhaseSummary]) -> float | None:
+def _flush_rate(group: Sequence[SavePhase]) -> float | None:
     """Return GB/s of all flushes, by the slowest rank of each."""
-    flushed = [one.verb for one in group if one.verb and one.verb.flush_seconds.max > 0]
+    flushed = [one.verb for one in group if one.verb.flush_seconds.max > 0]
     time = sum(verb.flush_seconds.max for verb in flushed)
     return sum(verb.bytes for verb in flushed) / time / 1e9 if time > 0 else None
 
@@ -170,7 +162,7 @@ def _overheads(run: RunSummary) -> str:
     lines = []
     for one in loops:
         lines.append(_overhead_line(f"checkpoints held {one.loop} for", one))
-        both = flush_step_times([epoch for phase in run.phases if phase.name == one.loop for epoch in phase.epochs])
+        both = flush_step_times([epoch for phase in run.loops if phase.name == one.loop for epoch in phase.epochs])
         lines += [_background_line(one.loop, *both)] if both else []
     whole = total_overhead(run)
     if whole is not None and whole.steps_seconds > 0 and [one.steps_seconds for one in loops] != [whole.steps_seconds]:
@@ -208,7 +200,7 @@ def _partial_save_notes(run: RunSummary) -> Iterator[str]:
     """Yield a note for each checkpoint without an interval, as less than the whole was saved."""
     if run.mtbf is None:
         return
-    for name, part in dict.fromkeys((phase.name, phase.part_of) for phase in run.phases if phase.part_of):
+    for name, part in dict.fromkeys((phase.name, phase.part_of) for phase in run.saves if phase.part_of):
         unknown = f"how often to save {shorten_name(name)} is unknown"
         text = f"{unknown}: saves of only {part} do not tell the time of a whole one"
         yield textwrap.fill(f"{text}; `dliosim plan --mtbf` takes it from a bandwidth or a save time", WIDTH)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from dliosim.measure.machine import Environment
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase, PhaseSummary
 from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import count, number, percent
 from dliosim.report.phase_titles import title_of
@@ -26,7 +26,7 @@ def conditions(run: RunSummary) -> list[tuple[str, str]]:
         *(("override", f"-D {name}={value}") for name, value in run.overrides),
         *environment_rows(run.environment, run.ranks, run.nodes),
         *_hints(run.phases),
-        *_cache_rows(run.phases),
+        *_cache_rows(run.loops),
     ]
     if run.verify:
         rows.append(("verified", _verification_text(run)))
@@ -70,7 +70,7 @@ def format_notes(phases: Sequence[PhaseSummary]) -> str:
     return "\n".join(_wrap_text(note, "", " " * 4) for note in notes)
 
 
-def cache_state(phase: PhaseSummary) -> str:
+def cache_state(phase: LoopPhase) -> str:
     """Return if a loop began cold or warm, where it uses the page cache; unknown where the kernel did not report it."""
     if phase.cache == "off":
         return "past the page cache"
@@ -102,13 +102,13 @@ def _format_hints(hints: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{key}={value.strip()}" for key, value in hints)
 
 
-def _cache_rows(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
+def _cache_rows(phases: Sequence[LoopPhase]) -> list[tuple[str, str]]:
     """Return the state of the page cache: a row for all loops with the same state."""
-    states = [(title_of(phase), _cache_at_start(phase)) for phase in phases if phase.epochs and phase.api != "null"]
+    states = [(title_of(phase), _cache_at_start(phase)) for phase in phases if phase.api != "null"]
     return [("page cache", text) for text in _group_by_text(states)]
 
 
-def _cache_at_start(phase: PhaseSummary) -> str:
+def _cache_at_start(phase: LoopPhase) -> str:
     if phase.cache == "off":
         return "past the page cache (cache off)"
     state = cache_state(phase).removeprefix("page cache ")

@@ -11,7 +11,7 @@ from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import ResultFigure, TimeSpread, result_figures, time_parts
 from dliosim.measure.histogram import Histogram, merge_histograms
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.conditions import format_notes
@@ -41,7 +41,7 @@ class _EpochColumn:
     optional: bool = False  #: True if the column is left out where the figure is 0 or None in every epoch
 
 
-def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool, counted: bool) -> str:
+def loop_tables(runs: Sequence[LoopPhase], doubtful: bool, counted: bool) -> str:
     """Return the tables of all runs of one loop.
 
     `doubtful` marks its utilization as not to be trusted. `counted` is True if the kernel counts the bytes from a
@@ -69,7 +69,7 @@ def loop_tables(runs: Sequence[PhaseSummary], doubtful: bool, counted: bool) -> 
     return "\n\n".join(filter(None, [*tables, format_notes(runs)]))
 
 
-def _access_method(phase: PhaseSummary) -> str:
+def _access_method(phase: LoopPhase) -> str:
     """Return the api of a loop with its set of hints."""
     if phase.through == "library":
         return f"{phase.api} by the format's library"
@@ -112,7 +112,7 @@ def _data_wait_note(name: str, epochs: Sequence[EpochSummary]) -> str:
     return textwrap.fill(f"{text} the last rank had spent more on something else", WIDTH)
 
 
-def _processing_note(name: str, phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+def _processing_note(name: str, phase: LoopPhase, epochs: Sequence[EpochSummary]) -> str:
     """Return a note that, with readers, waits that look like storage are waits for decoding."""
     waited = time_shares(epochs).get("data wait", 0.0) > _WAIT_WORTH_A_WORD
     processing = processing_note(phase, epochs[1:] or epochs) if phase.readers and waited else ""

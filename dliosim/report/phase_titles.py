@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
+from dliosim.measure.file_phases import RestorePhase
 from dliosim.measure.phase import PhaseSummary
+
+P = TypeVar("P", bound=PhaseSummary)
 
 # Longer names are cut in tables; the conditions above the tables have them in full.
 _LONGEST = 32
@@ -13,7 +17,7 @@ _LONGEST = 32
 def title_of(phase: PhaseSummary) -> str:
     """Return the title of a phase: keyword, name (if it adds to the keyword), and what distinguishes it from others."""
     name = phase.name if phase.name.startswith(phase.kind) else f"{phase.kind} {phase.name}".rstrip()
-    return f"{name} {phase.how}".rstrip()
+    return f"{name} {phase.how}".rstrip() if isinstance(phase, RestorePhase) else name
 
 
 def shorten_name(name: str) -> str:
@@ -21,9 +25,9 @@ def shorten_name(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 15]}...{name[-12:]}"
 
 
-def group_phases(phases: Sequence[PhaseSummary]) -> list[list[PhaseSummary]]:
+def group_phases(phases: Sequence[P]) -> list[list[P]]:
     """Return the runs of each verb or loop as a group, in the order of their first runs."""
-    groups: dict[str, list[PhaseSummary]] = {}
+    groups: dict[str, list[P]] = {}
     for phase in phases:
         groups.setdefault(title_of(phase), []).append(phase)
     return list(groups.values())

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from dliosim.measure.checkpoint_overhead import loop_overheads, total_overhead
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures import result_figures
 from dliosim.measure.histogram import RELATIVE_ERROR
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase, PhaseSummary
 from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.timeline import Timeline
@@ -67,13 +67,13 @@ def results_content(run: RunSummary) -> dict[str, Any]:
         "partial": run.partial and asdict(run.partial),
         "latency_relative_error": RELATIVE_ERROR,
         "phases": [_phase(phase) for phase in run.phases],
-        "loops": [_loop(runs) for runs in group_phases(run.phases) if any(phase.epochs for phase in runs)],
+        "loops": [_loop(runs) for runs in group_phases(run.loops)],
         "expectations": [asdict(result) for result in run.expectations],
     }
     return {name: drop_nonfinite(value) for name, value in content.items()}
 
 
-def encode_ranks(phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> memoryview:
+def encode_ranks(phases: Sequence[tuple[LoopPhase, NDArray[np.int64]]]) -> memoryview:
     """Return the bytes of ranks.h5.
 
     Each loop has a group (numbered, in order) with a data set (epochs, ranks) for each of `RANK_COLUMNS`. The input
@@ -98,7 +98,7 @@ def encode_ranks(phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]]) -> me
 def write_results(
     directory: Path,
     run: RunSummary,
-    phases: Sequence[tuple[PhaseSummary, NDArray[np.int64]]],
+    phases: Sequence[tuple[LoopPhase, NDArray[np.int64]]],
     timelines: Sequence[Timeline | None],
 ) -> None:
     """Write ranks.h5 (see `encode_ranks`), timeline.h5, then results.json, into an existing directory.
@@ -157,34 +157,36 @@ def _interval_loss(interval: float, costs: Costs) -> dict[str, float]:
     return {"interval_seconds": interval, **asdict(shares), "total": shares.total}
 
 
+#: What results.json has of phases that do not have it.
+_ABSENT: dict[str, Any] = {
+    "null_seconds": None,
+    "cache": None,
+    "prefetch": 0,
+    "readers": 0,
+    "through": "direct",
+    "epochs": (),
+    "within": None,
+    "fsync": None,
+    "commit": None,
+    "part_of": "",
+    "how": "",
+    "verb": None,
+}
+
+
 def _phase(phase: PhaseSummary) -> dict[str, Any]:
-    return {
-        "name": phase.name,
-        "kind": phase.kind,
-        "seconds": phase.seconds,
-        "null_seconds": phase.null_seconds,
-        "resident_share": phase.resident_share,
-        "api": phase.api,
-        "cache": phase.cache,
-        "prefetch": phase.prefetch,
-        "readers": phase.readers,
-        "through": phase.through,
-        "hint_set": phase.hint_set,
+    found = _ABSENT | {one.name: getattr(phase, one.name) for one in fields(phase)}
+    verb = found.pop("verb")
+    return found | {
         "hints_asked": dict(phase.hints_asked),
         "hints_granted": dict(phase.hints_granted),
         "notes": list(phase.notes),
-        "within": phase.within,
-        "fsync": phase.fsync,
-        "commit": phase.commit,
-        "how": phase.how,
-        "root": phase.root,
-        "part_of": phase.part_of,
-        "epochs": [_figures(epoch) for epoch in phase.epochs],
-        "files": phase.verb and _figures(phase.verb),
+        "epochs": [_figures(epoch) for epoch in found["epochs"]],
+        "files": verb and _figures(verb),
     }
 
 
-def _loop(runs: Sequence[PhaseSummary]) -> dict[str, Any]:
+def _loop(runs: Sequence[LoopPhase]) -> dict[str, Any]:
     """Return the latencies of all runs of a loop together, over the epochs after the first (or the only one)."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     latencies = asdict(aggregate.latencies(epochs[1:] or epochs))

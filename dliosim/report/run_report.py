@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from dliosim.measure.epoch_summaries import VerbSummary
 from dliosim.measure.figures import result_figures
+from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.histogram import merge_histograms
 from dliosim.measure.machine import DISK_KINDS
-from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.run_summary import ExpectationResult, RunSummary
 from dliosim.measure.validity import doubt_of_times, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
@@ -29,12 +29,12 @@ def run_report(run: RunSummary) -> str:
             bool(doubt_of_times(run, group) or doubt_of_utilization(group)),
             run.is_stored_on(group[0], DISK_KINDS),
         )
-        for group in group_phases([phase for phase in run.phases if phase.epochs])
+        for group in group_phases(run.loops)
     ]
     sections = [
         header(run),
         format_warnings(run),
-        _file_table(run.phases),
+        _file_table(run.files),
         checkpoint_tables(run),
         *loops,
         _end_section(run),
@@ -60,12 +60,12 @@ def expectation_line(result: ExpectationResult) -> str:
     return f"{'held' if result.held else 'MISSED'}: expect {result.text} ({measured}, over {result.over})"
 
 
-def _file_table(phases: Sequence[PhaseSummary]) -> str:
+def _file_table(phases: Sequence[FilePhase]) -> str:
     """Return a row for each verb that wrote, read or dropped files; one row for all runs of the same verb."""
-    groups = group_phases([phase for phase in phases if phase.verb is not None])
+    groups = group_phases(phases)
     if not groups:
         return ""
-    verbs = [phase.verb for phase in phases if phase.verb is not None]
+    verbs = [phase.verb for phase in phases]
     # The parts of a verb's time are means over ranks; those of completing files are parts of rank 0 while others wait.
     parts, completing = (
         [one for one in result_figures(VerbSummary, table) if any(getattr(verb, one.name).max for verb in verbs)]
@@ -92,7 +92,7 @@ def _file_table(phases: Sequence[PhaseSummary]) -> str:
     tails = [
         (shorten_name(title_of(group[0])), *latency_cells(calls))
         for group in groups
-        if (calls := merge_histograms(phase.verb.call_latency for phase in group if phase.verb)).count
+        if (calls := merge_histograms(phase.verb.call_latency for phase in group)).count
     ]
     latencies = grid("files: latency of calls", ["", "p50", "p90", "p99", "p99.9", "max"], tails) if tails else ""
     notes = format_notes([phase for group in groups for phase in group])
@@ -100,14 +100,14 @@ def _file_table(phases: Sequence[PhaseSummary]) -> str:
 
 
 def _file_row(
-    group: Sequence[PhaseSummary],
+    group: Sequence[FilePhase],
     extremes: bool,
     amounts: Sequence[str],
     times: Sequence[str],
     completing: Sequence[str],
 ) -> list[str]:
     """Return the means over runs; with `extremes` also the shortest and the longest time."""
-    verbs = [phase.verb for phase in group if phase.verb is not None]
+    verbs = [phase.verb for phase in group]
     walls = [phase.seconds for phase in group]
     row = [shorten_name(title_of(group[0])), str(len(group)), seconds(statistics.fmean(walls))]
     if extremes:
@@ -140,6 +140,6 @@ def _amount(values: Sequence[int | None]) -> str:
 
 def _end_section(run: RunSummary) -> str:
     lines = [expectation_line(result) for result in run.expectations]
-    if any(phase.epochs for phase in run.phases):
+    if run.loops:
         lines.append(f"order hash {run.order_hash:016x}, extent hash {run.extent_hash:016x}")
     return "\n".join([*lines, f"whole run: {seconds(run.seconds)}"])

@@ -334,15 +334,12 @@ _LOOP_ROWS: list[list[tuple[str, Callable[[LoopResult, RunSummary], str]]]] = [
 
 def _verbs(runs: Sequence[SavedRun]) -> list[Table]:
     """Return time and rate of each verb that writes or reads files, over all its runs."""
-    groups = [
-        {title_of(group[0]): group for group in group_phases([phase for phase in one.run.phases if phase.verb])}
-        for one in runs
-    ]
+    groups = [{title_of(group[0]): group for group in group_phases(one.run.files)} for one in runs]
     rows: list[tuple[str, ...]] = []
     for title in dict.fromkeys(title for of_run in groups for title in of_run):
         cells = []
         for of_run in groups:
-            verbs = [phase.verb for phase in of_run.get(title, []) if phase.verb is not None]
+            verbs = [phase.verb for phase in of_run.get(title, [])]
             wall, content = sum(verb.seconds for verb in verbs), sum(verb.bytes_once for verb in verbs)
             rate = f", {size(content / wall, 3)}/s" if wall > 0 and content else ""
             cells.append(f"{seconds(wall / len(verbs), 3)}{rate}" if verbs else ABSENT)

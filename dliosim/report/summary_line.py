@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.plan.forecast.forecast_types import UTILIZATION, time_to_read
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.conditions import cache_state
@@ -24,7 +24,7 @@ _MOSTLY = 0.5
 
 
 def headline(
-    name: str, runs: Sequence[PhaseSummary], epochs: Sequence[EpochSummary], doubtful: bool, counted: bool
+    name: str, runs: Sequence[LoopPhase], epochs: Sequence[EpochSummary], doubtful: bool, counted: bool
 ) -> str:
     """Return the line over the epochs after the first (over the only one, if there is one).
 
@@ -55,7 +55,7 @@ def _byte_source(epochs: Sequence[EpochSummary], counted: bool) -> str:
     return f" ({percent(sum(device) / content, 2)} of it from the device)"
 
 
-def processing_note(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+def processing_note(phase: LoopPhase, epochs: Sequence[EpochSummary]) -> str:
     """Return a note that readers, or steps without readers, spent most of that time on processing; else empty."""
     share = aggregate.processing_share(epochs, phase.readers)
     if share <= _MOSTLY:
@@ -83,12 +83,12 @@ def _busy_reason(was_enough: bool, hardly_waited: bool, overlapped: bool, proces
     return ", yet steps waited: reading did not keep ahead of them" if was_enough else ""
 
 
-def _start_state(phase: PhaseSummary) -> str:
+def _start_state(phase: LoopPhase) -> str:
     state = cache_state(phase)
     return f"{state} at its start" if state.startswith("page cache") else state
 
 
-def _rate_target(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+def _rate_target(phase: LoopPhase, epochs: Sequence[EpochSummary]) -> str:
     """Return the rate for a utilization of 90 %, as `dliosim plan` computes it, and the rate that storage delivered.
 
     With readers, the delivered rate counts only the time with calls in flight: over the whole time it would be limited
@@ -122,7 +122,7 @@ def _rate_target(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
     return f"to be {percent(UTILIZATION, 2)} busy {rates}{why}"
 
 
-def _decode_limit(phase: PhaseSummary, epochs: Sequence[EpochSummary]) -> str:
+def _decode_limit(phase: LoopPhase, epochs: Sequence[EpochSummary]) -> str:
     """Return the line for a loop whose decoding alone takes as long as the whole step may."""
     who = f" on {count(phase.readers, 'reader')}" if phase.readers else ""
     time = f"the time for {_processing_parts(epochs)} alone is longer{who} than that allows"

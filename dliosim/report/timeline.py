@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.timeline import EpochTimeline, Timeline
 
 SCHEMA_VERSION = 1
@@ -21,7 +21,7 @@ _OVER = "the time that the step's data took to be read, on its readers' threads;
 _COMPRESSED = 1 << 16
 
 
-def encode_timeline(phases: Sequence[tuple[PhaseSummary, Timeline | None]]) -> memoryview:
+def encode_timeline(phases: Sequence[tuple[LoopPhase, Timeline | None]]) -> memoryview:
     """Return the bytes of timeline.h5: a group for each loop, as in ranks.h5, and in it a group for each epoch.
 
     Loops without a timeline have no epochs.

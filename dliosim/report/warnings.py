@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.file_phases import RestorePhase, SavePhase
 from dliosim.measure.machine import DISK_KINDS, MEMORY_KINDS, Environment
-from dliosim.measure.phase import PartialProgress, PhaseSummary
+from dliosim.measure.phase import LoopPhase, PartialProgress, PhaseSummary
 from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_oversleep, doubt_of_prefetch
 from dliosim.model import MPI_APIS
@@ -40,10 +41,10 @@ def format_warnings(run: RunSummary) -> str:
 
 def warnings_of(run: RunSummary) -> list[str]:
     """Return the texts of all warnings."""
-    groups = group_phases(run.phases)
     found = [*_partial_warnings(run), *_machine_warnings(run), *_option_warnings(run)]
-    for group in groups:
-        found += [f"{title_of(group[0])}: {text}" for text in _loop_warnings(run.environment, group)]
+    for group in group_phases(run.phases):
+        loops = [phase for phase in group if isinstance(phase, LoopPhase)]
+        found += [f"{title_of(group[0])}: {text}" for text in _loop_warnings(run.environment, loops)]
         if not run.null:
             found += _warn_each_run(group, lambda phase: _cache_warnings(run, phase))
             found += _warn_each_run(group, lambda phase: _checkpoint_warnings(run, phase))
@@ -79,11 +80,10 @@ def _machine_warnings(run: RunSummary) -> Iterator[str]:
 
 def _oversubscription_warnings(run: RunSummary, crowd: str) -> Iterator[str]:
     """Warn that times which are not counted may include waits for a core; `crowd` describes the ranks and cores."""
-    loops = [phase for phase in run.phases if phase.epochs]
-    if any(aggregate.core_wait_share(loop.epochs) is None for loop in loops):
+    if any(aggregate.core_wait_share(loop.epochs) is None for loop in run.loops):
         turns = "all times include waiting for a core, which this kernel does not count"
         yield f"{crowd}: {_DOUBTFUL}, and {turns}"
-    elif any(phase.kind in ("save", "restore") for phase in run.phases):
+    elif run.saves or run.restores:
         yield f"{crowd}: saves and restores include waits for a core, which are only counted for loops"
 
 
@@ -91,7 +91,7 @@ def _ranks_on_cores(environment: Environment) -> str:
     return f"{count(environment.ranks_per_node, 'rank')} on {count(environment.cores_per_node, 'core')}"
 
 
-def _core_wait_warnings(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterator[str]:
+def _core_wait_warnings(environment: Environment, runs: Sequence[LoopPhase]) -> Iterator[str]:
     """Warn that ranks of a loop waited for cores, as the kernel counts it, and say what to do."""
     waited = doubt_of_core_waits(environment, runs)
     if not waited or any(epoch.core_wait_seconds is None for phase in runs for epoch in phase.epochs):
@@ -119,7 +119,7 @@ def _option_warnings(run: RunSummary) -> Iterator[str]:
         )
 
 
-def _loop_warnings(environment: Environment, runs: Sequence[PhaseSummary]) -> Iterator[str]:
+def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase]) -> Iterator[str]:
     """Yield the warnings about all runs of a loop together."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     if not epochs:
@@ -152,7 +152,7 @@ def _loop_warnings(environment: Environment, runs: Sequence[PhaseSummary]) -> It
         yield f"{number(worst.amplification, 3)} bytes went through read calls for each byte asked: {why}"
 
 
-def _amplification_cause(phase: PhaseSummary, epoch: EpochSummary) -> str:
+def _amplification_cause(phase: LoopPhase, epoch: EpochSummary) -> str:
     if phase.through == "library":
         return "the format's library reads more than samples (indexes, whole chunks or row groups)"
     if phase.cache != "off" and epoch.bytes_moved > _AMPLIFIED * epoch.bytes:
@@ -172,6 +172,18 @@ def _cache_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     """Warn where the page cache served bytes that seem to come from storage."""
     if run.is_stored_on(phase, MEMORY_KINDS):
         return
+    if isinstance(phase, LoopPhase):
+        yield from _loop_cache_warnings(run, phase)
+    if not isinstance(phase, RestorePhase):
+        return
+    verb = phase.verb
+    if phase.resident_share is not None and phase.resident_share > 0.5:
+        yield "most of what it read was in the page cache: put `drop caches` before each `restore`"
+    if _has_repeated_reads(verb.bytes, verb):
+        yield f"{_describe_repeats(verb.bytes, verb)}; rates count each byte once a node"
+
+
+def _loop_cache_warnings(run: RunSummary, phase: LoopPhase) -> Iterator[str]:
     cached = _format_epochs([epoch for epoch in phase.epochs if _is_from_cache(epoch)])
     if cached and run.is_stored_on(phase, DISK_KINDS):
         yield (
@@ -182,11 +194,6 @@ def _cache_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     if shared:
         epoch = max(phase.epochs, key=lambda one: one.bytes_from_storage - one.bytes_once)
         yield f"in {shared} {_describe_repeats(epoch.bytes_from_storage, epoch)}; rates are what ranks got"
-    share, verb = phase.resident_share, phase.verb
-    if phase.kind == "restore" and share is not None and share > 0.5:
-        yield "most of what it read was in the page cache: put `drop caches` before each `restore`"
-    if phase.kind == "restore" and verb is not None and _has_repeated_reads(verb.bytes, verb):
-        yield f"{_describe_repeats(verb.bytes, verb)}; rates count each byte once a node"
 
 
 def _is_from_cache(epoch: EpochSummary) -> bool:
@@ -207,13 +214,13 @@ def _describe_repeats(asked: int, one: EpochSummary | VerbSummary) -> str:
 
 def _checkpoint_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     """Warn where the times of a save or a restore are too good."""
-    if phase.fsync is False:
+    if isinstance(phase, SavePhase) and not phase.fsync:
         yield "`fsync off`: its times end when the data are in the page cache, and a crash would have lost them"
-    if phase.commit == "none":
+    if isinstance(phase, SavePhase) and phase.commit == "none":
         yield "`commit none`: nothing tells a complete checkpoint from one that a crash cut short"
-    verb = phase.verb
-    if phase.kind not in ("save", "restore") or verb is None or not verb.seconds:
+    if not isinstance(phase, (SavePhase, RestorePhase)) or not phase.verb.seconds:
         return
+    verb = phase.verb
     in_memory = run.is_stored_on(phase, MEMORY_KINDS)  # memory has no work to finish meanwhile
     if verb.content_seconds.max > _CONTENT_SHARE * verb.seconds and not in_memory:
         doing = "making" if phase.kind == "save" else "checking"

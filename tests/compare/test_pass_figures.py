@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dliosim.compare.pass_figures import LOOP, STALL, Measured, Pass, Subject, find_two_phase_state, make_pass
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.file_phases import RestorePhase, SavePhase
+from dliosim.measure.phase import LoopPhase, PhaseSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from tests.report.sample import epoch, flushed, saved, spread
 
@@ -17,7 +18,7 @@ from tests.report.sample import epoch, flushed, saved, spread
 def phase(api: str = "mpi-collective", **hints: str) -> PhaseSummary:
     """A loop of two epochs."""
     granted = tuple(sorted(hints.items()))
-    return PhaseSummary("train", "train", 1.0, epochs=(epoch(0), epoch(1, 2.0)), api=api, hints_granted=granted)
+    return LoopPhase("train", "train", 1.0, epochs=(epoch(0), epoch(1, 2.0)), api=api, hints_granted=granted)
 
 
 def rows(read: list[int]) -> NDArray[np.int64]:
@@ -94,18 +95,18 @@ def test_other_ranks_have_no_figures() -> None:
 
 def test_what_one_rank_reads_for_others_is_passed_to_them() -> None:
     verb = replace(saved(1.0), send_seconds=spread(0.0), broadcast_seconds=spread(0.25))
-    assert made(PhaseSummary("c", "restore", 1.0, verb=verb), STALL).figures["send_seconds"] == pytest.approx(0.275)
+    assert made(RestorePhase("c", "restore", 1.0, verb=verb), STALL).figures["send_seconds"] == pytest.approx(0.275)
 
 
 def test_a_save_is_complete_when_all_is_flushed() -> None:
-    found = made(PhaseSummary("c", "save", 1.0, verb=flushed(1.0, 4.0)), STALL).figures
+    found = made(SavePhase("c", "save", 1.0, verb=flushed(1.0, 4.0)), STALL).figures
     assert (found["stall_seconds"], found["until_complete_seconds"]) == (1.0, 5.0)
     assert found["bytes_per_second"] == pytest.approx(20e6)
 
 
 def test_no_stall_is_still_a_time() -> None:
     verb = replace(saved(0.0), bytes=0)
-    one = made(PhaseSummary("c", "save", 0.0, verb=verb), STALL)
+    one = made(SavePhase("c", "save", 0.0, verb=verb), STALL)
     assert STALL.time(one) > 0 and one.figures["bytes_per_second"] is None
 
 
@@ -114,7 +115,7 @@ def test_bytes_that_ranks_share_or_memory_kept_count_once_against_the_device() -
         halves = epoch(0).bytes // 2
         first = replace(epoch(0), distinct_bytes=halves, storage_amplification=0.5)
         later = replace(first, **{"epoch": 1, "storage_amplification": 0.0, **second})
-        whole = PhaseSummary("train", "train", 1.0, epochs=(first, later))
+        whole = LoopPhase("train", "train", 1.0, epochs=(first, later))
         return made(whole).figures["device_share"]
 
     assert share() == pytest.approx(0.5), "half of the epochs came from the page cache"

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 
 from dliosim.measure.checkpoint_overhead import StepTimes, flush_step_times, loop_overheads, total_overhead
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.file_phases import SavePhase
+from dliosim.measure.phase import LoopPhase, PhaseSummary
 from tests.report.sample import epoch, run, saved, spread
 
-STEPS = PhaseSummary("train", "train", 9.0, epochs=(epoch(0, loop_seconds=1.5), epoch(1, loop_seconds=2.5)))
+STEPS = LoopPhase("train", "train", 9.0, epochs=(epoch(0, loop_seconds=1.5), epoch(1, loop_seconds=2.5)))
 
 
 def save(seconds: float, within: str | None = "train", **changed: object) -> PhaseSummary:
-    return PhaseSummary("c", "save", seconds, verb=saved(seconds, **changed), within=within)
+    return SavePhase("c", "save", seconds, verb=saved(seconds, **changed), within=within)
 
 
 def test_a_loops_overhead_is_what_its_saves_held_it_by_that_and_its_steps() -> None:
-    other = PhaseSummary("other", "train", 9.0, epochs=(epoch(0, loop_seconds=100.0),))
+    other = LoopPhase("other", "train", 9.0, epochs=(epoch(0, loop_seconds=100.0),))
     found = run(phases=(STEPS, save(0.25), save(0.75), other, save(50.0, None)))
     (one,) = loop_overheads(found)
     assert (one.loop, one.saves, one.held_seconds, one.steps_seconds) == ("train", 2, 1.0, 4.0)

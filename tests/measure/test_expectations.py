@@ -4,7 +4,7 @@ import pytest
 
 from dliosim.measure.expectations import evaluate
 from dliosim.measure.histogram import Histogram
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.model import Expectation
 from tests.report.sample import epoch, run, spread
 
@@ -16,7 +16,7 @@ def expecting(figure, bound, value, unit, loop="train"):
 
 
 def result_of(expectation, *epochs, name="train"):
-    (result,) = evaluate([expectation], run(phases=(PhaseSummary(name, "train", 1.0, epochs=epochs),)))
+    (result,) = evaluate([expectation], run(phases=(LoopPhase(name, "train", 1.0, epochs=epochs),)))
     return result
 
 
@@ -98,7 +98,7 @@ def test_a_loop_counts_where_its_ranks_waited_little_for_cores_however_many_ther
     waits = {"core_wait_seconds": spread(2 * own), "reader_core_wait_seconds": spread(2 * of_readers)}
     later = epoch(1, loop_seconds=2.0, **waits)
     first = replace(later, epoch=0, core_wait_seconds=spread(1.0))
-    phase = PhaseSummary("train", "train", 1.0, epochs=(first, later), readers=4)
+    phase = LoopPhase("train", "train", 1.0, epochs=(first, later), readers=4)
     assert reason(figure, (phase,), environment=environment) == said
 
 
@@ -113,22 +113,20 @@ def test_a_loop_counts_where_its_ranks_waited_little_for_cores_however_many_ther
     ],
 )
 def test_a_run_that_says_nothing_about_storage_misses_nothing(figure, changed, said):
-    found = reason(
-        figure, (PhaseSummary("train", "train", 1.0, epochs=(epoch(0, core_wait_seconds=None),)),), **changed
-    )
+    found = reason(figure, (LoopPhase("train", "train", 1.0, epochs=(epoch(0, core_wait_seconds=None),)),), **changed)
     assert found == said if said is None else said in found
 
 
 @pytest.mark.parametrize(("share", "judged"), [(0.0099, True), (0.0101, False)])
 def test_utilization_counts_for_nothing_where_compute_took_longer_than_asked(share, judged):
-    phase = (PhaseSummary("train", "train", 1.0, epochs=(epoch(0, oversleep_share=share), epoch(1))),)
+    phase = (LoopPhase("train", "train", 1.0, epochs=(epoch(0, oversleep_share=share), epoch(1))),)
     assert (reason("utilization", phase) is None) == judged
     assert reason("p99", phase) is None
 
 
 @pytest.mark.parametrize(("prefetch", "judged"), [(14, True), (15, False)])
 def test_utilization_counts_for_nothing_where_all_later_steps_are_read_during_the_first(prefetch, judged):
-    phase = (PhaseSummary("train", "train", 1.0, epochs=(epoch(0), epoch(1, steps=3)), prefetch=prefetch),)
+    phase = (LoopPhase("train", "train", 1.0, epochs=(epoch(0), epoch(1, steps=3)), prefetch=prefetch),)
     assert (reason("utilization", phase) is None) == judged
     assert reason("p99", phase) is None
 

@@ -10,7 +10,7 @@ import pytest
 
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures import Part, figure, make_summary, result_figures, time_parts
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.records import Column, EpochRecord, VerbRecord, column_names
 from dliosim.measure.reducer import Reducer
 from dliosim.measure.summary import reduce_epoch
@@ -58,7 +58,7 @@ def test_a_figure_that_is_declared_is_measured_written_read_shown_and_described(
     monkeypatch.setattr(write_figures, "RANK_COLUMNS", column_names(WiderRecord, "Column"))
     assert "seek_ns" in column_names(WiderRecord, "Column")
     assert "seek_seconds" in time_parts(WiderSummary)
-    phase = PhaseSummary("train", "train", 1.0, epochs=(summary,))
+    phase = LoopPhase("train", "train", 1.0, epochs=(summary,))
     (written,) = results_content(run(phases=(phase,)))["phases"][0]["epochs"]
     assert written["seek_seconds"] == {"mean": 3.0, "min": 2.0, "max": 4.0}
     file = tmp_path / "epoch.json"

@@ -21,7 +21,8 @@ from dliosim.execute.store import checkpoint_store
 from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.formats.registry import bind
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.file_phases import RestorePhase, SavePhase
+from dliosim.measure.phase import LoopPhase, PhaseSummary
 from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import Dataset, Job, Loop, Repeat, Verb, Workload
@@ -79,7 +80,7 @@ class Examined:
         with h5py.File(self.output / "ranks.h5") as file:
             groups = iter([{name: data[:] for name, data in group.items()} for group in file.values()])
         for summary in self.run.phases:
-            columns = next(groups) if summary.epochs else None
+            columns = next(groups) if isinstance(summary, LoopPhase) and summary.epochs else None
             rows = np.stack([columns[name].T for name in RANK_COLUMNS], axis=-1) if columns else None
             yield Phase(summary, rows)
 
@@ -90,13 +91,14 @@ class Examined:
         phases = list(self.phases())
         for number, phase in enumerate(phases):
             found = phase.summary
-            if found.within is not None or any(note.startswith("kept") for note in found.notes):
+            made = isinstance(found, SavePhase) and found.within is not None
+            if made or any(note.startswith("kept") for note in found.notes):
                 continue
             plans = [
                 plan
                 for plan in planned
                 if (plan.verb, plan.name) == (found.kind, found.name)
-                and (found.kind != "restore" or plan.when == found.how)
+                and (not isinstance(found, RestorePhase) or plan.when == found.how)
             ]
             if not plans or any(plan.at_most or plan.at_least for plan in plans):
                 continue
@@ -109,7 +111,7 @@ class Examined:
 
     def _verified(self) -> Iterator[str]:
         """Bytes that were read and not checked, though all should be: around samples of `raw` there is nothing."""
-        for phase in self.run.phases if self.run.verify else ():
+        for phase in self.run.loops if self.run.verify else ():
             unchecked = sum(epoch.unchecked_bytes for epoch in phase.epochs)
             if unchecked and self.workload.dataset(self._dataset_of(phase)).format == "raw":
                 yield f"{phase.kind} {phase.name}: {unchecked} bytes were not checked"
@@ -138,7 +140,7 @@ class Examined:
         return [
             (phase.name, [] if phase.name in names else [epoch.order_hash for epoch in phase.epochs])
             for phase in self.run.phases
-            if phase.kind in LOOPS
+            if isinstance(phase, LoopPhase)
         ]
 
     def _orders(self) -> Iterator[str]:

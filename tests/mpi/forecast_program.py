@@ -19,6 +19,8 @@ from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.execute.store.checkpoint_store import CheckpointStores
+from dliosim.measure.file_phases import FilePhase
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.model import (
     Access,
@@ -178,8 +180,8 @@ def of_ranks(phase: Phase, epoch: int, name: str) -> list[int]:
 
 def compare(planned: list[PhaseForecast], phase: Phase, compared: Compared, where: str) -> None:
     """A phase that was run, and all that was planned of it."""
-    found = phase.summary.verb
-    if found is not None:
+    if isinstance(phase.summary, FilePhase):
+        found = phase.summary.verb
         plan = planned[0]
         # Elsewhere each rank's share of a file that all make together counts as a file in plans.
         for name in ("bytes", "calls", "opens", *["files"] * (plan.verb == "restore")):
@@ -189,7 +191,7 @@ def compare(planned: list[PhaseForecast], phase: Phase, compared: Compared, wher
         compare_sums(planned, phase, compared, where)
         return
     plans = [plan for plan in planned for _ in range(plan.times)]
-    assert len(plans) == len(phase.summary.epochs), where
+    assert isinstance(phase.summary, LoopPhase) and len(plans) == len(phase.summary.epochs), where
     for epoch, plan in enumerate(plans):
         here = f"{where}, epoch {epoch + 1}"
         compared.add(
@@ -222,7 +224,8 @@ def main(comm: MPI.Intracomm, where: str) -> None:
         if comm.rank == 0:
             planned = forecast(workload).phases
             for phase in phases:
-                name = f"{phase.summary.kind} {phase.summary.name} {phase.summary.how}".rstrip()
+                how = getattr(phase.summary, "how", "")
+                name = f"{phase.summary.kind} {phase.summary.name} {how}".rstrip()
                 plans = [plan for plan in planned if f"{plan.verb} {plan.name} {_how(plan)}".rstrip() == name]
                 compare(plans, phase, compared, f"workload {number}, {name}")
     world.close()

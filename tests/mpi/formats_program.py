@@ -98,7 +98,7 @@ def run(ranks: Ranks, described: Dataset, verb: Prepare | Loop) -> list[str]:
     workload = Workload("formats", "", 5, Job(ranks.world.size), (described,), (), (verb,))
     session = Session(workload, ranks.world, {"data": ranks.directory}, Options(verify=True), ProgressLine(None))
     phases = run_workload(session)
-    return [epoch.order_hash for phase in phases for epoch in phase.summary.epochs]
+    return [epoch.order_hash for phase in phases for epoch in getattr(phase.summary, "epochs", ())]
 
 
 def train(access: Access, decode: bool = False) -> Loop:

@@ -65,6 +65,7 @@ FOR_RANK_0 = {
     "dliosim.language", "dliosim.execute.datasets.discovery", "dliosim.commands.run_results",
     "dliosim.commands.environment", "dliosim.report.results", "dliosim.report.run_report",
     "dliosim.measure.epoch_summaries", "dliosim.measure.figures", "dliosim.measure.expectations",
+    "dliosim.measure.file_phases",
 }  # fmt: skip
 
 

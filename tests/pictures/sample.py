@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.histogram import Histogram
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.time_series import WINDOW_STEPS
@@ -110,7 +110,7 @@ def write_run(
     directory.mkdir(parents=True, exist_ok=True)
     happened = [events(ranks, steps, index == 0, seed=index) for index in range(epochs)]
     rows = np.stack([_rank_rows(index, found) for index, found in enumerate(happened)], axis=1)
-    train = PhaseSummary(
+    train = LoopPhase(
         name="train",
         kind="train",
         seconds=float(sum(found.marks.max() for found in happened)) * 1e-9,

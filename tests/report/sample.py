@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures import BoundShares, TimeSpread
+from dliosim.measure.file_phases import FilePhase, SavePhase
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.machine import Environment, FileSystem
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import ExpectationResult, RunSummary
 
 S = TypeVar("S")
@@ -128,7 +129,7 @@ def flushed(stall: float, flush: float, **changed: object) -> VerbSummary:
 
 def run(**changed: object) -> RunSummary:
     """Prepare, drop caches, train five epochs with two kinds of checkpoints, and one evaluation."""
-    train = PhaseSummary(
+    train = LoopPhase(
         name="train",
         kind="train",
         seconds=1.3,
@@ -143,7 +144,7 @@ def run(**changed: object) -> RunSummary:
         cache="page",
         prefetch=2,
     )
-    evaluate = PhaseSummary(
+    evaluate = LoopPhase(
         name="universe",
         kind="evaluate",
         seconds=0.9,
@@ -174,15 +175,15 @@ def run(**changed: object) -> RunSummary:
         started="2025-01-02T03:04:05+00:00",
         seconds=3.21,
         phases=(
-            PhaseSummary("universe", "prepare", 0.42, verb=verb(0.42), notes=("made afresh",)),
-            PhaseSummary("model", "save", 0.24, verb=saved(0.24), within="train"),
-            PhaseSummary("model", "save", 0.26, verb=saved(0.26), within="train"),
-            PhaseSummary(
+            FilePhase("universe", "prepare", 0.42, verb=verb(0.42), notes=("made afresh",)),
+            SavePhase("model", "save", 0.24, verb=saved(0.24), within="train"),
+            SavePhase("model", "save", 0.26, verb=saved(0.26), within="train"),
+            FilePhase(
                 "", "drop caches", 0.011, verb=verb(0.011, bytes=0, call_latency=Histogram()), resident_share=0.003
             ),
             train,
             evaluate,
-            PhaseSummary("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train"),
+            SavePhase("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train"),
         ),
         expectations=(
             ExpectationResult("utilization of train at least 70 %", 0.689, "ratio", False, "the later 4 epochs"),

@@ -7,18 +7,21 @@ from dataclasses import replace
 import pytest
 
 from dliosim.measure.epoch_summaries import VerbSummary
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.file_phases import RestorePhase, SavePhase
+from dliosim.measure.phase import LoopPhase, PhaseSummary
 from dliosim.measure.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.report.checkpoints import checkpoint_costs, checkpoint_tables
 from dliosim.report.results import results_content
 from tests.report.sample import FLUSHING, epoch, flushed, run, saved, spread
 
-TRAIN = PhaseSummary("train", "train", 9.0, epochs=(epoch(0, loop_seconds=60.0),))
+TRAIN = LoopPhase("train", "train", 9.0, epochs=(epoch(0, loop_seconds=60.0),))
 
 
 def phase(verb: VerbSummary, kind: str = "save", name: str = "c", within: str | None = None) -> PhaseSummary:
-    return PhaseSummary(name, kind, verb.seconds, verb=verb, within=within)
+    if kind == "restore":
+        return RestorePhase(name, kind, verb.seconds, verb=verb)
+    return SavePhase(name, kind, verb.seconds, verb=verb, within=within)
 
 
 def of(*phases: PhaseSummary, mtbf: float | None = 3600.0, **changed: object) -> RunSummary:

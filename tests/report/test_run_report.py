@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from dliosim.measure.figures import BoundShares, TimeSpread
+from dliosim.measure.file_phases import FilePhase, RestorePhase, SavePhase
 from dliosim.measure.histogram import LIMIT_NS, Histogram
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import ExpectationResult
 from dliosim.report.run_report import expectation_line, run_report
 from tests.report.sample import epoch, run, spread, verb
@@ -16,7 +17,7 @@ GOLDEN = Path(__file__).parent / "run.txt"
 
 
 def report_of(*epochs, runs=1, **changed):
-    phases = tuple(PhaseSummary("train", "train", 1.0, epochs=epochs) for _ in range(runs))
+    phases = tuple(LoopPhase("train", "train", 1.0, epochs=epochs) for _ in range(runs))
     return run_report(run(phases=phases, **changed))
 
 
@@ -79,8 +80,8 @@ def test_not_even_with_1024_ranks_long_names_and_every_optional_column():
     amounts = {f"{kind}_bytes": 987_654_321_098_765_432 for kind in ("distinct", "read_call", "device")}
     hints = tuple((f"a_rather_long_hint_{number}", "with a value") for number in range(20))
     phases = (
-        PhaseSummary(name, "prepare", 98_765.4, verb=written, hints_asked=hints, hints_granted=hints, api="posix"),
-        PhaseSummary(
+        FilePhase(name, "prepare", 98_765.4, verb=written, hints_asked=hints, hints_granted=hints, api="posix"),
+        RestorePhase(
             name,
             "restore",
             98_765.4,
@@ -88,8 +89,8 @@ def test_not_even_with_1024_ranks_long_names_and_every_optional_column():
             resident_share=0.123,
             notes=("passed over " * 20,),
         ),
-        PhaseSummary(name, "train", 98_765.4, epochs=tuple(map(huge, range(20))), hints_asked=hints, api="posix"),
-        PhaseSummary(name, "infer", 98_765.4, epochs=(huge(0), huge(1)), resident_share=0.5),
+        LoopPhase(name, "train", 98_765.4, epochs=tuple(map(huge, range(20))), hints_asked=hints, api="posix"),
+        LoopPhase(name, "infer", 98_765.4, epochs=(huge(0), huge(1)), resident_share=0.5),
     )
     crowded = replace(run().environment, ranks_per_node=1024, cores_per_node=2)
     assert widest(run_report(run(phases=phases, ranks=1024, environment=crowded))) <= 120
@@ -133,7 +134,7 @@ def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_r
 
 def test_readers_that_wait_for_cores_are_distinguished():
     epochs = waiting(0.01, reader_core_wait_seconds=spread(0.3))
-    phase = PhaseSummary("train", "train", 1.0, epochs=tuple(epochs), readers=4)
+    phase = LoopPhase("train", "train", 1.0, epochs=tuple(epochs), readers=4)
     text = " ".join(run_report(run(phases=(phase,))).split())
     assert "warning: train: readers waited for a core 15 % of the time" in text
     assert "(4 ranks on 8 cores, 4 readers each: use fewer of either, or give each a core of its own)" in text
@@ -153,7 +154,7 @@ def test_utilization_is_marked_where_compute_overshot_by_over_one_per_cent(share
 
 
 def test_a_hint_that_was_dropped_or_changed_is_reported_loudly():
-    phase = PhaseSummary(
+    phase = LoopPhase(
         "train",
         "train",
         1.0,
@@ -206,7 +207,7 @@ def test_a_run_without_loops_has_no_hashes():
     ],
 )
 def test_cold_and_warm_are_said_with_the_share_that_was_resident(share, text):
-    lines = run_report(run(phases=(PhaseSummary("train", "train", 1.0, epochs=(epoch(0),), resident_share=share),)))
+    lines = run_report(run(phases=(LoopPhase("train", "train", 1.0, epochs=(epoch(0),), resident_share=share),)))
     assert re.search(rf"^page cache +train: {text}", lines, re.MULTILINE)
 
 
@@ -235,7 +236,11 @@ def test_an_expectation_says_what_was_measured(measured, unit, held, text):
 
 
 def phase_of(*epochs, kind="train", **changed):
-    return PhaseSummary(kind, kind, 1.0, epochs=epochs, **changed)
+    return LoopPhase(kind, kind, 1.0, epochs=epochs, **changed)
+
+
+def file_phase_of(kind, verb, **changed):
+    return {"save": SavePhase, "restore": RestorePhase}.get(kind, FilePhase)(kind, kind, 1.0, verb=verb, **changed)
 
 
 def warnings_of(*phases, **changed):
@@ -265,7 +270,7 @@ def test_without_io_one_warning_says_so_and_there_is_no_bandwidth():
 
 
 def test_what_verify_checked_is_said_and_that_its_times_are_not_to_be_quoted():
-    restored = phase_of(kind="restore", verb=verb(1.0, bytes=1_000_000))
+    restored = file_phase_of("restore", verb(1.0, bytes=1_000_000))
     kept = epoch(1, bytes_moved=7)
     text = run_report(run(phases=(phase_of(epoch(0, bytes=5_000, bytes_moved=8_192), kept), restored), verify=True))
     assert re.search(r"^verified +1 005 007 bytes, all as prepared$", text, re.MULTILINE)
@@ -331,7 +336,7 @@ def test_a_loop_that_a_library_reads_says_so():
 def test_a_restore_from_the_page_cache_is_warned_about_with_how_many_runs_did():
     shares = (0.1, 0.51, 1.0)
     read = verb(1.0, content_seconds=spread(0.0))
-    phases = [phase_of(kind="restore", verb=read, resident_share=share) for share in shares]
+    phases = [file_phase_of("restore", read, resident_share=share) for share in shares]
     (found,) = warnings_of(*phases, environment=ON_DISK)
     assert found.startswith("restore (2 of 3 runs): most of what it read was in the page cache")
     assert warnings_of(*phases) == []  # on tmpfs all of it is memory
@@ -348,13 +353,13 @@ def test_a_restore_from_the_page_cache_is_warned_about_with_how_many_runs_did():
 )
 def test_contents_that_gave_storage_time_are_warned_about(kind, share, said):
     made = verb(2.0, content_seconds=TimeSpread(0.0, 0.0, 2.0 * share))
-    found = warnings_of(phase_of(kind=kind, verb=made), environment=ON_DISK)
+    found = warnings_of(file_phase_of(kind, made), environment=ON_DISK)
     assert [line.startswith(said) for line in found] == ([True] if said else [])
 
 
 def test_saves_that_a_crash_would_lose_or_tear_are_warned_about():
     made = verb(2.0, content_seconds=spread(0.0))
-    unsafe = phase_of(kind="save", verb=made, fsync=False, commit="none")
+    unsafe = file_phase_of("save", made, fsync=False, commit="none")
     late, torn = warnings_of(unsafe, environment=ON_DISK)
     assert late.startswith("save: `fsync off`: its times end when the data are in the page cache")
     assert torn.startswith("save: `commit none`: nothing tells a complete checkpoint from one that a crash cut short")
@@ -387,7 +392,7 @@ def test_ranks_that_ask_for_the_same_bytes_are_warned_about_where_the_device_gav
     for alone in (replace(whole, storage_amplification=1.0), replace(whole, **half | {"storage_amplification": 1.0})):
         assert warnings_of(phase_of(alone), environment=ON_DISK) == [], "with O_DIRECT the device gives all"
     read = verb(1.0, content_seconds=spread(0.0), distinct_bytes=90_511_552, device_bytes=90_511_552)
-    restored = phase_of(kind="restore", verb=read)
+    restored = file_phase_of("restore", read)
     (found,) = warnings_of(restored, environment=ON_DISK)
     assert found.startswith(f"restore: {different}")
     row = next(line for line in run_report(run(phases=(restored,))).splitlines() if line.startswith("restore"))
@@ -400,7 +405,7 @@ def test_another_root_in_memory_silences_no_warning_of_a_disk():
     cached = phase_of(epoch(0, storage_amplification=0.2))
     for root, said in (("ext4", 1), ("tmpfs", 0)):
         assert len(warnings_of(replace(cached, root=root), environment=both)) == said
-        read = phase_of(kind="restore", verb=verb(1.0, content_seconds=spread(0.0)), resident_share=1.0, root=root)
+        read = file_phase_of("restore", verb(1.0, content_seconds=spread(0.0)), resident_share=1.0, root=root)
         assert len(warnings_of(read, environment=both)) == said
     assert warnings_of(replace(cached, kind="infer", name="i"), environment=both) == [], "of old results it is unknown"
 
@@ -414,13 +419,13 @@ def test_waiting_for_data_is_reported_where_no_step_is_put_down_to_storage():
 
 
 def test_of_several_saves_the_shortest_and_the_longest_are_shown():
-    runs = [PhaseSummary("c", "save", seconds, verb=verb(seconds)) for seconds in (1.0, 2.0, 6.0)]
+    runs = [SavePhase("c", "save", seconds, verb=verb(seconds)) for seconds in (1.0, 2.0, 6.0)]
     assert re.search(r"^save c +3 +3\.000 s +1\.000 s +6\.000 s ", run_report(run(phases=tuple(runs))), re.MULTILINE)
     assert "least" not in run_report(run(phases=tuple(runs[:1]), expectations=()))
 
 
 def test_restores_that_differ_have_rows_of_their_own():
-    restores = [PhaseSummary("c", "restore", 1.0, verb=verb(1.0), how=how) for how in ("", "everything once", "")]
+    restores = [RestorePhase("c", "restore", 1.0, verb=verb(1.0), how=how) for how in ("", "everything once", "")]
     text = run_report(run(phases=tuple(restores)))
     assert re.search(r"^restore c +2 ", text, re.MULTILINE)
     assert re.search(r"^restore c everything once +1 ", text, re.MULTILINE)
@@ -508,7 +513,7 @@ def test_decoding_has_columns_only_where_something_was_decoded():
 
 
 def test_encoding_has_a_column_next_to_making_data_where_there_was_any():
-    phase = PhaseSummary("d", "prepare", 1.0, verb=verb(1.0, encode_seconds=spread(0.321)))
+    phase = FilePhase("d", "prepare", 1.0, verb=verb(1.0, encode_seconds=spread(0.321)))
     text = run_report(run(phases=(phase,)))
     assert re.search(r"calls +data +encoding", text)
     assert "321 ms" in text

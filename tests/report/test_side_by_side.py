@@ -15,8 +15,9 @@ import pytest
 
 from dliosim.cli import main
 from dliosim.errors import UsageError
+from dliosim.measure.file_phases import SavePhase
 from dliosim.measure.histogram import Histogram
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.readable import number
 from dliosim.report.reader.load import SavedRun, load_results
 from dliosim.report.results import results_content
@@ -49,7 +50,7 @@ def test_latencies_are_those_of_the_headline_however_epochs_differ(tmp_path: Pat
     histograms = [Histogram([9_000_000_000] * 7), Histogram(few), Histogram(many), Histogram(many)]
     epochs = tuple(epoch(i, **{f"{kind}_latency": one}) for i, one in enumerate(histograms))
     # Of two runs of a loop epochs count on.
-    phases = tuple(PhaseSummary("train", "train", 1.0, epochs=some) for some in (epochs[:2], epochs[2:]))
+    phases = tuple(LoopPhase("train", "train", 1.0, epochs=some) for some in (epochs[:2], epochs[2:]))
     (tmp_path / "results.json").write_text(json.dumps(results_content(run(phases=phases))))
     (one,) = load_results([str(tmp_path)], with_arrays=False)
     [shown] = re.findall(rf"{kind} p99 ([0-9.]+ m?s)", " ".join(run_report(run(phases=phases)).split()))
@@ -58,7 +59,7 @@ def test_latencies_are_those_of_the_headline_however_epochs_differ(tmp_path: Pat
 
 
 def test_saves_have_rows_of_how_long_they_held_ranks_and_were_flushed(tmp_path: Path) -> None:
-    background = PhaseSummary("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train")
+    background = SavePhase("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train")
     write_run(tmp_path / "background", ranks=1, steps=8, epochs=3)
     (one,) = load_results([str(tmp_path / "background")], with_arrays=False)
     assert isinstance(one, SavedRun)

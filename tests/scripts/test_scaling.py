@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from dliosim.measure.file_phases import SavePhase
 from dliosim.measure.machine import Environment, FileSystem
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase, PhaseSummary
 from dliosim.measure.run_summary import RunSummary
 from tests.mpi.launch import Job, mpiexec, running
 from tests.report.sample import epoch, spread, verb
@@ -194,8 +195,8 @@ def scaling_table() -> ModuleType:
 def run_of(ranks: int, seconds: float, cores: int = 8, **changed: Any) -> RunSummary:
     """A run of one loop, whose first epoch is slow, and of a checkpoint."""
     later = epoch(1, bytes=1_000_000_000, loop_seconds=seconds, **changed)
-    train = PhaseSummary("train", "train", 30.0, (replace(later, epoch=0, loop_seconds=9 * seconds), later, later))
-    save = PhaseSummary("model", "save", 1.0, verb=verb(1.0, bytes=500_000_000))
+    train = LoopPhase("train", "train", 30.0, epochs=(replace(later, epoch=0, loop_seconds=9 * seconds), later, later))
+    save = SavePhase("model", "save", 1.0, verb=verb(1.0, bytes=500_000_000))
     where = FileSystem("data", "/scratch", "lustre")
     environment = Environment("MPICH", cores, ranks, 2**30, 0.0, file_systems=(where,))
     return sample(ranks=ranks, phases=(train, save, PhaseSummary("", "barrier", 1.0)), environment=environment)

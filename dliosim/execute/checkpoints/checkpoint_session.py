@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import takewhile
 from time import perf_counter_ns
 from types import TracebackType
@@ -266,9 +265,8 @@ def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
             slower = "the memory of this machine is slower than that pace"
             notes = (*notes, f"copying to staging buffers took up to {asked}: {slower}")
     save.record.root = checkpoint.root
-    phase = verb_phase(session, checkpoint.name, "save", save.record, checkpoint.access, notes)
-    how = replace(phase.summary, within=save.within, fsync=checkpoint.fsync, commit=checkpoint.commit, part_of=part)
-    return replace(phase, summary=how)
+    how = {"within": save.within, "fsync": checkpoint.fsync, "commit": checkpoint.commit, "part_of": part}
+    return verb_phase(session, checkpoint.name, "save", save.record, checkpoint.access, notes, **how)
 
 
 def _make_staging(session: Session, checkpoints: Iterable[Checkpoint]) -> dict[str, StagingBuffers]:

@@ -34,7 +34,7 @@ from dliosim.execute.mpi.communicators import file_communicator, free_communicat
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.phase_summary import share_granted_hints
 from dliosim.formats.registry import import_libraries
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.records import EpochRecord
 from dliosim.measure.step_times import PlannedSteps, StepAccount
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
@@ -276,13 +276,13 @@ def _mark_shared(error: DliosimError) -> DliosimError:
 
 def _interim_summary(
     loop: Loop, root: str, null: bool, resident: float | None, epochs: list[EpochSummary]
-) -> PhaseSummary:
+) -> LoopPhase:
     """Return the phase of the epochs that are summarised so far; safe to call from another thread.
 
     Its seconds are the sum over these epochs.
     """
     access, done = loop.access, tuple(epochs)
-    return PhaseSummary(
+    return LoopPhase(
         loop.name,
         loop.kind,
         sum(epoch.seconds for epoch in done),

@@ -22,7 +22,7 @@ from dliosim.execute.node.compute import set_timer_slack, sleep_until
 from dliosim.execute.phase_summary import verb_phase
 from dliosim.execute.run.capacity_check import require_room
 from dliosim.execute.run.page_cache_residency import drop_caches
-from dliosim.measure.phase import PhaseSummary, add_null_times
+from dliosim.measure.phase import LoopPhase, PhaseSummary, add_null_times
 from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.model.counter_rng import draw, key
 
@@ -69,11 +69,12 @@ def run_with_null(session: Session) -> list[Phase]:
     """Run the workload as `run_workload`, then every loop once more without I/O, and add its slowdown to each loop."""
     phases = run_workload(session)
     null = replace(session, options=replace(session.options, null=True), finished=PhaseLog())
-    kinds = ("train", "evaluate", "infer")
     loops = run_verbs(null, tuple(_list_loops(session.workload.verbs)))
-    without = iter([phase.summary for phase in loops if phase.summary.kind in kinds])
+    without = iter([phase.summary for phase in loops if isinstance(phase.summary, LoopPhase)])
     return [
-        replace(phase, summary=add_null_times(phase.summary, next(without))) if phase.summary.kind in kinds else phase
+        replace(phase, summary=add_null_times(phase.summary, next(without)))
+        if isinstance(phase.summary, LoopPhase)
+        else phase
         for phase in phases
     ]
 
@@ -150,8 +151,8 @@ def _run_verb(session: Session, saves: CheckpointSession, verb: Verb, counters: 
         if saves.count_drained_bytes() > drained:
             # The kernel's counts include what was read at the same time to drain saves.
             record.rchar = record.read_bytes = -1
-        phase = verb_phase(session, checkpoint.name, "restore", record, checkpoint.access, notes)
-        return replace(phase, summary=replace(phase.summary, how=verb.option_text))
+        access, how = checkpoint.access, verb.option_text
+        return verb_phase(session, checkpoint.name, "restore", record, access, notes, how=how)
     if isinstance(verb, DropCaches):
         record, notes = drop_caches(session)
         return verb_phase(session, "", "drop caches", record, None, notes)

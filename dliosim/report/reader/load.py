@@ -12,7 +12,7 @@ import numpy as np
 from dliosim.errors import UsageError
 from dliosim.measure.aggregate import Latencies
 from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import count, printable
 from dliosim.report.phase_titles import title_of
@@ -33,7 +33,7 @@ class LoopResult:
     """All runs of one loop in a run."""
 
     title: str  #: title of the loop (`phase_titles.title_of`)
-    phases: tuple[PhaseSummary, ...]  #: runs of the loop
+    phases: tuple[LoopPhase, ...]  #: runs of the loop
     epochs: tuple[EpochSummary, ...]  #: epochs of all runs, numbered across them
     latencies: Latencies  #: latencies of the epochs after the first together
     rank_times: dict[str, Ints]  #: `TIME_COLUMNS` of ranks.h5, (epochs, ranks) each; ns; empty without that file
@@ -86,7 +86,7 @@ def _load_directory(directory: Path, label: str, with_arrays: bool) -> SavedRun 
     run, latencies = parse_run(read_json(file))
     if run.partial is None and file.name == PARTIAL:
         raise UsageError(f"{file}: does not say how much of the run it has")
-    phases = [phase for phase in run.phases if phase.epochs]
+    phases = run.loops
     ranks_file, timeline_file = directory / RANKS, directory / TIMELINE
     times: list[dict[str, Ints]] = [{} for _ in phases]
     recorded: list[list[RecordedEpoch]] = [[] for _ in phases]
@@ -122,7 +122,7 @@ def _explain_missing(given: Path) -> str:
     return f"{missing}: {wanted}; a run without {RESULTS}, or a comparison without {COMPARE}, did not finish"
 
 
-_Part = tuple[PhaseSummary, dict[str, Ints], list[RecordedEpoch]]
+_Part = tuple[LoopPhase, dict[str, Ints], list[RecordedEpoch]]
 
 
 def _join_phases(latencies: Latencies, parts: Sequence[_Part]) -> LoopResult:

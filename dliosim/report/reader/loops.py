@@ -11,7 +11,7 @@ import numpy as np
 from dliosim.errors import UsageError
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import column_of, time_parts
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.phase import LoopPhase
 from dliosim.report.reader.arrays import Hdf5Group, Ints, open_hdf5
 from dliosim.report.reader.fields import check_version
 from dliosim.report.timeline import SCHEMA_VERSION
@@ -77,7 +77,7 @@ class RecordedEpoch:
         return self.bin_count * self.bin_ns * 1e-9
 
 
-def read_rank_times(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[dict[str, Ints]]:
+def read_rank_times(path: Path, loops: Sequence[LoopPhase], ranks: int) -> list[dict[str, Ints]]:
     """Return for each loop the `TIME_COLUMNS`, (epochs, ranks) each; UsageError if it does not fit results.json."""
     with open_hdf5(path) as file:
         check_version(path, file.whole("schema_version"), SCHEMA_VERSION)
@@ -90,7 +90,7 @@ def read_rank_times(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> li
         ]
 
 
-def read_timelines(path: Path, loops: Sequence[PhaseSummary], ranks: int) -> list[list[RecordedEpoch]]:
+def read_timelines(path: Path, loops: Sequence[LoopPhase], ranks: int) -> list[list[RecordedEpoch]]:
     """Return for each loop the recorded epochs; UsageError where the file does not fit results.json."""
     with open_hdf5(path) as file:
         check_version(path, file.whole("schema_version"), SCHEMA_VERSION)
@@ -134,7 +134,7 @@ def _read_epoch(path: Path, name: str, group: Hdf5Group, ranks: int, epochs: int
 _BINNED = ("data_wait_ns", "io_busy_ns", "compute_ns", "sync_wait_ns", "checkpoint_ns", "batch_latency_max_ns")
 
 
-def _check_names(path: Path, groups: Sequence[tuple[str, Hdf5Group]], loops: Sequence[PhaseSummary]) -> None:
+def _check_names(path: Path, groups: Sequence[tuple[str, Hdf5Group]], loops: Sequence[LoopPhase]) -> None:
     """Check that the groups are the loops of results.json; UsageError where they are not."""
     here = [(group.text("name"), group.text("kind")) for _, group in groups]
     there = [(loop.name, loop.kind) for loop in loops]

@@ -6,8 +6,9 @@ from dataclasses import fields
 
 from dliosim.measure.aggregate import Latencies
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.file_phases import FILE_PHASES
 from dliosim.measure.machine import Environment, FileSystem
-from dliosim.measure.phase import LoopProgress, PartialProgress, PhaseSummary
+from dliosim.measure.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
 from dliosim.measure.run_summary import ExpectationResult, RunSummary
 from dliosim.model.job import MAX_RANKS
 from dliosim.report.phase_titles import title_of
@@ -40,8 +41,8 @@ def parse_run(results: Fields) -> tuple[RunSummary, dict[str, Latencies]]:
         partial=_partial(results.child_or_none("partial")),
     )
     latencies = {one.text("title"): _latencies(one) for one in results.child_list("loops")}
-    for phase in run.phases:
-        if phase.epochs and title_of(phase) not in latencies:
+    for phase in run.loops:
+        if title_of(phase) not in latencies:
             raise results.field_error("loops", f"does not have {title_of(phase)}")
     return run, latencies
 
@@ -60,15 +61,17 @@ def parse_environment(found: Fields) -> Environment:
     return read_object(Environment, found, file_systems=places)
 
 
+_LOOPS = ("train", "evaluate", "infer")
+
+
 def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
-    verb = found.child_or_none("files")
-    epochs = found.child_list("epochs")
-    return read_object(
-        PhaseSummary,
-        found,
-        epochs=tuple(read_object(EpochSummary, one, ranks=ranks, null=null) for one in epochs),
-        verb=None if verb is None else read_object(VerbSummary, verb, ranks=ranks),
-    )
+    kind = found.text("kind")
+    if kind in FILE_PHASES:
+        return read_object(FILE_PHASES[kind], found, verb=read_object(VerbSummary, found.child("files"), ranks=ranks))
+    if kind not in _LOOPS:
+        return read_object(PhaseSummary, found)
+    epochs = (read_object(EpochSummary, one, ranks=ranks, null=null) for one in found.child_list("epochs"))
+    return read_object(LoopPhase, found, epochs=tuple(epochs))
 
 
 def _latencies(loop: Fields) -> Latencies:

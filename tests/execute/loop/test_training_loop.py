@@ -98,7 +98,7 @@ def test_what_delays_a_step_is_blamed_on_storage_only_if_it_is_in_a_call(
     target, name = (os, "preadv") if blamed == "storage" else (EpochCalls, "step_rounds")
     monkeypatch.setattr(target, name, late(getattr(target, name)))
     session = Session(workload, world_of_one(), {"data": tmp_path}, Options(), ProgressLine(None))
-    epochs = [one for phase in run_workload(session) for one in phase.summary.epochs]
+    epochs = [one for phase in run_workload(session) for one in getattr(phase.summary, "epochs", ())]
     [epoch] = epochs
     assert isinstance(epoch, EpochSummary) and epoch.bound_by is not None and epoch.steps == 4
     parts = {"storage": epoch.data_wait_seconds.mean, "tool": epoch.tool_seconds.mean}
