@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -126,14 +127,8 @@ def _hash(name: str) -> Figure:
     return lambda one: f"{sum(getattr(epoch, name) for epoch in one.epochs) % 2**64:016x}"
 
 
-def _mean_by_bytes(name: str) -> Figure:
-    def figure(one: Measured) -> float | None:
-        epochs = one.epochs
-        known = [(ratio, epoch.bytes) for epoch in epochs if (ratio := getattr(epoch, name)) is not None]
-        total = sum(size for _, size in known)
-        return sum(ratio * size for ratio, size in known) / total if total and len(known) == len(epochs) else None
-
-    return figure
+def _epochs_figure(figure: Callable[[Sequence[EpochSummary]], float | None]) -> Figure:
+    return lambda one: figure(one.epochs)
 
 
 def _rate(amount: str) -> Figure:
@@ -143,13 +138,6 @@ def _rate(amount: str) -> Figure:
 def _loop_seconds(one: Measured) -> float:
     """Return the wall time of the slowest rank over all epochs, blocking checkpoints included."""
     return sum(epoch.seconds for epoch in one.epochs)
-
-
-def _utilization(one: Measured) -> float | None:
-    """Return the mean over epochs; None where an epoch has none."""
-    epochs = one.epochs
-    known = [epoch.utilization for epoch in epochs if epoch.utilization is not None]
-    return sum(known) / len(known) if known and len(known) == len(epochs) else None
 
 
 def _device_share(one: Measured) -> float | None:
@@ -237,9 +225,9 @@ LOOP: Final = Subject(
         "bytes_per_second": _rate("bytes"),
         **{name: _total(name) for name in ("bytes_moved", "calls", "opens")},
         **{f"{name}_seconds": _mean(f"{name}_seconds") for name in (*_PARTS[:-1], "io_busy", "open", "view")},
-        "utilization": _utilization,
-        "amplification": _mean_by_bytes("amplification"),
-        "storage_amplification": _mean_by_bytes("storage_amplification"),
+        "utilization": _epochs_figure(aggregate.utilization),
+        "amplification": _epochs_figure(partial(aggregate.mean_by_bytes, "amplification")),
+        "storage_amplification": _epochs_figure(partial(aggregate.mean_by_bytes, "storage_amplification")),
         "depth": _depth,
         "resident_share": lambda one: one.phase.resident_share,
         "two_phase": find_two_phase_state,
@@ -247,7 +235,7 @@ LOOP: Final = Subject(
         "order_hash": _hash("order_hash"),
         "extent_hash": _hash("extent_hash"),
         **{name: _mean(name) for name in ("decode_seconds", "preprocess_seconds", "processing_seconds")},
-        "core_wait_share": lambda one: aggregate.core_wait_share(one.epochs),
+        "core_wait_share": _epochs_figure(aggregate.core_wait_share),
         "device_share": _device_share,
     },
     seconds="seconds",

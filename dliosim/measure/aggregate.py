@@ -42,6 +42,13 @@ def samples_per_second(epochs: Sequence[EpochSummary]) -> float | None:
     return sum(epoch.samples for epoch in epochs) / seconds if seconds > 0 else None
 
 
+def mean_by_bytes(figure: str, epochs: Sequence[EpochSummary]) -> float | None:
+    """Return the mean of a ratio to the bytes asked, weighted by these; None without any bytes."""
+    known = [(ratio, epoch.bytes) for epoch in epochs if (ratio := getattr(epoch, figure)) is not None]
+    total = sum(weight for _, weight in known)
+    return sum(ratio * weight for ratio, weight in known) / total if total and len(known) == len(epochs) else None
+
+
 def latencies(epochs: Sequence[EpochSummary]) -> Latencies:
     """Return the quantiles of the latencies of all epochs.
 

@@ -273,13 +273,7 @@ def _checkpoints(loop: LoopResult, run: RunSummary) -> str:
 
 
 def _amplification(figure: str) -> Callable[[LoopResult, RunSummary], str]:
-    def show(loop: LoopResult, run: RunSummary) -> str:
-        known = [(getattr(one, figure), one.bytes) for one in _later_epochs(loop)]
-        if any(ratio is None for ratio, _ in known) or not sum(weight for _, weight in known):
-            return ABSENT
-        return number(sum(ratio * weight for ratio, weight in known) / sum(weight for _, weight in known))
-
-    return show
+    return lambda loop, run: number(aggregate.mean_by_bytes(figure, _later_epochs(loop)))
 
 
 def _transfer_ratio(loop: LoopResult, run: RunSummary) -> str:
