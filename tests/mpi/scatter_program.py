@@ -11,9 +11,8 @@ from mpi4py import MPI
 from dliosim.execute.backends.registry import Files
 from dliosim.execute.batches import node_reader
 from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.mpi.communicators import file_communicator, free_communicator
 from dliosim.execute.mpi.job_abort import job_name
-from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.mpi.world import World, file_communicator, free_communicator, make_world
 from dliosim.execute.testing.contract_fixtures import SIZE, fixture_name, make_calls, random_steps
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Extents, plan_calls

@@ -12,10 +12,9 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError, UsageError
-from dliosim.execute.mpi.communicators import file_communicator, free_communicator
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
 from dliosim.execute.mpi.job_abort import job_name
-from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.mpi.world import World, file_communicator, free_communicator, make_world
 from dliosim.model import Access
 from dliosim.model.access import Communicator
 from dliosim.plan.samples.distinct_ranges import BLOCK, union_ranges

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dliosim.measure.meter import Meter
 from dliosim.plan.samples.io_requests import Calls
 
@@ -17,7 +19,7 @@ class NullReader:
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """Return the bytes that the calls ask for."""
-        return sum(calls.length.tolist())
+        return int(np.add.reduce(calls.length))
 
     def end_epoch(self) -> None:
         """Do nothing: there are no files."""

@@ -209,6 +209,7 @@ class EpochSource:
     ) -> None:
         #: the course of the epoch, with the read calls as far as they are collected
         self.series = EpochSeries()
+        #: of the last step waited for, ns: as in `Batches`
         self.called = self.processed = 0
         # Bytes that `--verify` should check but cannot, because their contents are not known.
         self._unchecked = 0

@@ -30,7 +30,7 @@ from dliosim.execute.loop.epoch_record import KernelCounts, call_offsets, record
 from dliosim.execute.loop.loop_saves import NEVER, CheckpointTimers, LoopSaves
 from dliosim.execute.loop.step_loop import StepSettings, run_steps
 from dliosim.execute.loop.step_sync import StepSync
-from dliosim.execute.mpi.communicators import file_communicator, free_communicator, reader_note
+from dliosim.execute.mpi.world import file_communicator, free_communicator
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.phase_summary import share_granted_hints
 from dliosim.formats.registry import import_libraries
@@ -40,10 +40,11 @@ from dliosim.measure.step_times import PlannedSteps, StepAccount
 from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
 from dliosim.measure.time_series import EpochSeries
 from dliosim.measure.timeline import gather_timeline, has_offsets, keep_epoch
-from dliosim.model import Dataset, Loop
+from dliosim.model import Access, Dataset, Loop
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.plan.samples.read_ranges import buffer_bytes
 from dliosim.plan.samples.sampler import plan_bytes
+from dliosim.readable import count
 
 if TYPE_CHECKING:
     from dliosim.measure.epoch_summaries import EpochSummary
@@ -250,7 +251,7 @@ class LoopRunner:
         session.world.allreduce(wall, "max")
         notes = (
             next((reader.meter.how for reader in readers if reader.meter.how), ""),
-            reader_note(access),
+            _reader_note(access),
             "" if self._null else library_read_note(access, counted),
             _compression_note(self._dataset),
             self._data.note,
@@ -303,3 +304,14 @@ def _compression_note(dataset: Dataset) -> str:
     if dataset.compress is None:
         return ""
     return "bytes and GB/s are of samples as they are stored, compressed; samples/s compares with uncompressed ones"
+
+
+def _reader_note(access: Access) -> str:
+    """Return a note about ranks that open or read for others; empty if all ranks open together and read their own."""
+    together = access.communicator
+    opening = ""
+    if together != "world" and access.is_mpi:
+        who = "the ranks of a node" if together == "node" else count(together, "rank")
+        opening = "a shared file is opened by " + ("each rank for itself" if together == 1 else f"{who} together")
+    reading = "one rank of each node reads for all of its ranks" if access.scatter else ""
+    return "; ".join(filter(None, (opening, reading)))

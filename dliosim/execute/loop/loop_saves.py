@@ -74,7 +74,9 @@ class LoopSaves:
         self.core_wait_ns = 0
         self.run: Callable[[Callable[[], None]], None] | None = None
         self._session, self._manager, self._loop, self._syncer = session, manager, loop, syncer
-        self._timers, self.timed = timers, bool(timers.cadences)
+        self._timers = timers
+        #: checkpoints by seconds may be due after a sync
+        self.timed = bool(timers.cadences)
 
     def begin_epoch(self, steps: int) -> None:
         """Begin an epoch of `steps` steps; with the first of a run of the loop its clocks start."""

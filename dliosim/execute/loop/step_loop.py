@@ -4,57 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Protocol
 
 from dliosim.errors import DliosimError
 from dliosim.execute.context import Progress
+from dliosim.execute.loop.epoch_plan import EpochSource
+from dliosim.execute.loop.loop_saves import LoopSaves
 from dliosim.execute.loop.step_sync import StepSync
 from dliosim.execute.node.compute import keep_core_busy, sleep_until
 from dliosim.measure.step_times import ROW, PlannedSteps, StepAccount
-
-
-class BatchSource(Protocol):
-    """The batches of an epoch in the order of steps, as `epoch_plan.EpochSource` gives them."""
-
-    #: as `Batches.called`, ns
-    called: int
-    #: as `Batches.processed`, ns
-    processed: int
-
-    def start(self) -> None:
-        """Start the reads that are ahead of the steps, if there are any."""
-        ...
-
-    def wait(self, step: int) -> None:
-        """Wait for the batch of a step."""
-        ...
-
-    def check(self, step: int) -> None:
-        """Raise ExecutionError if the batch of a step does not hold what was written."""
-        ...
-
-    def collect(self) -> None:
-        """Collect the clock readings of the read calls so far."""
-        ...
-
-
-class StepSaves(Protocol):
-    """The checkpoints that are saved after steps, and the end of the loop's time, as in `loop_saves.LoopSaves`."""
-
-    #: the loop stops at the first sync, or without syncs at the first step end, after this perf_counter_ns
-    deadline: int
-    #: the steps (from 0) after which checkpoints by steps are saved
-    steps: frozenset[int]
-    #: checkpoints by seconds may be due after a sync
-    timed: bool
-
-    def mark_due(self, now: int) -> None:
-        """Tell the next sync which checkpoints by seconds are due on this rank."""
-        ...
-
-    def save_after_step(self, step: int) -> int:
-        """Save what is due after a step, and put `deadline` off; return the ns of making the contents."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +31,8 @@ class StepSettings:
 def run_steps(
     plan: PlannedSteps,
     settings: StepSettings,
-    source: BatchSource,
-    saves: StepSaves,
+    source: EpochSource,
+    saves: LoopSaves,
     account: StepAccount,
     progress: Progress,
 ) -> bool:

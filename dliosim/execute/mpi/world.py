@@ -20,6 +20,7 @@ from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.ranks import Operation, Ranks, SleepingRanks, SpinningRanks
 from dliosim.execute.node.environment import node_name
 from dliosim.measure.board import BARRIER, EXCHANGE, BoardRow, current, private_row
+from dliosim.model import Access
 
 T = TypeVar("T")
 
@@ -305,3 +306,23 @@ def _broadcast_result(comm: MPI.Intracomm, source: int, answer: str | ExecutionE
     failure = ExecutionError(message, code or None)
     failure.shared = True
     return failure
+
+
+def file_communicator(world: World, access: Access) -> MPI.Intracomm:
+    """Return the communicator on which this rank opens a shared file; free it by `free_communicator`. Collective.
+
+    With `scatter` only the ranks that read open the file; the others get COMM_NULL.
+    """
+    together = access.communicator
+    reads = not access.scatter or world.node.rank == 0
+    if together == "world" or not access.is_mpi:
+        return world.leaders if access.scatter else world.comm
+    if together == "node":
+        return MPI.Intracomm(MPI.COMM_SELF if reads else MPI.COMM_NULL) if access.scatter else world.node.comm
+    return MPI.Intracomm(world.comm.Split(world.rank // together if reads else MPI.UNDEFINED, world.rank))
+
+
+def free_communicator(world: World, comm: MPI.Intracomm) -> None:
+    """Free a communicator that `file_communicator` made, when no file is open on it. Collective over `comm`."""
+    if comm not in (world.comm, world.node.comm, world.leaders, MPI.COMM_SELF, MPI.COMM_NULL):
+        comm.Free()
