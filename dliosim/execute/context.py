@@ -17,8 +17,8 @@ from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.execute.store.manifest import resolve_in_root
 from dliosim.measure.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
 from dliosim.measure.timeline import Timeline
-from dliosim.model import Checkpoint, Dataset, Loop, Restore, Save, Split, Workload
-from dliosim.model.verbs import flatten_verbs
+from dliosim.model import Checkpoint, Dataset, Restore, Split, Workload
+from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints
 from dliosim.plan.samples.places import Places
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ class Session:
             if not dataset.source:
                 self.directory(dataset.root, dataset.path, dataset.digest())
         for checkpoint in self.workload.checkpoints:
-            self.save_directory(checkpoint)
-            self.drain_directory(checkpoint)
+            self.checkpoint_directories(checkpoint)
 
     def save_directory(self, checkpoint: Checkpoint, split: Split | None = None) -> Path:
         """Return the directory of the checkpoints that ranks of this split save (None: the split of this job)."""
@@ -146,31 +145,24 @@ class Session:
         digest = checkpoint.digest(split or checkpoint.split(self.world.size))
         return self.directory(checkpoint.drain, checkpoint.path, digest) if checkpoint.drain is not None else None
 
+    def checkpoint_directories(self, checkpoint: Checkpoint, split: Split | None = None) -> list[Path]:
+        """Return the directory that ranks of this split save to, and with `drain to` that of the copies."""
+        found = (self.save_directory(checkpoint, split), self.drain_directory(checkpoint, split))
+        return [base for base in found if base is not None]
+
     def lock_checkpoints(self) -> None:
         """Lock the checkpoints that this job will save, and those that it will restore.
 
         Then no other job saves there. For rank 0. Raises ExecutionError [R405] where another job is there before,
         OSError as the calls do.
         """
-        saved, restored = set(), []
-        for verb, _ in flatten_verbs(self.workload.verbs):
-            if isinstance(verb, Save):
-                saved.add(verb.checkpoint)
-            elif isinstance(verb, Loop):
-                saved |= {cadence.checkpoint for cadence in verb.checkpoints}
-            elif isinstance(verb, Restore):
-                restored.append(verb)
-        for checkpoint in map(self.workload.checkpoint, sorted(saved)):
-            for base in (self.save_directory(checkpoint), self.drain_directory(checkpoint)):
-                if base is not None:
-                    self.stores.open_to_save(base)
-        for verb in restored:
-            checkpoint = self.workload.checkpoint(verb.checkpoint)
-            for base in (
-                self.save_directory(checkpoint, verb.written_by),
-                self.drain_directory(checkpoint, verb.written_by),
-            ):
-                if base is not None:
+        workload = self.workload
+        for checkpoint in map(workload.checkpoint, list_saved_checkpoints(workload.verbs)):
+            for base in self.checkpoint_directories(checkpoint):
+                self.stores.open_to_save(base)
+        for verb, _ in flatten_verbs(workload.verbs):
+            if isinstance(verb, Restore):
+                for base in self.checkpoint_directories(workload.checkpoint(verb.checkpoint), verb.written_by):
                     self.stores.open_to_restore(base)
 
     def make_roots(self) -> None:

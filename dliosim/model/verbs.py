@@ -209,3 +209,14 @@ def flatten_verbs(verbs: tuple[Verb, ...], times: int = 1) -> Iterator[tuple[Ver
             yield from flatten_verbs(verb.body, times * verb.count)
         else:
             yield verb, times
+
+
+def list_saved_checkpoints(verbs: tuple[Verb, ...]) -> list[str]:
+    """Return the names of the checkpoints that verbs save, each once."""
+    names: dict[str, None] = {}
+    for verb, _ in flatten_verbs(verbs):
+        if isinstance(verb, Save):
+            names[verb.checkpoint] = None
+        elif isinstance(verb, Loop):
+            names |= {cadence.checkpoint: None for cadence in verb.checkpoints}
+    return list(names)

@@ -28,9 +28,7 @@ from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.node.striping import striping_hint_note
 from dliosim.execute.payload.shard_payload import part_keys
 from dliosim.execute.phase_summary import verb_phase
-from dliosim.model import Checkpoint, Loop, Workload
-from dliosim.model import Save as SaveVerb
-from dliosim.model.verbs import flatten_verbs
+from dliosim.model import Checkpoint
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.readable import seconds
 
@@ -236,17 +234,6 @@ def _plan_files(session: Session, checkpoint: Checkpoint) -> None:
     files = state_files(checkpoint, checkpoint.split(world.size))
     planned = files.files() if world.rank == 0 else ((name, world.rank) for name in files.file_names(world.rank))
     deque(planned, maxlen=0)
-
-
-def checkpoints_to_save(workload: Workload) -> list[Checkpoint]:
-    """Return the checkpoints that a workload saves."""
-    names: dict[str, None] = {}
-    for verb, _ in flatten_verbs(workload.verbs):
-        if isinstance(verb, SaveVerb):
-            names[verb.checkpoint] = None
-        elif isinstance(verb, Loop):
-            names |= {cadence.checkpoint: None for cadence in verb.checkpoints}
-    return [workload.checkpoint(name) for name in names]
 
 
 def make_save_phase(session: Session, save: CheckpointSave) -> Phase:

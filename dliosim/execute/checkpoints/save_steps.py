@@ -154,8 +154,8 @@ def _commit(
             found[METADATA] = write_metadata(files, plan, save.directory)
     ranks = files.split.present_ranks
     saved = CheckpointManifest(checkpoint.name, save.base.name, checkpoint.commit, ranks, files.split, found)
-    done = session.stores.open_to_save(save.base).commit(save.number, saved)
-    record.directory_sync_ns, record.manifest_ns, record.rename_ns = done.sync_ns, done.manifest_ns, done.rename_ns
+    times = session.stores.open_to_save(save.base).commit(save.number, saved)
+    record.directory_sync_ns, record.manifest_ns, record.rename_ns = times
 
 
 def delete_old(session: Session, save: CheckpointSave, base: Path, what: str = "checkpoints") -> int:

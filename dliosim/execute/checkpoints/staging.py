@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,19 +19,17 @@ from dliosim.model.checkpoint import Background
 from dliosim.plan.checkpoints.layout import StateFiles
 
 
-class StagedSave:
-    """The copy of one save.
+class StagedSave(NamedTuple):
+    """The copy of one save."""
 
-    `made` returns its calls, from the first again each time. `late_ns`: time by which the copy was slower than its
-    pace. `release` gives the buffer back, if there is one. `simulated`: nothing was copied, and contents are made
-    during the flush.
-    """
-
-    def __init__(self, made: Callable[[], Made], late_ns: int, release: Callable[[], None], simulated: bool) -> None:
-        self.made = made
-        self.simulated = simulated
-        self.late_ns = late_ns
-        self.release = release
+    #: returns its calls, from the first again each time
+    made: Callable[[], Made]
+    #: time by which the copy was slower than its pace; ns
+    late_ns: int
+    #: gives the buffer back, if there is one
+    release: Callable[[], None]
+    #: nothing was copied, and contents are made during the flush
+    simulated: bool
 
 
 class StagingBuffers:

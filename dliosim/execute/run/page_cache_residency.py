@@ -112,12 +112,7 @@ def _list_checkpoint_files(session: Session) -> list[Path]:
     described = [(checkpoint, checkpoint.split(ranks)) for checkpoint in workload.checkpoints]
     restores = (verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore))
     described += [(workload.checkpoint(verb.checkpoint), verb.written_by) for verb in restores if verb.written_by]
-    places = (
-        place
-        for found, by in described
-        for place in (session.save_directory(found, by), session.drain_directory(found, by))
-    )
-    bases = list(dict.fromkeys(place for place in places if place is not None))
+    bases = dict.fromkeys(base for found, by in described for base in session.checkpoint_directories(found, by))
     if not bases:
         return []
     return session.world.run_on_rank_0(

@@ -11,7 +11,7 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.execute.backends.registry import require_backends
-from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession, checkpoints_to_save, make_save_phase
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession, make_save_phase
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.save_steps import CheckpointSave as Saved
 from dliosim.execute.context import Phase, PhaseLog, Session
@@ -25,6 +25,7 @@ from dliosim.execute.run.page_cache_residency import drop_caches
 from dliosim.measure.phase import LoopPhase, PhaseSummary, add_null_times
 from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.model.counter_rng import draw, key
+from dliosim.model.verbs import list_saved_checkpoints
 
 #: Loops of a run, with their evaluations, that get a timeline: rank 0 keeps 26 MB for each at 512 ranks.
 _TIMELINES = 8
@@ -93,7 +94,7 @@ def run_verbs(session: Session, verbs: tuple[Verb, ...], timelines: int = _TIMEL
         for place in list(open_saves)[:count]:
             phases[place] = make_save_phase(session, open_saves.pop(place))
 
-    with CheckpointSession(session, checkpoints_to_save(replace(session.workload, verbs=verbs))) as saves:
+    with CheckpointSession(session, map(session.workload.checkpoint, list_saved_checkpoints(verbs))) as saves:
         for each in _run_verbs(session, saves, verbs, _Counters(timelines)):
             if isinstance(each, Saved):
                 open_saves[len(phases)] = each

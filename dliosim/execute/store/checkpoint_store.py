@@ -12,11 +12,11 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from time import perf_counter_ns
 from types import TracebackType
+from typing import NamedTuple
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error, wrap_call
@@ -40,12 +40,9 @@ _MOST = 10**12 - 1
 _ASIDE, _DYING = ".partial", ".old.partial"
 
 
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """A checkpoint that was just completed, and the time of each part of that."""
+class CommitTimes(NamedTuple):
+    """The time of each part of completing a checkpoint."""
 
-    #: the complete directory
-    directory: Path
     #: time of syncing directories, without that of the manifest; ns
     sync_ns: int
     #: time of writing, syncing and renaming the manifest; ns
@@ -99,7 +96,7 @@ class CheckpointStore:
             _remove_checkpoint(self._base / f"{number:06d}")
             return self._make_directory(number, _ASIDE)
 
-    def commit(self, number: int, saved: CheckpointManifest) -> CommitResult:
+    def commit(self, number: int, saved: CheckpointManifest) -> CommitTimes:
         """Make a written checkpoint complete in the way of `saved.commit`; from then on it counts.
 
         Its files are written, and synced if the checkpoint asks for it. Raises ExecutionError; the caller must
@@ -133,7 +130,7 @@ class CheckpointStore:
             self._busy.discard(number)
             self._finished.add(number)
             self._newest = max(self._newest, number)
-        return CommitResult(final, sync_ns, manifest_ns, rename_ns)
+        return CommitTimes(sync_ns, manifest_ns, rename_ns)
 
     def abandon(self, number: int) -> None:
         """Remove a checkpoint that will not be complete. Raises nothing: the next `begin` removes what stays."""

@@ -17,15 +17,13 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.checkpoints import checkpoint_session, state_writer, tier_copy, worker_thread
 from dliosim.execute.checkpoints.checkpoint_session import (
     CheckpointSession,
-    checkpoints_to_save,
     make_save_phase,
 )
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
 from dliosim.execute.context import Options, Session
 from dliosim.execute.node import free_space
-from dliosim.model import Access, Cadence, Checkpoint, Job, Loop, Part, Repeat, Restore, Workload, Writers
-from dliosim.model import Save as SaveVerb
+from dliosim.model import Access, Checkpoint, Job, Part, Restore, Workload, Writers
 from dliosim.model.checkpoint import Background, Pace
 from dliosim.report.progress import ProgressLine
 from tests.execute.alone import checkpoint_faults, world_of_one
@@ -312,15 +310,6 @@ def test_an_mpi_without_threads_is_refused(
     with pytest.raises(ExecutionError, match="needs an MPI with MPI_THREAD_MULTIPLE") as caught:
         CheckpointSession(session(tmp_path, checkpoint), [checkpoint])
     assert caught.value.code == "R403" and caught.value.shared
-
-
-def test_the_checkpoints_of_a_workload_are_those_that_it_saves(tmp_path: Path) -> None:
-    names = ("verb", "loop", "restored", "unused")
-    checkpoints = tuple(replace(STAGED, name=name) for name in names)
-    loop = Loop("train", "train", "d", Access(), checkpoints=(Cadence("loop", "end"),))
-    verbs = (Repeat(2, (SaveVerb("verb"), loop)), Restore("restored"))
-    workload = Workload("w", "", 1, Job(1), (), checkpoints, verbs)
-    assert [one.name for one in checkpoints_to_save(workload)] == ["verb", "loop"]
 
 
 def test_the_next_number_is_above_those_of_copies_that_outlived_what_was_saved(tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ def written(store: CheckpointStore, sizes: tuple[int, ...] = (3, 5), commit: Com
 def saved(base: Path, sizes: tuple[int, ...] = (3, 5), ranks: int = 2, commit: Commit = "rename") -> Path:
     """One more complete checkpoint, by a run of its own."""
     store = CheckpointStore(base)
-    return store.commit(written(store, sizes, commit), described(base, sizes, commit, ranks)).directory
+    number = written(store, sizes, commit)
+    store.commit(number, described(base, sizes, commit, ranks))
+    return base / f"{number:06d}"
 
 
 def names(base: Path) -> list[str]:
@@ -84,7 +86,7 @@ def test_the_next_one_is_written_aside_and_counts_only_when_complete(tmp_path: P
     assert (number, aside.name) == (1, "000001.partial")
     assert checkpoint_store.checkpoint_numbers(tmp_path) == []
     done = store.commit(number, described(tmp_path, ()))
-    assert done.directory == tmp_path / "000001"
+    assert (tmp_path / "000001").is_dir()
     assert not aside.exists()
     assert min(done.sync_ns, done.manifest_ns, done.rename_ns) > 0
 
@@ -98,7 +100,7 @@ def test_what_is_written_in_place_counts_once_it_has_its_manifest(tmp_path: Path
         checkpoint_store.find_newest_complete(tmp_path, "c", 2)
     done = store.commit(number, described(tmp_path, (3, 5), commit))
     assert checkpoint_store.find_newest_complete(tmp_path, "c", 2) == (1, described(tmp_path, (3, 5), commit), [])
-    assert done.directory == tmp_path / "000001"
+    assert (tmp_path / "000001").is_dir()
     assert done.rename_ns == 0
 
 
