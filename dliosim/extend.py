@@ -34,8 +34,8 @@ from dliosim.formats.unsupported import refuse_unused
 from dliosim.model import Access, Dataset, Distribution, Layout, Shape, constant
 
 if TYPE_CHECKING:
-    from dliosim.execute.backends.contract import Reader, Writer
-    from dliosim.execute.backends.registry import Backend, Files, backend_names, backend_of
+    from dliosim.execute.backends.contract import Files, Reader, Writer
+    from dliosim.execute.backends.registry import Backend, backend_names, backend_of
     from dliosim.execute.io_errors import call_error, truncation_error
     from dliosim.execute.testing.backend_contract import check_backend
     from dliosim.measure.meter import Meter
@@ -91,7 +91,7 @@ _BACKEND_NAMES: Final = {
     "Reader": "execute.backends.contract",
     "Writer": "execute.backends.contract",
     "Backend": "execute.backends.registry",
-    "Files": "execute.backends.registry",
+    "Files": "execute.backends.contract",
     "backend_names": "execute.backends.registry",
     "backend_of": "execute.backends.registry",
     "call_error": "execute.io_errors",

@@ -38,7 +38,8 @@ from harness import header, middle, one_by_one, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.registry import Files, open_readers
+from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.context import Options, Phase, Session

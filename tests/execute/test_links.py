@@ -11,7 +11,8 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.registry import Files, open_readers
+from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.context import Options, Session
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.datasets.file_list import share_existing_files

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.backends.registry import Files
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.batches import node_reader
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.mpi.job_abort import job_name

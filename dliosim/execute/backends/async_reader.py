@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import address_of, only_file
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.fd_table import OpenFiles
 from dliosim.execute.backends.io_uring import Integers, ReadQueue, make_queue
 from dliosim.measure.meter import Meter
@@ -76,12 +75,10 @@ class QueuedReader:
     not run empty between two batches. One thread calls all methods; only `close` may be called by another.
     """
 
-    def __init__(
-        self, access: Access, directory: Path, file_name: Callable[[int], str], file_size: Callable[[int], int]
-    ) -> None:
+    def __init__(self, access: Access, files: Files) -> None:
         """Prepare to read files below `directory`, as `OpenFiles` names them; open none."""
         self.meter = Meter()
-        self._files = OpenFiles(access, directory, file_name, file_size, self.meter)
+        self._files = OpenFiles(access, files, self.meter)
         self._access = access
         self._rows = min(1 << (max(_LEAST_ROWS, 2 * access.depth) - 1).bit_length(), _MOST_ROWS)
         self._queue: ReadQueue | None = None

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from mpi4py import MPI
+
 from dliosim.measure.meter import Meter
 from dliosim.measure.records import VerbRecord
+from dliosim.model import Dataset
 from dliosim.plan.samples.io_requests import Calls
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of a reader, by number."""
+
+    #: the directory of the files
+    directory: Path
+    #: returns the path of a file below `directory`
+    name: Callable[[int], str]
+    #: returns the planned bytes of a file
+    size: Callable[[int], int]
+    #: there is one file only, which all ranks of `comm` open together
+    shared: bool
+    #: the ranks that open together; with mpi-collective only the reading thread may use it
+    comm: MPI.Intracomm
+    #: the data set of the files, for the format's library; None if they belong to no data set
+    dataset: Dataset | None = None
 
 
 class Reader(Protocol):

@@ -7,11 +7,11 @@ import os
 import resource
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import repeat
-from pathlib import Path
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import SAFE, close_read
 from dliosim.measure.meter import Meter
@@ -28,25 +28,17 @@ class OpenFiles:
     """Opens and closes the files of one reader, and adds the times to its meter.
 
     `kept` has the descriptors that stay open, by file. `together` is the number of files that the reader may open at a
-    time where none stays open. `file_name` gives the path of a file below `directory`, `file_size` its planned bytes,
-    which are needed only when an O_DIRECT call reaches the end of a file.
+    time where none stays open. The planned bytes of a file are needed only when an O_DIRECT call reaches its end.
     """
 
-    def __init__(
-        self,
-        access: Access,
-        directory: Path,
-        file_name: Callable[[int], str],
-        file_size: Callable[[int], int],
-        meter: Meter,
-    ) -> None:
+    def __init__(self, access: Access, files: Files, meter: Meter) -> None:
         self.kept: dict[int, int] = {}
         self.direct = access.cache == "off"
         self._access = access
         self._meter = meter
-        self._directory = str(directory)
-        self._file_name = file_name
-        self._file_size = file_size
+        self._directory = str(files.directory)
+        self._file_name = files.name
+        self._file_size = files.size
         self._flags = os.O_RDONLY | SAFE | (os.O_DIRECT if self.direct else 0)
         self.together = max(1, min(_TOGETHER, raise_open_limit() // (_SHARE * max(1, access.readers))))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError, PlanError
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import require_file
@@ -19,7 +20,7 @@ from dliosim.formats.protocols import LibraryFile, LibraryReadable
 from dliosim.formats.registry import bind
 from dliosim.measure.meter import Meter
 from dliosim.measure.stopwatch import Stopwatch
-from dliosim.model import Access, Dataset
+from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 
 
@@ -43,26 +44,20 @@ class LibraryReader:
     library. The library may make several system calls for one call; `meter` counts calls of the library.
     """
 
-    def __init__(
-        self,
-        access: Access,
-        directory: Path,
-        file_name: Callable[[int], str],
-        comm: MPI.Intracomm,
-        dataset: Dataset | None,
-    ) -> None:
-        """Keep the format's library for `dataset`. Raises PlanError if it cannot read single samples."""
-        form = bind(dataset) if dataset is not None else None
-        if dataset is None or not isinstance(form, LibraryReadable):
+    def __init__(self, access: Access, files: Files) -> None:
+        """Keep the format's library for the data set. Raises PlanError if it cannot read single samples."""
+        form = bind(files.dataset) if files.dataset is not None else None
+        if not isinstance(form, LibraryReadable):
             raise PlanError("`through library`: this format has no library that reads single samples")
+
         self.meter = Meter()
         self._form = form
-        self._size = dataset.constant_size
+        self._size = form.dataset.constant_size
         self._lifetime = access.open
         self._merged = access.transfer is not None
-        self._directory = directory
-        self._file_name = file_name
-        self._comm = comm if access.is_mpi else None
+        self._directory = files.directory
+        self._file_name = files.name
+        self._comm = files.comm if access.is_mpi else None
         self._collective = access.collective
         self._open: dict[int, LibraryFile] = {}
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import only_file
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.fd_table import OpenFiles
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import close_read
@@ -56,12 +55,10 @@ class MappedReader:
     later would end the process (SIGBUS), so sizes are checked again when an epoch begins and when it ends.
     """
 
-    def __init__(
-        self, access: Access, directory: Path, file_name: Callable[[int], str], file_size: Callable[[int], int]
-    ) -> None:
+    def __init__(self, access: Access, files: Files) -> None:
         """Prepare to map files below `directory`, as `OpenFiles` names them; map none."""
         self.meter = Meter()
-        self._files = OpenFiles(access, directory, file_name, file_size, self.meter)
+        self._files = OpenFiles(access, files, self.meter)
         self._lifetime = access.open
         self._mapped: dict[int, _Mapping] = {}
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
 from mpi4py import MPI
 
 from dliosim.execute.backends.buffers import CallBuffers
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.mpiio_reader import IndependentReader
 from dliosim.execute.backends.mpiio_writer import Spec, mpiio_error
 from dliosim.execute.io_errors import truncation_error
@@ -65,11 +65,9 @@ class QueuedIndependentReader(IndependentReader):
     With `open each sample` as many files are open as calls are in flight.
     """
 
-    def __init__(
-        self, access: Access, directory: Path, file_name: Callable[[int], str], shared: bool, comm: MPI.Intracomm
-    ) -> None:
+    def __init__(self, access: Access, files: Files) -> None:
         """Prepare to read, as `IndependentReader` does, at the depth of `access`."""
-        super().__init__(access, directory, file_name, shared, comm)
+        super().__init__(access, files)
         self._depth = access.depth
         self.meter.how = f"queued by {_CALL}"
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from operator import length_hint
-from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import CallBufferCache, CallBuffers
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.mpiio_writer import Spec, close_file, get_hints, mpiio_error, open_file
 from dliosim.execute.io_errors import truncation_error
 from dliosim.execute.mpi.polling import wait
@@ -31,18 +30,16 @@ class IndependentReader:
     `open each sample`, each rank opens its files for itself.
     """
 
-    def __init__(
-        self, access: Access, directory: Path, file_name: Callable[[int], str], shared: bool, comm: MPI.Intracomm
-    ) -> None:
+    def __init__(self, access: Access, files: Files) -> None:
         self.meter = Meter()
-        self._directory = str(directory)
-        self._file_name = file_name
+        self._directory = str(files.directory)
+        self._file_name = files.name
         self._hints = access.hints
         self._lifetime = access.open
         self._merged = access.transfer is not None
-        self._shared = shared and access.open != "each sample"
+        self._shared = files.shared and access.open != "each sample"
         # Several threads may open files at the same time, and MPI forbids that on one communicator.
-        self._comm = comm if self._shared else MPI.COMM_SELF.Dup()
+        self._comm = files.comm if self._shared else MPI.COMM_SELF.Dup()
         self._table: dict[int, MPI.File] = {}
         self._granted: dict[str, str] = {}
         self._pieces: CallBufferCache[Spec] = CallBufferCache(lambda piece, length: (piece, length, MPI.BYTE))
@@ -166,13 +163,13 @@ class CollectiveReader:
     if the file was cut in between, the buffer may still hold the same samples from before, and their check succeeds.
     """
 
-    def __init__(self, access: Access, directory: Path, file_name: Callable[[int], str], comm: MPI.Intracomm) -> None:
+    def __init__(self, access: Access, files: Files) -> None:
         self.meter = Meter()
-        self._named = lambda: f"{directory}/{file_name(0)}"
+        self._named = lambda: f"{files.directory}/{files.name(0)}"
         self._path = ""
         self._hints = access.hints
         self._each_epoch = access.open == "each epoch"
-        self._comm = comm
+        self._comm = files.comm
         self._handle: MPI.File | None = None
         self._size = 0
         self._granted: dict[str, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from operator import length_hint
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import CallBufferCache, CallBuffers, address_of, allocate, only_file
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.fd_table import OpenFiles, direct_hint
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import CREATE_OR_TRUNCATE, close_written, open_regular
@@ -27,16 +28,10 @@ _BOUNCE = 1 << 20
 class PosixReader:
     """Reads files by preadv, one call a row, through descriptors that stay open as long as `Access.open` says."""
 
-    def __init__(
-        self,
-        access: Access,
-        directory: Path,
-        file_name: Callable[[int], str],
-        file_size: Callable[[int], int],
-    ) -> None:
-        """Prepare to read files below `directory`, as `OpenFiles` names them; open none."""
+    def __init__(self, access: Access, files: Files) -> None:
+        """Prepare to read; open no file."""
         self.meter = Meter()
-        self._files = OpenFiles(access, directory, file_name, file_size, self.meter)
+        self._files = OpenFiles(access, files, self.meter)
         self._lifetime = access.open
         self._merged = access.transfer is not None
         self._pieces: CallBufferCache[list[memoryview]] = CallBufferCache(lambda piece, _: [piece])

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from dliosim.errors import UsageError
 from dliosim.execute.backends.async_reader import QueuedReader
-from dliosim.execute.backends.contract import Reader, Writer
+from dliosim.execute.backends.contract import Files, Reader, Writer
 from dliosim.execute.backends.library_reader import LibraryReader
 from dliosim.execute.backends.mmap_reader import MappedReader
 from dliosim.execute.backends.mpiio_nonblocking import QueuedIndependentReader
@@ -22,27 +22,9 @@ from dliosim.execute.backends.null import NullReader
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import create_file, remove_file
-from dliosim.model import Access, Dataset, Engine, Loop, Prepare, Restore, Save, Workload
+from dliosim.model import Access, Engine, Loop, Prepare, Restore, Save, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.plugins import APIS
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """The files of a reader, by number."""
-
-    #: the directory of the files
-    directory: Path
-    #: returns the path of a file below `directory`
-    name: Callable[[int], str]
-    #: returns the planned bytes of a file
-    size: Callable[[int], int]
-    #: there is one file only, which all ranks of `comm` open together
-    shared: bool
-    #: the ranks that open together; with mpi-collective only the reading thread may use it
-    comm: MPI.Intracomm
-    #: the data set of the files, for the format's library; None if they belong to no data set
-    dataset: Dataset | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +45,13 @@ class Backend:
     writer: Callable[[Access, Path, MPI.Intracomm], Writer] | None = None
 
 
-_ENGINES: dict[Engine, Callable[[Access, Path, Callable[[int], str], Callable[[int], int]], Reader]] = {
+_ENGINES: dict[Engine, Callable[[Access, Files], Reader]] = {
     "preadv": PosixReader,
     "mmap": MappedReader,
     "queued": QueuedReader,
 }
 
-_INDEPENDENT: dict[Engine, Callable[[Access, Path, Callable[[int], str], bool, MPI.Intracomm], Reader]] = {
+_INDEPENDENT: dict[Engine, Callable[[Access, Files], Reader]] = {
     "preadv": IndependentReader,
     "queued": QueuedIndependentReader,
 }
@@ -79,19 +61,17 @@ _BUILT_IN: Final = {
     for backend in (
         Backend(
             "posix",
-            lambda access, files: _ENGINES[access.engine](access, files.directory, files.name, files.size),
+            lambda access, files: _ENGINES[access.engine](access, files),
             lambda access, path, comm: PosixWriter(access, path, create=False),
         ),
         Backend(
             "mpi-independent",
-            lambda access, files: _INDEPENDENT[access.engine](
-                access, files.directory, files.name, files.shared, files.comm
-            ),
+            lambda access, files: _INDEPENDENT[access.engine](access, files),
             IndependentWriter,
         ),
         Backend(
             "mpi-collective",
-            lambda access, files: CollectiveReader(access, files.directory, files.name, files.comm),
+            CollectiveReader,
             CollectiveWriter,
         ),
     )
@@ -162,8 +142,7 @@ def open_readers(access: Access, files: Files, null: bool = False) -> list[Reade
     if null:
         return [NullReader() for _ in range(count)]
     if access.through == "library":
-        directory, name, comm, dataset = files.directory, files.name, files.comm, files.dataset
-        return [LibraryReader(access, directory, name, comm, dataset) for _ in range(count)]
+        return [LibraryReader(access, files) for _ in range(count)]
     backend = backend_of(access.api)
     return [backend.reader(access, files) for _ in range(count)]
 

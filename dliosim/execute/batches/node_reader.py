@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Reader
-from dliosim.execute.backends.registry import Files, open_readers
+from dliosim.execute.backends.contract import Files, Reader
+from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.mpi.world import World
 from dliosim.model import PAGE, Access

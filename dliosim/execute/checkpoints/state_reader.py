@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Reader, record_meter
-from dliosim.execute.backends.registry import Files, open_readers
+from dliosim.execute.backends.contract import Files, Reader, record_meter
+from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.checkpoints.selection import FoundCheckpoint
 from dliosim.execute.context import Session
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError, ExecutionError, PlanError
 from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.library_reader import library_read_note
-from dliosim.execute.backends.registry import Files, open_readers
+from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.node_reader import make_scattered_batches
 from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count

@@ -11,8 +11,8 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Reader
-from dliosim.execute.backends.registry import Backend, Files
+from dliosim.execute.backends.contract import Files, Reader
+from dliosim.execute.backends.registry import Backend
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count
 from dliosim.model import Access

@@ -11,8 +11,9 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.execute.backends import library_reader
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.library_reader import LibraryReader
-from dliosim.execute.backends.registry import Backend, Files
+from dliosim.execute.backends.registry import Backend
 from dliosim.execute.testing.backend_contract import (
     LIFETIMES,
     THREADS,
@@ -53,7 +54,7 @@ class BytesByLibrary(Raw, LibraryReadable):
 def backend(described: Dataset) -> Backend:
     return Backend(
         "library",
-        lambda access, files: LibraryReader(access, files.directory, files.name, files.comm, described),
+        lambda access, files: LibraryReader(access, replace(files, dataset=described)),
     )
 
 

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.fd_table import raise_open_limit
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
 from dliosim.execute.backends.registry import backend_of
@@ -34,7 +36,7 @@ def name(file: int) -> str:
 
 
 def reader(directory: Path, size: Callable[[int], int] = lambda file: 0, **access: object) -> PosixReader:
-    return PosixReader(Access(**access), directory, name, size)  # type: ignore[arg-type]
+    return PosixReader(Access(**access), Files(directory, name, size, False, MPI.COMM_SELF))  # type: ignore[arg-type]
 
 
 @pytest.fixture

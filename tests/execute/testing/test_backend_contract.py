@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
-from dliosim.execute.backends.registry import Backend, Files, backend_of
+from dliosim.execute.backends.registry import Backend, backend_of
 from dliosim.execute.testing.backend_contract import check_backend
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls
@@ -106,10 +106,6 @@ class Silent(PosixWriter):
             return
 
 
-def reading(make: type[PosixReader]) -> Callable[[Access, Files], PosixReader]:
-    return lambda access, files: make(access, files.directory, files.name, files.size)
-
-
 def writing(make: type[PosixWriter]) -> Callable[[Access, Path, MPI.Intracomm], PosixWriter]:
     return lambda access, path, comm: make(access, path, False)
 
@@ -119,7 +115,7 @@ def test_a_backend_that_does_all_of_it_passes(tmp_path: Path) -> None:
 
 
 def test_one_that_only_reads_passes_too(tmp_path: Path) -> None:
-    check_backend(Backend("theirs", reading(PosixReader)), tmp_path)
+    check_backend(Backend("theirs", PosixReader), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +134,7 @@ def test_one_that_only_reads_passes_too(tmp_path: Path) -> None:
 )
 def test_a_reader_with_a_fault_fails(tmp_path: Path, make: type[PosixReader], text: str) -> None:
     with pytest.raises(AssertionError, match=text):
-        check_backend(Backend("theirs", reading(make)), tmp_path)
+        check_backend(Backend("theirs", make), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -153,4 +149,4 @@ def test_a_reader_with_a_fault_fails(tmp_path: Path, make: type[PosixReader], te
 )
 def test_a_writer_with_a_fault_fails(tmp_path: Path, make: type[PosixWriter], text: str) -> None:
     with pytest.raises(AssertionError, match=text):
-        check_backend(Backend("theirs", reading(PosixReader), writing(make)), tmp_path)
+        check_backend(Backend("theirs", PosixReader, writing(make)), tmp_path)
