@@ -99,7 +99,7 @@ class Session:
     options: Options
     #: the display of how far the run is
     progress: Progress
-    #: data sets whose samples' places are known; only `datasets.open_dataset` uses it
+    #: data sets whose samples' places are known; `datasets.open_dataset` fills it
     opened: dict[Dataset, OpenDataset] = field(default_factory=dict)
     #: files found for data sets `from files`, by `Dataset.found`; on rank 0 only
     sources: Mapping[str, ExistingFiles] = field(default_factory=dict)

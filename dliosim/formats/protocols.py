@@ -268,6 +268,25 @@ class Built(Resolved):
         """Write a file of `count` samples; `batches` gives their contents in order, (n, size) each, with any n."""
 
 
+def regroup_rows(batches: Iterator[Bytes], most: int) -> Iterator[Bytes]:
+    """Yield the same rows, `most` at a time. Rows that wait are copied, as their batch may be used again."""
+    held: list[Bytes] = []
+    for batch in batches:
+        left = batch
+        while len(left):
+            rows = left[: most - sum(map(len, held))]
+            left = left[len(rows) :]
+            if len(rows) == most:
+                yield rows
+                continue
+            held.append(rows.copy())
+            if sum(map(len, held)) == most:
+                yield np.concatenate(held)
+                held = []
+    if held:
+        yield np.concatenate(held)
+
+
 class GroupEncoder(Built):
     """A format that encodes groups of samples independently, so that many ranks can work on one file."""
 

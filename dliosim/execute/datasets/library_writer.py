@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.context import OpenDataset, Session
-from dliosim.execute.datasets.open_dataset import open_indexed
+from dliosim.execute.datasets.open_dataset import open_laid_out
 from dliosim.execute.io_errors import call_error, storage_full_code
 from dliosim.execute.node.page_cache import WriteCounter
 from dliosim.execute.payload.payload_format import dress_function, fill_samples
@@ -146,8 +146,7 @@ def lay_out_files(session: Session, form: Preallocated, record: VerbRecord) -> N
         first, last = _file_samples(form.dataset, file)
         return patterns[last - first].index
 
-    session.opened.pop(form.dataset, None)  # the index of the files before is no longer valid, and takes memory
-    session.opened[form.dataset] = open_indexed(session, form, files, index_of)
+    open_laid_out(session, form, index_of)
 
 
 def build_files(session: Session, form: Built, verb: Prepare, record: VerbRecord) -> None:

@@ -78,6 +78,17 @@ def open_indexed(
     return _add_places(files, IndexedPlaces(form, found.index), note)
 
 
+def forget_dataset(session: Session, dataset: Dataset) -> None:
+    """Forget where samples are: the data set is written again, and its index takes memory."""
+    session.opened.pop(dataset, None)
+
+
+def open_laid_out(session: Session, form: Format, index_of: Callable[[int], FileIndex]) -> None:
+    """Open a data set whose files have just been made, and have the indexes of `index_of`. As `open_indexed`."""
+    forget_dataset(session, form.dataset)
+    session.opened[form.dataset] = open_indexed(session, form, session.files(form.dataset), index_of)
+
+
 def estimate_bytes(session: Session, dataset: Dataset) -> int:
     """Return the bytes of all files of a data set, an estimate where only files know places. Not collective."""
     if dataset in session.opened:

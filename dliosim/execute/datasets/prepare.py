@@ -28,7 +28,7 @@ from dliosim.execute.datasets.dataset_manifest import (
 from dliosim.execute.datasets.file_writer import FileWriter
 from dliosim.execute.datasets.framed_writer import FramedWriter
 from dliosim.execute.datasets.library_writer import build_files, lay_out_files, write_sidecars
-from dliosim.execute.datasets.open_dataset import estimate_bytes, open_dataset
+from dliosim.execute.datasets.open_dataset import estimate_bytes, forget_dataset, open_dataset
 from dliosim.execute.datasets.parallel_encode import build_collectively
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error
 from dliosim.execute.node.free_space import require_space
@@ -101,7 +101,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
 def _write_files(session: Session, verb: Prepare, form: Format, record: VerbRecord) -> None:
     """Write all files of a data set, by the kind of its format."""
     if isinstance(form, Built):
-        session.opened.pop(form.dataset, None)  # the index of the files before is no longer valid, and takes memory
+        forget_dataset(session, form.dataset)
         if isinstance(form, GroupEncoder) and form.dataset.layout.files < session.world.size:
             build_collectively(session, form, verb, record)
         else:

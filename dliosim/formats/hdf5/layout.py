@@ -20,7 +20,7 @@ from h5py import h5d, h5p, h5s, h5t, h5z
 
 from dliosim.formats.hdf5.filters import encode
 from dliosim.formats.hdf5.geometry import RecordPart, chunk_shape, group_size, record_parts
-from dliosim.formats.protocols import Bytes, EncodeTime, Filter
+from dliosim.formats.protocols import Bytes, EncodeTime, Filter, regroup_rows
 from dliosim.model import ELEMENTS, Compression, Dataset
 
 #: The oldest version of every structure that can hold the data: the default of HDF5 before 2.0.
@@ -45,7 +45,7 @@ def build(dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], en
     """Write a file through a filter; `batches` give `count` samples in all. Holds one chunk and one batch in memory."""
 
     def groups() -> Iterator[list[bytes]]:
-        for _, samples in _regroup_batches(batches, group_size(dataset, count)):
+        for samples in regroup_rows(batches, group_size(dataset, count)):
             clock = perf_counter_ns()
             encoded = encode_group(dataset, count, samples)
             encoding.encode_ns += perf_counter_ns() - clock
@@ -127,23 +127,6 @@ def _pad_chunk(data: Bytes, length: int) -> Bytes:
     out = np.zeros(length, np.uint8)
     out[: len(data)] = data
     return out
-
-
-def _regroup_batches(batches: Iterator[Bytes], rows: int) -> Iterator[tuple[int, Bytes]]:
-    """Yield (first sample, samples) of the batches, `rows` samples at a time; the last group may have fewer."""
-    first, held, have = 0, [], 0
-    for batch in batches:
-        rest = batch
-        while len(rest):
-            taken = rest[: rows - have]
-            rest = rest[len(taken) :]
-            held.append(taken)
-            have += len(taken)
-            if have == rows:
-                yield first, held[0] if len(held) == 1 else np.concatenate(held)
-                first, held, have = first + have, [], 0
-    if have:
-        yield first, np.concatenate(held)
 
 
 @contextmanager

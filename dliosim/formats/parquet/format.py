@@ -36,6 +36,7 @@ from dliosim.formats.protocols import (
     Ints,
     LibraryFile,
     LibraryReadable,
+    regroup_rows,
 )
 from dliosim.formats.unsupported import refuse_excess_units
 from dliosim.lazy_numpy import np
@@ -127,7 +128,7 @@ class Parquet(Built, LibraryReadable):
                 write_batch_size=max(1, min(_VALUES, _PAGE // _value_bytes(schema[0].type))),
             ) as writer:
                 spent = perf_counter_ns() - begin
-                for rows in _regroup_rows(batches, self.batch):
+                for rows in regroup_rows(batches, self.batch):
                     begin = perf_counter_ns()
                     writer.write_table(_arrow_table(schema, rows), row_group_size=len(rows))
                     spent += perf_counter_ns() - begin
@@ -223,25 +224,6 @@ def _value_bytes(kind: pa.DataType) -> int:
 
     width: int = (kind.value_type if pa.types.is_fixed_size_list(kind) else kind).bit_width // 8
     return width
-
-
-def _regroup_rows(batches: Iterator[Bytes], most: int) -> Iterator[Bytes]:
-    """Yield the same rows, `most` at a time. Rows that wait are copied, as their batch may be used again."""
-    held: list[Bytes] = []
-    for batch in batches:
-        left = batch
-        while len(left):
-            rows = left[: most - sum(map(len, held))]
-            left = left[len(rows) :]
-            if len(rows) == most:
-                yield rows
-                continue
-            held.append(rows.copy())
-            if sum(map(len, held)) == most:
-                yield np.concatenate(held)
-                held = []
-    if held:
-        yield np.concatenate(held)
 
 
 def _arrow_table(schema: pa.Schema, rows: Bytes) -> pa.Table:
