@@ -30,8 +30,8 @@ from dliosim.language.settings.setting_overlay import inherit_settings
 from dliosim.language.source import Span
 from dliosim.language.syntax.ast import PatternBlock
 from dliosim.language.syntax.loader import Loader
-from dliosim.language.values.evaluator import MAX_SIZE, Scope
-from dliosim.language.values.quantities import Value, literal_text, nearest_float
+from dliosim.language.values.evaluator import Scope
+from dliosim.language.values.quantities import MAX_SIZE, Value, literal_text, nearest_float
 from dliosim.model import Checkpoint, Dataset, Expectation, Finder, Job, Transformer, Workload
 from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, Dimension, format_bytes, format_seconds
 

@@ -16,7 +16,8 @@ from dliosim.language.settings.block_settings import CompileContext, Settings
 from dliosim.language.settings.phrases import read_pace
 from dliosim.language.syntax.ast import PatternBlock
 from dliosim.language.syntax.parser import SyntaxNode
-from dliosim.language.values.evaluator import MAX_SIZE, Scope
+from dliosim.language.values.evaluator import Scope
+from dliosim.language.values.quantities import MAX_SIZE
 from dliosim.model import TYPES, Background, Checkpoint, Part, Split, Transformer, Writers
 from dliosim.model import Scope as Held
 from dliosim.model.transformer import parts_of

@@ -12,8 +12,8 @@ from typing import Any, Final
 from dliosim.language.diagnostics import mistake
 from dliosim.language.syntax.declarations import TOKEN, Declaration
 from dliosim.language.syntax.parser import SyntaxNode
-from dliosim.language.values.evaluator import MAX_SIZE, Scope
-from dliosim.language.values.quantities import original_text
+from dliosim.language.values.evaluator import Scope
+from dliosim.language.values.quantities import MAX_SIZE, original_text
 from dliosim.model import Distribution, Pace
 from dliosim.units import RATE, SIZE, TIME, format_bytes, format_seconds
 

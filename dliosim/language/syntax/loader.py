@@ -1,19 +1,20 @@
-"""Load files into a document: tell statements by their first word, follow includes and extends, merge blocks."""
+"""Load files into a document: tell statements by their first word, follow includes and extends."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dliosim.language.diagnostics import Diagnostic, Label, Mistake, collect, join_hints, mistake, suggest_word
+from dliosim.language.diagnostics import Diagnostic, Mistake, collect, join_hints, mistake, suggest_word
 from dliosim.language.source import MAX_BYTES, SourceText, Span, UnreadableFile, read_source
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, first_word, split_head
 from dliosim.language.syntax.block_splitter import Statement, split_statements
+from dliosim.language.syntax.merging import duplicate_mistake, merge_documents
 from dliosim.language.syntax.parser import SyntaxNode, parse
 
 VERSIONS: Final = ("1",)
@@ -73,7 +74,7 @@ class Loader:
         # lines of the base need it, and this file finds it there.
         for statement in sorted(statements, key=lambda statement: split_head(statement.span, ["extends"]) is None):
             self.catch_mistake(lambda statement=statement: reading.take_statement(statement))  # type: ignore[misc]
-        return self._merge_documents(reading.base, reading.document)
+        return merge_documents(reading.base, reading.document, self.found)
 
     def _read_text(self, path: Path) -> SourceText:
         """Return the text of a file, within the bytes that are left; raise UnreadableFile."""
@@ -121,100 +122,7 @@ class Loader:
             if other is not loop:
                 place = loop.header["NAME"].span if "NAME" in loop.header else loop.place
                 hint = "give one of them another name" if loop.place.source is not other.place.source else ""
-                collect(self.found, _duplicate_mistake("loop", loop.name, place, other.place, hint).diagnostic)
-
-    def _merge_documents(self, base: Document | None, own: Document) -> Document:
-        if base is not None:
-            self._merge_into(base, own)
-            base.source, base.sets = own.source, own.sets
-            base.incomplete |= own.incomplete
-            base.broken |= own.broken
-            own = base
-        placed: dict[str, Span] = {}
-        for name, value in own.sets:
-            param = own.params.get(name.text)
-            if param is None and (own.incomplete or name.text in own.broken):
-                continue
-            if param is None:
-                hint = suggest_word(name.text, own.params)
-                collect(self.found, mistake("E101", f"unknown parameter `{name.text}`", name, hint=hint).diagnostic)
-            elif name.text in placed:
-                collect(self.found, _duplicate_mistake("set", name.text, name, placed[name.text]).diagnostic)
-            elif param.own and param.place.source is own.source:
-                error = mistake(
-                    "E102",
-                    f"`{name.text}` is a parameter of this file",
-                    name,
-                    "set again",
-                    more=[Label(param.place, "defined here")],
-                    hint="change its default instead",
-                )
-                collect(self.found, error.diagnostic)
-            else:
-                param.value = value
-                placed[name.text] = name
-        own.sets = []
-        return own
-
-    def _merge_into(self, base: Document, own: Document) -> None:
-        base.workload, base.seed = own.workload or base.workload, own.seed or base.seed
-        for name, param in own.params.items():
-            if name in base.params:
-                hint = f"`set {name} = …` gives it another value"
-                collect(
-                    self.found,
-                    _duplicate_mistake("parameter", name, param.place, base.params[name].place, hint).diagnostic,
-                )
-            base.params.setdefault(name, param)
-        for name, noun in own.nouns.items():
-            below = base.nouns.setdefault(name, noun)
-            if below is not noun and below.kind != noun.kind:
-                collect(self.found, _duplicate_mistake(noun.kind, name, noun.place, below.place).diagnostic)
-            elif below is not noun:
-                _merge_block(below, noun)
-        _name_expected_loops(base.expects, base)
-        for verb in own.verbs:
-            same = (block for block in base.walk_verbs() if (block.kind, block.name) == (verb.kind, verb.name))
-            match = next(same, None) if verb.name else None
-            if match is None or verb.kind in ("save", "restore"):
-                base.verbs.append(verb)
-            else:
-                _merge_block(match, verb)
-        _name_expected_loops(own.expects, base)
-        replaced = {expect.name for expect in own.expects}
-        base.expects = [expect for expect in base.expects if expect.name not in replaced] + own.expects
-
-
-def _name_expected_loops(expects: Iterable[PatternBlock], document: Document) -> None:
-    """Name the loop of `expect` lines without one, where there is only one loop.
-
-    So they are the same as those that name that loop.
-    """
-    loops = [loop.name for loop in document.loops()]
-    for expect in expects:
-        if expect.name.endswith(" ") and len(loops) == 1:
-            expect.name += loops[0]
-
-
-def _merge_block(below: PatternBlock, above: PatternBlock) -> None:
-    if above.kind == "evaluate":
-        # `every epoch` has no number, but it replaces the number of the block below.
-        below.header.pop("value", None)
-    below.header.update(above.header)
-    below.layers += above.layers
-    below.broken |= above.broken
-    for block in above.body:
-        match = next((inner for inner in below.body if (inner.kind, inner.name) == (block.kind, block.name)), None)
-        if match is None or not block.name:
-            below.body.append(block)
-        else:
-            _merge_block(match, block)
-
-
-def _duplicate_mistake(what: str, name: str, here: Span, first: Span, hint: str = "") -> Mistake:
-    return mistake(
-        "E102", f"{what} `{name}` is given twice", here, "again here", more=[Label(first, "first here")], hint=hint
-    )
+                collect(self.found, duplicate_mistake("loop", loop.name, place, other.place, hint).diagnostic)
 
 
 def _strip_version(source: SourceText, statements: list[Statement]) -> list[Statement]:
@@ -273,10 +181,10 @@ class _FileLoad:
     def _take_line(self, head: str, place: Span, phrase: Span) -> None:
         document = self.document
         if head == "dlio":
-            raise _duplicate_mistake("statement", "dlio", place, document.source.span(0, 0))
+            raise duplicate_mistake("statement", "dlio", place, document.source.span(0, 0))
         if head == "seed":
             if document.seed is not None:
-                raise _duplicate_mistake("setting", "seed", place, document.seed.place)
+                raise duplicate_mistake("setting", "seed", place, document.seed.place)
             document.seed = Setting("seed", place, phrase)
             return
         try:
@@ -286,7 +194,7 @@ class _FileLoad:
             raise
         if head == "workload":
             if document.workload is not None:
-                raise _duplicate_mistake("statement", "workload", place, document.workload.span)
+                raise duplicate_mistake("statement", "workload", place, document.workload.span)
             document.workload = node
         elif head == "set":
             document.sets.append((node.children[0].span, node.children[1].span))
@@ -298,7 +206,7 @@ class _FileLoad:
                 document.broken.add(name.text)
                 raise mistake("E003", "a comma behind the value", comma, "the comma is too much")
             if name.text in document.params:
-                raise _duplicate_mistake("parameter", name.text, name.span, document.params[name.text].place)
+                raise duplicate_mistake("parameter", name.text, name.span, document.params[name.text].place)
             if name.text in ("ranks", "nodes", "ranks_per_node"):
                 raise mistake("E102", f"`${name.text}` is built in", name.span, "choose another name")
             own = not self.included
@@ -311,7 +219,7 @@ class _FileLoad:
 
     def _extend(self, place: Span, quoted: Span) -> None:
         if self.extends is not None:
-            raise _duplicate_mistake("statement", "extends", place, self.extends)
+            raise duplicate_mistake("statement", "extends", place, self.extends)
         self.extends = place
         base = self._open_file(quoted)
         if base is not None:
@@ -327,11 +235,11 @@ class _FileLoad:
             return
         for name, param in found.params.items():
             if name in self.document.params:
-                raise _duplicate_mistake("parameter", name, self.document.params[name].place, param.place)
+                raise duplicate_mistake("parameter", name, self.document.params[name].place, param.place)
             self.document.params[name] = param
         for name, noun in found.nouns.items():
             if name in self.document.nouns:
-                raise _duplicate_mistake(noun.kind, name, self.document.nouns[name].place, noun.place)
+                raise duplicate_mistake(noun.kind, name, self.document.nouns[name].place, noun.place)
             self.document.nouns[name] = noun
 
     def _open_file(self, quoted: Span, *, included: bool = False) -> Document | None:
@@ -350,7 +258,7 @@ class _FileLoad:
         name = header["NAME"]
         block = PatternBlock(head, name.text, name.span, header, own=not self.included)
         if name.text in self.document.nouns:
-            raise _duplicate_mistake(head, name.text, name.span, self.document.nouns[name.text].place)
+            raise duplicate_mistake(head, name.text, name.span, self.document.nouns[name.text].place)
         self.document.nouns[name.text] = block
         self._take_settings(block, statement)
 
@@ -413,7 +321,7 @@ class _FileLoad:
         name = header["NAME"].span
         first = self.document.nouns.get(name.text)
         if first is not None:
-            raise _duplicate_mistake(
+            raise duplicate_mistake(
                 "model", name.text, name, first.place, "write `model NAME transformer {`" if unnamed else ""
             )
         block = self.document.nouns[name.text] = PatternBlock("model", name.text, name, header, own=not self.included)

@@ -12,31 +12,28 @@ from typing import Final, TypeVar
 from dliosim.language.diagnostics import Label, Mistake, ReportedMistake, join_hints, mistake, suggest_word
 from dliosim.language.source import Span
 from dliosim.language.syntax.ast import MAX_CHAIN, Param, follow_reference
-from dliosim.language.syntax.parser import DISTRIBUTIONS, SyntaxNode, parse
+from dliosim.language.syntax.parser import SyntaxNode, parse
+from dliosim.language.values.distributions import read_distribution, refuse_tiny
 from dliosim.language.values.quantities import (
+    MAX_SECONDS,
+    MAX_SIZE,
     Value,
     combine_dimensions,
     dimension_mistake,
-    format_value,
     join_spans,
     log2,
     original_text,
     unit_help,
     whole_number,
 )
-from dliosim.model import Distribution, Job, Split, constant
-from dliosim.model.distributions import POISSON_MEAN_LIMIT
+from dliosim.model import Distribution, Job, Split
 from dliosim.units import COUNT, SIZE, TIME, UNITS, Dimension, parse_number
 
 T = TypeVar("T")
 
 MAX_BITS: Final = 4096  # of a numerator or denominator; bounds the time of an expression
 MAX_DEPTH: Final = 100  # of an expression, the parameters in it included
-MAX_SIZE: Final = 2**60
 MAX_COUNT: Final = 2**48
-MAX_SECONDS: Final = 10**9
-LEAST: Final = Fraction(1, 10**12)  # of times, and of parameters of distributions; floats lose smaller ones
-MAX_SPREAD: Final = 10**6  # largest stdev / mean of `lognormal` and `gamma`
 #: Names that are built in inside a checkpoint.
 OF_SPLIT: Final = ("tensor", "pipeline", "data")
 
@@ -243,12 +240,12 @@ class Scope:
         if not low <= found.amount <= MAX_SECONDS:
             text = f"{original_text(found)} is out of range"
             raise mistake("E113", text, found.span, f"{low:g} s to {MAX_SECONDS:_} s")
-        _refuse_tiny(found)
+        refuse_tiny(found)
         return float(found.amount)
 
     def quantity(self, node: SyntaxNode, dimension: Dimension) -> Distribution:
         """Return the value or distribution of a `quantity` node, clipped or not; E111, E112, E113."""
-        return self._distribution(*self._draw_source(node), dimension)
+        return read_distribution(self.require_dimension, *self._draw_source(node), dimension)
 
     def _draw_source(self, node: SyntaxNode) -> tuple[SyntaxNode, SyntaxNode | None]:
         """Return the node that a `quantity` draws from and the node that clips it, or None.
@@ -265,70 +262,6 @@ class Scope:
             if inner.kind == "distribution" or inner_clip:
                 return inner, inner_clip or clip
         return source, clip
-
-    def _distribution(self, node: SyntaxNode, clip: SyntaxNode | None, dimension: Dimension) -> Distribution:
-        low: float | None = None
-        high: float | None = None
-        if clip is not None:
-            bounds = [self._distribution_parameter(child, dimension) for child in clip.children]
-            if bounds[0].amount > bounds[1].amount:
-                raise mistake("E113", f"clipped to {bounds[0]} and {bounds[1]}", clip.span, "the first is larger")
-            low, high = float(bounds[0].amount), float(bounds[1].amount)
-        if node.kind != "distribution":
-            value = self.require_dimension(node, dimension)
-            if dimension == SIZE:
-                whole_number(value, 1, MAX_SIZE)
-            elif not 0 <= value.amount <= MAX_SECONDS:
-                raise mistake(
-                    "E113", f"{original_text(value)} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s"
-                )
-            _refuse_tiny(value)
-            amount = float(value.amount)
-            if low is not None and high is not None:
-                amount = max(low, min(high, amount))
-            return constant(float(math.ceil(amount)) if dimension == SIZE else amount)
-        name, operands = (
-            node.children[0].text,
-            [self._distribution_parameter(child, dimension) for child in node.children[1:]],
-        )
-        kind = next(kind for kind in DISTRIBUTIONS if kind == name)
-        names = _PARAMETERS[kind]
-        if len(operands) != len(names):
-            takes = f"{kind}({', '.join(names)})"
-            raise mistake(
-                "E003", f"`{kind}` takes {len(names)} values, not {len(operands)}", node.span, f"expected {takes}"
-            )
-        if kind == "poisson" and dimension == TIME:
-            raise mistake(
-                "E111",
-                "`poisson` draws counts, not times",
-                node.span,
-                "a time is needed here",
-                hint="the time between random arrivals is `exponential(mean)`",
-            )
-        for what, operand in zip(names, operands, strict=True):
-            positive = what == "mean" and kind != "normal"
-            if operand.amount < 0 or (positive and operand.amount == 0):
-                rule = "must be above 0" if positive else "must not be negative"
-                raise mistake("E113", f"the {what} of `{kind}` {rule}", operand.span, f"this is {operand}")
-        if kind in ("lognormal", "gamma") and operands[1].amount > MAX_SPREAD * operands[0].amount:
-            text = f"the stdev of `{kind}` is more than {MAX_SPREAD:_} times its mean"
-            more = [Label(operands[0].span, f"the mean is {operands[0]}")]
-            raise mistake("E113", text, operands[1].span, f"this is {operands[1]}", more=more)
-        if kind == "uniform" and operands[0].amount > operands[1].amount:
-            raise mistake("E113", "`uniform` from high to low", node.span, f"{operands[0]} is above {operands[1]}")
-        if kind == "poisson" and operands[0].amount > POISSON_MEAN_LIMIT:
-            limit = format_value(Fraction(POISSON_MEAN_LIMIT), dimension)
-            hint = "so far from 0 it is `normal(mean, stdev)`"
-            raise mistake("E113", f"`poisson` of {operands[0]}", operands[0].span, f"at most {limit}", hint=hint)
-        return Distribution(kind, tuple(float(operand.amount) for operand in operands), low, high)
-
-    def _distribution_parameter(self, node: SyntaxNode, dimension: Dimension) -> Value:
-        found = self.require_dimension(node, dimension)
-        if abs(found.amount) > (MAX_SIZE if dimension == SIZE else MAX_SECONDS):
-            raise mistake("E113", f"{found} is out of range", found.span, "too large")
-        _refuse_tiny(found)
-        return found
 
     # ---- parameters -----------------------------------------------------------------------------------------------
 
@@ -403,20 +336,6 @@ class Scope:
         return found.dimension
 
 
-def _refuse_tiny(value: Value) -> None:
-    if 0 < abs(value.amount) < LEAST:
-        least = format_value(LEAST, value.dimension)
-        raise mistake("E113", f"{value.dimension} that is next to nothing", value.span, f"0, or at least {least}")
-
-
-_PARAMETERS: Final = {
-    "normal": ("mean", "stdev"),
-    "lognormal": ("mean", "stdev"),
-    "uniform": ("low", "high"),
-    "exponential": ("mean",),
-    "gamma": ("mean", "stdev"),
-    "poisson": ("mean",),
-}
 _OPERATIONS: Final[dict[str, Callable[[Scope, SyntaxNode], Value]]] = {
     "number": Scope._number,
     "param_ref": Scope._reference,

@@ -6,10 +6,14 @@ import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.source import Span
 from dliosim.units import RATIO, SIZE, TIME, Dimension, format_bytes
+
+MAX_SIZE: Final = 2**60
+MAX_SECONDS: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
