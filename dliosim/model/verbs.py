@@ -81,14 +81,6 @@ class Loop:
     #: data set, and an access method: `D`, `D with ACCESS`
     dataset: Annotated[str, Phrase(keyword="read", rule="read")]
     access: Access  #: how samples are read
-    #: open-loop arrivals of an `infer` loop, a batch each; passes repeat as needed; not with `epochs`, `steps`,
-    #: `readers` or `prefetch`
-    arrivals: Annotated[Arrivals | None, Phrase("COUNT per rank every TIMES", "requests", blocks=("infer",))] = None
-    epochs: Annotated[int, Phrase("COUNT<=1_000_000_000")] = 1  #: passes over the data
-    steps: Annotated[int | None, Phrase("COUNT")] = None  #: at most this many steps a pass. Default: all
-    #: ends the loop early, at the first step boundary after this time, agreed by all ranks unless `sync off`; it does
-    #: not repeat passes: give enough `epochs`
-    seconds: Annotated[float | None, Phrase("TIME", "for")] = None
     #: samples of one rank in one step; a total must be a multiple of the ranks
     batch: Annotated[int, Phrase("COUNT per rank | COUNT total")] = 1
     #: how samples are assigned to ranks. `by sample`: number (step * ranks + rank) * batch + slot of the order. `by
@@ -105,16 +97,24 @@ class Loop:
     #: as the rank with the most, wrapping round the own shard; `keep`: the same number, with short or empty batches at
     #: the end
     last_batch: Annotated[Literal["drop", "pad", "keep"], Phrase(keyword="last batch")] = "drop"
+    epochs: Annotated[int, Phrase("COUNT<=1_000_000_000")] = 1  #: passes over the data
+    steps: Annotated[int | None, Phrase("COUNT")] = None  #: at most this many steps a pass. Default: all
+    #: ends the loop early, at the first step boundary after this time, agreed by all ranks unless `sync off`; it does
+    #: not repeat passes: give enough `epochs`
+    seconds: Annotated[float | None, Phrase("TIME", "for")] = None
+    #: open-loop arrivals of an `infer` loop, a batch each; passes repeat as needed; not with `epochs`, `steps`,
+    #: `readers` or `prefetch`
+    arrivals: Annotated[Arrivals | None, Phrase("COUNT per rank every TIMES", "requests", blocks=("infer",))] = None
     #: rank r reads what rank (r + N) mod ranks would have: no rank reads what its node wrote
     shift: Annotated[int, Phrase(SHIFT, "shifted by")] = 0
+    #: accelerator time of a step: a draw of the time, or distribution, for each epoch, step and rank; slept, or spun
+    compute: Annotated[Compute, Phrase("TIMES [busy]")] = Compute(Distribution("constant", (0.0,)))
     #: the thread that reads a batch runs the format's decoder on each of its samples, timed by itself; with `through
     #: library` the library decodes anyway, within its calls. Not with a `transfer` and `readers ... by sample`
     #: together; `parquet` is decoded `through library` only
     decode: Switch = False
     #: then, on the same thread, sleeps, or spins, this long for each sample, as augmenting it would take
     preprocess: Annotated[Compute | None, Phrase("TIMES [busy]")] = None
-    #: accelerator time of a step: a draw of the time, or distribution, for each epoch, step and rank; slept, or spun
-    compute: Annotated[Compute, Phrase("TIMES [busy]")] = Compute(Distribution("constant", (0.0,)))
     #: after computing; allreduce adds up this many bytes of float32 in place. `every`: not after every step, but after
     #: every N steps of a pass. Default: `barrier`; `off` with `requests`
     sync: Annotated[Sync, Phrase("off | barrier [every [COUNT] step(s)] | allreduce SIZE [every [COUNT] step(s)]")] = (
