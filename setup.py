@@ -16,10 +16,10 @@ class BuildWithTables(build_py):
         if self.editable_mode:
             return
         sys.path.insert(0, str(Path(__file__).parent))
-        from dliosim.language.syntax.build import GRAMMAR, build_tables
+        from dliosim.language.syntax.build import build_tables, grammar_text
 
         place = Path(self.build_lib) / "dliosim" / "language" / "syntax" / "tables.json"
-        place.write_text(build_tables(GRAMMAR.read_text(encoding="utf-8")), encoding="utf-8")
+        place.write_text(build_tables(grammar_text()), encoding="utf-8")
 
 
 setup(cmdclass={"build_py": BuildWithTables})
