@@ -52,6 +52,5 @@ class FileWriter(ABC):
         """Return the bytes of the largest chunk of a part, or a little more: the size that its buffer must have."""
 
     def count_encoding(self, record: VerbRecord) -> None:
-        """Count the time of framing as such, and no longer as that of making contents."""
+        """Add the time of framing, which was set aside while contents were made."""
         record.encode_ns += self.encoding.encode_ns
-        record.content_ns -= self.encoding.encode_ns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from time import perf_counter_ns
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from dliosim.execute.payload.payload_crc import WORTH_WHILE, crc32_of_samples
 from dliosim.execute.payload.payload_format import dress_function, dress_samples
 from dliosim.execute.payload.sample_bytes import fill_batch, sample_keys
 from dliosim.formats.protocols import EncodeTime, Framed
+from dliosim.measure.stopwatch import Stopwatch
 
 Ints = NDArray[np.int64]
 
@@ -24,10 +24,9 @@ def make_bodies(form: Framed, samples: Ints, sizes: Ints, starts: Ints, out: mem
     """
     at, length = form.content(sizes)
     fill_batch(sample_keys(form.dataset, samples), length, starts + at, out)
-    begun = perf_counter_ns()
-    dress_samples(dress_function(form), length, starts + at, out)
-    form.frame(samples, sizes, starts, out)
-    encoding.encode_ns += perf_counter_ns() - begun
+    with Stopwatch(encoding, "encode_ns", aside=True):
+        dress_samples(dress_function(form), length, starts + at, out)
+        form.frame(samples, sizes, starts, out)
     align = form.align
     if align > 1:
         stride = form.stride(sizes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter_ns
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from dliosim.execute.datasets.file_writer import Chunks, FileWriter, PlacedPart
 from dliosim.execute.datasets.frame_encoder import extend_checksum, make_bodies
 from dliosim.execute.datasets.small_files import SmallFileBuffer, group_small_parts, is_small
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.plan.samples.places import FramedPlaces
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE, FilePart
 from dliosim.plan.samples.sizes import sample_sizes
@@ -92,15 +92,14 @@ class FramedWriter(FileWriter):
         for group in self._group_samples(part, transfer):
             out = buffer[: group.stop - group.start]
             make_bodies(form, group.samples, group.size, group.offset - group.start, out, encoding)
-            begun = perf_counter_ns()
-            body = out[header if group.header else 0 : min(end, group.stop) - group.start]
-            value = extend_checksum(form, group.samples, group.size, body, value)
-            if group.header:
-                again = sums is not None and not group.trailer
-                out[:header] = bytes(header) if again else form.write_header(count, end, value)
-            if group.trailer:
-                out[end - group.start :] = form.write_trailer(count, end, value)
-            encoding.encode_ns += perf_counter_ns() - begun
+            with Stopwatch(encoding, "encode_ns", aside=True):
+                body = out[header if group.header else 0 : min(end, group.stop) - group.start]
+                value = extend_checksum(form, group.samples, group.size, body, value)
+                if group.header:
+                    again = sums is not None and not group.trailer
+                    out[:header] = bytes(header) if again else form.write_header(count, end, value)
+                if group.trailer:
+                    out[end - group.start :] = form.write_trailer(count, end, value)
             size = transfer or max(1, len(out))  # a file without samples may be empty
             for at in range(0, len(out), size):
                 yield group.start + at, out[at : at + size]

@@ -27,6 +27,7 @@ from dliosim.execute.safe_open import open_for_read, open_for_write, remove_file
 from dliosim.formats.header_scanner import read_at
 from dliosim.formats.protocols import Built, EncodeTime, FileIndex, Framed, Preallocated
 from dliosim.measure.records import VerbRecord
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.samples.sample_to_file import first_samples
 from dliosim.plan.samples.sizes import sample_sizes
@@ -233,12 +234,11 @@ def generate_contents(
     most = max(1, min(most, last - first))
     data: NDArray[np.uint8] = np.empty((most, size), np.uint8)
     for begin in range(first, last, most):
-        begun = perf_counter_ns()
         count = min(most, last - begin)
         lengths, rows = np.full(count, size, np.int64), data[:count]
-        keys = sample_keys(form.dataset, np.arange(begin, begin + count))
-        fill_samples(dress, keys, lengths, np.arange(count) * size, rows.data.cast("B"))
-        record.content_ns += perf_counter_ns() - begun
+        with Stopwatch(record, "content_ns"):
+            keys = sample_keys(form.dataset, np.arange(begin, begin + count))
+            fill_samples(dress, keys, lengths, np.arange(count) * size, rows.data.cast("B"))
         yield rows
         session.progress.tick(perf_counter_ns(), 0, (before + begin + count - first) * size)
 
@@ -265,10 +265,8 @@ def call_library(path: Path, action: Callable[[], T]) -> T:
 
 
 def _sync_file(path: Path, record: VerbRecord) -> None:
-    begun = perf_counter_ns()
     try:
-        with open_for_read(path) as descriptor:
+        with Stopwatch(record, "file_sync_ns"), open_for_read(path) as descriptor:
             os.fsync(descriptor)
     except OSError as error:
         raise call_error("fsync", str(path), error) from error
-    record.file_sync_ns += perf_counter_ns() - begun

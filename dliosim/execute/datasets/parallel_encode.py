@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter_ns
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from dliosim.execute.datasets.library_writer import (
 )
 from dliosim.formats.protocols import GroupEncoder
 from dliosim.measure.records import VerbRecord
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Prepare
 from dliosim.plan.samples.sample_to_file import first_samples
 
@@ -78,21 +78,18 @@ class _SharedFile:
         # This rank has encoded one group of R in this file and in those before, so about 1/R of all samples so far.
         before = (self.first + number * size) // self.session.world.size
         (rows,) = generate_contents(self.session, self.form, size, begin, end, self.record, before)
-        begun = perf_counter_ns()
-        units = self.form.encode_group(count, rows)
-        self.record.encode_ns += perf_counter_ns() - begun
-        return units
+        with Stopwatch(self.record, "encode_ns"):
+            return self.form.encode_group(count, rows)
 
     def send_groups(self) -> None:
         """Encode every group of this rank, and send it when the owner asks for it."""
         world = self.session.world
         for number in range(world.rank, self.group_count, world.size):
             units = self.encode_samples(number)
-            begun = perf_counter_ns()
-            data = pickle.dumps(units)
-            world.ranks.send(memoryview(len(data).to_bytes(_LENGTH, "little")), self.owner)
-            world.ranks.send(memoryview(data), self.owner)
-            self.record.send_ns += perf_counter_ns() - begun
+            with Stopwatch(self.record, "send_ns"):
+                data = pickle.dumps(units)
+                world.ranks.send(memoryview(len(data).to_bytes(_LENGTH, "little")), self.owner)
+                world.ranks.send(memoryview(data), self.owner)
 
     def collect_groups(self) -> Iterator[list[bytes]]:
         """Yield all groups in order, from the ranks that encode them."""
@@ -102,11 +99,10 @@ class _SharedFile:
             if source == world.rank:
                 yield self.encode_samples(number)
                 continue
-            begun = perf_counter_ns()
-            length = bytearray(_LENGTH)
-            world.ranks.receive(memoryview(length), source)
-            data = bytearray(int.from_bytes(length, "little"))
-            world.ranks.receive(memoryview(data), source)
-            units: list[bytes] = pickle.loads(data)  # sent by this program
-            self.record.send_ns += perf_counter_ns() - begun
+            with Stopwatch(self.record, "send_ns"):
+                length = bytearray(_LENGTH)
+                world.ranks.receive(memoryview(length), source)
+                data = bytearray(int.from_bytes(length, "little"))
+                world.ranks.receive(memoryview(data), source)
+                units: list[bytes] = pickle.loads(data)  # sent by this program
             yield units

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from time import perf_counter_ns
 from typing import Final
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.datasets.frame_encoder import extend_checksum, make_bodies
 from dliosim.formats.protocols import EncodeTime
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import PAGE
 from dliosim.plan.samples.places import FramedPlaces
 from dliosim.plan.samples.prepare_partition import FilePart
@@ -80,19 +80,18 @@ class SmallFileBuffer:
         _, offset, _ = places.locate(samples)
         sizes = sample_sizes(places.dataset, samples)
         make_bodies(form, samples, sizes, offset + np.repeat(ends - taken, counts), self._buffer, self._encoding)
-        begun = perf_counter_ns()
-        self._starts = (ends - taken).tolist()
-        bodies = (offset[last - 1] + sample_strides(form, sizes[last - 1])).tolist()
-        header = form.header
-        rows = zip(run, self._starts, bodies, counts.tolist(), last.tolist(), strict=True)
-        for part, start, end, count, until in rows:
-            own = slice(until - count, until)
-            out = self._buffer[start : start + part.length]
-            value = form.start_checksum(count, end)
-            value = extend_checksum(form, samples[own], sizes[own], out[header:end], value)
-            out[:header] = form.write_header(count, end, value)
-            out[end:] = form.write_trailer(count, end, value)
-        self._encoding.encode_ns += perf_counter_ns() - begun
+        with Stopwatch(self._encoding, "encode_ns", aside=True):
+            self._starts = (ends - taken).tolist()
+            bodies = (offset[last - 1] + sample_strides(form, sizes[last - 1])).tolist()
+            header = form.header
+            rows = zip(run, self._starts, bodies, counts.tolist(), last.tolist(), strict=True)
+            for part, start, end, count, until in rows:
+                own = slice(until - count, until)
+                out = self._buffer[start : start + part.length]
+                value = form.start_checksum(count, end)
+                value = extend_checksum(form, samples[own], sizes[own], out[header:end], value)
+                out[:header] = form.write_header(count, end, value)
+                out[end:] = form.write_trailer(count, end, value)
 
 
 def _round_to_pages(length: int) -> int:
