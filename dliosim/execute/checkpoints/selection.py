@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -137,24 +137,17 @@ class CheckpointSearch:
     def _other_writers_hint(self) -> str:
         """Return a hint on checkpoints that other numbers of ranks or splits have saved, and how to restore them."""
         checkpoint, base = self._checkpoint, self._places[0].base
-        others: list[Path] = []
+        others: dict[Path, Split] = {}
         with suppress(OSError):
-            others += [
-                base.with_name(digest) for digest, _ in checkpoint_store.find_other_writers(base, checkpoint.name)
-            ]
+            others |= checkpoint_store.find_other_writers(base, checkpoint.name)
         if not others:
             return ""
-        ways = [
-            _restore_phrase(checkpoint.name, split)
-            for split in _list_splits(others)
-            if self._has_saved_split(split, others)
-        ]
-        if ways:
-            return f"; others have saved it there: say {' or '.join(ways)}"
-        return f"; a checkpoint of another description is there, in {others[0]}"
-
-    def _has_saved_split(self, split: Split, others: Sequence[Path]) -> bool:
-        return self._checkpoint.digest(split) in {base.name for base in others}
+        digests = {other.name for other in others}
+        splits = [split for split in dict.fromkeys(others.values()) if checkpoint.digest(split) in digests]
+        if splits:
+            ways = " or ".join(_restore_phrase(checkpoint.name, split) for split in splits)
+            return f"; others have saved it there: say {ways}"
+        return f"; a checkpoint of another description is there, in {next(iter(others))}"
 
 
 def _find_file_faults(saved: CheckpointManifest, directory: Path) -> Iterator[tuple[str, str]]:
@@ -163,15 +156,6 @@ def _find_file_faults(saved: CheckpointManifest, directory: Path) -> Iterator[tu
         fault = replace(saved, files={name: found}).find_size_fault(directory)
         if fault is not None:
             yield name, fault
-
-
-def _list_splits(bases: Sequence[Path]) -> list[Split]:
-    """Return how the ranks were split that saved the newest checkpoint under each base, without duplicates."""
-    found: dict[Split, None] = {}
-    for base in bases:
-        with suppress(OSError, ValueError):
-            found[load_manifest(base / f"{checkpoint_store.checkpoint_numbers(base)[0]:06d}").split] = None
-    return list(found)
 
 
 def _restore_phrase(name: str, split: Split) -> str:

@@ -26,13 +26,13 @@ from dliosim.execute.store.locking import DirectoryLock
 from dliosim.execute.store.manifest import (
     NAME,
     encode_manifest,
-    find_manifest,
     has_complete_manifest,
     make_directory,
     make_durable_directory,
     sync_directory,
     write_manifest,
 )
+from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
 
 _OURS = re.compile(r"([0-9]{6,12})(\.old\.partial|\.partial|)")
@@ -255,11 +255,6 @@ class CheckpointStores:
         return store
 
 
-def file_name(file: int) -> str:
-    """Return the name of one file of a checkpoint, in its directory."""
-    return f"{file:06d}.ckpt"
-
-
 def checkpoint_numbers(base: Path) -> list[int]:
     """Return the numbers of the checkpoints under `base` with their final name, complete or not, newest first."""
     return sorted((number for number, kind, _ in list_entries(base) if not kind), reverse=True)
@@ -326,18 +321,18 @@ def checkpoint_directory(base: Path, number: int) -> Path:
     return directory
 
 
-def find_other_writers(base: Path, name: str) -> Iterator[tuple[str, int]]:
-    """Yield digest and number of ranks of each checkpoint of that name in the other directories next to `base`.
+def find_other_writers(base: Path, name: str) -> Iterator[tuple[Path, Split]]:
+    """Yield the other directories next to `base` with checkpoints of that name, and how their ranks were split.
 
     Raises OSError.
     """
     for other in sorted(base.parent.iterdir()) if base.parent.is_dir() else []:
         for number in checkpoint_numbers(other) if other != base else []:
-            manifest = find_manifest(other / f"{number:06d}", "checkpoint", other.name)
-            ranks = manifest.get("ranks") if manifest and manifest.get("name") == name else None
-            if isinstance(ranks, int):
-                yield other.name, ranks
-                break
+            with suppress(ValueError):
+                saved = load_manifest(other / f"{number:06d}")
+                if saved.name == name:
+                    yield other, saved.split
+                    break
 
 
 def _is_complete(directory: Path) -> bool:

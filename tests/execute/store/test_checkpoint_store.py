@@ -27,7 +27,7 @@ COMMITS: tuple[Commit, ...] = get_args(Commit)
 
 def described(base: Path, sizes: tuple[int, ...], commit: Commit = "rename", ranks: int = 2) -> CheckpointManifest:
     """A checkpoint of files of zeros, of these sizes."""
-    files = {checkpoint_store.file_name(file): (size, zlib.crc32(bytes(size))) for file, size in enumerate(sizes)}
+    files = {f"{file:06d}.ckpt": (size, zlib.crc32(bytes(size))) for file, size in enumerate(sizes)}
     return CheckpointManifest("c", base.name, commit, ranks, Split(1, 1, ranks), files)
 
 
@@ -35,7 +35,7 @@ def written(store: CheckpointStore, sizes: tuple[int, ...] = (3, 5), commit: Com
     """One more that is written, and not complete."""
     number, directory = store.begin(commit)
     for file, size in enumerate(sizes):
-        (directory / checkpoint_store.file_name(file)).write_bytes(bytes(size))
+        (directory / f"{file:06d}.ckpt").write_bytes(bytes(size))
     return number
 
 
@@ -367,7 +367,7 @@ def test_damaged_ones_are_not_counted_among_those_that_are_kept(tmp_path: Path) 
     for _ in range(5):
         saved(tmp_path)
     for number in (2, 4):
-        (tmp_path / f"{number:06d}" / checkpoint_store.file_name(0)).unlink()
+        (tmp_path / f"{number:06d}" / "000000.ckpt").unlink()
     CheckpointStore(tmp_path).delete_old(keep=2)
     assert checkpoint_store.checkpoint_numbers(tmp_path) == [5, 4, 3]
     assert checkpoint_store.find_newest_complete(tmp_path, "c", 2)[0] == 5
@@ -414,7 +414,7 @@ def test_a_manifest_of_something_else_is_not_believed(tmp_path: Path) -> None:
     assert not list(checkpoint_store.find_other_writers(tmp_path / "one", "c"))
     moved.rename(made)
     assert checkpoint_store.find_newest_complete(tmp_path / "one", "c", 2)[0] == 1
-    assert list(checkpoint_store.find_other_writers(tmp_path / "two", "c")) == [("one", 3)]
+    assert list(checkpoint_store.find_other_writers(tmp_path / "two", "c")) == [(tmp_path / "one", Split(1, 1, 3))]
     assert not list(checkpoint_store.find_other_writers(tmp_path / "two", "d"))
 
 
