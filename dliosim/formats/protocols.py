@@ -157,6 +157,9 @@ class Framed(Format):
     a file is its samples, one directly after the other, and no more.
     """
 
+    #: True if all but contents are zeros, so that bytes of a file can be made without the whole sample
+    bare: ClassVar[bool] = False
+
     @property
     def checksum(self) -> Callable[[memoryview, int], int] | None:
         """CRC over the samples of a file, or None; a file with one is written by one rank, from front to back.

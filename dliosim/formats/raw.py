@@ -14,6 +14,7 @@ class Raw(Framed):
 
     name = "raw"
     uses = ("header", "align", "shape")
+    bare = True
 
     def index(self, path: Path) -> FileIndex:
         """Return the places of the samples: one sample for the whole file, or as many as fit where all have one size.

@@ -120,7 +120,7 @@ def make_writer(places: Places) -> FileWriter:
     if isinstance(places, IndexedPlaces):
         return PreallocatedWriter(places)
     assert isinstance(places, FramedPlaces)
-    return RawWriter(places) if places.dataset.format == "raw" else FramedWriter(places)
+    return RawWriter(places) if places.form.bare else FramedWriter(places)
 
 
 def _own_parts(session: Session, dataset: Dataset) -> Iterator[FilePart]:

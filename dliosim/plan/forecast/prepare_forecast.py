@@ -37,7 +37,7 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
         samples, written, files, calls = _count_library_files(places, ranks, transfer)
     if verb.access.collective:
         calls = uniform_spread(calls.maximum, ranks, calls.estimated)
-    if isinstance(places, FramedPlaces) and dataset.format != "raw":
+    if isinstance(places, FramedPlaces) and not places.form.bare:
         written, files, calls = _mark_frame_estimates(places.form, transfer, written, files, calls)
     # With O_DIRECT one call becomes up to three: its whole pages, and the bytes before and after them.
     calls = replace(calls, estimated=calls.estimated or verb.access.page > 1)

@@ -147,6 +147,8 @@ class FramedPlaces(Places):
     def read_ranges(self, extents: Extents) -> ReadRanges:
         """Return samples as they are planned: one range each."""
         zeros = np.zeros(len(extents.sample), np.int64)
+        if self.form.bare:  # without drawing sizes again
+            return ReadRanges(extents, zeros, zeros, extents.length, zeros, zeros)
         at, held = self.form.content(sample_sizes(self.dataset, extents.sample))
         return ReadRanges(extents, at, zeros, held, zeros, zeros)
 
