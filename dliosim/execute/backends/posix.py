@@ -18,7 +18,6 @@ from dliosim.execute.backends.fd_table import OpenFiles, direct_hint
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import CREATE_OR_TRUNCATE, close_written, open_regular
 from dliosim.measure.meter import Meter
-from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 
@@ -149,15 +148,16 @@ class PosixWriter:
         self.path = path
         self._descriptor = self._direct = -1
         self._bounce = allocate(_BOUNCE) if access.cache == "off" else memoryview(b"")
+        before = perf_counter_ns()
         try:
-            with Stopwatch(self.meter, "open_ns"):
-                self._descriptor = open_regular(path, CREATE_OR_TRUNCATE if create else os.O_WRONLY)
-                if access.cache == "off":
-                    self._direct = open_regular(path, os.O_WRONLY | os.O_DIRECT)
+            self._descriptor = open_regular(path, CREATE_OR_TRUNCATE if create else os.O_WRONLY)
+            if access.cache == "off":
+                self._direct = open_regular(path, os.O_WRONLY | os.O_DIRECT)
         except OSError as error:
             self.close()
             hint = direct_hint(error) if access.cache == "off" else ""
             raise call_error("open", str(path), error, hint=hint) from error
+        self.meter.open_ns += perf_counter_ns() - before
         self.meter.opens += 1
 
     def write(self, offset: int, data: memoryview) -> None:
@@ -176,11 +176,12 @@ class PosixWriter:
 
     def sync(self) -> None:
         """Make the file durable by fsync; its time is in `meter.sync_ns`. Raises ExecutionError."""
+        before = perf_counter_ns()
         try:
-            with Stopwatch(self.meter, "sync_ns"):
-                os.fsync(self._descriptor)
+            os.fsync(self._descriptor)
         except OSError as error:
             raise call_error("fsync", str(self.path), error) from error
+        self.meter.sync_ns += perf_counter_ns() - before
 
     def active_hints(self) -> dict[str, str]:
         """Nothing: there are no hints."""
@@ -188,17 +189,18 @@ class PosixWriter:
 
     def close(self) -> None:
         """Close the file. Raises ExecutionError if the file system reports only now that it lost data."""
+        before = perf_counter_ns()
         open_ones = [descriptor for descriptor in (self._direct, self._descriptor) if descriptor >= 0]
         self._descriptor = self._direct = -1
         errors: list[OSError] = []
-        with Stopwatch(self.meter, "close_ns"):
-            for descriptor in open_ones:
-                try:
-                    close_written(descriptor)
-                except OSError as error:
-                    errors.append(error)
+        for descriptor in open_ones:
+            try:
+                close_written(descriptor)
+            except OSError as error:
+                errors.append(error)
         if errors:
             raise call_error("close", str(self.path), errors[0]) from errors[0]
+        self.meter.close_ns += perf_counter_ns() - before
 
     def _write(self, descriptor: int, offset: int, data: memoryview) -> None:
         meter, done, size = self.meter, 0, len(data)

@@ -52,5 +52,6 @@ class FileWriter(ABC):
         """Return the bytes of the largest chunk of a part, or a little more: the size that its buffer must have."""
 
     def count_encoding(self, record: VerbRecord) -> None:
-        """Add the time of framing, which was set aside while contents were made."""
+        """Count the time of framing as such, and no longer as that of making contents."""
         record.encode_ns += self.encoding.encode_ns
+        record.content_ns -= self.encoding.encode_ns

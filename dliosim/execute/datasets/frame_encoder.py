@@ -24,7 +24,7 @@ def make_bodies(form: Framed, samples: Ints, sizes: Ints, starts: Ints, out: mem
     """
     at, length = form.content(sizes)
     fill_batch(sample_keys(form.dataset, samples), length, starts + at, out)
-    with Stopwatch(encoding, "encode_ns", aside=True):
+    with Stopwatch(encoding, "encode_ns"):
         dress_samples(dress_function(form), length, starts + at, out)
         form.frame(samples, sizes, starts, out)
     align = form.align

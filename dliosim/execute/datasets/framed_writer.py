@@ -92,7 +92,7 @@ class FramedWriter(FileWriter):
         for group in self._group_samples(part, transfer):
             out = buffer[: group.stop - group.start]
             make_bodies(form, group.samples, group.size, group.offset - group.start, out, encoding)
-            with Stopwatch(encoding, "encode_ns", aside=True):
+            with Stopwatch(encoding, "encode_ns"):
                 body = out[header if group.header else 0 : min(end, group.stop) - group.start]
                 value = extend_checksum(form, group.samples, group.size, body, value)
                 if group.header:

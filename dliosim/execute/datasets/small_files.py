@@ -80,7 +80,7 @@ class SmallFileBuffer:
         _, offset, _ = places.locate(samples)
         sizes = sample_sizes(places.dataset, samples)
         make_bodies(form, samples, sizes, offset + np.repeat(ends - taken, counts), self._buffer, self._encoding)
-        with Stopwatch(self._encoding, "encode_ns", aside=True):
+        with Stopwatch(self._encoding, "encode_ns"):
             self._starts = (ends - taken).tolist()
             bodies = (offset[last - 1] + sample_strides(form, sizes[last - 1])).tolist()
             header = form.header
