@@ -15,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends import async_reader as queued_module
 from dliosim.execute.backends import io_uring
 from dliosim.execute.backends.async_reader import QueuedReader
 from dliosim.execute.backends.buffers import address_of, allocate
-from dliosim.execute.backends.contract import OverlappingReader, Reader
+from dliosim.execute.backends.contract import Files, OverlappingReader, Reader
 from dliosim.execute.backends.io_uring import IoUring, LinuxAio, ReadQueue, make_queue
 from dliosim.execute.backends.mmap_reader import MappedReader
 from dliosim.execute.backends.posix import PosixReader
@@ -47,7 +48,7 @@ def name(file: int) -> str:
 def reader(directory: Path, engine: str, size: Callable[[int], int] = lambda file: 0, **access: object) -> Reader:
     depth = {"depth": 3} if engine == "queued" else {}
     made = Access(engine=engine, **(depth | access))  # type: ignore[arg-type]
-    return READERS[engine](made, directory, name, size)
+    return READERS[engine](made, Files(directory, name, size, False, MPI.COMM_SELF))
 
 
 @pytest.fixture
@@ -329,7 +330,7 @@ def test_a_batch_that_cannot_be_begun_fails_and_no_thread_waits_for_it(tmp_path:
     access = Access(engine="queued", depth=3, readers=1, prefetch=1)
     made = make_calls([shuffled(5, 11)])
     slots = [allocate(made.buffer_size) for _ in range(slot_count(access))]
-    batches = make_batches(access, [Full(access, tmp_path, name, lambda file: 0)], slots)
+    batches = make_batches(access, [Full(access, Files(tmp_path, name, lambda file: 0, False, MPI.COMM_SELF))], slots)
     batches.begin(EpochCalls(made))
     batches.start()
     found: list[BaseException] = []
