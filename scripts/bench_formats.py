@@ -42,13 +42,13 @@ from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
-from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.epoch_plan import EpochWork, plan_work
 from dliosim.execute.loop.training_loop import run_loop
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
+from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.formats.protocols import Framed
 from dliosim.formats.registry import bind
 from dliosim.model import Access, Chunk, Compression, Dataset, Job, Layout, Loop, Prepare, Shuffle, Workload, constant

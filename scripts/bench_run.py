@@ -28,12 +28,12 @@ from mpi4py import MPI
 
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
-from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.training_loop import run_loop
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
+from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Loop, Prepare
 from dliosim.plan.samples.sampler import plan_epoch

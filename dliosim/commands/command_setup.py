@@ -18,8 +18,8 @@ from dliosim.commands.mpi_entry import DamageDiagnosticsError, DiagnosticsError,
 from dliosim.commands.options import describe_dataset, parse_used_roots
 from dliosim.commands.stalls import parse_stall_options
 from dliosim.commands.terminal import user_terminal
-from dliosim.execute.context import OpenDataset, Options, Session
 from dliosim.execute.mpi.world import World
+from dliosim.execute.phases.context import OpenDataset, Options, Session
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.board import process_row
 from dliosim.model import Dataset, Workload

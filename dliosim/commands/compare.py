@@ -22,10 +22,10 @@ from dliosim.compare.experiment import ComparisonPlan, ExcludedVariant, parse_va
 from dliosim.compare.pass_figures import LOOP, STALL
 from dliosim.compare.result import Outcome, VariantResult
 from dliosim.errors import ExecutionError, UsageError
-from dliosim.execute.context import Options, Phase
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
+from dliosim.execute.phases.context import Options, Phase
 from dliosim.execute.run.benchmark_pass import lock_variant_directories, prepare_datasets, separate_checkpoints
 from dliosim.execute.run.workload_runner import require_all
 from dliosim.model import DropCaches, Job, Loop, Restore, Save

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from dliosim.compare.experiment import Variant, draw_pass_order
 from dliosim.compare.pass_figures import Measured, Pass, Subject, make_pass
 from dliosim.errors import DliosimError
-from dliosim.execute.context import Session
+from dliosim.execute.phases.context import Session
 from dliosim.execute.run.benchmark_pass import run_pass
 from dliosim.measure.phase import PhaseSummary
 from dliosim.model import communicator_size

@@ -13,8 +13,8 @@ from dliosim.commands.command_setup import Setup, open_sessions, run_on_ranks
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.partial import PartialResults
 from dliosim.errors import UsageError
-from dliosim.execute.context import Options
 from dliosim.execute.mpi.node_cores import fullest_node
+from dliosim.execute.phases.context import Options
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
 from dliosim.model import Workload
 

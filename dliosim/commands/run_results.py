@@ -18,9 +18,9 @@ from dliosim.commands.options import parse_overrides, parse_roots
 from dliosim.commands.partial import PartialResults
 from dliosim.commands.results_dir import results_directory
 from dliosim.errors import ExecutionError, ExpectationMissed
-from dliosim.execute.context import Phase, Session
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import NodeLoad
+from dliosim.execute.phases.context import Phase, Session
 from dliosim.formats.protocols import ExistingFiles
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.expectations import evaluate

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dliosim.execute.backends.library_reader import library_read_note
-from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.datasets.prepare import size_note
+from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.epoch_summaries import EpochSummary

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dliosim.execute.context import Options, Session
 from dliosim.execute.payload.sample_bytes import fill_range, sample_keys
+from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.hdf5.format import hdf5
 from dliosim.model import (

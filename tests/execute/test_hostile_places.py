@@ -24,10 +24,10 @@ from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.selection import CheckpointSearch
-from dliosim.execute.context import Options, Session
 from dliosim.execute.datasets.dataset_residency import measure_dataset_residency
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.mpi.world import World
+from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.page_cache_residency import drop_caches
 from dliosim.execute.store.manifest import NAME
 from dliosim.model import (

@@ -13,10 +13,10 @@ from mpi4py import MPI
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.registry import open_readers
-from dliosim.execute.context import Options, Session
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.datasets.file_list import share_existing_files
 from dliosim.execute.mpi.world import World
+from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.execute.testing.contract_fixtures import make_calls
 from dliosim.language.compile import compile_pattern

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dliosim import cli
 from dliosim.errors import DliosimError
-from dliosim.execute.context import Phase
 from dliosim.execute.datasets.discovery import FileFinder
+from dliosim.execute.phases.context import Phase
 from dliosim.execute.store import checkpoint_store
 from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.formats.registry import bind

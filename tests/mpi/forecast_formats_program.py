@@ -12,9 +12,9 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
+from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import bind

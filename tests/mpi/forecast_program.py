@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
+from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.file_phases import FilePhase

@@ -18,8 +18,8 @@ from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.checkpoints import partner_replication, save_steps, state_writer, tier_copy
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
-from dliosim.execute.context import Options, Session
 from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.phases.context import Options, Session
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Workload, Writers
 from dliosim.model.checkpoint import Background, Pace
 from dliosim.report.progress import ProgressLine

@@ -13,7 +13,7 @@ from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import Writer, close_writer
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.checkpoints.state_writer import Made, Run, largest_call, pieces_of
-from dliosim.execute.context import Session
+from dliosim.execute.phases.context import Session
 from dliosim.measure.records import VerbRecord
 from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access

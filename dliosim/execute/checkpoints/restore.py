@@ -12,10 +12,10 @@ from time import perf_counter_ns
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.checkpoints.selection import CheckpointSearch, FoundCheckpoint
 from dliosim.execute.checkpoints.state_reader import ReadPass, read_state
-from dliosim.execute.context import Session
 from dliosim.execute.io_errors import call_error, unreadable_error
 from dliosim.execute.mpi.world import split_ranks
-from dliosim.execute.residency import measure_file_residency
+from dliosim.execute.phases.context import Session
+from dliosim.execute.phases.residency import measure_file_residency
 from dliosim.execute.safe_open import open_for_read, read_pieces
 from dliosim.execute.store.checkpoint_manifest import OLDER
 from dliosim.measure.records import VerbRecord

@@ -16,9 +16,9 @@ from dliosim.execute.checkpoints.partner_replication import copy_to_partner
 from dliosim.execute.checkpoints.plan_metadata import exchange_plans, gather_runs, join_runs, write_metadata
 from dliosim.execute.checkpoints.state_writer import Made, Run, largest_call, write_state
 from dliosim.execute.checkpoints.worker_thread import BackgroundTask
-from dliosim.execute.context import Session
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import request_striping
+from dliosim.execute.phases.context import Session
 from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.checkpoint_store import highest_number
 from dliosim.measure.records import VerbRecord

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.context import Session
+from dliosim.execute.phases.context import Session
 from dliosim.execute.store import checkpoint_store
 from dliosim.execute.store.checkpoint_manifest import CheckpointManifest, load_manifest
 from dliosim.model import Checkpoint, Split

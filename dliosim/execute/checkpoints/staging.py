@@ -11,9 +11,9 @@ import numpy as np
 
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.checkpoints.state_writer import Made, fill_piece, generate_pieces, largest_call, pieces_of
-from dliosim.execute.context import Progress
 from dliosim.execute.node.compute import sleep_until
 from dliosim.execute.payload.shard_payload import part_keys
+from dliosim.execute.phases.context import Progress
 from dliosim.measure.records import VerbRecord
 from dliosim.model.checkpoint import Background
 from dliosim.plan.checkpoints.layout import StateFiles

@@ -21,12 +21,12 @@ from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import Files, Reader, record_meter
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.checkpoints.selection import FoundCheckpoint
-from dliosim.execute.context import Session
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
 from dliosim.execute.mpi.ranks import Ranks
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.node.page_cache import process_io_since, read_process_io
 from dliosim.execute.payload.shard_payload import find_segment_mismatch, part_keys
+from dliosim.execute.phases.context import Session
 from dliosim.measure.records import VerbRecord
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.reshard import ReadStep, ReadTotals, ShardRead, count_steps, cut_steps

@@ -15,11 +15,11 @@ from dliosim.errors import DliosimError
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import Writer, close_writer
 from dliosim.execute.backends.registry import open_writer
-from dliosim.execute.context import Session
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.compute import keep_core_busy
 from dliosim.execute.node.striping import add_striping_hints
 from dliosim.execute.payload.shard_payload import fill_segment
+from dliosim.execute.phases.context import Session
 from dliosim.execute.store.manifest import make_directory
 from dliosim.measure.records import VerbRecord
 from dliosim.measure.stopwatch import Stopwatch

@@ -12,10 +12,10 @@ from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.checkpoints.save_steps import CheckpointSave, delete_old
 from dliosim.execute.checkpoints.state_writer import Run
-from dliosim.execute.context import Session
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import request_striping
+from dliosim.execute.phases.context import Session
 from dliosim.execute.safe_open import open_for_read, open_for_write
 from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.manifest import make_directory

@@ -13,9 +13,9 @@ from time import perf_counter_ns
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.context import Progress, Session
 from dliosim.execute.mpi.job_abort import end_job
 from dliosim.execute.mpi.world import duplicate_world
+from dliosim.execute.phases.context import Progress, Session
 
 #: The end of an interval that is still open; ns.
 NEVER = (1 << 63) - 1

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.context import Session
 from dliosim.execute.datasets.dataset_manifest import damage_error
-from dliosim.execute.residency import MOST_READ, Residency, measure_residency, resident_share
+from dliosim.execute.phases.context import Session
+from dliosim.execute.phases.residency import MOST_READ, Residency, measure_residency, resident_share
 from dliosim.model import Dataset
 
 

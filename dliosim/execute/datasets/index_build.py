@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.context import Session
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
+from dliosim.execute.phases.context import Session
 from dliosim.execute.safe_open import require_file
 from dliosim.formats.protocols import Column, FileIndex, Filter
 from dliosim.model import Dataset

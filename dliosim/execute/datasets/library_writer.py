@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.context import OpenDataset, Session
 from dliosim.execute.datasets.open_dataset import open_laid_out
 from dliosim.execute.io_errors import call_error, storage_full_code
 from dliosim.execute.node.page_cache import WriteCounter
 from dliosim.execute.payload.payload_format import dress_function, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
+from dliosim.execute.phases.context import OpenDataset, Session
 from dliosim.execute.safe_open import open_for_read, open_for_write, remove_file, write_at, write_file
 from dliosim.formats.header_scanner import read_at
 from dliosim.formats.protocols import Built, EncodeTime, FileIndex, Framed, Preallocated

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim import readable
-from dliosim.execute.context import DatasetFiles, OpenDataset, Session
 from dliosim.execute.datasets.dataset_manifest import damage_error
 from dliosim.execute.datasets.file_list import share_existing_files
 from dliosim.execute.datasets.index_build import build_index, shared_memory
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.free_space import require_memory
+from dliosim.execute.phases.context import DatasetFiles, OpenDataset, Session
 from dliosim.formats.protocols import FileIndex, Format, Framed
 from dliosim.formats.registry import bind, import_modules
 from dliosim.model import Dataset

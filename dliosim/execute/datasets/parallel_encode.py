@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 
-from dliosim.execute.context import Session
 from dliosim.execute.datasets.library_writer import (
     LibraryCalls,
     account_file,
@@ -17,6 +16,7 @@ from dliosim.execute.datasets.library_writer import (
     generate_contents,
     remove_existing,
 )
+from dliosim.execute.phases.context import Session
 from dliosim.formats.protocols import GroupEncoder
 from dliosim.measure.records import VerbRecord
 from dliosim.measure.stopwatch import Stopwatch

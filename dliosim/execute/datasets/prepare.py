@@ -16,7 +16,6 @@ from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import close_writer
 from dliosim.execute.backends.registry import open_writer
-from dliosim.execute.context import OpenDataset, Session
 from dliosim.execute.datasets.content_writer import PreallocatedWriter, RawWriter
 from dliosim.execute.datasets.dataset_manifest import (
     ABSENT,
@@ -33,6 +32,7 @@ from dliosim.execute.datasets.parallel_encode import build_collectively
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import add_striping_hints, request_striping, striping_hint_note
+from dliosim.execute.phases.context import OpenDataset, Session
 from dliosim.execute.safe_open import file_kind_error
 from dliosim.execute.store.manifest import remove_manifest, sync_directory
 from dliosim.formats.protocols import Built, Format, Framed, GroupEncoder, Preallocated

@@ -13,9 +13,9 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.batches.decode_preprocess import BatchProcessor, UnitVerifier
 from dliosim.execute.batches.prefetch import Batches
 from dliosim.execute.batches.sample_cache import SampleCache
-from dliosim.execute.context import OpenDataset, Session
 from dliosim.execute.payload.payload_format import Dress, content_edge_words, dress_function, find_bad_content
 from dliosim.execute.payload.sample_bytes import edges_match, sample_keys, word_windows
+from dliosim.execute.phases.context import OpenDataset, Session
 from dliosim.formats.protocols import Format
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.meter import MeterGroup

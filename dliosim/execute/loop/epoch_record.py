@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
-from dliosim.execute.context import OpenDataset, Session
 from dliosim.execute.loop.epoch_plan import EpochWork
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
 from dliosim.execute.node.compute import core_wait, core_wait_since
 from dliosim.execute.node.page_cache import process_io_since, read_process_io
+from dliosim.execute.phases.context import OpenDataset, Session
 from dliosim.measure.records import EpochRecord
 from dliosim.measure.time_series import select_calls
 from dliosim.model import Loop

@@ -22,7 +22,6 @@ from dliosim.execute.batches.node_reader import make_scattered_batches
 from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count
 from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
-from dliosim.execute.context import Phase, RunningLoop, Session
 from dliosim.execute.datasets.dataset_residency import measure_dataset_residency
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import check_prepared
@@ -33,7 +32,8 @@ from dliosim.execute.loop.step_loop import StepSettings, run_steps
 from dliosim.execute.loop.step_sync import StepSync
 from dliosim.execute.mpi.world import file_communicator, free_communicator
 from dliosim.execute.node.free_space import require_memory
-from dliosim.execute.phase_summary import share_granted_hints
+from dliosim.execute.phases.context import Phase, RunningLoop, Session
+from dliosim.execute.phases.phase_summary import share_granted_hints
 from dliosim.formats.registry import import_libraries
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.records import EpochRecord

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
-from dliosim.execute.context import Session
 from dliosim.execute.loop.step_sync import StepSync
 from dliosim.execute.node.compute import core_wait, core_wait_since
+from dliosim.execute.phases.context import Session
 from dliosim.model import Cadence, Loop
 
 #: A perf_counter_ns that never comes.

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 
 from dliosim.errors import DliosimError
-from dliosim.execute.context import Progress
 from dliosim.execute.loop.epoch_plan import EpochSource
 from dliosim.execute.loop.loop_saves import LoopSaves
 from dliosim.execute.loop.step_sync import StepSync
 from dliosim.execute.node.compute import keep_core_busy, sleep_until
+from dliosim.execute.phases.context import Progress
 from dliosim.measure.step_times import ROW, PlannedSteps, StepAccount
 
 

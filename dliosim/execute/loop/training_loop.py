@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
-from dliosim.execute.context import Phase, Session
 from dliosim.execute.loop.loop_runner import LoopRunner
+from dliosim.execute.phases.context import Phase, Session
 from dliosim.model import Loop
 
 

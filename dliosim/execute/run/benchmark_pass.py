@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from dliosim.execute.context import Phase, PhaseLog, Session
+from dliosim.execute.phases.context import Phase, PhaseLog, Session
 from dliosim.execute.run.page_cache_residency import drop_caches, warm_caches, warm_checkpoints
 from dliosim.execute.run.workload_runner import run_verbs
 from dliosim.execute.store.manifest import resolve_in_root

@@ -8,11 +8,11 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.context import Session
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.datasets.dataset_residency import report_damage, resident_dataset_share
 from dliosim.execute.node.page_cache import count_resident_bytes, drop_pages, warm_page_cache
-from dliosim.execute.residency import add_pairs, measure_residency, resident_share
+from dliosim.execute.phases.context import Session
+from dliosim.execute.phases.residency import add_pairs, measure_residency, resident_share
 from dliosim.execute.store.checkpoint_store import list_data_files
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Restore

@@ -14,12 +14,12 @@ from dliosim.execute.backends.registry import require_backends
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession, make_save_phase
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.save_steps import CheckpointSave as Saved
-from dliosim.execute.context import Phase, PhaseLog, Session
 from dliosim.execute.datasets.open_dataset import open_known_datasets
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.training_loop import run_loop
 from dliosim.execute.node.compute import set_timer_slack, sleep_until
-from dliosim.execute.phase_summary import verb_phase
+from dliosim.execute.phases.context import Phase, PhaseLog, Session
+from dliosim.execute.phases.phase_summary import verb_phase
 from dliosim.execute.run.capacity_check import require_room
 from dliosim.execute.run.page_cache_residency import drop_caches
 from dliosim.measure.phase import LoopPhase, PhaseSummary, add_null_times

@@ -21,8 +21,8 @@ from dliosim.execute.checkpoints.checkpoint_session import (
 )
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
-from dliosim.execute.context import Options, Session
 from dliosim.execute.node import free_space
+from dliosim.execute.phases.context import Options, Session
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Workload, Writers
 from dliosim.model.checkpoint import Background, Pace
 from dliosim.report.progress import ProgressLine

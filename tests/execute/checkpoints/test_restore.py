@@ -20,7 +20,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.checkpoints import restore as restore_module
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
-from dliosim.execute.context import Options, Session
+from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.manifest import write_manifest
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Split, Workload, Writers

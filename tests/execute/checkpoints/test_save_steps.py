@@ -8,8 +8,8 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
-from dliosim.execute.context import Options, Session
 from dliosim.execute.node import free_space
+from dliosim.execute.phases.context import Options, Session
 from dliosim.model import Access, Checkpoint, Job, Part, Workload, Writers
 from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one

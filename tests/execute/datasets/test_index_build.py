@@ -12,8 +12,8 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.context import Options, Phase, Session
 from dliosim.execute.mpi.shared_memory import SharedMemory
+from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.model import (
     Access,

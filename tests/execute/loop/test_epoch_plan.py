@@ -14,10 +14,10 @@ from dliosim.execute.backends.null import NullReader
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import InlineBatches
 from dliosim.execute.batches.sample_cache import SampleCache
-from dliosim.execute.context import Options, Session
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.loop.epoch_plan import EpochSource, plan_work
 from dliosim.execute.payload.sample_bytes import fill_batch, sample_keys
+from dliosim.execute.phases.context import Options, Session
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Workload, constant
 from dliosim.report.progress import ProgressLine
 from tests.execute.alone import world_of_one

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.context import Options, Session
+from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.epoch_summaries import EpochSummary

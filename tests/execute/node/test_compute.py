@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dliosim.execute.context import Options, Session
 from dliosim.execute.node.compute import keep_core_busy, sleep_until
+from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.model import Job, Workload
 from dliosim.report.progress import ProgressLine

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dliosim.compare.experiment import parse_varied
 from dliosim.compare.variants import compile_variants
-from dliosim.execute.context import Options, Session
 from dliosim.execute.datasets.open_dataset import open_known_datasets
+from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.benchmark_pass import prepare_datasets, run_pass
 from dliosim.model import Job, Loop
 from dliosim.report.progress import ProgressLine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.execute.context import Options, Session
+from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run import capacity_check
 from dliosim.model import Access, Checkpoint, Job, Part, Save, Workload, Writers
 from dliosim.model.checkpoint import Background

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dliosim.execute.context import Phase, Session
 from dliosim.execute.mpi.world import World
+from dliosim.execute.phases.context import Phase, Session
 from dliosim.measure.phase import PhaseSummary
 from dliosim.measure.records import VerbRecord
 from dliosim.measure.summary import summarise_verb

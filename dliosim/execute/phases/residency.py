@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.context import Session
 from dliosim.execute.node.page_cache import count_resident_bytes
+from dliosim.execute.phases.context import Session
 
 #: The most files that a node examines before they are read. This opens them, and the next open of a file is faster
 #: (inodes, layouts and locks are cached): of many files that are few ones, and of few files all are examined.
