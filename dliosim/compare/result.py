@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.compare.experiment import ExcludedVariant, VariedSetting
-from dliosim.compare.pass_figures import LOOP, Pass, Subject
+from dliosim.compare.pass_figures import LOOP, STALL, Pass, Subject
 from dliosim.compare.statistics import VariantComparison, compare_variants
 from dliosim.measure.histogram import Quantiles, merge_histograms
 from dliosim.measure.machine import Environment
@@ -41,7 +41,9 @@ class VariantResult:
         return self.passes[1:]
 
     def values_of(self, figure: str) -> list[Any]:
-        """Return a figure of every pass that counts; None for one that does not exist."""
+        """Return a figure of every pass that counts; None where passes of this subject have none, else KeyError."""
+        if figure not in LOOP.figures and figure not in STALL.figures:
+            raise KeyError(figure)
         return [one.figures.get(figure) for one in self.block_passes]
 
     def median(self, figure: str) -> float | None:

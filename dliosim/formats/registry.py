@@ -57,7 +57,13 @@ def bind(dataset: Dataset) -> Format:
     Raises as `load_format`, and UsageError [R403] where another package provides something else.
     """
     make = load_format(dataset.format)
-    form = make(dataset) if callable(make) else make
+    try:
+        form = make(dataset) if callable(make) else make
+    except Exception as error:  # another package's code may raise anything
+        if dataset.format in _BUILT_IN:
+            raise
+        text = f"format `{dataset.format}` cannot be bound to `{dataset.name}`: {type(error).__name__}: {error}"
+        raise UsageError(text, "R403") from error
     if not isinstance(form, Format):
         raise UsageError(f"format `{dataset.format}`: {form!r} is no format, see docs/extending.md", "R403")
     return form

@@ -79,7 +79,7 @@ class Reduced:
     least: Mapping[str, int]
     #: latencies of all ranks
     histograms: Mapping[str, Histogram]
-    #: of each step that ended in a sync, the word (`pack_arrival`) of the rank that waited least
+    #: of each step that ended in a sync, the word (`pack_arrivals`) of the rank that waited least
     arrivals: NDArray[np.int64]
 
     @property

@@ -76,8 +76,8 @@ class Layout:
     """The assignment of samples to files: sample i of N is in file i * files // N."""
 
     kind: Literal["file per sample", "files", "file per rank", "shared file"]  #: as the pattern says it
-    #: number of files: with `layout file per rank` how many ranks prepared the data set, if not as many as this job
-    #: has; the samples with a file per sample, 1 with a shared file. Default: the ranks of the job
+    #: with `layout file per rank`: how many ranks prepared it, if not as many as this job has. Default: the ranks of
+    #: the job
     files: Annotated[int, Phrase("COUNT rank(s)", "prepared by", fixed="they exist already")]
     folders: int = 1  #: folders over which files are dealt round robin
 

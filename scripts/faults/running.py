@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dliosim.execute.store import checkpoint_store
 from dliosim.execute.store.checkpoint_manifest import load_manifest
+from tests.execute.alone import checkpoint_faults
 from tests.mpi.launch import running, start_ranks
 
 SOURCE = Path(__file__).with_name("inject.c")
@@ -131,7 +132,7 @@ class Place:
                 counts = saved.find_size_fault(directory) is None
                 found[str(directory.relative_to(self.tree))] = (
                     counts,
-                    saved.find_checksum_faults(directory) if counts else [],
+                    checkpoint_faults(directory) if counts else [],
                 )
         return found
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from dliosim.errors import UsageError
+from dliosim.formats import registry
 from dliosim.formats.registry import bind, format_names
 from tests.formats.datasets import dataset
 
@@ -44,3 +47,13 @@ print(before, [name in sys.modules for name in (*modules, "dliosim.formats.hdf5.
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[False, False, False] [True, True, True, True]\n"
+
+
+def test_a_format_of_another_package_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("no samples")
+
+    monkeypatch.setattr(registry, "load_format", lambda name: fail)
+    with pytest.raises(UsageError, match="format `toy` cannot be bound to `d`: ZeroDivisionError: no samples") as found:
+        bind(replace(dataset("raw"), format="toy"))
+    assert found.value.code == "R403"

@@ -87,7 +87,7 @@ class Examined:
     def _figures(self) -> Iterator[str]:
         """Return the differences from the exact figures of `plan` (those without `~`)."""
         compared = Compared()
-        planned = forecast(self.workload, self.indexes).phases
+        planned = forecast(self.workload, self._indexes).phases
         phases = list(self.phases())
         for number, phase in enumerate(phases):
             found = phase.summary

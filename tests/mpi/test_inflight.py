@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.mpiio_nonblocking import QueuedIndependentReader
 from dliosim.execute.backends.mpiio_writer import Spec
 from dliosim.model import Access
@@ -42,7 +43,7 @@ def test_a_call_longer_than_one_request_reads_is_gone_on_with(tmp_path: Path, li
 
     (tmp_path / "0.raw").write_bytes(bytes(range(100)))
     access = Access("mpi-independent", engine="queued", depth=2, open=lifetime)  # type: ignore[arg-type]
-    one = Reader(access, tmp_path, lambda file: f"{file}.raw", False, MPI.COMM_SELF)
+    one = Reader(access, Files(tmp_path, lambda file: f"{file}.raw", lambda file: 100, False, MPI.COMM_SELF))
     into = allocate(60)
     assert one.read(make_calls([[(0, 5, 30), (0, 50, 10), (0, 80, 20)]]), into) == 60
     assert into == bytes([*range(5, 35), *range(50, 60), *range(80, 100)])

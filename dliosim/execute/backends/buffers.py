@@ -63,7 +63,7 @@ class CallBufferCache(Generic[T]):
     def cut_buffer(self, calls: Calls, into: memoryview) -> CallBuffers[T]:
         """Return the pieces of `into` that the calls fill."""
         length = calls.length
-        if length[0] != length[-1]:  # samples of varying size: hardly any step has the pieces of another
+        if length[0] != length[-1]:  # of varying size: hardly any step has the pieces of another
             return self._slice_buffer(calls, into)
         layout = (id(into), calls.start.tobytes(), length.tobytes())
         kept = self._kept.get(layout)

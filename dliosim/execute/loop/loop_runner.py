@@ -34,7 +34,7 @@ from dliosim.execute.mpi.world import file_communicator, free_communicator
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.phases.context import Phase, RunningLoop, Session
 from dliosim.execute.phases.phase_summary import share_granted_hints
-from dliosim.formats.registry import import_libraries
+from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.records import EpochRecord
 from dliosim.measure.step_times import PlannedSteps, StepAccount
@@ -72,11 +72,11 @@ class LoopRunner:
         world, access = session.world, loop.access
         self._session, self._manager, self._loop, self._dataset = session, manager, loop, dataset
         self._salt, self._timed, self._null = salt, timed, session.options.null
+        if loop.decode or access.through == "library":
+            import_libraries(bind(dataset))
         if not dataset.source:
             check_prepared(session, dataset)
         self._data = data = open_dataset(session, dataset)
-        if loop.decode or access.through == "library":
-            import_libraries(data.places.form)
         if access.readers and access.is_mpi and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             text = f"`readers` with {access.api} in `{loop.name}` needs an MPI with MPI_THREAD_MULTIPLE"
             raise _mark_shared(ExecutionError(f"{text}, and this one has less", "R403"))
@@ -224,12 +224,12 @@ class LoopRunner:
         self.saves.run = self._batches.run
 
     def _save_after_epoch(self, record: EpochRecord, series: EpochSeries) -> None:
-        held, content = self.saves.save_after_epoch(record.epoch)
-        ended = record.wall_ns + record.content_ns
-        series.add_checkpoint(ended, ended + held)
-        record.checkpoint_ns += held
-        record.content_ns += content
-        record.wall_ns += held
+        for held, content in self.saves.save_after_epoch(record.epoch):
+            ended = record.wall_ns + record.content_ns
+            series.add_checkpoint(ended, ended + held)
+            record.checkpoint_ns += held
+            record.content_ns += content
+            record.wall_ns += held
 
     def make_view(self, runs: int | None) -> RunningLoop:
         """Make the view of the loop, which runs `runs` times (None: unknown), for threads that report partial results.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import get_native_id
 from time import perf_counter_ns
 
@@ -101,11 +101,12 @@ class LoopSaves:
         self.core_wait_ns += max(core_wait_since(waited, this), 0)
         return content
 
-    def save_after_epoch(self, epoch: int) -> tuple[int, int]:
-        """Save what is due after an epoch (from 0); return the ns that it held the loop, and those of contents."""
-        due, begun = self._pop_due("epochs", epoch + 1), perf_counter_ns()
-        content = self._save(due)
-        return perf_counter_ns() - begun - content if due else 0, content
+    def save_after_epoch(self, epoch: int) -> Iterator[tuple[int, int]]:
+        """Save what is due after an epoch (from 0); yield the ns that each save held the loop, and of contents."""
+        for cadence in self._pop_due("epochs", epoch + 1):
+            begun = perf_counter_ns()
+            content = self._save([cadence])
+            yield perf_counter_ns() - begun - content, content
 
     def save_at_end(self) -> None:
         """Save what the loop saves at its end, and wait until no flush of its checkpoints is under way."""

@@ -102,7 +102,7 @@ class Calls(NamedTuple):
     @property
     def steps(self) -> int:
         """Number of steps, empty ones included."""
-        return len(self.step_bytes)
+        return len(self.step_start) - 1
 
     @property
     def buffer_size(self) -> int:
@@ -114,7 +114,10 @@ class Calls(NamedTuple):
         return self.part(int(self.step_start[step]), int(self.step_start[step + 1]))
 
     def part(self, first: int, last: int) -> Calls:
-        """Return the calls [first, last), all of one step, without their samples; views, no copies."""
+        """Return the calls [first, last), all of one step; views, no copies.
+
+        Without their samples and `step_bytes`: backends get such parts, and need neither.
+        """
         return Calls(
             self.file[first:last],
             self.offset[first:last],

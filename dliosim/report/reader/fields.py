@@ -120,7 +120,7 @@ class Fields:
 
     def _value(self, key: str) -> object:
         if key not in self.values:
-            raise self.field_error(key, "is missing")
+            raise self.field_error(key, "is missing: make the results again, if another dliosim wrote them")
         return self.values[key]
 
     def _list(self, key: str) -> list[tuple[int, object]]:

@@ -69,6 +69,8 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
     if kind in FILE_PHASES:
         return read_object(FILE_PHASES[kind], found, verb=read_object(VerbSummary, found.child("files"), ranks=ranks))
     if kind not in _LOOPS:
+        if found.values.get("epochs") or found.values.get("files"):  # what would be left out in silence
+            raise found.field_error("kind", "is not known")
         return read_object(PhaseSummary, found)
     epochs = (read_object(EpochSummary, one, ranks=ranks, null=null) for one in found.child_list("epochs"))
     return read_object(LoopPhase, found, epochs=tuple(epochs))
