@@ -15,7 +15,7 @@ from dliosim.commands.mpi_entry import print_text
 from dliosim.errors import UsageError
 from dliosim.execute.mpi.world import World
 from dliosim.execute.run.verify import FaultKind, Tally, Target, verify_target
-from dliosim.readable import count, seconds, size
+from dliosim.readable import count, printable, seconds, size
 
 #: Wrong files of one data set or checkpoint that are named.
 _SHOWN = 10
@@ -43,7 +43,7 @@ def _verify(setup: Setup) -> int:
             checkpoints += target.kind == "checkpoint"
             wrong += bool(found.faults)
         total.files, total.bytes = total.files + found.files, total.bytes + found.bytes
-        _print(world, "\n".join(_result_lines(target, found)))
+        _print(world, "\n".join(map(printable, _result_lines(target, found))))
     if not seen:
         text = "there is no data set and no checkpoint of dliosim; files of others have no manifest to verify them by"
         world.run_on_rank_0("look for data", lambda: _refuse(f"{setup.parsed.place}: {text}"))

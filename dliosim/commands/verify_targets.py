@@ -9,13 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dliosim.errors import DliosimError, UsageError
-from dliosim.execute.run.verify import Fault, Target
+from dliosim.execute.run.verify import Fault, FaultKind, Target
 from dliosim.execute.store.checkpoint_manifest import load_manifest
-from dliosim.execute.store.checkpoint_store import CheckpointStores, checkpoint_directory, list_entries
+from dliosim.execute.store.checkpoint_store import CheckpointStores, checkpoint_directory, is_unfinished, list_entries
 from dliosim.execute.store.locking import NAME as LOCK
 from dliosim.execute.store.manifest import NAME, find_manifest
 from dliosim.language.compile import compile_pattern
-from dliosim.language.diagnostics import PatternError
 from dliosim.model import Job
 
 #: The name of a directory that has data of one description.
@@ -25,7 +24,8 @@ _DIGEST = re.compile(r"[0-9a-f]{16}")
 def find_targets(place: Path, stores: CheckpointStores) -> Iterator[Target]:
     """Yield what is in a directory, or is that directory itself, in the order of names; links are not followed.
 
-    Checkpoints are locked, so that no other job deletes them. Raises UsageError where there is no such directory.
+    Checkpoints are locked until the next directory is looked at, so that no other job deletes them. Raises UsageError
+    where there is no such directory.
     """
     if not place.is_dir():
         raise UsageError(f"{place}: there is no such directory")
@@ -50,46 +50,52 @@ def _read_directory(directory: Path, stores: CheckpointStores) -> Iterator[Targe
     if list_entries(directory):
         yield from _read_checkpoints(directory, stores)
     elif any(entry.name != LOCK for entry in directory.iterdir()):
-        try:
-            yield _read_dataset(directory)
-        except ValueError as error:
-            yield Target(directory, "data set", fault=_fault(error))
+        yield _read_dataset(directory)
 
 
 def _read_checkpoints(base: Path, stores: CheckpointStores, only: Path | None = None) -> Iterator[Target]:
     stores.open_to_restore(base)
-    for number, kind, directory in sorted(list_entries(base)):
-        if only not in (None, directory):
-            continue
-        try:
-            if kind:
-                yield Target(
-                    directory, "checkpoint", fault=Fault("was never finished", "damaged" if only else "unfinished")
-                )
-            else:
-                yield Target(directory, "checkpoint", load_manifest(checkpoint_directory(base, number)))
-        except (ValueError, DliosimError) as error:
-            yield Target(directory, "checkpoint", fault=_fault(error))
+    try:
+        for number, kind, directory in sorted(list_entries(base)):
+            if only in (None, directory):
+                yield _read_checkpoint(base, number, kind, directory, only is not None)
+    finally:
+        stores.close(base)
+
+
+def _read_checkpoint(base: Path, number: int, kind: str, directory: Path, named: bool) -> Target:
+    try:
+        if kind or is_unfinished(directory):
+            fault = Fault("was never finished", "damaged" if named else "unfinished")
+            return Target(directory, "checkpoint", fault=fault)
+        return Target(directory, "checkpoint", load_manifest(checkpoint_directory(base, number)))
+    except (ValueError, OSError) as error:
+        return Target(directory, "checkpoint", fault=_fault(error))
 
 
 def _read_dataset(directory: Path) -> Target:
-    """Return the data set that a manifest describes. Raises ValueError where it describes none."""
+    """Return the data set that a manifest describes, or why it describes none; that alone is no damage of the data."""
+
+    def refuse(why: str, kind: FaultKind = "unread") -> Target:
+        return Target(directory, "data set", fault=Fault(why, kind))
+
     manifest = find_manifest(directory, "data set", directory.name)
     if manifest is None:
-        there = os.path.lexists(directory / NAME)
-        raise ValueError(f"has something else in the place of its {NAME}" if there else "was never finished")
+        if os.path.lexists(directory / NAME):
+            return refuse(f"has something else in the place of its {NAME}", "damaged")
+        return refuse("was never finished")  # or is being prepared: data sets have no lock
     pattern, size = manifest.get("pattern"), manifest.get("bytes")
     if not isinstance(pattern, list) or not pattern or not all(isinstance(line, str) for line in pattern):
-        raise ValueError(f"has no description in its {NAME}, so nothing says which bytes are right")
+        return refuse(f"has no description in its {NAME}, so nothing says which bytes are right")
     with TemporaryDirectory() as place:
         path = Path(place) / f"{NAME}.dlio"
-        path.write_text("\n".join(pattern))
+        path.write_text("\n".join(pattern), encoding="utf-8", errors="replace")
         try:
             workload, _ = compile_pattern(path, (), Job(1))
-        except PatternError as error:
-            raise ValueError(f"has a description in its {NAME} that is refused: {error.message}") from error
+        except ValueError as error:
+            return refuse(f"has a description in its {NAME} that is refused: {_fault(error).why}")
     if type(size) is not int or [dataset.digest() for dataset in workload.datasets] != [directory.name]:
-        raise ValueError(f"has a description in its {NAME} that is of other data")
+        return refuse(f"has a description in its {NAME} that is of other data", "damaged")
     return Target(directory, "data set", workload.datasets[0], size)
 
 

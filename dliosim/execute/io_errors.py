@@ -28,9 +28,12 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}
 def is_damage(error: OSError) -> bool:
     """Return whether a failed call proves that data are not what was written: a file is missing, or is no file.
 
-    All else (EIO, ESTALE, EACCES, EMFILE, ENOMEM, ...) proves nothing about the data: the next read may succeed.
+    All else (EIO, ESTALE, EACCES, EMFILE, ENOMEM, ...) proves nothing about the data: the next read may succeed. Nor
+    does an [R401] that such a call has caused, as in h5py. ENXIO is what opening a socket fails with.
     """
-    return error.errno in _DAMAGED or (isinstance(error, ExecutionError) and error.code == "R401")
+    if isinstance(error, ExecutionError):
+        return error.code == "R401" and getattr(error.__cause__, "errno", None) in {None, errno.ENXIO, *_DAMAGED}
+    return error.errno in _DAMAGED
 
 
 def error_reason(error: OSError) -> str:

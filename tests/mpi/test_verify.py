@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
+import zlib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from dliosim.commands.verify_targets import find_targets
+from dliosim.errors import ExecutionError
+from dliosim.execute.run.verify import Fault, Tally, Target, verify_target
+from dliosim.execute.safe_open import open_for_read
+from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.checkpoint_store import CheckpointStores
-from tests.execute.alone import checkpoint_faults
+from dliosim.formats.protocols import LibraryReadable
+from dliosim.formats.registry import bind
+from dliosim.model import Dataset, Split
+from dliosim.report.progress import ProgressLine
+from tests.execute.alone import checkpoint_faults, world_of_one
 from tests.execute.failing import failing
-from tests.mpi.jobs import CHECKPOINT, DATASET, Place, only_error
+from tests.mpi.jobs import CHECKPOINT, CLI, DATASET, PREPARE, Place, only_error
 from tests.mpi.waiting import run_command
 
+UNREAD = "nothing proves that it is damaged: see why it cannot be read, and verify it again"
 SETS = {
     "d": "",
     "records": "samples 41\n size 3 kB\n layout 5 files in 2 folders\n format tfrecord",
@@ -113,8 +128,8 @@ wrong  DATA/c/DIGEST/000001: checkpoint `c`, 2 files, 302.0 kB
 wrong  DATA/c/DIGEST/000002: checkpoint `c`, 1 file, 151.0 kB
        000001.ckpt has 151000 bytes, not 151001
        = help: restores pass over it; `rm -r DATA/c/DIGEST/000002` removes it
-wrong  DATA/c/DIGEST/000003: checkpoint has no manifest that can be read
-       = help: restores pass over it; `rm -r DATA/c/DIGEST/000003` removes it
+note   DATA/c/DIGEST/000003: checkpoint was never finished
+       = help: it does not count, and the next save removes it
 wrong  DATA/d/DIGEST: data set `d`, 1 file, 251.0 kB
        000000000.raw byte 77 is 0x04, not 0x00
        = help: `rm -r DATA/d/DIGEST`, then the next `prepare d` writes it again
@@ -144,7 +159,7 @@ wrong  DATA/tokens/DIGEST: data set `tokens`, 1 file, 167.9 kB
        000000000.bin has 167860 bytes, not 167856
        000000000.idx byte 431 is 0xdc, not 0xd8
        = help: `rm -r DATA/tokens/DIGEST`, then the next `prepare tokens` writes it again
-8 data sets and 4 checkpoints, 26 files, 1.479 MB: 12 are wrong
+8 data sets and 3 checkpoints, 26 files, 1.479 MB: 11 are wrong
 """.splitlines()
 
 
@@ -188,39 +203,63 @@ def test_what_was_never_finished_is_noted_and_a_data_set_of_it_is_wrong(data: Pa
     assert done.returncode == 1
     assert lines(records, done) == [
         "wrong  DATA: data set was never finished",
-        "       = help: `rm -r DATA`, then the next `prepare` writes it again",
+        f"       = help: {UNREAD}",
         "1 data set and 0 checkpoints, 0 files, 0 B: 1 is wrong",
     ]
 
 
 def _change(manifest: Path, **more: object) -> None:
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **more}))
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **more}, indent=1))
 
 
 @pytest.mark.parametrize(
-    ("harm", "fault"),
+    ("harm", "fault", "proves"),
     [
-        (lambda path: path.write_text("["), "has something else in the place of its manifest.json"),
-        (lambda path: path.write_text("[" * 100_000), "has something else in the place of its manifest.json"),
-        (lambda path: _change(path, digest="0" * 16), "has something else in the place of its manifest.json"),
-        (lambda path: _change(path, pattern=[]), "has no description in its manifest.json"),
-        (lambda path: _change(path, pattern=[1]), "has no description in its manifest.json"),
+        (lambda path: path.write_text("["), "has something else in the place of its manifest.json", True),
+        (lambda path: path.write_text("[" * 100_000), "has something else in the place of its manifest.json", True),
+        (lambda path: _change(path, digest="0" * 16), "has something else in the place of its manifest.json", True),
+        (lambda path: _change(path, pattern=[]), "has no description in its manifest.json", False),
+        (lambda path: _change(path, pattern=[1]), "has no description in its manifest.json", False),
         (
             lambda path: _change(path, pattern=["dlio 1", "workload w", "barrier"]),
             "manifest.json that is of other data",
+            True,
         ),
-        (lambda path: _change(path, pattern=["nonsense"]), "has a description in its manifest.json that is refused: "),
-        (lambda path: _change(path, bytes=True), "has a description in its manifest.json that is of other data"),
+        (lambda path: _change(path, pattern=["nonsense"]), "in its manifest.json that is refused: ", False),
+        (lambda path: _change(path, pattern=["\ud800"]), "in its manifest.json that is refused: ", False),
+        (lambda path: _change(path, bytes=True), "has a description in its manifest.json that is of other data", True),
     ],
 )
 def test_a_manifest_that_describes_no_such_data_set_is_wrong(
-    data: Path, harm: Callable[[Path], None], fault: str
+    data: Path, harm: Callable[[Path], None], fault: str, proves: bool
 ) -> None:
     [manifest] = data.glob("arrays/*/manifest.json")
     harm(manifest)
     done = verify(manifest.parent, 2)
     assert done.returncode == 1
     assert fault in lines(manifest.parent, done)[0]
+    assert ("rm -r" in done.stdout, UNREAD in done.stdout) == (proves, not proves)
+
+
+def test_data_of_a_format_whose_library_is_missing_may_be_right(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dliosim.formats.parquet.format.find_spec", lambda name: None)
+    with CheckpointStores() as stores:
+        [target] = find_targets(data / "tables", stores)
+    assert target.fault is not None
+    assert "format `parquet` is not available here" in target.fault.why
+    assert target.fault.kind == "unread"
+
+
+def test_a_description_is_read_in_any_locale(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(DATASET.replace('path     "d"', 'path     "d\u00e4"'), PREPARE)
+    assert place.run(1).returncode == 0
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8=0", *CLI, "verify", str(place.data)],
+        env=environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_bytes_of_files_that_a_library_made_are_those_of_the_manifest(data: Path) -> None:
@@ -253,6 +292,86 @@ def test_sizes_beyond_all_storage_are_no_memory(data: Path) -> None:
     done = verify(manifest.parent, 2)
     assert done.returncode == 1
     assert f"000000.ckpt has 151001 bytes, not {(1 << 63) - 1}" in done.stdout
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7])
+def test_sums_are_made_in_blocks_of_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr("dliosim.execute.run.verify._PIECE", 1000)
+    monkeypatch.setattr("dliosim.execute.run.verify._PIECES", most)
+    contents = {f"{number:06d}.ckpt": os.urandom(size) for number, size in enumerate((2500, 0, 1000, 6100, 1))}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "manifest.json").touch()
+    files = {name: (len(content), zlib.crc32(content)) for name, content in contents.items()}
+    saved = CheckpointManifest("c", "", "rename", 1, Split(1, 1, 1, 1), files)
+    target = Target(tmp_path, "checkpoint", saved)
+
+    def faults() -> dict[str, str]:
+        found = verify_target(world_of_one(), ProgressLine(None), target)
+        return {name: fault.why for name, fault in found.faults.items()}
+
+    assert faults() == {}
+    flip(tmp_path / "000003.ckpt", 6050)
+    with failing("preadv", errno.EIO, "000000"):
+        found = faults()
+    assert found.keys() == {"000000.ckpt", "000003.ckpt"}
+    assert found["000000.ckpt"] == "cannot be read: Input/output error"
+    assert "has CRC-32" in found["000003.ckpt"]
+
+
+def test_a_sparse_file_beyond_all_storage_takes_no_memory() -> None:
+    with TemporaryDirectory(dir="/dev/shm") as place:  # on tmpfs a file may be that large
+        directory, size = Path(place), 1 << 60
+        with (directory / "000000.ckpt").open("wb") as file:
+            file.truncate(size)
+        (directory / "manifest.json").touch()
+        saved = CheckpointManifest("c", "", "rename", 1, Split(1, 1, 1, 1), {"000000.ckpt": (size, 2)})
+        with failing("preadv", errno.EIO, "000000"):
+            found = verify_target(world_of_one(), ProgressLine(None), Target(directory, "checkpoint", saved))
+    assert found.faults == {"000000.ckpt": Fault("cannot be read: Input/output error", "unread")}
+
+
+def test_a_file_name_prints_no_line_of_its_own(data: Path) -> None:
+    [base] = data.glob("d/*")
+    (base / "x\nok     forged").touch()
+    done = verify(base)
+    assert "\nok     forged" not in done.stdout
+    assert "x\ufffdok     forged does not belong there" in done.stdout
+    place = base.parent.rename(data / "e\nok     forged")
+    done = verify(data)
+    assert "\nok     forged" not in done.stdout
+    assert place.name.replace("\n", "\ufffd") in done.stdout
+
+
+def test_a_directory_of_checkpoints_is_locked_no_longer_than_it_is_verified(data: Path) -> None:
+    [first], [second] = data.glob("c/*"), data.glob("s/*")
+    with CheckpointStores() as stores, CheckpointStores() as others:
+        targets = find_targets(data, stores)
+        assert next(target for target in targets if target.directory.parent == first)
+        with pytest.raises(ExecutionError, match="another job restores from it"):
+            others.open_to_save(first)
+        assert next(target for target in targets if target.directory.parent == second)
+        others.open_to_save(first)
+
+
+def test_a_save_that_was_interrupted_is_a_note_with_each_way_to_commit(data: Path) -> None:
+    [base] = data.glob("c/*")
+    (base / "000002" / "manifest.json").unlink()
+    manifest = base / "000003" / "manifest.json"
+    manifest.write_text(manifest.read_text()[:-5])
+    done = verify(base)
+    assert done.returncode == 0
+    assert lines(base, done) == [
+        "note   DATA/000002: checkpoint was never finished",
+        "       = help: it does not count, and the next save removes it",
+        "note   DATA/000003: checkpoint was never finished",
+        "       = help: it does not count, and the next save removes it",
+        "0 data sets and 1 checkpoint, 2 files, 302.0 kB: all are right",
+    ]
+    manifest.write_text("other\n}")
+    done = verify(base)
+    assert done.returncode == 1
+    assert "DATA/000003: checkpoint has no manifest that can be read" in "\n".join(lines(base, done))
 
 
 def test_links_and_data_of_others_are_passed_over(data: Path, tmp_path: Path) -> None:
@@ -295,3 +414,50 @@ def test_what_cannot_be_read_may_be_right(data: Path) -> None:
     with failing("preadv", errno.EIO, path.name):
         found = checkpoint_faults(path.parent)
     assert found == ["000000.ckpt cannot be read: Input/output error"]
+
+
+@pytest.mark.parametrize(("call", "number"), [("listdir", errno.EIO), ("open", errno.EMFILE)])
+def test_a_folder_that_cannot_be_listed_may_be_right(tmp_path: Path, call: str, number: int) -> None:
+    tally = Tally()
+    with failing(call, number, f"{tmp_path.name}$"):
+        tally.find_surplus(tmp_path, "", lambda name: True)
+    assert tally.faults == {".": Fault(os.strerror(number), "unread")}
+    tally.find_surplus(tmp_path, "gone", lambda name: True)
+    assert tally.faults["gone"].kind == "damaged"
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.EIO, "unread"), (errno.EMFILE, "unread"), (errno.ENOENT, "damaged"), (None, "damaged")]
+)
+def test_what_a_library_could_not_read_is_damaged_only_if_no_call_failed(number: int | None, kind: str) -> None:
+    tally = Tally()
+    with tally.catch_errors(Path("place"), "file"):
+        try:
+            raise OSError(number, "it failed") if number else OSError("filter returned failure")
+        except OSError as error:
+            raise ExecutionError("HDF5 cannot read samples 0 to 3", "R401") from error
+    assert tally.faults["file"].kind == kind
+
+
+def test_a_read_that_fails_within_hdf5_proves_no_damage(data: Path) -> None:
+    [path] = data.glob("packed/*/000000000.hdf5")
+    dataset = next(find_targets(path.parent, CheckpointStores())).made
+    assert isinstance(dataset, Dataset)
+    form, tally = bind(dataset), Tally()
+    assert isinstance(form, LibraryReadable)
+    with closing(form.open_library(path, None, False)) as file, tally.catch_errors(path.parent, path.name):
+        [descriptor] = [int(one.name) for one in Path("/proc/self/fd").iterdir() if os.path.realpath(one) == str(path)]
+        with open_for_read("/proc/self/mem") as failing_file:  # reads at small offsets of it are EIO
+            os.dup2(failing_file, descriptor)
+        file.read(0, 1, memoryview(bytearray(400)))
+    assert "Input/output error" in tally.faults[path.name].why
+    assert tally.faults[path.name].kind == "unread"
+
+
+@pytest.mark.parametrize("name", ["packed", "arrays", "tables"])
+def test_an_index_that_cannot_be_read_proves_no_damage(data: Path, name: str) -> None:
+    [target] = find_targets(data / name, CheckpointStores())
+    with failing("preadv", errno.EIO, "000000001"), failing("pread", errno.EIO, "000000001"):
+        found = verify_target(world_of_one(), ProgressLine(None), target)
+    assert "Input/output error" in found.faults["."].why
+    assert found.faults["."].kind == "unread"

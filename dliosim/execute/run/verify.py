@@ -42,6 +42,9 @@ _MOST_FAULTS = 100
 #: Bytes of a checkpoint's file that a rank reads and sums at a time.
 _PIECE = 16 << 20
 
+#: Pieces whose sums are held at a time, whatever size a manifest says that a file has.
+_PIECES = 1 << 16
+
 #: The sum of a piece that could not be read; less than the sums of all other ranks together.
 _UNREAD = -(1 << 40)
 
@@ -125,8 +128,10 @@ class Tally:
                     if not is_expected(name):
                         self.add_fault(name, "does not belong there", "surplus")
         except OSError as error:
-            is_link = (directory / folder).is_symlink()
-            self.add_fault(folder, "is a symbolic link, not a directory" if is_link else error_reason(error))
+            damaged = is_damage(error)
+            is_link = damaged and (directory / folder).is_symlink()
+            why = "is a symbolic link, not a directory" if is_link else error_reason(error)
+            self.add_fault(folder or ".", why, "damaged" if damaged else "unread")
 
     def join(self, world: World) -> Tally:
         """Return what all ranks have looked at, on every rank. Collective."""
@@ -180,30 +185,58 @@ def verify_checkpoint(world: World, progress: Progress, directory: Path, saved: 
         for folder in ("", *sorted(folders)):
             tally.find_surplus(directory, folder, expected.__contains__)
     world.allreduce(sound, "sum")
-    pieces = np.cumsum([0, *(-(-sizes // _PIECE) * sound)])
-    sums = np.zeros(int(pieces[-1]), np.int64)
-    buffer, done = allocate(_PIECE), 0
-    with progress.track_bytes(f"verify {saved.name}", lambda: int(sizes.sum()) // world.size):
-        for file in np.flatnonzero(sound).tolist():
-            begin, end = int(pieces[file]), int(pieces[file + 1])
-            own = range(begin + (world.rank - begin) % world.size, end, world.size)
-            if own:
-                sums[own.start : end : world.size] = _UNREAD
-                with tally.catch_errors(directory, names[file]), _open_below(directory, names[file]) as descriptor:
-                    for piece in own:
-                        data = _read_range(descriptor, (piece - begin) * _PIECE, buffer)
-                        sums[piece] = zlib.crc32(data)
-                        done += len(data)
-                        progress.tick(perf_counter_ns(), 0, done)
-    world.allreduce(sums, "sum")
-    for file in np.flatnonzero(sound).tolist()[world.rank :: world.size]:
-        (size, right), total = saved.files[names[file]], 0
-        own_sums = sums[pieces[file] : pieces[file + 1]].tolist()
-        for number, value in enumerate(own_sums):
-            total = crc32_combine(total, value, min(_PIECE, size - number * _PIECE))
-        if total != right and min(own_sums, default=0) >= 0:
-            tally.add_fault(names[file], f"has CRC-32 {total:08x}, not {right:08x}")
+    _compare_sums(world, progress, directory, saved, sizes, sound, tally)
     return tally.join(world)
+
+
+def _compare_sums(
+    world: World,
+    progress: Progress,
+    directory: Path,
+    saved: CheckpointManifest,
+    sizes: NDArray[np.int64],
+    sound: NDArray[np.int64],
+    tally: Tally,
+) -> None:
+    """Compare the CRC-32 of the files that are `sound`; of one that cannot be read this is set to 0. Collective."""
+    names = list(saved.files)
+    starts = np.cumsum([0, *(-(-sizes // _PIECE) * sound)])
+    totals, at, done = [0] * len(names), 0, 0
+    buffer, room = allocate(_PIECE), np.empty(_PIECES, np.int64)
+    with progress.track_bytes(f"verify {saved.name}", lambda: int(sizes.sum()) // world.size):
+        while at < starts[-1]:
+            sums = room[: int(starts[-1]) - at]
+            sums[:] = 0
+            first, last = np.searchsorted(starts, [at, at + len(sums) - 1], "right").tolist()
+            parts = [
+                (file, max(at, int(starts[file])), min(at + len(sums), int(starts[file + 1])))
+                for file in range(first - 1, last)
+            ]
+            for file, begin, end in parts:
+                own = range(begin + (world.rank - begin) % world.size, end, world.size)
+                if own:
+                    sums[own.start - at : end - at : world.size] = _UNREAD
+                    with tally.catch_errors(directory, names[file]), _open_below(directory, names[file]) as descriptor:
+                        for piece in own:
+                            data = _read_range(descriptor, (piece - int(starts[file])) * _PIECE, buffer)
+                            sums[piece - at] = zlib.crc32(data)
+                            done += len(data)
+                            progress.tick(perf_counter_ns(), 0, done)
+            world.allreduce(sums, "sum")
+            for file, begin, end in parts:
+                found_sums = sums[begin - at : end - at].tolist()
+                if min(found_sums, default=0) < 0:
+                    sound[file] = 0
+                elif file % world.size == world.rank:
+                    for piece, value in enumerate(found_sums, begin - int(starts[file])):
+                        length = min(_PIECE, int(sizes[file]) - piece * _PIECE)
+                        totals[file] = crc32_combine(totals[file], value, length)
+            # The rest of a file that could not be read is passed over.
+            at = at + len(sums) if sound[parts[-1][0]] else int(starts[parts[-1][0] + 1])
+    for file in range(world.rank, len(names), world.size):
+        right = saved.files[names[file]][1]
+        if sound[file] and totals[file] != right:
+            tally.add_fault(names[file], f"has CRC-32 {totals[file]:08x}, not {right:08x}")
 
 
 def _verify_dataset(session: Session, dataset: Dataset, directory: Path, size: int) -> Tally:

@@ -196,7 +196,7 @@ class CheckpointStore:
         for number, kind, entry in found:
             if number in self._busy or (number in self._finished and not kind):
                 continue
-            if kind or _is_unfinished(entry):
+            if kind or is_unfinished(entry):
                 _remove_checkpoint(entry)
                 self.swept.append(entry.name)
             else:
@@ -242,10 +242,15 @@ class CheckpointStores:
         store = self._stores.get(base)
         return store.lock.note if store is not None else ""
 
+    def close(self, base: Path) -> None:
+        """Release the lock on a directory, if there is one."""
+        if base in self._stores:
+            self._stores.pop(base).lock.release()
+
     def release(self) -> None:
         """Release all locks."""
-        while self._stores:
-            self._stores.popitem()[1].lock.release()
+        for base in reversed(tuple(self._stores)):
+            self.close(base)
 
     def _open(self, base: Path, saves: bool) -> CheckpointStore:
         store = self._stores.get(base) or CheckpointStore(base)
@@ -275,7 +280,7 @@ def count_leftover_bytes(base: Path) -> int:
     return sum(
         path.lstat().st_blocks * 512
         for _, kind, entry in list_entries(base)
-        if kind or _is_unfinished(entry)
+        if kind or is_unfinished(entry)
         for path in _list_files(entry)
     )
 
@@ -359,20 +364,20 @@ def list_entries(base: Path) -> list[tuple[int, str, Path]]:
     return [(number, kind, entry) for number, kind, entry in made if entry.name == f"{number:06d}{kind}"]
 
 
+def is_unfinished(directory: Path) -> bool:
+    """Return whether a directory was never completed: its manifest is missing or ends in the middle.
+
+    A directory with any other damage stays: a user may still want the files next to the manifest.
+    """
+    return directory.is_dir() and not directory.is_symlink() and not has_complete_manifest(directory)
+
+
 def _list_files(directory: Path) -> list[Path]:
     """Return the files of a checkpoint, sorted: those in its directory, which is no link, or in a folder of it."""
     if directory.is_symlink():
         return []
     found = (*directory.glob("*"), *directory.glob("*/*"))
     return sorted(path for path in found if path.is_file() and not path.is_symlink())
-
-
-def _is_unfinished(directory: Path) -> bool:
-    """Return whether a directory was never completed: its manifest is missing or ends in the middle.
-
-    A directory with any other damage stays: a user may still want the files next to the manifest.
-    """
-    return directory.is_dir() and not directory.is_symlink() and not has_complete_manifest(directory)
 
 
 def _remove_checkpoint(entry: Path) -> None:
