@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
 import sys
 from collections.abc import Callable
@@ -215,11 +216,13 @@ def main() -> None:
     parsed = parser.parse_args()
     if parsed.pairs < 6:
         parser.error("fewer than 6 pairs have no 95 % interval")
+    trees = (parsed.old.resolve(), parsed.new.resolve())
     print("| case | time of | old, ms | new, ms | new / old | 95 % interval |\n|---|---|---|---|---|---|")
     for case in CASES:
         if any(text in case.name for text in parsed.only):
-            with scratch(parsed.place) as place:
-                compare(case, (parsed.old.resolve(), parsed.new.resolve()), parsed.pairs, place)
+            with scratch(str(Path(parsed.place).resolve())) as place:
+                os.chdir(place)  # `python -m` looks in the working directory first: in a checkout both were that one
+                compare(case, trees, parsed.pairs, place)
 
 
 if __name__ == "__main__":
