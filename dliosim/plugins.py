@@ -28,6 +28,10 @@ class Registry:
     own: tuple[str, ...]  #: names of this package
     reserved: tuple[str, ...] = ()  #: names that no package may take
 
+    def __contains__(self, name: str) -> bool:
+        """Return True if there is such a name; other packages are looked for only where it is none of this one."""
+        return name in self.own or name in self.names()
+
     def names(self) -> tuple[str, ...]:
         """Return all names, those of other packages last."""
         others = {point.name for point in find_entry_points(self.group)}

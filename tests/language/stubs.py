@@ -12,11 +12,10 @@ import numpy as np
 
 from dliosim.formats.protocols import FileIndex, Format, LibraryFile, LibraryReadable
 from dliosim.formats.raw import Raw
+from dliosim.formats.registry import FORMATS
 from dliosim.model import Dataset, FileSurvey
 from dliosim.model.dataset import pack_counts
 from dliosim.plugins import APIS
-
-FORMATS = ("raw", "npy", "npz", "csv", "tfrecord", "indexed", "tar", "hdf5", "jpeg", "png", "parquet")
 
 
 class Stub(Format):
@@ -53,10 +52,10 @@ def pretended(parallel: bool = False) -> Iterator[None]:
     """All formats and no more, one backend of another package, `gds`, and an HDF5 that is parallel or not."""
     with ExitStack() as stack:
         for name, value in {
-            "blocks.storage_settings.format_names": lambda: FORMATS,
+            "blocks.storage_settings.FORMATS": replace(FORMATS, group="none"),
             "blocks.storage_settings.bind": serving,
             "checks.external_readers.bind": serving,
-            "settings.access.APIS": replace(APIS, own=(*APIS.own, "gds")),
+            "settings.access.APIS": replace(APIS, group="none", own=(*APIS.own, "gds")),
             "checks.external_readers.is_hdf5_parallel": lambda: parallel,
         }.items():
             stack.enter_context(mock.patch(f"dliosim.language.{name}", value))

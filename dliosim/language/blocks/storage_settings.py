@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, Final, Literal, cast
 
 from dliosim.errors import UsageError
-from dliosim.formats.registry import bind, format_names
+from dliosim.formats.registry import FORMATS, bind
 from dliosim.language.diagnostics import Label, Mistake, mistake, suggest_word
 from dliosim.language.settings.block_settings import Settings, warn_about_draws
 from dliosim.language.syntax.parser import SyntaxNode
@@ -104,8 +104,8 @@ def check_size_and_shape(settings: Settings, shaped: Shape | None, number: int =
 
 def _format_name(_: Scope, node: SyntaxNode) -> str:
     name = node.only_child.text
-    if name not in format_names():
-        raise unknown_word("format", node.only_child, format_names())
+    if name not in FORMATS:
+        raise unknown_word("format", node.only_child, FORMATS.names())
     return name
 
 

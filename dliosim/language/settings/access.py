@@ -89,9 +89,10 @@ def compile_access(settings: Settings, reads: Layout | None) -> Access:
 def _api(node: SyntaxNode) -> Api:
     if node.kind != "other":
         return node.kind.replace("_", "-")
-    name, known = node.only_child.text, APIS.names()
-    if name in known:
+    name = node.only_child.text
+    if name in APIS:
         return name
+    known = APIS.names()
     near = suggest_word(name.lower(), known)
     if name.lower() in ("mpi", "mpiio", "mpi-io"):
         near = "did you mean `mpi-independent` or `mpi-collective`?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import UsageError
+from dliosim.formats.registry import FORMATS
 from dliosim.language.blocks import storage_settings
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
@@ -154,7 +156,7 @@ def test_a_format_that_cannot_be_loaded_is_said_at_its_line(
 
 
 def test_a_format_of_another_package_is_known_by_its_name(patterns: Patterns, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_settings, "format_names", lambda: ("raw", "zarr_v3"))
+    monkeypatch.setattr(storage_settings, "FORMATS", replace(FORMATS, own=("raw", "zarr_v3")))
     monkeypatch.setattr(storage_settings, "bind", Stub)
     assert patterns.dataset("samples 8\n size 1 kB\n format zarr_v3").format == "zarr_v3"
     (found,) = patterns.mistakes('dataset d {\n samples 8\n size 1 kB\n format Zarr_v\n path "d"\n}\nprepare d\n')
