@@ -117,7 +117,7 @@ class Format(ABC):
     uses: ClassVar[tuple[str, ...]] = ()
     #: modules of libraries with a long import time, which must not be part of a measured step; they may be missing
     libraries: ClassVar[tuple[str, ...]] = ()
-    #: modules of its own that only reading and writing need: `check` does not import them, a run does before any clock
+    #: modules that only reading and writing need: `check` does not import them, a run does before any clock
     modules: ClassVar[tuple[str, ...]] = ()
     #: suffixes of the files (`idx`) next to each file that hold no contents but that readers need
     sidecars: ClassVar[tuple[str, ...]] = ()
