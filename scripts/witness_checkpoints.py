@@ -38,14 +38,8 @@ from witness import WRITES, Call, Extent, Unlike, count_text, reads_of, trace
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Checkpoint, Job, Restore, Save, Workload
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
-from dliosim.plan.checkpoints.reshard import (
-    ShardRead,
-    cut_steps,
-    lone_reads,
-    shard_reads,
-    shared_reads,
-    whole_state_reads,
-)
+from dliosim.plan.checkpoints.reshard import cut_steps, lone_reads, shard_reads, shared_reads, whole_state_reads
+from dliosim.plan.checkpoints.shards import StoredBlock
 from dliosim.plan.checkpoints.write_calls import cut_pieces
 
 HEAD = """\
@@ -210,7 +204,7 @@ def plan_reads(
             yield step.file, list(zip(step.offset.tolist(), step.length.tolist(), strict=True))
 
 
-def read_passes(checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int) -> Iterator[Iterator[ShardRead]]:
+def read_passes(checkpoint: Checkpoint, verb: Restore, ranks: int, rank: int) -> Iterator[Iterator[StoredBlock]]:
     """Yield what a rank reads in each pass; with `once` the first of the ranks with the same reads reads for all."""
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
     holder = verb.parallel or checkpoint.split(ranks)

@@ -20,7 +20,6 @@ from dliosim.plan.checkpoints import reshard
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
 from dliosim.plan.checkpoints.reshard import (
     ReadStep,
-    ShardRead,
     blocks_to_restore,
     count_steps,
     cut_steps,
@@ -30,7 +29,7 @@ from dliosim.plan.checkpoints.reshard import (
     whole_state_reads,
 )
 from dliosim.plan.checkpoints.shard_sizes import ShardSizes
-from dliosim.plan.checkpoints.shards import TensorBlock, blocks_of_rank, is_part_owner
+from dliosim.plan.checkpoints.shards import StoredBlock, TensorBlock, blocks_of_rank, is_part_owner
 from dliosim.plan.checkpoints.write_calls import count_pieces, cut_pieces
 from dliosim.plan.forecast import checkpoint_columns
 from dliosim.plan.forecast.checkpoint_columns import StateCounter, UnitRanges
@@ -260,7 +259,7 @@ def test_columns_count_what_ranks_save_and_read_one_by_one(
     files = stored(checkpoint, writer)
     counts = StateCounter(files, holder)
 
-    def check(needed: UnitRanges, found: list[ShardRead]) -> None:
+    def check(needed: UnitRanges, found: list[StoredBlock]) -> None:
         names = {fetch.file for fetch in found}
         assert counts.count(needed, transfer, whole, page) == (count_steps(found, transfer, whole, page), len(names))
 

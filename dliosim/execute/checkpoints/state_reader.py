@@ -29,7 +29,8 @@ from dliosim.execute.payload.shard_payload import find_segment_mismatch, part_ke
 from dliosim.execute.phases.context import Session
 from dliosim.measure.records import VerbRecord
 from dliosim.plan.checkpoints.layout import StateFiles
-from dliosim.plan.checkpoints.reshard import ReadStep, ReadTotals, ShardRead, count_steps, cut_steps
+from dliosim.plan.checkpoints.reshard import ReadStep, ReadTotals, count_steps, cut_steps
+from dliosim.plan.checkpoints.shards import StoredBlock
 from dliosim.plan.samples.distinct_ranges import MOST_RANGES, ByteRanges, union_ranges
 from dliosim.plan.samples.io_requests import Calls, Extents, plan_calls
 
@@ -43,7 +44,7 @@ class ReadPass(NamedTuple):
     """Reads of shards, in their order."""
 
     #: returns the reads, from the first again each time; the same on all ranks of `group`
-    fetches: Callable[[], Iterator[ShardRead]]
+    fetches: Callable[[], Iterator[StoredBlock]]
     #: the ranks that need these bytes; its first rank reads and broadcasts. None: this rank reads for itself
     group: Ranks | None
 
@@ -300,7 +301,7 @@ def _count_pass(files: StateFiles, found: FoundCheckpoint, one: ReadPass) -> Rea
     checkpoint = files.checkpoint
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
 
-    def check_fetches() -> Iterator[ShardRead]:
+    def check_fetches() -> Iterator[StoredBlock]:
         for fetch in one.fetches():
             if fetch.file not in found.saved.files:
                 raise ExecutionError(f"{found.directory / fetch.file} is not in the manifest", "R401")

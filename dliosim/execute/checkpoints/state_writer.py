@@ -25,7 +25,7 @@ from dliosim.measure.records import VerbRecord
 from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access, Checkpoint
 from dliosim.plan.checkpoints.layout import StateFiles
-from dliosim.plan.checkpoints.write_calls import Piece, cut_pieces, largest_piece
+from dliosim.plan.checkpoints.write_calls import Piece, count_pieces, cut_pieces
 
 Made = Iterator[tuple[Piece, memoryview]]
 """The calls of a rank, with their bytes; the memory of one call may be reused for the next."""
@@ -43,7 +43,7 @@ def pieces_of(files: StateFiles, rank: int) -> Iterator[Piece]:
 def largest_call(files: StateFiles, rank: int) -> int:
     """Return the bytes of the largest call of what a rank saves."""
     checkpoint = files.checkpoint
-    return largest_piece(files.shards(rank), checkpoint.access.transfer, checkpoint.pieces == "whole")
+    return count_pieces(files.shards(rank), checkpoint.access.transfer, checkpoint.pieces == "whole")[1]
 
 
 def fill_piece(files: StateFiles, keys: list[int], piece: Piece, out: memoryview) -> None:

@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model import Checkpoint, Split
 from dliosim.plan.checkpoints.shard_sizes import ShardSizes
-from dliosim.plan.checkpoints.shards import TensorBlock, blocks_of_rank, is_part_owner
+from dliosim.plan.checkpoints.shards import StoredBlock, blocks_of_rank, is_part_owner
 
 METADATA = "metadata.json"
 """The file with the file and offset of every shard, where a checkpoint has one."""
@@ -26,16 +25,6 @@ _KEPT = 4096
 def partner_file(rank: int) -> str:
     """Return the name of the file in which a partner keeps what `rank` saves, call after call."""
     return f"partner_of_{rank:06d}.ckpt"
-
-
-class Shard(NamedTuple):
-    """A block of a part that a rank saves, stored row after row."""
-
-    part: int  #: number of the part
-    block: TensorBlock  #: rows and columns
-    owner: int  #: rank that saves it
-    file: str  #: name of the file
-    offset: int  #: bytes
 
 
 class StateFiles:
@@ -76,7 +65,7 @@ class StateFiles:
         """Return whether all that is read is in one file."""
         return self.regions and not self._lost
 
-    def shards(self, owner: int) -> tuple[Shard, ...]:
+    def shards(self, owner: int) -> tuple[StoredBlock, ...]:
         """Return the shards that a rank saves, in the order of the parts.
 
         In files of its own this is the order of offsets, too.
@@ -88,7 +77,7 @@ class StateFiles:
         found: list[int] = np.flatnonzero(self.shares.bytes_of_rank(owner)).tolist()
         return found
 
-    def part_shards(self, owner: int, number: int) -> Iterator[Shard]:
+    def part_shards(self, owner: int, number: int) -> Iterator[StoredBlock]:
         """Yield the shards that a rank saves of one part."""
         part = self.parts[number]
         if not is_part_owner(part, number, self.split, self._copies, owner):
@@ -99,7 +88,7 @@ class StateFiles:
         if name in self._lost:
             name, offset = partner_file(owner), int(_exclusive_sum(self.shares.bytes_of_rank(owner))[number])
         for block in blocks_of_rank(part, self.split, owner):
-            yield Shard(number, block, owner, name, offset)
+            yield StoredBlock(number, block, name, offset, block.width)
             offset += block.length
 
     def owner_bytes(self, owner: int) -> int:

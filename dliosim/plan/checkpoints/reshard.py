@@ -13,6 +13,7 @@ from dliosim.errors import PlanError
 from dliosim.model import Split
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.shards import (
+    StoredBlock,
     TensorBlock,
     block_owners,
     blocks_of_rank,
@@ -24,21 +25,6 @@ from dliosim.plan.checkpoints.write_calls import Segment, count_pieces, cut_piec
 
 #: Rows of a strided block that one step reads at most; each is a call and some objects.
 _MOST_ROWS = 1 << 14
-
-
-class ShardRead(NamedTuple):
-    """A block of a part in a file."""
-
-    part: int  #: number of the part
-    block: TensorBlock  #: rows and columns
-    file: str  #: name of the file
-    offset: int  #: first byte
-    stride: int  #: bytes from one row to the next
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Return whether the rows follow one another without gaps."""
-        return self.stride == self.block.width or self.block.row1 - self.block.row0 == 1
 
 
 def check_holder(stored: StateFiles, holder: Split) -> None:
@@ -74,7 +60,7 @@ def blocks_to_restore(stored: StateFiles, holder: Split, rank: int) -> Iterator[
             yield number, block
 
 
-def shard_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[ShardRead]:
+def shard_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[StoredBlock]:
     """Yield the reads of what a rank needs, each byte once: file after file, in each file by offset.
 
     Of replicas it takes those of the ranks whose coordinates are closest to its own.
@@ -101,7 +87,7 @@ def shard_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[ShardR
                     yield from _owner_reads(stored, owner, number, block)
 
 
-def whole_state_reads(stored: StateFiles) -> Iterator[ShardRead]:
+def whole_state_reads(stored: StateFiles) -> Iterator[StoredBlock]:
     """Yield the reads of all that was saved, each byte once, in the order of `shard_reads`."""
     copies = stored.checkpoint.copies(stored.split)
     once = [part_owners(part, number, stored.split, copies) for number, part in enumerate(stored.parts)]
@@ -114,30 +100,30 @@ def whole_state_reads(stored: StateFiles) -> Iterator[ShardRead]:
         yield from _owner_reads(stored, owner, number, None)
 
 
-def shared_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[ShardRead]:
+def shared_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[StoredBlock]:
     """Yield the reads of what all ranks with a rank's tensor rank and stage need, as the first of them finds them."""
     tensor, stage, _ = holder.coordinates(rank)
     first = holder.rank(tensor, stage, 0)
     return (fetch for fetch in shard_reads(stored, holder, first) if _is_shared(stored, fetch))
 
 
-def lone_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[ShardRead]:
+def lone_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[StoredBlock]:
     """Yield the reads of the other bytes that a rank needs: those that no other rank holds."""
     return (fetch for fetch in shard_reads(stored, holder, rank) if not _is_shared(stored, fetch))
 
 
-def _is_shared(stored: StateFiles, fetch: ShardRead) -> bool:
+def _is_shared(stored: StateFiles, fetch: StoredBlock) -> bool:
     return stored.parts[fetch.part].scope in ("rows", "columns", "whole")
 
 
-def _owner_reads(stored: StateFiles, owner: int, number: int, needed: TensorBlock | None) -> Iterator[ShardRead]:
+def _owner_reads(stored: StateFiles, owner: int, number: int, needed: TensorBlock | None) -> Iterator[StoredBlock]:
     """Yield the reads of what an owner has stored of a block, or of the whole part (None)."""
     for shard in stored.part_shards(owner, number):
         common = shard.block if needed is None else shard.block.overlap(needed)
         if common is not None:
             width = shard.block.width
             skipped = (common.row0 - shard.block.row0) * width + common.col0 - shard.block.col0
-            yield ShardRead(number, common, shard.file, shard.offset + skipped, width)
+            yield StoredBlock(number, common, shard.file, shard.offset + skipped, width)
 
 
 class ReadStep(NamedTuple):
@@ -163,7 +149,7 @@ class ReadTotals(NamedTuple):
         return ReadTotals(self.steps + other.steps, self.calls + other.calls, self.bytes + other.bytes, largest)
 
 
-def cut_steps(found: Iterable[ShardRead], transfer: int | None, whole: bool, page: int = 1) -> Iterator[ReadStep]:
+def cut_steps(found: Iterable[StoredBlock], transfer: int | None, whole: bool, page: int = 1) -> Iterator[ReadStep]:
     """Yield steps of at most `transfer` bytes (None: of any size), with a call for each contiguous range of the file.
 
     A step of a contiguous block is what one call of `cut_pieces` would write. A step of another block has as many whole
@@ -178,7 +164,7 @@ def cut_steps(found: Iterable[ShardRead], transfer: int | None, whole: bool, pag
                 yield from _cut_strided(fetch, transfer, page)
 
 
-def _cut_strided(fetch: ShardRead, transfer: int | None, page: int) -> Iterator[ReadStep]:
+def _cut_strided(fetch: StoredBlock, transfer: int | None, page: int) -> Iterator[ReadStep]:
     block, width, begin = fetch.block, fetch.block.width, 0
     together = _rows_per_step(width, transfer, page)
     while begin < block.length:
@@ -204,11 +190,11 @@ def widen_to_pages(length: int, page: int) -> int:
     return length if page == 1 else -(-length // page) * page + page
 
 
-def count_steps(found: Iterable[ShardRead], transfer: int | None, whole: bool, page: int = 1) -> ReadTotals:
+def count_steps(found: Iterable[StoredBlock], transfer: int | None, whole: bool, page: int = 1) -> ReadTotals:
     """Return the totals of what `cut_steps` yields, without cutting."""
     made = calls = total = largest = 0
 
-    def sum_bytes(some: Iterator[ShardRead]) -> Iterator[ShardRead]:
+    def sum_bytes(some: Iterator[StoredBlock]) -> Iterator[StoredBlock]:
         nonlocal total
         for fetch in some:
             total += fetch.block.length
@@ -216,12 +202,8 @@ def count_steps(found: Iterable[ShardRead], transfer: int | None, whole: bool, p
 
     for contiguous, some in groupby(found, lambda fetch: fetch.is_contiguous):
         if contiguous:
-            count = count_pieces(sum_bytes(some), transfer, whole)
-            made, calls, largest = (
-                made + count.calls,
-                calls + count.calls,
-                max(largest, widen_to_pages(count.largest, page)),
-            )
+            count, most = count_pieces(sum_bytes(some), transfer, whole)
+            made, calls, largest = made + count, calls + count, max(largest, widen_to_pages(most, page))
             continue
         for fetch in sum_bytes(some):
             strided = count_strided(fetch.block.row1 - fetch.block.row0, fetch.block.width, transfer, page)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +18,25 @@ class ShardSizes:
 
     def __init__(self, parts: Sequence[Part], split: Split, copies: Copies) -> None:
         self._split = split
-        self._size = _column(part.size for part in parts)
+        self.size, self.row, self.rows, self.element, self.stage = (
+            np.array([getattr(part, name) for part in parts], np.int64)
+            for name in ("size", "row_bytes", "rows", "element", "stage")
+        )
+        self.scope = np.array([part.scope for part in parts], np.str_)
         # A tensor is `pieces` of `piece` bytes that tensor-parallel ranks share evenly; 0 where each rank has it whole.
-        rows, columns = (np.array([part.scope == scope for part in parts], np.bool_) for scope in ("rows", "columns"))
-        row, count = _column(part.row_bytes for part in parts), _column(part.rows for part in parts)
-        element = _column(part.element for part in parts)
-        self._pieces: Column = np.where(rows, count, np.where(columns, row // element, 0))
-        self._piece: Column = np.where(rows, row, np.where(columns, count * element, 0))
-        self._whole: Column = np.where([part.scope == "whole" for part in parts], self._size, 0)
-        self._total: Column = np.where([part.scope == "total" for part in parts], self._size, 0)
-        self._each: Column = np.where([part.scope == "per rank" for part in parts], self._size, 0)
-        self._stage = _column(part.stage for part in parts)
+        is_split = [self.scope == "rows", self.scope == "columns"]
+        self._pieces: Column = np.select(is_split, [self.rows, self.row // self.element], 0)
+        self._piece: Column = np.select(is_split, [self.row, self.rows * self.element], 0)
+        others: list[Column] = [self.size * (self.scope == scope) for scope in ("whole", "total", "per rank")]
+        self._whole, self._total, self._each = others
         # The data-parallel rank that saves; -1 where all do.
         number = np.arange(len(parts))
         replica = -1 if copies == "all" else copies
-        self._copy: Column = number % split.data if copies == "dealt" else np.full_like(number, replica)
+        self.copy: Column = number % split.data if copies == "dealt" else np.full_like(number, replica)
 
         # Parts that are held and saved in the same way are one kind, as those of many layers are: work is done once a
         # kind. `_kinds` has a row for each kind, `_kind` the kind of each part.
-        table = (self._stage, self._copy, self._pieces, self._piece, self._whole, self._total, self._each)
+        table = (self.stage, self.copy, self._pieces, self._piece, self._whole, self._total, self._each)
         self._kinds, kind = np.unique(np.stack(table, axis=1), axis=0, return_inverse=True)
         self._kind = kind.reshape(-1)
 
@@ -68,7 +68,7 @@ class ShardSizes:
         """Return the bytes that a rank saves of each part."""
         split = self._split
         tensor, stage, data = split.coordinates(rank)
-        here = (self._stage == stage) & ((self._copy == data) | (self._copy < 0))
+        here = (self.stage == stage) & ((self.copy == data) | (self.copy < 0))
         saved = (
             self._each + share_start(self._total, rank + 1, split.ranks) - share_start(self._total, rank, split.ranks)
         )
@@ -79,12 +79,12 @@ class ShardSizes:
         """Return the bytes that all ranks below `rank` save of each part."""
         split, group = self._split, self._split.tensor
         # Ranks of the part's stage that are below `rank`.
-        below: Column = np.clip(rank - self._stage * group * split.data, 0, group * split.data)
-        once = self._tensor_bytes_below(np.clip(below - self._copy * group, 0, group))
+        below: Column = np.clip(rank - self.stage * group * split.data, 0, group * split.data)
+        once = self._tensor_bytes_below(np.clip(below - self.copy * group, 0, group))
         every: Column = self._tensor_bytes_below(group) * (below // group) + self._tensor_bytes_below(below % group)
         saved = share_start(self._total, rank, split.ranks)
         saved += self._each * rank
-        saved += np.where(self._copy < 0, every, once).astype(np.int64)
+        saved += np.where(self.copy < 0, every, once).astype(np.int64)
         return saved
 
     def _tensor_bytes_below(self, tensor: int | Column) -> Column:
@@ -98,7 +98,3 @@ def share_start(size: int | Column, rank: int | Column, ranks: int | Column) -> 
     """Return `size * rank // ranks` where the product may be too large for 64 bits."""
     each, more = size // ranks, size % ranks
     return np.asarray(each * rank + more * rank // ranks, np.int64)
-
-
-def _column(values: Iterable[int]) -> Column:
-    return np.fromiter(values, np.int64)

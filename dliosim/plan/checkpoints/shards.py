@@ -40,6 +40,21 @@ class TensorBlock(NamedTuple):
         return found if found.row0 < found.row1 and found.col0 < found.col1 else None
 
 
+class StoredBlock(NamedTuple):
+    """A block of a part in a file, row after row."""
+
+    part: int  #: number of the part
+    block: TensorBlock  #: rows and columns
+    file: str  #: name of the file
+    offset: int  #: first byte
+    stride: int  #: bytes from one row to the next; more than those of a row where a wider block is stored
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Return whether the rows follow one another without gaps."""
+        return self.stride == self.block.width or self.block.row1 - self.block.row0 == 1
+
+
 def part_bytes(part: Part, split: Split) -> int:
     """Return the bytes of a part on all ranks that take part; replicas count once."""
     if part.scope == "per rank":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from dliosim.plan.checkpoints.shards import TensorBlock
+from dliosim.plan.checkpoints.shards import StoredBlock, TensorBlock
 
 
 class Segment(NamedTuple):
@@ -24,37 +24,6 @@ class Piece(NamedTuple):
     offset: int  #: first byte
     length: int  #: bytes
     segments: tuple[Segment, ...]  #: the state's bytes that they are, in order
-
-
-class StoredBlock(Protocol):
-    """A block of a part that is stored row after row in a file."""
-
-    @property
-    def part(self) -> int:
-        """Number of the part."""
-        ...
-
-    @property
-    def block(self) -> TensorBlock:
-        """Rows and columns."""
-        ...
-
-    @property
-    def file(self) -> str:
-        """Name of the file."""
-        ...
-
-    @property
-    def offset(self) -> int:
-        """Offset of the first byte in the file."""
-        ...
-
-
-class PieceCount(NamedTuple):
-    """The number and size of calls."""
-
-    calls: int  #: number of calls
-    largest: int  #: bytes of the largest call
 
 
 def cut_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> Iterator[Piece]:
@@ -85,8 +54,8 @@ def cut_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool)
         yield Piece(file, offset, length, tuple(run))
 
 
-def count_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> PieceCount:
-    """Count the calls that `cut_pieces` would cut, without cutting."""
+def count_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> tuple[int, int]:
+    """Return the number of calls that `cut_pieces` would cut, and the bytes of the largest one, without cutting."""
     calls = largest = length = 0
     last = None
 
@@ -103,12 +72,7 @@ def count_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: boo
         length += shard.block.length
         last = shard
     end_run()
-    return PieceCount(calls, largest)
-
-
-def largest_piece(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> int:
-    """Return the bytes of the largest call."""
-    return count_pieces(shards, transfer, whole).largest
+    return calls, largest
 
 
 def _can_merge(last: StoredBlock, shard: StoredBlock, whole: bool) -> bool:

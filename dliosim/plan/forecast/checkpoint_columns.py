@@ -57,18 +57,8 @@ class StateCounter:
         self._stored, self._holder = stored, holder
         written, parts = stored.split, stored.parts
         held = stored.checkpoint.parts_for(holder)
-        scope = np.array([part.scope for part in parts])
-        size, row, count, element, stage, held_stage = (
-            np.fromiter(column, np.int64)
-            for column in (
-                (part.size for part in parts),
-                (part.row_bytes for part in parts),
-                (part.rows for part in parts),
-                (part.element for part in parts),
-                (part.stage for part in parts),
-                (part.stage for part in held),
-            )
-        )
+        shares = stored.shares
+        scope, size, row, count, element = shares.scope, shares.size, shares.row, shares.rows, shares.element
         per_rank, self._whole = scope == "per rank", scope == "whole"
         rows, columns = scope == "rows", scope == "columns"
         self.tensors = rows | columns | self._whole
@@ -78,13 +68,11 @@ class StateCounter:
         self._lines = np.where(columns, count, 1)
         alone = np.where(self._whole, 1, written.tensor)
         self._owners = np.where(self.tensors, alone, np.where(per_rank, written.present_ranks, written.ranks))
-        self._stage = np.where(self.tensors, held_stage, -1)
+        self._stage = np.where(self.tensors, [part.stage for part in held], -1)
+        self._all_copies = stored.checkpoint.copies(written) == "all"
         # The first of the ranks that share a part, for data rank 0.
-        copies = stored.checkpoint.copies(written)
-        number = np.arange(len(parts))
-        self._all_copies = copies == "all"
-        copy = number % written.data if copies == "dealt" else np.full_like(number, 0 if copies == "all" else copies)
-        self._base = np.where(self.tensors, written.tensor * (copy + written.data * stage), 0)
+        first = np.maximum(shares.copy, 0) + written.data * shares.stage
+        self._base = np.where(self.tensors, written.tensor * first, 0)
         # Parts by owner: parts that all ranks share, and parts of each stage (and of each data rank where these save
         # different parts).
         self._flat = np.flatnonzero(~self.tensors)
