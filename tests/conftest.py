@@ -2,8 +2,7 @@
 
 All processes of tests get Ctrl-C, and use short time slices: ranks that wait inside MPI spin until their slice ends,
 and there are more ranks than cores. Workers of pytest-xdist begin with the folders whose files take longest. Where
-Python keeps no bytecode, the processes of tests keep their own until the tests are over: hundreds of them would compile
-every module otherwise.
+Python keeps no bytecode, tests keep theirs in the cache of pytest: hundreds of processes would compile all otherwise.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import platform
 import shutil
 import signal
 import struct
+import sys
 import tempfile
 from pathlib import Path
 
@@ -34,8 +34,8 @@ _LONG = ("mpi", "commands", "scripts", "extending")
 #: `struct sched_attr` of the first version, with the length of a turn where a deadline's runtime would be (Linux 6.12).
 _ATTRIBUTES, _SCHED_SETATTR, _TURN_NS = "=IIQiIQQQ", 314, 100_000
 
-#: Python's variable for "keep none", that for a directory to keep it in, and one with that directory for all workers.
-_KEEP_NONE, _KEPT_BELOW, _BYTECODE = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "DLIOSIM_TEST_BYTECODE"
+#: Python's variable for "keep none", and that for a directory to keep it in.
+_KEEP_NONE, _KEPT_BELOW = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,15 +53,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _keep_bytecode(config: pytest.Config) -> None:
-    """Give what tests start a directory for bytecode, one for all workers, where Python is to keep none."""
-    if not os.environ.get(_KEEP_NONE):
+    """Keep bytecode in pytest's cache, of this process and all that it starts, where Python is to keep none."""
+    if not os.environ.get(_KEEP_NONE) or not hasattr(config, "cache"):
         return
-    if _BYTECODE not in os.environ:
-        directory = os.environ[_BYTECODE] = tempfile.mkdtemp(prefix="dliosim-bytecode-")
-        config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
-    if not config.getoption("numprocesses", None):  # the workers themselves are started as they always are
-        del os.environ[_KEEP_NONE]
-        os.environ[_KEPT_BELOW] = os.environ[_BYTECODE]
+    del os.environ[_KEEP_NONE]
+    kept = config.cache.mkdir("bytecode")
+    sys.dont_write_bytecode, sys.pycache_prefix = False, f"{kept}"
+    os.environ[_KEPT_BELOW] = f"{kept}"
+    of_tests = kept.joinpath(*Path(tempfile.gettempdir()).parts[1:])
+    config.add_cleanup(lambda: [shutil.rmtree(one) for one in of_tests.glob("pytest-of-*")])
 
 
 def _ask_for_short_turns() -> None:
