@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import files_in_table, ranges_of_sample, shard_bounds
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
-from dliosim.plan.forecast.forecast_types import RankSpread, mean_spread
+from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, mean_spread
 from dliosim.plan.forecast.layout_forecast import Placement, mean_read_bytes
 from dliosim.plan.forecast.rank_aggregates import (
     EpochAggregate,
@@ -59,22 +60,6 @@ class PassRange:
 
 
 @dataclass(frozen=True, slots=True)
-class PassFigures:
-    """Figures of a pass over a data set, or the mean of several passes; see `PhaseForecast`."""
-
-    steps: int  #: steps of the pass
-    samples: RankSpread  #: samples of a rank
-    bytes: RankSpread  #: bytes that a rank asks of storage
-    files: RankSpread  #: files that a rank reads
-    opens: RankSpread  #: files that a rank opens
-    calls: RankSpread  #: calls of a rank
-    amplification: float | None  #: bytes moved for each byte asked; None where it is not known
-    span_ratio: float | None  #: bytes of the file's span for each byte read; None unless all ranks read one file
-    buffer: int  #: bytes that are allocated for a batch
-    plan_bytes: int  #: bytes of the plan's columns, on the rank with most
-
-
-@dataclass(frozen=True, slots=True)
 class _CountInput:
     """The input of counting an epoch."""
 
@@ -107,8 +92,8 @@ def count_passes(
     passes: Sequence[PassRange],
     stream: bool,
     loops: int = 1,
-) -> list[PassFigures]:
-    """Count the figures of passes that follow one another from the first epoch; `stream` for passes of requests.
+) -> list[PhaseForecast]:
+    """Return passes that follow one another from the first epoch, without demands; `stream` for passes of requests.
 
     `loops` loops are counted in one forecast: the more there are, the less of each is planned. Figures are estimates
     where the epochs of a range differ and not all of them are planned.
@@ -127,7 +112,11 @@ def count_passes(
     for one in passes:
         epochs = range(one.first - 1, one.last if every and not one_order else one.first)
         known = one_order or every or one.last <= 2
-        result.append(_average_epochs([_count_epoch(case, epoch, one.steps, held, known) for epoch in epochs]))
+        found = _average_epochs([_count_epoch(case, epoch, one.steps, held, known) for epoch in epochs])
+        most = loop.access.memory
+        memory = replace(found.memory, cache=int(min(most, found.bytes.maximum)) if one.first == 1 else most)
+        times = one.last - one.first + 1
+        result.append(replace(found, times=times, first_epoch=one.first, last_epoch=one.last, memory=memory))
     return result
 
 
@@ -137,7 +126,7 @@ def _has_one_order(loop: Loop) -> bool:
     return (shuffle.samples == "off" or shuffle.samples_once) and (shuffle.files == "off" or shuffle.files_once)
 
 
-def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, known: bool) -> PassFigures:
+def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, known: bool) -> PhaseForecast:
     """Count the first `steps` steps of `epoch` (from 0), and update `held`; `known` if no epoch is left out."""
     loop, job, ranks = case.loop, case.job, case.ranks
     affordable = case.rows if len(ranks) == job.ranks else case.rows // 4
@@ -185,17 +174,25 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
     samples = count_samples(tally)
     in_units = not disjoint and loop.access.through == "direct"
     asked = sum(one.bytes for one in found)
-    return PassFigures(
+    widened = asked and (loop.access.cache == "off" or in_units)
+    memory = RankMemory(
+        loop.access.batches * held.buffer,
+        round(max(one.plan_bytes for one in found) * tally.scale),
+        loop.sync.size if loop.sync.kind == "allreduce" else 0,
+    )
+    return PhaseForecast(
+        loop.kind,
+        loop.name,
+        1,
         steps,
         samples,
         count_bytes(tally, samples),
         count_files(tally, samples),
         count_opens(tally, samples),
         count_calls(tally, samples),
-        sum(one.moved for one in found) / asked if asked and (loop.access.cache == "off" or in_units) else None,
-        span_ratio(tally) if case.dataset.layout.files == 1 else None,
-        held.buffer,
-        round(max(one.plan_bytes for one in found) * tally.scale),
+        memory,
+        amplification=sum(one.moved for one in found) / asked if widened else None,
+        span_ratio=span_ratio(tally) if case.dataset.layout.files == 1 else None,
     )
 
 
@@ -223,24 +220,16 @@ def _classify_samples(case: _CountInput) -> tuple[bool, int | None, bool]:
     return True, length if (column.row_bytes == length).all() else None, True
 
 
-def _average_epochs(made: Sequence[PassFigures]) -> PassFigures:
-    """Return the mean of several epochs with the same number of steps."""
-
-    def mean(name: str) -> float | None:
+def _average_epochs(made: Sequence[PhaseForecast]) -> PhaseForecast:
+    """Return the mean of several epochs with the same number of steps, and the most memory of any."""
+    average: dict[str, Any] = {
+        name: mean_spread([getattr(one, name) for one in made]) for name in ("bytes", "files", "opens", "calls")
+    }
+    for name in ("amplification", "span_ratio"):
         known = [value for one in made if (value := getattr(one, name)) is not None]
-        return sum(known) / len(known) if known else None
-
-    return replace(
-        made[0],
-        bytes=mean_spread([one.bytes for one in made]),
-        files=mean_spread([one.files for one in made]),
-        opens=mean_spread([one.opens for one in made]),
-        calls=mean_spread([one.calls for one in made]),
-        amplification=mean("amplification"),
-        span_ratio=mean("span_ratio"),
-        buffer=max(one.buffer for one in made),
-        plan_bytes=max(one.plan_bytes for one in made),
-    )
+        average[name] = sum(known) / len(known) if known else None
+    buffers, plan = (max(getattr(one.memory, name) for one in made) for name in ("buffers", "plan"))
+    return replace(made[0], **average, memory=replace(made[0].memory, buffers=buffers, plan=plan))
 
 
 def _choose_ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> list[int]:

@@ -17,14 +17,12 @@ from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_counts import count_saves
 from dliosim.plan.forecast.checkpoint_footprint import forecast_state, storage_of
 from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
-from dliosim.plan.forecast.epoch_statistics import PassFigures, PassRange, count_passes
+from dliosim.plan.forecast.epoch_statistics import PassRange, count_passes
 from dliosim.plan.forecast.forecast_types import (
     Demand,
     Forecast,
     Listing,
     PhaseForecast,
-    RankMemory,
-    RankSpread,
     StateForecast,
     Storage,
     time_to_read,
@@ -35,19 +33,6 @@ from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, bind_framed, block_count, local_prefix_sums, needs_totals
-
-__all__ = [
-    "Demand",
-    "Forecast",
-    "Listing",
-    "PhaseForecast",
-    "RankMemory",
-    "RankSpread",
-    "Storage",
-    "forecast",
-    "list_reads",
-    "loops_of",
-]
 
 #: Resident memory of a rank before it reads anything: the interpreter, numpy and the MPI library.
 PROCESS_BYTES = 80 * 1024 * 1024
@@ -226,7 +211,9 @@ def _forecast_loop(
     stream = loop.arrivals is not None
     loops = sum(1 for _ in loops_of(workload.verbs))
     found = count_passes(loop, dataset, placements[dataset.name], workload.job, passes, stream, loops)
-    phases = [_forecast_pass(workload, loop, one, each, times) for one, each in zip(found, passes, strict=True)]
+    phases = [
+        replace(one, times=times * one.times, demand=_storage_demand(loop, one, workload.job.ranks)) for one in found
+    ]
     if stream:
         phases = [_label_stream_pass(phase, passes[-1].last) for phase in phases]
     needed = max((phase.memory.total for phase in phases), default=0)
@@ -267,35 +254,7 @@ def _split_passes(loop: Loop, steps: int, runs: int) -> list[PassRange]:
     return [*made, PassRange(whole + 1, whole + 1, rest)] if rest else made
 
 
-def _forecast_pass(workload: Workload, loop: Loop, found: PassFigures, each: PassRange, times: int) -> PhaseForecast:
-    access = loop.access
-    memory = RankMemory(
-        access.batches * found.buffer,
-        found.plan_bytes,
-        loop.sync.size if loop.sync.kind == "allreduce" else 0,
-        int(min(access.memory, found.bytes.maximum)) if each.first == 1 else access.memory,
-    )
-    return PhaseForecast(
-        loop.kind,
-        loop.name,
-        times * (each.last - each.first + 1),
-        found.steps,
-        found.samples,
-        found.bytes,
-        found.files,
-        found.opens,
-        found.calls,
-        memory,
-        each.first,
-        each.last,
-        False,
-        found.amplification,
-        found.span_ratio,
-        _storage_demand(loop, found, workload.job.ranks),
-    )
-
-
-def _storage_demand(loop: Loop, found: PassFigures, ranks: int) -> Demand | None:
+def _storage_demand(loop: Loop, found: PhaseForecast, ranks: int) -> Demand | None:
     """Return what storage must deliver for a loop; None where nothing says in which time."""
     if not found.steps:
         return None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dliosim.model.dataset import Dataset
 from dliosim.plan.samples.places import FramedPlaces, Places
-from dliosim.plan.samples.sample_to_file import first_samples
+from dliosim.plan.samples.sample_to_file import files_of, first_samples
 
 #: Samples of a part that are made at a time while preparing; a call never spans two such groups.
 SAMPLES_AT_ONCE = 65_536
@@ -51,9 +51,12 @@ def sample_parts(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
     The ranks share files as in `file_parts`.
     """
     total, files, size = dataset.samples, dataset.layout.files, dataset.constant_size or 0
-    shared = files < ranks
-    begin, end = (rank * total // ranks, (rank + 1) * total // ranks) if shared else (0, total)
-    for file in range(files) if shared else range(rank, files, ranks):
+    begin, end, some = 0, total, range(rank, files, ranks)
+    if files < ranks:
+        begin, end = rank * total // ranks, (rank + 1) * total // ranks
+        touched = files_of(np.array([begin, end - 1]), total, files).tolist()
+        some = range(touched[0], touched[1] + 1)
+    for file in some:
         start, stop = first_samples(np.array([file, file + 1]), total, files).tolist()
         first, last = max(begin, start), min(end, stop)
         if first < last:
@@ -72,26 +75,18 @@ def _whole_file_parts(places: FramedPlaces, owned: range) -> Iterator[FilePart]:
 
 
 def _share_parts(places: FramedPlaces, ranks: int, rank: int) -> Iterator[FilePart]:
-    total, files = places.dataset.samples, places.dataset.layout.files
-    begin, end = rank * total // ranks, (rank + 1) * total // ranks
-    if begin < end:
-        touched = places.files_of(np.array([begin, end - 1]))
-        for file in range(int(touched[0]), int(touched[1]) + 1):
-            start, stop = places.samples_of(file)
-            if start == stop:
-                continue
-            first, last = max(begin, start), min(end, stop)
-            size = int(places.file_sizes(np.array([file]))[0])
-            offset = 0 if first == start else _sample_offset(places, first)
-            until = size if last == stop else _sample_offset(places, last)
-            yield FilePart(file, offset, until - offset, first, last, first == start, last == stop)
+    def offset_of(sample: int) -> int:
+        return int(places.locate(np.array([sample]))[1][0])
+
+    def size_of(file: int) -> int:
+        return int(places.file_sizes(np.array([file]))[0])
+
+    for part in sample_parts(places.dataset, ranks, rank):
+        offset = 0 if part.first else offset_of(part.first_sample)
+        until = size_of(part.file) if part.last else offset_of(part.last_sample)
+        yield replace(part, offset=offset, length=until - offset)
     # Files without samples (more files than samples) have only a header and a trailer.
-    for file in range(rank, files, ranks):
+    for file in range(rank, places.dataset.layout.files, ranks):
         start, stop = places.samples_of(file)
         if start == stop:
-            size = int(places.file_sizes(np.array([file]))[0])
-            yield FilePart(file, 0, size, start, stop, True)
-
-
-def _sample_offset(places: Places, sample: int) -> int:
-    return int(places.locate(np.array([sample]))[1][0])
+            yield FilePart(file, 0, size_of(file), start, stop, True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,47 +152,41 @@ def concat_indexes(files: Sequence[FileIndex]) -> DataIndex:
     """Return the indexes of files as one, in their order; all have the same number of columns."""
     pipelines: dict[tuple[Filter, ...], int] = {}
     columns = []
-    first = _starts(np.array([file.samples for file in files], np.int64))
+    first = _starts(_gather(files, "samples"))
     for number in range(len(files[0].columns)):
         own = [file.columns[number] for file in files]
         columns.append(
             IndexColumn(
-                np.array([one.samples for one in own], np.int64),
-                np.array([one.pieces for one in own], np.int64),
-                np.array([one.row_bytes for one in own], np.int64),
-                np.array([one.unit_bytes for one in own], np.int64),
+                _gather(own, "samples"),
+                _gather(own, "pieces"),
+                _gather(own, "row_bytes"),
+                _gather(own, "unit_bytes"),
                 np.array([pipelines.setdefault(one.filters, len(pipelines)) for one in own], np.int64),
                 _starts(np.array([len(one.offset) for one in own], np.int64)),
                 np.concatenate([one.offset for one in own]).astype(np.int64),
                 np.concatenate([one.length for one in own]).astype(np.int64),
                 _first_of_units(own, first),
-                np.array([one.step for one in own], np.int64) if any(one.step for one in own) else None,
+                _gather(own, "step") if any(one.step for one in own) else None,
             )
         )
-    sizes, sample_bytes = (
-        np.array([getattr(file, name) for file in files], np.int64) for name in ("size", "sample_bytes")
-    )
-    return DataIndex(first, sizes, tuple(columns), tuple(pipelines), sample_bytes)
+    return DataIndex(first, _gather(files, "size"), tuple(columns), tuple(pipelines), _gather(files, "sample_bytes"))
+
+
+def _gather(items: Sequence[object], name: str) -> Ints:
+    """Return an attribute of each item."""
+    return np.array([getattr(item, name) for item in items], np.int64)
 
 
 def repeat_index(index: DataIndex, kind: Ints) -> DataIndex:
     """Return the index of files where file f is like file kind[f] of `index`; files of a kind share its units."""
     samples = np.diff(index.first_sample)[kind]
-    columns = tuple(
-        IndexColumn(
-            one.samples[kind],
-            one.pieces[kind],
-            one.row_bytes[kind],
-            one.unit_bytes[kind],
-            one.pipeline[kind],
-            one.first_unit[kind],
-            one.offset,
-            one.length,
-            step=None if one.step is None else one.step[kind],
-        )
-        for one in index.columns
-    )
-    return DataIndex(_starts(samples), index.size[kind], columns, index.pipelines, index.sample_bytes[kind])
+    of_files = ("samples", "pieces", "row_bytes", "unit_bytes", "pipeline", "first_unit", "step")
+    columns = []
+    for one in index.columns:
+        fields = {name: getattr(one, name) for name in of_files}
+        repeated: dict[str, Any] = {name: None if column is None else column[kind] for name, column in fields.items()}
+        columns.append(replace(one, first=None, **repeated))
+    return DataIndex(_starts(samples), index.size[kind], tuple(columns), index.pipelines, index.sample_bytes[kind])
 
 
 def _first_of_units(own: Sequence[Column], first_sample: Ints) -> Ints | None:
