@@ -7,7 +7,8 @@ import errno
 import mmap
 import os
 import platform
-from typing import Final, Protocol
+from abc import ABC, abstractmethod
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,45 +23,56 @@ _C.syscall.restype = ctypes.c_long
 _C.syscall.argtypes = [ctypes.c_long] * 7
 
 
-class ReadQueue(Protocol):
+class ReadQueue(ABC):
     """Reads that wait, in the order of `put`, until `submit_and_wait` submits them to the kernel.
 
-    At most `capacity` reads may wait or be in flight, and at most `depth` be in flight. The thread that made the queue
-    calls all methods; only `close` may be called by another.
+    The thread that made the queue calls all methods; only `close` may be called by another.
     """
 
     #: name for messages
     name: str
-    #: reads that the queue has room for
-    capacity: int
+    #: one entry for each read that may wait or be in flight, with the fields that `put` fills
+    _requests: NDArray[np.void]
+    #: reads so far: put into the queue, submitted to the kernel, complete
+    _put = _sent = _back = 0
 
     def put(
         self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers, first: int
     ) -> None:
         """Add reads of `length` bytes at `offset` into memory at `address`, with the numbers `first`, `first` + 1, ...
 
-        Arrays have one entry a read; `descriptor` may be one for all.
+        Arrays have one entry a read; `descriptor` may be one for all. There must be room for all of them.
         """
-        ...
+        requests, count = self._requests, len(offset)
+        at = self._put % len(requests)
+        if at + count <= len(requests):
+            rows: slice | Integers = slice(at, at + count)
+        else:
+            rows = np.arange(at, at + count) % len(requests)
+        requests["fd"][rows] = descriptor
+        requests["offset"][rows] = offset
+        requests["address"][rows] = address
+        requests["length"][rows] = length
+        requests["number"][rows] = np.arange(first, first + count)
+        self._put += count
 
+    @abstractmethod
     def submit_and_wait(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
         """Submit the next `submit` reads, and wait until `least` are complete.
 
         Returns the number submitted, and the numbers and results of all complete reads. A result is bytes, or a
         negative error number. Raises OSError.
         """
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Free the queue, with nothing in flight; safe to call twice."""
-        ...
 
 
 def make_queue(depth: int, capacity: int) -> ReadQueue:
     """Make the best queue that this kernel gives. Raises ExecutionError [R403] if it gives none."""
     refused = []
-    makers: list[type[IoUring] | type[LinuxAio]] = [IoUring, LinuxAio]
-    for make in makers:
+    for make in (IoUring, LinuxAio):
         try:
             return make(depth, capacity)
         except OSError as error:  # missing, forbidden by an administrator or a container, or used up
@@ -114,7 +126,7 @@ _PARAMS: Final = np.dtype(
 )
 
 
-class IoUring:
+class IoUring(ReadQueue):
     """A queue by io_uring. The submission ring holds all waiting reads; each submit says how many the kernel takes.
 
     Memory barriers are not needed: only this thread uses the rings, and the kernel within io_uring_enter; this thread
@@ -124,22 +136,21 @@ class IoUring:
     name = "io_uring"
 
     def __init__(self, depth: int, capacity: int) -> None:
-        self.capacity = capacity
         self._maps: list[mmap.mmap] = []
         self._descriptor = -1
         try:
-            self._open()
+            self._open(capacity)
         except BaseException:
             self.close()
             raise
 
-    def _open(self) -> None:
+    def _open(self, capacity: int) -> None:
         params = np.zeros(1, _PARAMS)
         # Completions wait until this thread asks for them, without interrupts. Since Linux 6.1, or 5.19.
         for more in (_SINGLE_ISSUER | _DEFER_TASKRUN, _COOP_TASKRUN, 0):
             params["flags"] = more
             try:
-                self._descriptor = _syscall(_SETUP, self.capacity, params.ctypes.data)
+                self._descriptor = _syscall(_SETUP, capacity, params.ctypes.data)
                 break
             except OSError as error:
                 if error.errno != errno.EINVAL or not more:
@@ -150,15 +161,13 @@ class IoUring:
         entries, completions = params["entries"][0].tolist()
         sq, cq = params["sq"][0].tolist(), params["cq"][0].tolist()
         rings = self._map(max(sq[6] + 4 * entries, cq[5] + 16 * completions), 0)
-        self._entries = np.frombuffer(self._map(64 * entries, _OFFSET_SQES), _SQE, entries)
+        self._requests = np.frombuffer(self._map(64 * entries, _OFFSET_SQES), _SQE, entries)
         words = np.frombuffer(rings, np.uint32, len(rings) // 4)
         words[sq[6] // 4 : sq[6] // 4 + entries] = np.arange(entries)  # the index of each entry; it never changes
         self._tail = words[sq[1] // 4 : sq[1] // 4 + 1]
         self._heads = words[cq[0] // 4 : cq[0] // 4 + 1], words[cq[1] // 4 : cq[1] // 4 + 1]
         self._completions = np.frombuffer(rings, _CQE, completions, cq[5])
-        self._mask, self._completion_mask = entries - 1, completions - 1
-        self._put = self._sent = self._back = 0
-        self._entries["opcode"] = _READ
+        self._requests["opcode"] = _READ
 
     def _map(self, size: int, offset: int) -> mmap.mmap:
         mapped = mmap.mmap(self._descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE, offset=offset)
@@ -168,20 +177,8 @@ class IoUring:
     def put(
         self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers, first: int
     ) -> None:
-        """Write reads into the submission ring."""
-        count = len(offset)
-        at = self._put & self._mask
-        if at + count <= self._mask + 1:
-            rows: slice | Integers = slice(at, at + count)
-        else:
-            rows = np.arange(at, at + count) & self._mask
-        entries = self._entries
-        entries["fd"][rows] = descriptor
-        entries["offset"][rows] = offset
-        entries["address"][rows] = address
-        entries["length"][rows] = length
-        entries["number"][rows] = np.arange(first, first + count)
-        self._put += count
+        """Write reads into the submission ring, and move its end."""
+        super().put(descriptor, offset, address, length, first)
         self._tail[0] = self._put & 0xFFFFFFFF
 
     def submit_and_wait(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
@@ -196,7 +193,7 @@ class IoUring:
             _syscall(_ENTER, self._descriptor, 0, min(least, self._sent - self._back), _GETEVENTS)
         self._sent += submitted
         head, tail = self._heads
-        at, count = self._back & self._completion_mask, (int(tail[0]) - self._back) & 0xFFFFFFFF
+        at, count = self._back % len(self._completions), (int(tail[0]) - self._back) & 0xFFFFFFFF
         done = self._completions[at : at + count]
         if len(done) < count:
             done = np.concatenate([done, self._completions[: count - len(done)]])
@@ -210,7 +207,7 @@ class IoUring:
         if self._descriptor >= 0:
             close_read([self._descriptor])
             self._descriptor = -1
-        self._entries = self._completions = self._tail = self._heads = None  # type: ignore[assignment]
+        self._requests = self._completions = self._tail = self._heads = None  # type: ignore[assignment]
         while self._maps:
             self._maps.pop().close()
 
@@ -234,13 +231,12 @@ _IOCB: Final = np.dtype(
 _EVENT: Final = np.dtype([("number", "i8"), ("object", "u8"), ("result", "i8"), ("result2", "i8")])
 
 
-class LinuxAio:
+class LinuxAio(ReadQueue):
     """A queue by the system calls of libaio. For reads through the page cache io_submit itself waits."""
 
     name = "libaio"
 
     def __init__(self, depth: int, capacity: int) -> None:
-        self.capacity = capacity
         numbers = _AIO.get(platform.machine())
         if numbers is None:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -248,40 +244,25 @@ class LinuxAio:
         context = ctypes.c_ulong(0)
         _syscall(setup, depth, ctypes.addressof(context))
         self._context = context.value
-        self._blocks = np.zeros(capacity, _IOCB)
-        self._blocks["opcode"] = _PREAD
-        self._pointers = self._blocks.ctypes.data + 64 * np.arange(capacity, dtype=np.uint64)
+        self._requests = np.zeros(capacity, _IOCB)
+        self._requests["opcode"] = _PREAD
+        self._pointers = self._requests.ctypes.data + 64 * np.arange(capacity, dtype=np.uint64)
         self._events = np.zeros(depth, _EVENT)
-        self._put = self._submitted = self._back = 0
-
-    def put(
-        self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers, first: int
-    ) -> None:
-        """Write the control blocks of reads."""
-        count = len(offset)
-        rows = np.arange(self._put, self._put + count) % self.capacity
-        blocks = self._blocks
-        blocks["fd"][rows] = descriptor
-        blocks["offset"][rows] = offset
-        blocks["address"][rows] = address
-        blocks["length"][rows] = length
-        blocks["number"][rows] = np.arange(first, first + count)
-        self._put += count
 
     def submit_and_wait(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
         """Submit by io_submit, wait by io_getevents; return the number submitted, and numbers and results."""
         submitted, events = 0, self._events
         if submit:
-            at = self._submitted % self.capacity
-            together = min(submit, self.capacity - at)
+            at = self._sent % len(self._requests)
+            together = min(submit, len(self._requests) - at)
             try:
                 submitted = _syscall(self._submit, self._context, together, self._pointers.ctypes.data + 8 * at)
             except OSError as error:
-                if error.errno != errno.EAGAIN or self._submitted == self._back:
+                if error.errno != errno.EAGAIN or self._sent == self._back:
                     raise
-            self._submitted += submitted
+            self._sent += submitted
         # The kernel may have taken fewer than were submitted. Only those in flight can become complete.
-        least = min(least, self._submitted - self._back)
+        least = min(least, self._sent - self._back)
         count = _syscall(self._get_events, self._context, least, len(events), events.ctypes.data)
         self._back += count
         return submitted, events["number"][:count].copy(), events["result"][:count].copy()
