@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +12,11 @@ from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import Files, Reader
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.prefetch import Batches
 from dliosim.execute.mpi.world import World
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.plan.samples.sample_to_file import align_up
-
-T = TypeVar("T")
 
 # The ns that the reading rank was inside calls. It follows each rank's batch: one scatter carries both.
 _CALLED = struct.Struct("q")
@@ -37,7 +34,7 @@ def make_scattered_batches(world: World, access: Access, files: Files, size: int
     return ScatteredBatches(world, reader, buffer, slot, access.page)
 
 
-class ScatteredBatches:
+class ScatteredBatches(Batches):
     """Batches that the first rank of a node reads within the step; the other ranks of the node wait for their parts.
 
     The buffer of the reading rank has `slot` bytes for each rank of the node, its own part first. The bytes sent to a
@@ -46,17 +43,12 @@ class ScatteredBatches:
     """
 
     def __init__(self, world: World, reader: Reader, buffer: memoryview, slot: int, page: int) -> None:
-        self.readers: Sequence[Reader] = [reader]
-        self.threads: Sequence[int] = ()
-        self.reading: list[int] = []
-        self.called = 0
-        self.processed = 0
+        super().__init__([reader])
         self._node = world.node
         self._reader = reader
         self._buffer = buffer
         self._slot = slot
         self._widened = page > 1
-        self._closed = False
 
     def begin(self, epoch: EpochCalls) -> None:
         """Begin an epoch: gather the calls of the node's ranks on the rank that reads. Collective on the node."""
@@ -105,21 +97,6 @@ class ScatteredBatches:
             (self.called,) = _CALLED.unpack_from(own, len(own) - _CALLED.size)
         self.processed = self._epoch.process(step, self._buffer)
         return self._buffer[: self._slot], self._asked[step]
-
-    def run(self, action: Callable[[], T]) -> T:
-        """Run `action` on the calling thread and return its result: there is no other thread."""
-        return action()
-
-    def end(self) -> None:
-        """End the epoch: close the files that were opened for it."""
-        self._reader.end_epoch()
-
-    def close(self, failed: bool = False) -> None:
-        """Close the files; with `failed`, leave them open, because closing may be collective."""
-        if failed or self._closed:
-            return
-        self._closed = True
-        self._reader.close()
 
     def _read_node_batch(self, calls: Calls) -> None:
         got, asked = self._reader.read(calls, self._buffer), int(calls.length.sum())

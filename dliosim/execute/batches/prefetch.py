@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import perf_counter_ns
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from dliosim.execute.backends.contract import OverlappingReader, Reader
 from dliosim.execute.batches.batch_schedule import EpochCalls
@@ -21,51 +22,57 @@ T = TypeVar("T")
 PATIENCE = 5.0
 
 
-class Batches(Protocol):
-    """The batches of one loop on one rank, epoch by epoch and in the order of steps."""
+class Batches(ABC):
+    """The batches of one loop on one rank, epoch by epoch and in the order of steps.
 
-    #: the readers; their meters count all calls
-    readers: Sequence[Reader]
-    #: native ids of the reader threads; empty where the waiting thread reads itself
-    threads: Sequence[int]
-    #: of each step that a reader thread read and `wait` returned: when reading began and ended; perf_counter_ns, two
-    #: entries a step, zeros where there was nothing to read. The code that takes the entries clears the list
-    reading: list[int]
-    #: of the last step waited for: ns that its readers were inside calls, decoded and preprocessed (the latter two only
-    #: on reader threads); no more of the wait was for data
-    called: int
-    #: of the last step waited for: ns that the waiting thread decoded and preprocessed itself, after the data arrived
-    processed: int
+    As they stand here, `run`, `end` and `close` are for batches without threads.
+    """
 
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        #: the readers; their meters count all calls
+        self.readers = readers
+        #: native ids of the reader threads; empty where the waiting thread reads itself
+        self.threads: Sequence[int] = ()
+        #: of each step that a reader thread read and `wait` returned: when reading began and ended; perf_counter_ns,
+        #: two entries a step, zeros where there was nothing to read. The code that takes the entries clears the list
+        self.reading: list[int] = []
+        #: of the last step waited for: ns that its readers were inside calls, decoded and preprocessed (the latter two
+        #: only on reader threads); no more of the wait was for data
+        self.called = 0
+        #: of the last step waited for: ns that the waiting thread decoded and preprocessed itself, after the data came
+        self.processed = 0
+
+    @abstractmethod
     def begin(self, epoch: EpochCalls) -> None:
         """Begin an epoch with the calls of its steps: open the files that all ranks open together."""
-        ...
 
+    @abstractmethod
     def start(self) -> None:
         """Begin to read. Call it after the epoch's clock starts: what is read ahead is part of the epoch."""
-        ...
 
+    @abstractmethod
     def wait(self, step: int) -> tuple[memoryview, int]:
         """Wait for the batch of a step; return the buffer that holds it and the bytes that its calls returned.
 
         The buffer is valid until the next `wait`. Steps come in order, from 0. Raises ExecutionError if a call failed.
         """
-        ...
 
     def run(self, action: Callable[[], T]) -> T:
         """Run an action with collective file calls on the thread that makes them, after those submitted before.
 
         Returns its result, or raises its error.
         """
-        ...
+        return action()
 
     def end(self) -> None:
         """End the epoch, after any step: wait for the reads that are ahead, and close what `begin` opened."""
-        ...
+        for reader in self.readers:
+            reader.end_epoch()
 
     def close(self, failed: bool = False) -> None:
-        """Stop the threads and close the files; with `failed`, do not wait for calls that might never return."""
-        ...
+        """Stop the threads and close the files; with `failed`, make no call that might never return. Safe twice."""
+        for reader in [] if failed else self.readers:
+            reader.close()
 
 
 def make_batches(access: Access, readers: Sequence[Reader], slots: Sequence[memoryview]) -> Batches:
@@ -80,15 +87,11 @@ def slot_count(access: Access) -> int:
     return 1 + access.prefetch if access.readers else 1
 
 
-class InlineBatches:
+class InlineBatches(Batches):
     """Batches that the calling thread reads within the step (`readers 0`)."""
 
     def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview]) -> None:
-        self.readers = readers
-        self.threads: Sequence[int] = ()
-        self.reading: list[int] = []
-        self.called = 0
-        self.processed = 0
+        super().__init__(readers)
         self._reader = readers[0]
         self._slot = slots[0]
         self._inside = 0
@@ -112,21 +115,8 @@ class InlineBatches:
             self.processed = epoch.process(step, slot)
         return slot, got
 
-    def run(self, action: Callable[[], T]) -> T:
-        """Run `action` on the calling thread and return its result: there is no other thread."""
-        return action()
 
-    def end(self) -> None:
-        """End the epoch: close the files that were opened for it."""
-        self._reader.end_epoch()
-
-    def close(self, failed: bool = False) -> None:
-        """Close the files; with `failed`, leave them open, because closing may be collective."""
-        if not failed:
-            self._reader.close()
-
-
-class PrefetchedBatches:
+class PrefetchedBatches(Batches):
     """Batches that K reader threads read ahead: as many as there are slots, less the one in use.
 
     The main thread submits the reads of steps 0 to N - 1 when an epoch's clock starts, and the read of step s + N when
@@ -137,10 +127,7 @@ class PrefetchedBatches:
     """
 
     def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview], by: By, collective: bool) -> None:
-        self.readers = readers
-        self.reading: list[int] = []
-        self.called = 0
-        self.processed = 0
+        super().__init__(readers)
         self._slots = slots
         self._ahead = len(slots) - 1
         self._groups = len(readers) if by == "sample" else 1
@@ -158,7 +145,7 @@ class PrefetchedBatches:
         ]
         for thread in self._threads:
             thread.start()
-        self.threads: Sequence[int] = [thread.native_id for thread in self._threads if thread.native_id is not None]
+        self.threads = [thread.native_id for thread in self._threads if thread.native_id is not None]
 
     def begin(self, epoch: EpochCalls) -> None:
         """Begin an epoch: open the files that all ranks open together, on the reader's thread if `collective`."""
