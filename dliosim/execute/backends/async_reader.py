@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import address_of, only_file
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import FileReader, Files
 from dliosim.execute.backends.fd_table import OpenFiles
 from dliosim.execute.backends.io_uring import Integers, ReadQueue, make_queue
-from dliosim.measure.meter import Meter
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 
@@ -68,7 +67,7 @@ class _BatchPart:
         return self.first + len(self.calls.file)
 
 
-class QueuedReader:
+class QueuedReader(FileReader):
     """Reads files with up to `Access.depth` calls in flight: when some are complete, others take their place.
 
     The next batch may begin while the one before is not complete (`begin` before `complete`), so that the window does
@@ -76,9 +75,8 @@ class QueuedReader:
     """
 
     def __init__(self, access: Access, files: Files) -> None:
-        """Prepare to read files below `directory`, as `OpenFiles` names them; open none."""
-        self.meter = Meter()
-        self._files = OpenFiles(access, files, self.meter)
+        super().__init__(access, files)
+        self._table = OpenFiles(access, files, self.meter)
         self._access = access
         self._rows = min(1 << (max(_LEAST_ROWS, 2 * access.depth) - 1).bit_length(), _MOST_ROWS)
         self._queue: ReadQueue | None = None
@@ -91,9 +89,6 @@ class QueuedReader:
         self._parts: deque[_BatchPart] = deque()
         self._carried: int | None = None  # a descriptor that the next part uses, too
         self._failure: ExecutionError | None = None
-
-    def begin_epoch(self) -> None:
-        """Do nothing: a file is opened when it is first read."""
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """Read every call and wait for all; return the bytes. Raises ExecutionError."""
@@ -113,9 +108,9 @@ class QueuedReader:
         self._batches.append(batch)
         heads, size = None, self._rows // 2
         if access.open == "each sample":
-            heads = sample_heads(calls, access.transfer is not None)
+            heads = sample_heads(calls, self._merged)
             # Smaller parts: the first samples are read while the files of later ones are not open yet.
-            size = min(size, max(access.depth, self._files.together // 2))
+            size = min(size, max(access.depth, self._table.together // 2))
         count = len(calls.file)
         self._asked += count
         for first in range(0, count, size):
@@ -152,24 +147,18 @@ class QueuedReader:
             raise batch.error
         return batch.moved
 
-    def end_epoch(self) -> None:
-        """Close the files with `open each epoch`."""
-        if self._access.open == "each epoch":
-            self._files.close_kept()
-
-    def active_hints(self) -> dict[str, str]:
-        """Return {}: there are no hints."""
-        return {}
-
     def close(self) -> None:
         """Close every descriptor, and the queue."""
-        self._files.close_kept()
+        super().close()
         if self._carried is not None:
-            self._files.close([self._carried])
+            self._table.close([self._carried])
             self._carried = None
         if self._queue is not None:
             self._queue.close()
             self._queue = None
+
+    def _close_files(self) -> None:
+        self._table.close_kept()
 
     def _fill_queue(self, queue: ReadQueue) -> None:
         """Put parts into the queue, up to two windows ahead."""
@@ -200,7 +189,7 @@ class QueuedReader:
         self._parts.append(part)
 
     def _table_descriptors(self, calls: Calls) -> Integers | int:
-        files, kept = self._files, self._files.kept
+        files, kept = self._table, self._table.kept
         file = only_file(calls)
         if file is not None:
             files.keep_open([file])
@@ -219,7 +208,7 @@ class QueuedReader:
             closing.append(self._carried)
             self._carried = None
         before = len(closing) - 1
-        self._files.open_all(part.calls.file[begins].tolist(), closing)
+        self._table.open_all(part.calls.file[begins].tolist(), closing)
         descriptors: Integers = np.array(closing)[np.cumsum(begins) + before]
         if not heads[-1]:
             self._carried = closing.pop()
@@ -284,10 +273,10 @@ class QueuedReader:
         )
         if got < 0 and got not in _AGAIN:
             error = OSError(-got, "")
-            raise self._files.read_error(f"read {self.meter.how}", file, offset, length, error) from None
+            raise self._table.read_error(f"read {self.meter.how}", file, offset, length, error) from None
         descriptor = descriptors if isinstance(descriptors, int) else int(descriptors[row])
-        return self._files.resume_read(descriptor, file, part.batch.into[start : start + length], offset, max(got, 0))
+        return self._table.resume_read(descriptor, file, part.batch.into[start : start + length], offset, max(got, 0))
 
     def _release_part(self, part: _BatchPart) -> None:
-        self._files.close(part.closing)
+        self._table.close(part.closing)
         part.batch.parts -= 1

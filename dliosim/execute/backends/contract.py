@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 from mpi4py import MPI
 
 from dliosim.measure.meter import Meter
 from dliosim.measure.records import VerbRecord
-from dliosim.model import Dataset
-from dliosim.plan.samples.io_requests import Calls
+from dliosim.model import Access, Dataset
+from dliosim.plan.samples.io_requests import Calls, sample_heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,10 @@ class Files:
     comm: MPI.Intracomm
     #: the data set of the files, for the format's library; None if they belong to no data set
     dataset: Dataset | None = None
+
+    def path(self, file: int) -> str:
+        """Return the path of a file."""
+        return f"{self.directory}/{self.name(file)}"
 
 
 class Reader(Protocol):
@@ -61,11 +68,43 @@ class Reader(Protocol):
 
     def active_hints(self) -> dict[str, str]:
         """Return the hints (MPI_Info) of the file opened last, or {}. Local."""
-        ...
+        return {}
 
     def close(self) -> None:
         """Close everything; safe to call twice. Collective where `begin_epoch` is."""
         ...
+
+
+class FileReader(Reader, ABC):
+    """A reader that opens files when it first needs them, and keeps them open as `Access.open` says."""
+
+    def __init__(self, access: Access, files: Files) -> None:
+        """Prepare to read; open no file."""
+        self.meter = Meter()
+        self._files = files
+        self._lifetime = access.open
+        self._merged = access.transfer is not None
+
+    def begin_epoch(self) -> None:
+        """Do nothing: a file is opened when it is first read."""
+
+    def end_epoch(self) -> None:
+        """Close the files with `open each epoch`."""
+        if self._lifetime == "each epoch":
+            self._close_files()
+
+    def close(self) -> None:
+        """Close every file."""
+        self._close_files()
+
+    @abstractmethod
+    def _close_files(self) -> None:
+        """Close the files that are open."""
+
+    def _sample_bounds(self, calls: Calls) -> Iterator[tuple[int, int]]:
+        """Return the calls of each sample as [first, last): with `open each sample` they share an open file."""
+        heads = np.flatnonzero(sample_heads(calls, self._merged)).tolist()
+        return pairwise([*heads, len(calls.file)])
 
 
 @runtime_checkable

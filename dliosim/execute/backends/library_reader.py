@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -12,16 +11,15 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError, PlanError
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import FileReader, Files
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import require_file
 from dliosim.formats.protocols import LibraryFile, LibraryReadable
 from dliosim.formats.registry import bind
-from dliosim.measure.meter import Meter
 from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access
-from dliosim.plan.samples.io_requests import Calls, sample_heads
+from dliosim.plan.samples.io_requests import Calls
 
 
 def library_read_note(access: Access, counted: bool) -> str:
@@ -37,7 +35,7 @@ def library_read_note(access: Access, counted: bool) -> str:
     return f"read by the format's library: calls are the library's and include its decoding, and moved is {moved}"
 
 
-class LibraryReader:
+class LibraryReader(FileReader):
     """Reads samples by the library of their format, one call for each row: consecutive samples of a file.
 
     Offsets and lengths of calls are those of contents, not of files, as `read_ranges.plan_reads` plans them for a
@@ -50,13 +48,9 @@ class LibraryReader:
         if not isinstance(form, LibraryReadable):
             raise PlanError("`through library`: this format has no library that reads single samples")
 
-        self.meter = Meter()
+        super().__init__(access, files)
         self._form = form
         self._size = form.dataset.constant_size
-        self._lifetime = access.open
-        self._merged = access.transfer is not None
-        self._directory = files.directory
-        self._file_name = files.name
         self._comm = files.comm if access.is_mpi else None
         self._collective = access.collective
         self._open: dict[int, LibraryFile] = {}
@@ -73,36 +67,19 @@ class LibraryReader:
         if self._lifetime != "each sample":
             self._open_files(calls.file.tolist())
             return self._read_rows(calls, range(len(calls.file)), into)
-        heads = np.flatnonzero(sample_heads(calls, self._merged)).tolist()
         moved = 0
-        for first, last in pairwise([*heads, len(calls.file)]):
+        for first, last in self._sample_bounds(calls):
             self._open_files([int(calls.file[first])])
             try:
                 moved += self._read_rows(calls, range(first, last), into)
             finally:
-                self._close_all()
+                self._close_files()
         return moved
 
-    def end_epoch(self) -> None:
-        """Close the files with `open each epoch`."""
-        if self._lifetime == "each epoch":
-            self._close_all()
-
-    def active_hints(self) -> dict[str, str]:
-        """Return {}: the library does not show its hints."""
-        return {}
-
-    def close(self) -> None:
-        """Close every file."""
-        self._close_all()
-
-    def _path(self, file: int) -> Path:
-        return self._directory / self._file_name(file)
-
     def _verify_path(self, file: int) -> str:
-        path = self._path(file)
-        require_file(path)
-        return str(path)
+        path = self._files.path(file)
+        require_file(Path(path))
+        return path
 
     def _read_rows(self, calls: Calls, rows: Iterable[int], into: memoryview) -> int:
         moved = 0
@@ -133,14 +110,14 @@ class LibraryReader:
         except OSError as error:
             where = f" of samples {first} to {first + count - 1}"
             raise call_error(
-                f"read by the {self._form.name} library", str(self._path(file)), error, where, reading=True
+                f"read by the {self._form.name} library", self._files.path(file), error, where, reading=True
             ) from error
         self.meter.add_run(began, (perf_counter_ns(),))
         self.meter.calls += 1
         self.meter.moved += got
         if got != len(into):
             text = f"the {self._form.name} library returned {got} bytes of samples {first} to {first + count - 1}"
-            raise ExecutionError(f"{text} of {self._path(file)}, not {len(into)}", "R401")
+            raise ExecutionError(f"{text} of {self._files.path(file)}, not {len(into)}", "R401")
         return got
 
     def _open_files(self, files: Iterable[int]) -> None:
@@ -157,7 +134,7 @@ class LibraryReader:
                 raise call_error("open", str(path), error, reading=True) from error
             self.meter.opens += 1
 
-    def _close_all(self) -> None:
+    def _close_files(self) -> None:
         with Stopwatch(self.meter, "close_ns"):
             for one in self._open.values():
                 one.close()

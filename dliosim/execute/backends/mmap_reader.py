@@ -6,7 +6,6 @@ import ctypes
 import mmap
 import os
 from dataclasses import dataclass
-from itertools import pairwise
 from time import perf_counter_ns
 
 import numpy as np
@@ -14,13 +13,12 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import only_file
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import FileReader, Files
 from dliosim.execute.backends.fd_table import OpenFiles
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import close_read
-from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
-from dliosim.plan.samples.io_requests import Calls, sample_heads
+from dliosim.plan.samples.io_requests import Calls
 
 Bytes = NDArray[np.uint8]
 
@@ -48,7 +46,7 @@ class _Mapping:
     reached: int = 0
 
 
-class MappedReader:
+class MappedReader(FileReader):
     """Copies samples from mappings, which stay as long as `Access.open` says.
 
     A mapping has the size that its file had when it was mapped, and no copy goes beyond that. A file that is cut short
@@ -56,10 +54,8 @@ class MappedReader:
     """
 
     def __init__(self, access: Access, files: Files) -> None:
-        """Prepare to map files below `directory`, as `OpenFiles` names them; map none."""
-        self.meter = Meter()
-        self._files = OpenFiles(access, files, self.meter)
-        self._lifetime = access.open
+        super().__init__(access, files)
+        self._table = OpenFiles(access, files, self.meter)
         self._mapped: dict[int, _Mapping] = {}
 
     def begin_epoch(self) -> None:
@@ -75,10 +71,9 @@ class MappedReader:
             return 0
         out = np.frombuffer(into, np.uint8)
         if self._lifetime == "each sample":
-            heads = np.flatnonzero(sample_heads(calls, merged=False)).tolist()
-            for first, last in pairwise([*heads, len(calls.file)]):
+            for first, last in self._sample_bounds(calls):
                 self._copy_calls(calls.part(first, last), out)
-                self._unmap()
+                self._close_files()
         else:
             self._copy_calls(calls, out)
         moved = int(calls.length.sum())
@@ -88,16 +83,7 @@ class MappedReader:
     def end_epoch(self) -> None:
         """Check that no file was cut short, and unmap all with `open each epoch`. Raises ExecutionError [R401]."""
         self._check_sizes()
-        if self._lifetime == "each epoch":
-            self._unmap()
-
-    def active_hints(self) -> dict[str, str]:
-        """Return {}: there are no hints."""
-        return {}
-
-    def close(self) -> None:
-        """Unmap every file."""
-        self._unmap()
+        super().end_epoch()
 
     def _copy_calls(self, calls: Calls, out: Bytes) -> None:
         file = only_file(calls)
@@ -126,21 +112,21 @@ class MappedReader:
             row = int(np.argmax(beyond))
             file, offset, length = (int(column[row]) for column in (calls.file, calls.offset, calls.length))
             found = int(np.broadcast_to(size, len(beyond))[row])
-            raise truncation_error("copy", self._files.path(file), offset, length, max(0, found - offset))
+            raise truncation_error("copy", self._table.path(file), offset, length, max(0, found - offset))
 
     def _map_file(self, file: int) -> _Mapping:
         mapping = self._mapped.get(file)
         if mapping is None:
-            descriptor = self._files.open(file)
+            descriptor = self._table.open(file)
             before = perf_counter_ns()
             try:
                 size = os.fstat(descriptor).st_size
                 held = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ) if size else None
             except ValueError as error:  # from Python itself, which checks the size before it maps
-                raise truncation_error("mmap", self._files.path(file), 0, size, os.fstat(descriptor).st_size) from error
+                raise truncation_error("mmap", self._table.path(file), 0, size, os.fstat(descriptor).st_size) from error
             except OSError as error:
                 hint = f"{len(self._mapped)} files are mapped: `open each sample` maps one at a time"
-                raise call_error("mmap", self._files.path(file), error, hint=hint, reading=True) from error
+                raise call_error("mmap", self._table.path(file), error, hint=hint, reading=True) from error
             finally:
                 close_read([descriptor])
             data = np.frombuffer(held, np.uint8) if held is not None else np.empty(0, np.uint8)
@@ -152,10 +138,10 @@ class MappedReader:
         for file, mapping in self._mapped.items():
             size = mapping.held.size() if mapping.held is not None else 0
             if size < len(mapping.data):
-                text = f"{self._files.path(file)} has {size} bytes, and had {len(mapping.data)} when it was mapped"
+                text = f"{self._table.path(file)} has {size} bytes, and had {len(mapping.data)} when it was mapped"
                 raise ExecutionError(f"{text}: the file was cut short while it was read", "R401")
 
-    def _unmap(self) -> None:
+    def _close_files(self) -> None:
         # A mapping is unmapped with its last view.
         before = perf_counter_ns()
         self._mapped.clear()

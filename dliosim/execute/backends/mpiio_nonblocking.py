@@ -133,7 +133,7 @@ class QueuedIndependentReader(IndependentReader):
             keep_in_flight(len(files), self._depth, issue, complete_row)
         except MPI.Exception as error:
             where = f", one of {len(files)} of up to {max(spec[1] for spec in specs)} bytes,"
-            place = self._path(files[0]) if len(set(files)) == 1 else self._directory
+            place = self._files.path(files[0]) if len(set(files)) == 1 else str(self._files.directory)
             raise mpiio_error(_CALL, place, error, where) from error
         meter = self.meter
         meter.add_overlapping(began, ended)
@@ -141,5 +141,5 @@ class QueuedIndependentReader(IndependentReader):
         meter.moved += sum(got)
         for row, spec in enumerate(specs):
             if got[row] != spec[1]:
-                raise truncation_error(_CALL, self._path(files[row]), offsets[row], spec[1], got[row])
+                raise truncation_error(_CALL, self._files.path(files[row]), offsets[row], spec[1], got[row])
         return sum(got)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from operator import length_hint
 from time import perf_counter_ns
 
@@ -12,18 +11,51 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import CallBufferCache, CallBuffers
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import FileReader, Files
 from dliosim.execute.backends.mpiio_writer import Spec, close_file, get_hints, mpiio_error, open_file
 from dliosim.execute.io_errors import truncation_error
 from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.world import run_on_first_rank
-from dliosim.measure.meter import Meter
 from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access
-from dliosim.plan.samples.io_requests import Calls, sample_heads
+from dliosim.plan.samples.io_requests import Calls
 
 
-class IndependentReader:
+class _MpiReader(FileReader):
+    """A reader of files that all ranks of a communicator open by MPI-IO."""
+
+    def __init__(self, access: Access, files: Files, comm: MPI.Intracomm) -> None:
+        super().__init__(access, files)
+        self._comm = comm
+        self._hints = access.hints
+        self._granted: dict[str, str] = {}
+        self._table: dict[int, MPI.File] = {}
+
+    def active_hints(self) -> dict[str, str]:
+        """Return the hints of the file opened first."""
+        return self._granted
+
+    def _open(self, file: int) -> MPI.File:
+        with Stopwatch(self.meter, "open_ns"):
+            # Only one rank resolves a link: all ranks open the file that it leads to, or none does.
+            path = run_on_first_rank(self._comm, lambda: self._files.path(file))
+            handle = open_file(self._comm, path, MPI.MODE_RDONLY, self._hints)
+        self.meter.opens += 1
+        if not self._granted:
+            self._granted = get_hints(handle)
+        return handle
+
+    def _close_files(self) -> None:
+        while self._table:
+            file, handle = self._table.popitem()
+            self._close_handle(handle, file)
+
+    def _close_handle(self, handle: MPI.File, file: int) -> None:
+        with Stopwatch(self.meter, "close_ns"):
+            close_file(handle, lambda: self._files.path(file))
+
+
+class IndependentReader(_MpiReader):
     """Reads by MPI_File_read_at, one call a row.
 
     With `shared` there is one file, number 0, which all ranks of `comm` open in `begin_epoch`. Otherwise, and with
@@ -31,17 +63,9 @@ class IndependentReader:
     """
 
     def __init__(self, access: Access, files: Files) -> None:
-        self.meter = Meter()
-        self._directory = str(files.directory)
-        self._file_name = files.name
-        self._hints = access.hints
-        self._lifetime = access.open
-        self._merged = access.transfer is not None
         self._shared = files.shared and access.open != "each sample"
         # Several threads may open files at the same time, and MPI forbids that on one communicator.
-        self._comm = files.comm if self._shared else MPI.COMM_SELF.Dup()
-        self._table: dict[int, MPI.File] = {}
-        self._granted: dict[str, str] = {}
+        super().__init__(access, files, files.comm if self._shared else MPI.COMM_SELF.Dup())
         self._pieces: CallBufferCache[Spec] = CallBufferCache(lambda piece, length: (piece, length, MPI.BYTE))
         self._statuses: list[MPI.Status] = []
         self._closed = False
@@ -65,18 +89,9 @@ class IndependentReader:
                 table[file] = self._open(file)
         return self._read_rows(files, calls.offset.tolist(), cut.pieces, cut.total)
 
-    def end_epoch(self) -> None:
-        """Close the files with `open each epoch`. Collective over `comm` if `shared`."""
-        if self._lifetime == "each epoch":
-            self._close_table()
-
-    def active_hints(self) -> dict[str, str]:
-        """Return the hints of the file opened first."""
-        return self._granted
-
     def close(self) -> None:
         """Close everything. Collective over `comm` if `shared`."""
-        self._close_table()
+        super().close()
         self._pieces.release_buffers()
         if not self._shared and not self._closed:
             self._comm.Free()
@@ -102,12 +117,14 @@ class IndependentReader:
         except MPI.Exception as error:
             row = count - length_hint(remaining) - 1
             where = f" of {specs[row][1]} bytes at offset {offsets[row]}"
-            raise mpiio_error("MPI_File_read_at", self._path(files[row]), error, where) from error
+            raise mpiio_error("MPI_File_read_at", self._files.path(files[row]), error, where) from error
         moved = sum(map(MPI.Status.Get_count, statuses))
         if moved != asked:
             got = [status.Get_count() for status in statuses]
             row = next(row for row in range(count) if got[row] != specs[row][1])
-            raise truncation_error("MPI_File_read_at", self._path(files[row]), offsets[row], specs[row][1], got[row])
+            raise truncation_error(
+                "MPI_File_read_at", self._files.path(files[row]), offsets[row], specs[row][1], got[row]
+            )
         meter = self.meter
         meter.add_run(began, stamps)
         meter.calls += count
@@ -117,39 +134,16 @@ class IndependentReader:
     def _open_and_read(self, calls: Calls, files: list[int], cut: CallBuffers[Spec]) -> int:
         """Open, read and close a file for each sample; the calls of one sample share the handle. Return the bytes."""
         offsets = calls.offset.tolist()
-        heads = np.flatnonzero(sample_heads(calls, self._merged)).tolist()
         moved = 0
-        for first, last in pairwise([*heads, len(files)]):
+        for first, last in self._sample_bounds(calls):
             self._table[files[first]] = self._open(files[first])
             rows = slice(first, last)
             moved += self._read_rows(files[rows], offsets[rows], cut.pieces[rows], sum(cut.lengths[rows]))
-            self._close_table()
+            self._close_files()
         return moved
 
-    def _path(self, file: int) -> str:
-        return f"{self._directory}/{self._file_name(file)}"
 
-    def _open(self, file: int) -> MPI.File:
-        with Stopwatch(self.meter, "open_ns"):
-            # Only one rank resolves a link: all ranks open the file that it leads to, or none does.
-            path = run_on_first_rank(self._comm, lambda: self._path(file))
-            handle = open_file(self._comm, path, MPI.MODE_RDONLY, self._hints)
-        self.meter.opens += 1
-        if not self._granted:
-            self._granted = get_hints(handle)
-        return handle
-
-    def _close_table(self) -> None:
-        while self._table:
-            file, handle = self._table.popitem()
-            self._close_handle(handle, file)
-
-    def _close_handle(self, handle: MPI.File, file: int) -> None:
-        with Stopwatch(self.meter, "close_ns"):
-            close_file(handle, lambda: self._path(file))
-
-
-class CollectiveReader:
+class CollectiveReader(_MpiReader):
     """Reads the calls of a step (or of one round of it) by one view and one MPI_File_read_at_all.
 
     There is one file, number 0. The view has the calls in the order of the file, which MPI requires. If the buffer has
@@ -164,15 +158,8 @@ class CollectiveReader:
     """
 
     def __init__(self, access: Access, files: Files) -> None:
-        self.meter = Meter()
-        self._named = lambda: f"{files.directory}/{files.name(0)}"
-        self._path = ""
-        self._hints = access.hints
-        self._each_epoch = access.open == "each epoch"
-        self._comm = files.comm
-        self._handle: MPI.File | None = None
+        super().__init__(access, files, files.comm)
         self._size = 0
-        self._granted: dict[str, str] = {}
         self._status = MPI.Status()
         self._file_type = _CachedDatatype()
         self._memory_type = _CachedDatatype()
@@ -214,7 +201,7 @@ class CollectiveReader:
             ended = perf_counter_ns()
         except MPI.Exception as error:
             raise mpiio_error(
-                "MPI_File_read_at_all", self._path, error, f" of {count} pieces, {asked} bytes"
+                "MPI_File_read_at_all", self._files.path(0), error, f" of {count} pieces, {asked} bytes"
             ) from error
         meter = self.meter
         meter.view_ns += viewed - began
@@ -240,37 +227,22 @@ class CollectiveReader:
         """
         size = self._query_size(self._open_handle())
         if size < self._size:
-            text = f"MPI_File_get_size of {self._path} gave {size} bytes, and {self._size} before"
+            text = f"MPI_File_get_size of {self._files.path(0)} gave {size} bytes, and {self._size} before"
             failure = ExecutionError(f"{text}: the file was cut short while it was read", "R401")
             failure.shared = self._comm.size > 1
             raise failure
-        if self._each_epoch:
-            self._close_handle()
-
-    def active_hints(self) -> dict[str, str]:
-        """Return the hints of the file."""
-        return self._granted
+        super().end_epoch()
 
     def close(self) -> None:
         """Close the file and free the datatypes. Collective."""
-        self._close_handle()
+        super().close()
         self._file_type.free()
         self._memory_type.free()
 
     def _open_handle(self) -> MPI.File:
-        if self._handle is None:
-            with Stopwatch(self.meter, "open_ns"):
-                self._path = run_on_first_rank(self._comm, self._named)
-                self._handle = open_file(self._comm, self._path, MPI.MODE_RDONLY, self._hints)
-            self.meter.opens += 1
-            self._granted = get_hints(self._handle)
-        return self._handle
-
-    def _close_handle(self) -> None:
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            with Stopwatch(self.meter, "close_ns"):
-                close_file(handle, lambda: self._path)
+        if not self._table:
+            self._table[0] = self._open(0)
+        return self._table[0]
 
     def _query_size(self, handle: MPI.File) -> int:
         """Return the file's size in bytes. One rank asks, as each request goes to all servers of the file system."""
@@ -280,7 +252,7 @@ class CollectiveReader:
             try:
                 size[0] = handle.Get_size()
             except MPI.Exception as error:
-                raise mpiio_error("MPI_File_get_size", self._path, error) from error
+                raise mpiio_error("MPI_File_get_size", self._files.path(0), error) from error
 
         run_on_first_rank(self._comm, get_size)
         wait(self._comm.Ibcast(size), self._comm.size)
@@ -290,7 +262,9 @@ class CollectiveReader:
         """Return the error of calls that reach beyond the end of the file."""
         row = int(np.argmax(calls.offset + calls.length > self._size))
         offset, length = int(calls.offset[row]), int(calls.length[row])
-        return truncation_error("MPI_File_read_at_all", self._path, offset, length, max(0, self._size - offset))
+        return truncation_error(
+            "MPI_File_read_at_all", self._files.path(0), offset, length, max(0, self._size - offset)
+        )
 
 
 class _CachedDatatype:

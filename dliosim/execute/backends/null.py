@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from dliosim.execute.backends.contract import Reader
 from dliosim.measure.meter import Meter
 from dliosim.plan.samples.io_requests import Calls
 
 
-class NullReader:
+class NullReader(Reader):
     """Reads nothing, and reports all bytes as read. It does not change the buffer, and its meter counts nothing."""
 
     def __init__(self) -> None:
@@ -23,10 +24,6 @@ class NullReader:
 
     def end_epoch(self) -> None:
         """Do nothing: there are no files."""
-
-    def active_hints(self) -> dict[str, str]:
-        """Return {}: there are no hints."""
-        return {}
 
     def close(self) -> None:
         """Do nothing: there are no files."""

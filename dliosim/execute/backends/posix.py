@@ -13,7 +13,7 @@ import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import CallBufferCache, CallBuffers, address_of, allocate, only_file
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import FileReader, Files
 from dliosim.execute.backends.fd_table import OpenFiles, direct_hint
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import CREATE_OR_TRUNCATE, close_written, open_regular
@@ -24,19 +24,13 @@ from dliosim.plan.samples.io_requests import Calls, sample_heads
 _BOUNCE = 1 << 20
 
 
-class PosixReader:
+class PosixReader(FileReader):
     """Reads files by preadv, one call a row, through descriptors that stay open as long as `Access.open` says."""
 
     def __init__(self, access: Access, files: Files) -> None:
-        """Prepare to read; open no file."""
-        self.meter = Meter()
-        self._files = OpenFiles(access, files, self.meter)
-        self._lifetime = access.open
-        self._merged = access.transfer is not None
+        super().__init__(access, files)
+        self._table = OpenFiles(access, files, self.meter)
         self._pieces: CallBufferCache[list[memoryview]] = CallBufferCache(lambda piece, _: [piece])
-
-    def begin_epoch(self) -> None:
-        """Do nothing: a file is opened when it is first read."""
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """Read every call by preadv; return the bytes. Raises ExecutionError."""
@@ -47,22 +41,16 @@ class PosixReader:
             return self._open_and_read(calls, cut)
         return self._read_rows(self._descriptors(calls), calls, cut.pieces, cut.lengths, cut.total)
 
-    def end_epoch(self) -> None:
-        """Close the files with `open each epoch`."""
-        if self._lifetime == "each epoch":
-            self._files.close_kept()
-
-    def active_hints(self) -> dict[str, str]:
-        """Nothing: there are no hints."""
-        return {}
-
     def close(self) -> None:
         """Close every descriptor."""
-        self._files.close_kept()
+        super().close()
         self._pieces.release_buffers()
 
+    def _close_files(self) -> None:
+        self._table.close_kept()
+
     def _descriptors(self, calls: Calls) -> Sequence[int] | repeat[int]:
-        files, kept = self._files, self._files.kept
+        files, kept = self._table, self._table.kept
         file = only_file(calls)
         if file is not None:
             if file not in kept:
@@ -82,13 +70,13 @@ class PosixReader:
             bounds = [*np.flatnonzero(sample_heads(calls, self._merged)).tolist(), count]
         else:
             bounds = list(range(count + 1))
-        moved, together = 0, self._files.together
+        moved, together = 0, self._table.together
         for first in range(0, len(bounds) - 1, together):
             begins = bounds[first : first + together + 1]
             rows = slice(begins[0], begins[-1])
             opened: list[int] = []
             try:
-                self._files.open_all(calls.file[begins[:-1]].tolist(), opened)
+                self._table.open_all(calls.file[begins[:-1]].tolist(), opened)
                 descriptors = opened
                 if len(opened) < rows.stop - rows.start:
                     descriptors = np.repeat(opened, np.diff(begins)).tolist()
@@ -96,7 +84,7 @@ class PosixReader:
                 part = calls if len(lengths) == count else calls.part(rows.start, rows.stop)
                 moved += self._read_rows(descriptors, part, cut.pieces[rows], lengths, sum(lengths))
             finally:
-                self._files.close(opened)
+                self._table.close(opened)
         return moved
 
     def _read_rows(
@@ -116,8 +104,8 @@ class PosixReader:
             nonlocal moved
             row = len(buffers) - length_hint(offsets) - 1
             file, offset = int(calls.file[row]), int(calls.offset[row])
-            descriptor = self._files.kept[file] if isinstance(descriptors, repeat) else descriptors[row]
-            moved -= lengths[row] - self._files.resume_read(descriptor, file, buffers[row][0], offset, got)
+            descriptor = self._table.kept[file] if isinstance(descriptors, repeat) else descriptors[row]
+            moved -= lengths[row] - self._table.resume_read(descriptor, file, buffers[row][0], offset, got)
             return True
 
         # `zip` and `map` make each call when the loop below asks for it: between two calls run only a clock reading and
@@ -131,7 +119,7 @@ class PosixReader:
         except OSError as error:
             row = len(buffers) - length_hint(offsets) - 1
             file, offset = int(calls.file[row]), int(calls.offset[row])
-            raise self._files.read_error("preadv", file, offset, lengths[row], error) from error
+            raise self._table.read_error("preadv", file, offset, lengths[row], error) from error
         meter = self.meter
         meter.add_run(began, stamps)
         meter.calls += len(stamps)

@@ -57,7 +57,7 @@ class KeepsOpen(PosixReader):
 
 class Leaking(PosixReader):
     def close(self) -> None:
-        self._files.kept.clear()
+        self._table.kept.clear()
 
 
 class Lenient(PosixReader):
