@@ -6,7 +6,7 @@ import os
 import pickle
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -27,109 +27,65 @@ _TAG, _TURN = 78, 79
 _LENGTH = np.dtype(np.int64)
 
 
-class Ranks(Protocol):
-    """The ranks of a communicator, and their collective operations.
+class Ranks:
+    """The ranks of a communicator, and their collective operations: by MPI's own calls, which spin while they wait.
 
     All methods except `send` and `receive` are collective: every rank calls the same methods in the same order, with
     arrays of the same shape.
     """
 
-    #: the communicator
-    comm: MPI.Intracomm
-    #: number of this rank in it, from 0
-    rank: int
-    #: number of ranks
-    size: int
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        ...
-
-    def allreduce(self, values: NDArray[Any], operation: Operation) -> None:
-        """Replace `values` by the element-wise sum, min or max over ranks. ValueError if they are not contiguous."""
-        ...
-
-    def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
-        """Return the element-wise sum, min or max on rank 0; None elsewhere."""
-        ...
-
-    def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
-        """Return the arrays of all ranks along a new first axis on rank 0; None elsewhere."""
-        ...
-
-    def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
-        """Return the vectors of all ranks on rank 0, in the order of ranks; None elsewhere.
-
-        `lengths` (ranks,) has the number of elements of all ranks on rank 0, and at least this rank's own elsewhere.
-        Ranks with 0 elements send nothing.
-        """
-        ...
-
-    def scatter(self, parts: Sequence[memoryview] | None, own: memoryview) -> None:
-        """Fill `own` with this rank's element of the `parts` of rank 0; rank 0's own part stays in place."""
-        ...
-
-    def broadcast(self, data: memoryview) -> None:
-        """Fill `data` with the bytes of rank 0."""
-        ...
-
-    def broadcast_object(self, value: T | None, source: int = 0) -> T:
-        """Return the object of rank `source` on every rank. It is pickled, and safe: this program made it."""
-        ...
-
-    def alltoall_rows(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the rows (n, k) that all ranks have for this one, in the order of ranks.
-
-        `rows` has those for rank 0, then those for rank 1 and so on; `counts` (ranks,) has their numbers. Every rank
-        returns None if any rank has a negative count.
-        """
-        ...
-
-    def send(self, data: memoryview, target: int) -> None:
-        """Send bytes to a rank; return when it has received them."""
-        ...
-
-    def receive(self, data: memoryview, source: int) -> None:
-        """Receive bytes from a rank; `data` has the length that it sends."""
-        ...
-
-    def close(self) -> None:
-        """Free the memory that these ranks share, but not their communicator."""
-        ...
-
-
-class SpinningRanks:
-    """Ranks with a core each: MPI's own calls, which spin while they wait."""
-
     def __init__(self, comm: MPI.Intracomm) -> None:
-        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+        #: the communicator
+        self.comm = comm
+        #: number of this rank in it, from 0
+        self.rank: int = comm.rank
+        #: number of ranks
+        self.size: int = comm.size
+        # The rank that this rank sends a part for rank 0 to.
+        self._collector = 0
 
     def barrier(self) -> None:
         """Wait for all ranks."""
         self.comm.Barrier()
 
     def allreduce(self, values: NDArray[Any], operation: Operation) -> None:
-        """Reduce in place by MPI_Allreduce."""
+        """Replace `values` by the element-wise sum, min or max over ranks. ValueError if they are not contiguous."""
         self.comm.Allreduce(MPI.IN_PLACE, values, _BY_MPI[operation])
 
     def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
-        """Return the reduction on rank 0 by MPI_Reduce; None elsewhere."""
+        """Return the element-wise sum, min or max on rank 0; None elsewhere."""
         out = np.empty_like(values) if self.rank == 0 else None
         self.comm.Reduce(values, out, _BY_MPI[operation])
         return out
 
     def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
-        """Return the arrays of all ranks on rank 0 by MPI_Gather; None elsewhere."""
+        """Return the arrays of all ranks along a new first axis on rank 0; None elsewhere."""
         out = np.empty((self.size, *values.shape), values.dtype) if self.rank == 0 else None
         self.comm.Gather(values, out)
         return out
 
     def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
-        """Return the vectors of all ranks on rank 0, received one after the other; None elsewhere."""
-        return _gather_serially(self, part, lengths)
+        """Return the vectors of all ranks on rank 0, received one after the other; None elsewhere.
+
+        `lengths` (ranks,) has the number of elements of all ranks on rank 0, and at least this rank's own elsewhere.
+        Ranks with 0 elements send nothing.
+        """
+        if self.rank:
+            if lengths[self.rank]:
+                self.send(part.data.cast("B"), self._collector)
+            return None
+        parts = [part, *(np.empty(length, np.int64) for length in lengths[1:])]
+        for source, other in enumerate(parts):
+            if source and len(other):
+                self.receive(other.data.cast("B"), self._relay(source))
+        return parts
+
+    def _relay(self, rank: int) -> int:
+        """Return the rank that rank 0 exchanges the parts of another one with."""
+        return rank
 
     def scatter(self, parts: Sequence[memoryview] | None, own: memoryview) -> None:
-        """Send each rank its part; fill `own` on the others."""
+        """Fill `own` with this rank's element of the `parts` of rank 0; rank 0's own part stays in place."""
         if parts is None:
             self.receive(own, 0)
         else:
@@ -137,11 +93,11 @@ class SpinningRanks:
             MPI.Request.Waitall([self.comm.Isend([part, MPI.BYTE], target, _TAG) for target, part in others])
 
     def broadcast(self, data: memoryview) -> None:
-        """Fill `data` with the bytes of rank 0 by MPI_Bcast."""
+        """Fill `data` with the bytes of rank 0."""
         self.comm.Bcast([data, MPI.BYTE])
 
     def broadcast_object(self, value: T | None, source: int = 0) -> T:
-        """Return the object of rank `source` on every rank, sent as its length and its pickle."""
+        """Return the object of rank `source` on every rank. It is pickled, and safe: this program made it."""
         data = np.frombuffer(pickle.dumps(value), np.uint8).copy() if self.rank == source else np.empty(0, np.uint8)
         length = np.array([len(data)], _LENGTH)
         # The others may wait long, while one rank reads a pattern or commits a checkpoint: spinning could slow it down.
@@ -152,24 +108,35 @@ class SpinningRanks:
         return value if self.rank == source else pickle.loads(data.data)  # type: ignore[return-value]
 
     def alltoall_rows(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the rows for this rank by MPI_Alltoallv; None if any count is negative."""
+        """Return the rows (n, k) that all ranks have for this one, in the order of ranks.
+
+        `rows` has those for rank 0, then those for rank 1 and so on; `counts` (ranks,) has their numbers. Every rank
+        returns None if any rank has a negative count.
+        """
         table = np.empty((self.size, self.size), np.int64)
         self.comm.Allgather(counts, table)
-        return None if table.min() < 0 else _alltoallv_rows(self.comm, rows, table)
+        return None if table.min() < 0 else self._alltoallv_rows(rows, table)
+
+    def _alltoallv_rows(self, rows: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Exchange rows by MPI_Alltoallv and return those for this rank; `table[r, t]` go from rank r to t."""
+        width, meant = rows.shape[1], table[:, self.rank]
+        found = np.empty((int(meant.sum()), width), np.int64)
+        self.comm.Alltoallv([np.ascontiguousarray(rows), width * table[self.rank]], [found, width * meant])
+        return found
 
     def send(self, data: memoryview, target: int) -> None:
-        """Send bytes by MPI_Ssend, which returns when the target receives them."""
+        """Send bytes to a rank; return when it has received them."""
         self.comm.Ssend([data, MPI.BYTE], target, _TAG)
 
     def receive(self, data: memoryview, source: int) -> None:
-        """Receive bytes by MPI_Recv."""
+        """Receive bytes from a rank; `data` has the length that it sends."""
         self.comm.Recv([data, MPI.BYTE], source, _TAG)
 
     def close(self) -> None:
-        """Do nothing: these ranks share no memory."""
+        """Free the memory that these ranks share, but not their communicator."""
 
 
-class SleepingRanks:
+class SleepingRanks(Ranks):
     """Ranks that outnumber the cores of their nodes: they meet in shared memory, and sleep while they wait.
 
     Nodes meet by MPI through the first rank of each, and only these ranks poll. An operation on several pieces of the
@@ -181,7 +148,7 @@ class SleepingRanks:
 
         `leaders` has the first rank of each node of `comm` (COMM_NULL elsewhere); `nodes` is the number of nodes.
         """
-        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+        super().__init__(comm)
         self._leaders = leaders
         self._nodes = nodes
         self._members = [list(range(self.size))] if nodes == 1 else self._find_nodes(node)
@@ -190,6 +157,7 @@ class SleepingRanks:
             for place, rank in enumerate(members):
                 self._leader_of[rank], self._node_of[rank], self._number_on_node[rank] = members[0], number, place
         self._own_node = self._members[self._node_of[self.rank]]
+        self._collector = self._leader_of[self.rank]
         self._memory = NodeMemory(node, max(map(len, self._members)), first_ends_meetings=nodes > 1)
 
     def _find_nodes(self, node: MPI.Intracomm) -> list[list[int]]:
@@ -281,15 +249,15 @@ class SleepingRanks:
             into[np.concatenate(self._members)] = found
 
     def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
-        """Return the vectors of all ranks on rank 0, received one after the other; None elsewhere."""
+        """Return the vectors of all ranks on rank 0; None elsewhere.
+
+        On other nodes than rank 0's each rank sends to its leader and sleeps; the leader forwards to rank 0.
+        """
         if self._nodes == 1:
-            return _gather_serially(self, part, lengths)
+            return super().gather_parts(part, lengths)
         table = self.broadcast_object([*lengths] if self.rank == 0 else None)
-        # On other nodes than rank 0's each rank sends to its leader and sleeps; the leader forwards to rank 0.
-        if self._leader_of[self.rank] == 0:
-            return _gather_serially(self, part, table, self._leader_of)
-        if self.rank != self._leader_of[self.rank]:
-            return _gather_serially(self, part, table, to=self._leader_of[self.rank])
+        if not self._forwards:
+            return super().gather_parts(part, table)
         for member in self._own_node:
             data = part if member == self.rank else np.empty(table[member], np.int64)
             if len(data):
@@ -298,21 +266,31 @@ class SleepingRanks:
                 self.send(data.data.cast("B"), 0)
         return None
 
+    @property
+    def _forwards(self) -> bool:
+        """Whether this rank forwards the parts of its node to and from rank 0, which is on another node."""
+        return self.rank == self._collector != 0
+
+    def _relay(self, rank: int) -> int:
+        """Return the rank itself on the node of rank 0, else the leader of its node."""
+        return self._leader_of[rank] or rank
+
     def scatter(self, parts: Sequence[memoryview] | None, own: memoryview) -> None:
         """Send each rank its part, through its leader if it is on another node; fill `own` on the others."""
-        if self._nodes == 1:
-            _scatter_serially(self, parts, own)
-            return
-        table = self.broadcast_object([len(part) for part in parts] if parts is not None else None)
-        leader = self._leader_of[self.rank]
-        if leader == 0 or self.rank != leader:
-            _scatter_serially(self, parts, own, leader, self._leader_of)
-            return
-        for member in self._own_node:
-            data = own if member == self.rank else memoryview(bytearray(table[member]))
-            self.receive(data, 0)
-            if member != self.rank:
-                self.send(data, member)
+        lengths: list[int] = []
+        if self._nodes > 1:
+            lengths = self.broadcast_object([len(part) for part in parts] if parts is not None else None)
+        if self._forwards:
+            for member in self._own_node:
+                data = own if member == self.rank else memoryview(bytearray(lengths[member]))
+                self.receive(data, 0)
+                if member != self.rank:
+                    self.send(data, member)
+        elif parts is None:
+            self.receive(own, self._collector)
+        else:
+            for target in range(1, self.size):
+                self.send(parts[target], self._relay(target))
 
     def broadcast(self, data: memoryview) -> None:
         """Fill `data` with the bytes of rank 0, piece by piece."""
@@ -363,7 +341,7 @@ class SleepingRanks:
             return None
         if self._nodes > 1:
             self.barrier()
-            return _alltoallv_rows(self.comm, rows, table)
+            return self._alltoallv_rows(rows, table)
         memory, width = self._memory, rows.shape[1]
         # ends: the end of each rank's elements for each target. wanted: begin and end of its elements for this rank.
         ends = np.cumsum(table, axis=1) * width
@@ -405,52 +383,3 @@ def _wait_yielding(request: MPI.Request) -> None:
     """Wait for a transfer that moves only while both ranks call MPI; yield the core, which the other may need."""
     while not request.Test():
         os.sched_yield()
-
-
-def _gather_serially(
-    ranks: Ranks,
-    part: NDArray[np.int64],
-    lengths: Sequence[int],
-    by: Sequence[int] | None = None,
-    to: int = 0,
-) -> list[NDArray[np.int64]] | None:
-    """Gather vectors on rank 0, one rank after the other.
-
-    Rank 0 receives the vector of rank r from rank by[r] (or r); other ranks send theirs to rank `to`, and return None.
-    """
-    if ranks.rank:
-        if lengths[ranks.rank]:
-            ranks.send(part.data.cast("B"), to)
-        return None
-    parts = [part, *(np.empty(length, np.int64) for length in lengths[1:])]
-    for source, other in enumerate(parts):
-        if source and len(other):
-            ranks.receive(other.data.cast("B"), (by[source] or source) if by is not None else source)
-    return parts
-
-
-def _scatter_serially(
-    ranks: Ranks,
-    parts: Sequence[memoryview] | None,
-    own: memoryview,
-    source: int = 0,
-    by: Sequence[int] | None = None,
-) -> None:
-    """Scatter parts from rank 0, one rank after the other.
-
-    Rank 0 sends the part of rank r to rank by[r] (or r); other ranks receive theirs from rank `source`.
-    """
-    if parts is None:
-        ranks.receive(own, source)
-        return
-    for target, part in enumerate(parts):
-        if target:
-            ranks.send(part, (by[target] or target) if by is not None else target)
-
-
-def _alltoallv_rows(comm: MPI.Intracomm, rows: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Exchange rows by MPI_Alltoallv and return those for this rank; `table[r, t]` go from rank r to t. Collective."""
-    width, meant = rows.shape[1], table[:, comm.rank]
-    found = np.empty((int(meant.sum()), width), np.int64)
-    comm.Alltoallv([np.ascontiguousarray(rows), width * table[comm.rank]], [found, width * meant])
-    return found

@@ -17,9 +17,9 @@ from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.job_abort import end_job
 from dliosim.execute.mpi.polling import wait
-from dliosim.execute.mpi.ranks import Operation, Ranks, SleepingRanks, SpinningRanks
+from dliosim.execute.mpi.ranks import Operation, Ranks, SleepingRanks
 from dliosim.execute.node.environment import node_name
-from dliosim.measure.board import BARRIER, EXCHANGE, BoardRow, current, private_row
+from dliosim.measure.board import BARRIER, EXCHANGE, current, private_row
 from dliosim.model import Access
 
 T = TypeVar("T")
@@ -70,30 +70,20 @@ class World:
 
     def barrier(self) -> None:
         """Wait for all ranks."""
-        row = self._enter_collective(BARRIER)
-        self.ranks.barrier()
-        row.leave()
+        self._meet(BARRIER, self.ranks.barrier)
 
     def allreduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any]:
         """Replace `values` by the element-wise sum, min or max over ranks, and return them."""
-        row = self._enter_collective(EXCHANGE)
-        self.ranks.allreduce(values, operation)
-        row.leave()
+        self._meet(EXCHANGE, self.ranks.allreduce, values, operation)
         return values
 
     def reduce(self, values: NDArray[Any], operation: Operation) -> NDArray[Any] | None:
         """Return the element-wise sum, min or max on rank 0; None elsewhere."""
-        row = self._enter_collective(EXCHANGE)
-        found = self.ranks.reduce(values, operation)
-        row.leave()
-        return found
+        return self._meet(EXCHANGE, self.ranks.reduce, values, operation)
 
     def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
         """Return the arrays of all ranks, of one shape, along a new first axis on rank 0; None elsewhere."""
-        row = self._enter_collective(EXCHANGE)
-        found = self.ranks.gather(values)
-        row.leave()
-        return found
+        return self._meet(EXCHANGE, self.ranks.gather, values)
 
     def gather_parts(self, part: NDArray[np.int64], lengths: Sequence[int]) -> list[NDArray[np.int64]] | None:
         """Return the vectors of all ranks on rank 0, in the order of ranks; None elsewhere. `lengths` as in `Ranks`."""
@@ -101,17 +91,17 @@ class World:
 
     def broadcast_object(self, value: T | None, source: int = 0) -> T:
         """Return the object of rank `source` on every rank."""
-        row = self._enter_collective(EXCHANGE)
-        found = self.ranks.broadcast_object(value, source)
-        row.leave()
+        found: T = self._meet(EXCHANGE, self.ranks.broadcast_object, value, source)
         return found
 
-    def _enter_collective(self, meeting: int) -> BoardRow:
-        """Note on the board that this rank has arrived at a meeting; return the row, whose `leave` notes its end."""
+    def _meet(self, meeting: int, operation: Callable[..., T], *arguments: object) -> T:
+        """Return what an operation of `ranks` returns; note on the board when this rank arrives at it and leaves it."""
         row = current[0] if self.is_main else _UNSEEN
         if row.meets:
             row.arrive(meeting)
-        return row
+        found = operation(*arguments)
+        row.leave()
+        return found
 
     def sum_over_nodes(self, values: NDArray[Any]) -> None:
         """Replace `values` by the element-wise sum over the first ranks of all nodes. Only these ranks call it."""
@@ -223,9 +213,9 @@ def _build_world(comm: MPI.Intracomm, node: MPI.Intracomm, nodes: int, polite: b
         leaders = MPI.Intracomm(comm.Split(0 if node.rank == 0 else MPI.UNDEFINED, comm.rank))
     else:
         leaders = MPI.Intracomm(MPI.COMM_SELF if comm.rank == 0 else MPI.COMM_NULL)
-    ranks: Ranks = SleepingRanks(comm, node if nodes > 1 else comm, leaders, nodes) if polite else SpinningRanks(comm)
+    ranks = SleepingRanks(comm, node if nodes > 1 else comm, leaders, nodes) if polite else Ranks(comm)
     if nodes > 1:
-        own: Ranks = SleepingRanks(node, node, leaders, 1) if polite else SpinningRanks(node)
+        own = SleepingRanks(node, node, leaders, 1) if polite else Ranks(node)
         return World(ranks, own, leaders, nodes, polite, job)
     if node != comm:
         node.Free()
