@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from dliosim.readable import printable
+
+Self = TypeVar("Self", bound="DliosimError")
 
 
 class DliosimError(Exception):
@@ -18,6 +22,11 @@ class DliosimError(Exception):
         super().__init__(message)
         self.message = message
         self.code = code
+
+    def mark_shared(self: Self) -> Self:
+        """Mark the error as one that every rank raises here, and return it."""
+        self.shared = True
+        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors travel between ranks, and the default would call the class with one argument only.

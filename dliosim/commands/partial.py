@@ -52,5 +52,7 @@ class PartialResults:
             return f"what was finished is in {self._write(run)}"
         except OSError as error:
             return str(rank_0_error("write the partial results", error))
+        except Exception as error:  # the job must end, even if its results cannot be made
+            return f"the partial results could not be made: {error!r}"
         finally:
             self._lock.release()

@@ -69,10 +69,7 @@ def ignore_sigusr1() -> None:
 
 
 def _report_signal(number: signal.Signals, save: Callable[[str], str]) -> None:
-    try:
-        found = save(number.name)
-    except Exception as error:  # the job must end, even if its results cannot be made
-        found = f"the partial results could not be made: {error!r}"
+    found = save(number.name)
     text = f"{_ENDING.get(number, number.name)}: {found}"
     if number not in _ENDING and not found.startswith(OVER):
         text += "; the run continues"

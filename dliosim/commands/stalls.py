@@ -85,14 +85,7 @@ def _exchange_folder(world: World, watch: StallOptions) -> str:
 def _save_results(save: Callable[[str], str]) -> str:
     """Return what `save` did with the results, in words; it may hang in the file system of the results."""
     lines: list[str] = []
-
-    def save_partial() -> None:
-        try:
-            lines.append(save("a stall"))
-        except Exception as error:  # the job must end, even if its results cannot be made
-            lines.append(f"the partial results could not be made: {error!r}")
-
-    thread = threading.Thread(target=save_partial, daemon=True)
+    thread = threading.Thread(target=lambda: lines.append(save("a stall")), daemon=True)
     thread.start()
     thread.join(RESULTS_DUE)
     return lines[0] if lines else "the partial results could not be written in time"

@@ -46,7 +46,7 @@ def _verify(setup: Setup) -> int:
         _print(world, "\n".join(map(printable, _result_lines(target, found))))
     if not seen:
         text = "there is no data set and no checkpoint of dliosim; files of others have no manifest to verify them by"
-        world.run_on_rank_0("look for data", lambda: _refuse(f"{setup.parsed.place}: {text}"))
+        raise UsageError(f"{setup.parsed.place}: {text}").mark_shared()
     amount = f"{count(total.files, 'file')}, {size(total.bytes)} in {seconds(setup.seconds)}"
     verdict = "all are right" if not wrong else f"{wrong} {'is' if wrong == 1 else 'are'} wrong"
     _print(world, f"{count(datasets, 'data set')} and {count(checkpoints, 'checkpoint')}, {amount}: {verdict}")
@@ -93,7 +93,3 @@ def _print(world: World, text: str) -> None:
             raise error
 
     world.run_on_rank_0("print what was found", write)
-
-
-def _refuse(text: str) -> None:
-    raise UsageError(text)

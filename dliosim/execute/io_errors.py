@@ -67,12 +67,17 @@ def unreadable_error(failure: ExecutionError, instead: str = "") -> ExecutionErr
 
 
 @contextmanager
-def wrap_call(call: str, path: Path) -> Iterator[None]:
-    """Make each OSError of the block, which makes one system call, an ExecutionError with the call and the file."""
+def wrap_call(call: str, path: Path | str, reading: bool = False) -> Iterator[None]:
+    """Make each OSError of the block, which makes one system call, an ExecutionError with the call and the file.
+
+    One that is an ExecutionError already, as of a block inside, stays. `reading` as in `call_error`.
+    """
     try:
         yield
+    except ExecutionError:
+        raise
     except OSError as error:
-        raise call_error(call, str(path), error) from error
+        raise call_error(call, str(path), error, reading=reading) from error
 
 
 def rank_0_error(doing: str, error: OSError) -> ExecutionError:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.io_errors import call_error
+from dliosim.execute.io_errors import call_error, wrap_call
 
 _ASTRAY = {
     errno.ENOENT: "a symbolic link leads nowhere",
@@ -185,10 +185,8 @@ def refuse_link(path: str) -> None:
 
 def require_file(path: Path) -> None:
     """Raise ExecutionError [R401] unless `path` is a file: a library would follow a link, or wait for a pipe."""
-    try:
+    with wrap_call("open", path, reading=True):
         mode = path.lstat().st_mode
-    except OSError as error:
-        raise call_error("open", str(path), error, reading=True) from error
     if not stat.S_ISREG(mode):
         raise file_kind_error("open", path, mode)
 

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError, PlanError
 from dliosim.execute.backends.contract import FileReader, Files
-from dliosim.execute.io_errors import call_error
+from dliosim.execute.io_errors import call_error, wrap_call
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import require_file
 from dliosim.formats.protocols import LibraryFile, LibraryReadable
@@ -125,13 +125,8 @@ class LibraryReader(FileReader):
             if file in self._open:
                 continue
             path = Path(run_on_first_rank(self._comm or MPI.COMM_SELF, partial(self._verify_path, file)))
-            try:
-                with Stopwatch(self.meter, "open_ns"):
-                    self._open[file] = self._form.open_library(path, self._comm, self._collective)
-            except ExecutionError:
-                raise
-            except OSError as error:
-                raise call_error("open", str(path), error, reading=True) from error
+            with wrap_call("open", path, reading=True), Stopwatch(self.meter, "open_ns"):
+                self._open[file] = self._form.open_library(path, self._comm, self._collective)
             self.meter.opens += 1
 
     def _close_files(self) -> None:

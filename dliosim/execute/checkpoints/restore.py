@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.checkpoints.selection import CheckpointSearch, FoundCheckpoint
 from dliosim.execute.checkpoints.state_reader import ReadPass, read_state
-from dliosim.execute.io_errors import call_error, unreadable_error
+from dliosim.execute.io_errors import unreadable_error, wrap_call
 from dliosim.execute.mpi.world import split_ranks
 from dliosim.execute.phases.context import Session
 from dliosim.execute.phases.residency import measure_file_residency
@@ -88,9 +88,7 @@ def _read_checkpoint(
             why = session.world.broadcast_object(f"{_cut_location(error, found)} (found after {took})")
             lost = _find_lost_file(error, files, found)
             if lost is None and error.code is None:
-                failure = unreadable_error(error, OLDER)
-                failure.shared = True
-                raise failure from error
+                raise unreadable_error(error, OLDER).mark_shared() from error
             if lost is None:
                 raise _DamagedCheckpoint(why) from error
             # Read all again: ranks may have read different parts before the loss was known, and the plan has changed.
@@ -155,12 +153,9 @@ def _read_metadata(found: FoundCheckpoint, record: VerbRecord) -> None:
         raise ExecutionError(f"{path} is not in the manifest", "R401")
     size, checksum = found.saved.files[METADATA]
     value = 0
-    try:
-        with open_for_read(path) as descriptor:
-            for data in read_pieces(descriptor, size):
-                value = zlib.crc32(data, value)
-    except OSError as error:
-        raise call_error("read", str(path), error, reading=True) from error
+    with wrap_call("read", path, reading=True), open_for_read(path) as descriptor:
+        for data in read_pieces(descriptor, size):
+            value = zlib.crc32(data, value)
     took = perf_counter_ns() - begun
     record.plan_ns += took
     record.wall_ns += took

@@ -38,15 +38,14 @@ def drain(session: Session, save: CheckpointSave) -> str:
     assert base is not None
     doing = f"make room to drain checkpoint `{checkpoint.name}`"
     aside, refused = world.run_on_rank_0(doing, lambda: _begin_copy(session, save, base))
-    error: DliosimError | None = None
+
+    def copy_own() -> None:
+        buffer = allocate(checkpoint.access.transfer or _TRANSFER)
+        for name, runs in _runs_to_copy(files, world.rank, save.runs).items():
+            _copy_runs(source / name, aside / name, runs, buffer, checkpoint.fsync, record)
+
     try:
-        try:
-            buffer = allocate(checkpoint.access.transfer or _TRANSFER)
-            for name, runs in _runs_to_copy(files, world.rank, save.runs).items():
-                _copy_runs(source / name, aside / name, runs, buffer, checkpoint.fsync, record)
-        except DliosimError as failure:
-            error = failure
-        world.agree_on_error(error)
+        world.run_on_all(copy_own)
         doing = f"complete the copy of checkpoint `{checkpoint.name}`"
         world.run_on_rank_0(doing, lambda: _complete_copy(session, save, base, source))
     except DliosimError:

@@ -9,10 +9,9 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
-from dliosim.errors import DliosimError, ExecutionError, PlanError
+from dliosim.errors import PlanError
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.library_reader import library_read_note
@@ -22,6 +21,7 @@ from dliosim.execute.batches.node_reader import make_scattered_batches
 from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count
 from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
+from dliosim.execute.checkpoints.worker_thread import require_threads
 from dliosim.execute.datasets.dataset_residency import measure_dataset_residency
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import check_prepared
@@ -77,9 +77,8 @@ class LoopRunner:
         if not dataset.source:
             check_prepared(session, dataset)
         self._data = data = open_dataset(session, dataset)
-        if access.readers and access.is_mpi and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-            text = f"`readers` with {access.api} in `{loop.name}` needs an MPI with MPI_THREAD_MULTIPLE"
-            raise _mark_shared(ExecutionError(f"{text}, and this one has less", "R403"))
+        if access.readers and access.is_mpi:
+            require_threads(f"`readers` with {access.api} in `{loop.name}`")
         together = file_communicator(world, access)
         self._files = Files(data.directory, data.name, data.file_size, dataset.layout.files == 1, together, dataset)
         world.run_on_all(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
@@ -88,7 +87,7 @@ class LoopRunner:
         if timers.cadences and not self._syncer.every:
             name = timers.cadences[0].checkpoint
             text = f"`checkpoint {name}` by seconds in `{loop.name}` needs a sync, in which ranks agree that it is time"
-            raise _mark_shared(PlanError(text))
+            raise PlanError(text).mark_shared()
         #: the checkpoints that the loop saves, and the end of its time
         self.saves = LoopSaves(session, manager, loop, timers, self._syncer)
         self._kept = SampleCache()
@@ -116,7 +115,7 @@ class LoopRunner:
         each = steps_of_epoch(loop, self._dataset, world.size)
         if each == 0:
             text = f"`{loop.name}` has no steps: its batch is larger than the data of some rank"
-            raise _mark_shared(PlanError(text, "E201"))
+            raise PlanError(text, "E201").mark_shared()
         epochs, steps = (1, loop.arrivals.requests) if loop.arrivals is not None else (loop.epochs, each)
         planned = plan_bytes(loop, self._dataset, steps)
         world.run_on_all(lambda: require_memory(planned, world.node.size, f"the calls of an epoch of `{loop.name}`"))
@@ -181,20 +180,11 @@ class LoopRunner:
     def _plan_epoch(self, epoch: int, steps: int) -> EpochWork:
         """Plan an epoch, and open the files, threads and buffers that it needs."""
         session, world = self._session, self._session.world
-        error: DliosimError | None = None
-        work: EpochWork | None = None
-        try:
-            work = plan_work(session, self._loop, self._data, epoch, steps, self._kept)
-        except DliosimError as failure:
-            error = failure
+        work = world.run_on_all(lambda: plan_work(session, self._loop, self._data, epoch, steps, self._kept))
         # Every rank takes the largest buffer size of any rank, so that all ranks open their files again, or none does.
-        needed = np.array([world.failure_flag(error), work.calls.buffer_size if work is not None else 0], np.int64)
-        world.allreduce(needed, "max")
-        world.raise_if_failed(int(needed[0]), error)
-        if work is None:
-            raise PlanError("an epoch could not be planned")
-        if self._batches is None or needed[1] > self._buffer_size:
-            self._open_batches(int(needed[1]), work.cache_growth)
+        needed = int(world.allreduce(np.array([work.calls.buffer_size], np.int64), "max")[0])
+        if self._batches is None or needed > self._buffer_size:
+            self._open_batches(needed, work.cache_growth)
         if work.rounds is None:
             return work
         return replace(work, most=world.allreduce(work.rounds.count.copy(), "max"))
@@ -268,12 +258,6 @@ class LoopRunner:
         world, series = session.world, self._series
         gathered = gather_ranks(rows, world) if rows else None
         return Phase(summary, gathered, gather_timeline(series, world.rank, world.size, world) if series else None)
-
-
-def _mark_shared(error: DliosimError) -> DliosimError:
-    """Mark an error as one that every rank raises here, and return it: no rank has to report it to the others."""
-    error.shared = True
-    return error
 
 
 def _interim_summary(

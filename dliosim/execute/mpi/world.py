@@ -130,9 +130,7 @@ class World:
         """Raise the error of the lowest rank that failed, on all ranks; `flag` is the maximum of all, 0 for none."""
         if flag:
             source = self.size - flag
-            failure = self.broadcast_object(_add_rank(error, source) if error else None, source)
-            failure.shared = True
-            raise failure
+            raise self.broadcast_object(_add_rank(error, source) if error else None, source).mark_shared()
 
     def run_on_all(self, action: Callable[[], T]) -> T:
         """Run `action` on every rank and return its result; raise on all ranks if it fails on any. Collective.
@@ -162,11 +160,10 @@ class World:
                 error = failure
             except OSError as failure:
                 error = rank_0_error(doing, failure)
-        outcome = self.broadcast_object((value, error) if self.rank == 0 else None)
-        if outcome[1] is not None:
-            outcome[1].shared = True
-            raise outcome[1]
-        return outcome[0]  # type: ignore[return-value]
+        value, error = self.broadcast_object((value, error) if self.rank == 0 else None)
+        if error is not None:
+            raise error.mark_shared()
+        return value  # type: ignore[return-value]
 
     def abort(self, error: DliosimError) -> NoReturn:
         """Print the error and end the job, where the other ranks would wait forever in a collective call."""
@@ -293,9 +290,7 @@ def _broadcast_result(comm: MPI.Intracomm, source: int, answer: str | ExecutionE
     if text.startswith(b"+"):
         return os.fsdecode(text[1:])
     code, message = text[1:].decode(errors="replace").split("\n", 1)
-    failure = ExecutionError(message, code or None)
-    failure.shared = True
-    return failure
+    return ExecutionError(message, code or None).mark_shared()
 
 
 def file_communicator(world: World, access: Access) -> MPI.Intracomm:

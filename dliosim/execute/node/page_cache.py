@@ -6,7 +6,6 @@ import ctypes
 import mmap
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.io_errors import call_error
+from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.safe_open import close_read, open_for_read
 
 # Files are examined in windows of this many bytes, so that a large file needs little address space and memory.
@@ -38,59 +37,52 @@ class ProcessIO:
     own: int = 0
 
 
-def drop_pages(paths: Iterable[Path | str]) -> None:
-    """Ask the kernel of this node to drop the pages of files; pages not yet on storage are written first.
+def drop_pages(path: Path) -> None:
+    """Ask the kernel of this node to drop the pages of a file; pages not yet on storage are written first.
 
-    Raises ExecutionError for a file that cannot be opened or synced.
+    Raises ExecutionError if the file cannot be opened or synced.
     """
-    for path in paths:
-        call = "open"
-        try:
-            with open_for_read(path) as descriptor:
-                call = "fdatasync"
-                # POSIX_FADV_DONTNEED keeps dirty pages, so they are written first.
-                os.fdatasync(descriptor)
-                call = "posix_fadvise"
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        except OSError as error:
-            raise call_error(call, str(path), error, reading=True) from error
+    with wrap_call("open", path, reading=True), open_for_read(path) as descriptor:
+        # POSIX_FADV_DONTNEED keeps dirty pages, so they are written first.
+        with wrap_call("fdatasync", path, reading=True):
+            os.fdatasync(descriptor)
+        with wrap_call("posix_fadvise", path, reading=True):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def warm_page_cache(path: Path | str, scratch: bytearray) -> None:
+def warm_page_cache(path: Path, scratch: bytearray) -> None:
     """Read a file from its beginning to its end through the page cache, and discard it. Raises ExecutionError."""
-    call = "open"
-    try:
-        with open_for_read(path) as descriptor:
-            call = "readv"
-            while os.readv(descriptor, [scratch]):
-                pass
-    except OSError as error:
-        raise call_error(call, str(path), error, reading=True) from error
+    with (
+        wrap_call("open", path, reading=True),
+        open_for_read(path) as descriptor,
+        wrap_call("readv", path, reading=True),
+    ):
+        while os.readv(descriptor, [scratch]):
+            pass
 
 
-def count_resident_bytes(path: Path | str, whole: bool = False) -> tuple[int, int]:
+def count_resident_bytes(path: Path, whole: bool = False) -> tuple[int, int]:
     """Return the bytes of a file in this node's page cache, and the bytes examined; (0, 0) if the kernel does not say.
 
     A file up to 1 GiB is examined as a whole. Of a larger one 1 GiB is examined, evenly spread, unless `whole` is set.
     The kernel answers only a process that owns the file or may write it; to others it claims that all of it is cached.
     Raises ExecutionError.
     """
-    call = "open"
-    try:
-        with open_for_read(path) as descriptor:
-            call = "mincore"
-            status = os.fstat(descriptor)
-            if status.st_uid != os.geteuid() and not os.access(path, os.W_OK, effective_ids=True):
-                return 0, 0
-            size = status.st_size
-            windows = _mincore_windows(size, whole)
-            try:
-                found = sum(_count_resident(descriptor, first, length) for first, length in windows)
-                return found, sum(length for _, length in windows)
-            except ValueError as error:  # from Python itself, which checks the size before it maps
-                raise ExecutionError(f"mincore failed on {path}: the file was cut short meanwhile ({error})") from error
-    except OSError as error:
-        raise call_error(call, str(path), error, reading=True) from error
+    with (
+        wrap_call("open", path, reading=True),
+        open_for_read(path) as descriptor,
+        wrap_call("mincore", path, reading=True),
+    ):
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() and not os.access(path, os.W_OK, effective_ids=True):
+            return 0, 0
+        size = status.st_size
+        windows = _mincore_windows(size, whole)
+        try:
+            found = sum(_count_resident(descriptor, first, length) for first, length in windows)
+        except ValueError as error:  # from Python itself, which checks the size before it maps
+            raise ExecutionError(f"mincore failed on {path}: the file was cut short meanwhile ({error})") from error
+    return found, sum(length for _, length in windows)
 
 
 def _mincore_windows(size: int, whole: bool) -> list[tuple[int, int]]:

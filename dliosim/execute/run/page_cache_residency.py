@@ -48,7 +48,7 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
                 drop_file(path)
 
     def drop_file(path: Path) -> None:
-        drop_pages([path])
+        drop_pages(path)
         record.files += 1
         session.progress.tick(perf_counter_ns(), 0, 0)
 

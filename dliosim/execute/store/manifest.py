@@ -96,13 +96,8 @@ def remove_manifest(directory: Path) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable. Raises ExecutionError."""
-    call = "open"
-    try:
-        with open_folder(directory, follow=True) as descriptor:
-            call = "fsync"
-            os.fsync(descriptor)
-    except OSError as error:
-        raise call_error(call, str(directory), error) from error
+    with wrap_call("open", directory), open_folder(directory, follow=True) as descriptor, wrap_call("fsync", directory):
+        os.fsync(descriptor)
 
 
 def make_durable_directory(directory: Path) -> None:

@@ -41,7 +41,7 @@ def test_large_files_are_looked_at_window_by_window(written: Path, monkeypatch: 
 
 
 def test_dropped_pages_are_gone_where_the_file_system_has_storage(written: Path) -> None:
-    drop_pages([written])
+    drop_pages(written)
     # Where files are in memory there is no other place to keep them.
     assert count_resident_bytes(written) == (SIZE if find_mount(written).is_memory_backed else 0, SIZE)
 
@@ -63,7 +63,7 @@ def test_what_the_kernel_tells_to_writers_only_is_unknown_to_others(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    for look in (count_resident_bytes, lambda path: drop_pages([path])):
+    for look in (count_resident_bytes, drop_pages):
         with pytest.raises(ExecutionError, match=r"absent: No such file"):
             look(tmp_path / "absent")
 
@@ -71,7 +71,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_synced_says_so(written: Path) -> None:
     failure = failing("fdatasync", errno.EIO, "data$")
     with failure, pytest.raises(ExecutionError, match=r"^error: fdatasync failed on .*/data: Input/output error$"):
-        drop_pages([written])
+        drop_pages(written)
 
 
 def test_a_file_that_is_cut_short_when_it_is_looked_at_is_named(written: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_file_that_is_cut_short_when_it_is_looked_at_is_named(written: Path) -
 def test_what_is_no_file_is_neither_dropped_nor_looked_at(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/null", tmp_path / "pipe", tmp_path):
-        for look in (count_resident_bytes, lambda path: drop_pages([path])):
+        for look in (count_resident_bytes, drop_pages):
             with pytest.raises(ExecutionError, match="stands where a file should be"):
                 look(path)
 
@@ -92,7 +92,7 @@ def test_what_fails_when_a_file_is_closed_changes_nothing(written: Path) -> None
     with failing("close", errno.EIO, "data$") as failed:
         assert count_resident_bytes(written) == (SIZE, SIZE)
         warm_page_cache(written, bytearray(1 << 20))
-        drop_pages([written])
+        drop_pages(written)
     assert len(failed) == 3
 
 
