@@ -6,7 +6,7 @@ count planning a step and comparing its bytes, on whichever rank of the group th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
@@ -67,15 +67,15 @@ def read_state(
     if access.collective:
         world.allreduce(rounds, "max")
     buffer = world.run_on_all(lambda: _make_buffer(session, max(count.largest for count in counts) + _TRAILER))
-    names = _FileNumbers([files.shared_file_name()] if files.is_one_file else [])
     sizes = found.saved.files
+    names = [files.shared_file_name()] if files.is_one_file else sorted(sizes)
     of_files = Files(
-        found.directory, names.name, lambda file: sizes[names.name(file)][0], files.is_one_file, world.comm
+        found.directory, names.__getitem__, lambda file: sizes[names[file]][0], files.is_one_file, world.comm
     )
     reader = open_readers(access, of_files)[0]
     reading = _StateReader(
-        session, files, found.directory, part_keys(files.checkpoint, files.parts, found.number), names, reader, buffer,
-        record,
+        session, files, found.directory, part_keys(files.checkpoint, files.parts, found.number),
+        {name: number for number, name in enumerate(names)}, reader, buffer, record,
     )  # fmt: skip
     total = sum(count.bytes for count, one in zip(counts, passes, strict=True) if one.is_reader)
     before = read_process_io()
@@ -86,7 +86,7 @@ def read_state(
             _time_collective(session, record, reader.end_epoch)
         read = process_io_since(before)
         record.rchar, record.read_bytes = read.called_read if access.counts_reads else -1, read.storage_read
-        record.distinct_bytes = distinct_bytes(world, reading.asked.merge_ranges(sorted(sizes)))
+        record.distinct_bytes = distinct_bytes(world, reading.asked.merge_ranges(reading.numbers))
     finally:
         if reader.meter.opens:
             record.hints = reader.active_hints()
@@ -94,7 +94,7 @@ def read_state(
         reader.close()
         record.wall_ns += perf_counter_ns() - begun
         record_meter(reader.meter, record)
-    record.files = len(names.numbers)
+    record.files = len(reading.asked.steps)
 
 
 def _time_collective(session: Session, record: VerbRecord, action: Callable[[], int | None]) -> None:
@@ -108,46 +108,28 @@ def _time_collective(session: Session, record: VerbRecord, action: Callable[[], 
     session.world.run_on_all(run_action)
 
 
-class _FileNumbers:
-    """The files that a rank reads, numbered in the order of their first read; `names` are numbered first."""
-
-    def __init__(self, names: list[str]) -> None:
-        self.numbers: dict[str, int] = {}
-        self._names = list(names)
-
-    def number(self, name: str) -> int:
-        if name not in self.numbers:
-            if len(self.numbers) == len(self._names):
-                self._names.append(name)
-            self.numbers[name] = len(self.numbers)
-        return self.numbers[name]
-
-    def name(self, number: int) -> str:
-        return self._names[number]
-
-
 class _ReadRanges:
     """The ranges of bytes of each file that were read, merged where they follow each other; or too many of them."""
 
     def __init__(self) -> None:
-        self._steps: dict[str, list[NDArray[np.int64]]] = {}
+        #: those of each file, by its name, in parts (n, 2) of begins and ends
+        self.steps: dict[str, list[NDArray[np.int64]]] = {}
         self._count = 0
 
     def add_step(self, step: ReadStep) -> None:
         """Add the ranges of a step; one that begins where the last one ended is merged with it."""
-        some, begin, end = self._steps.setdefault(step.file, []), step.offset, step.offset + step.length
+        some, begin, end = self.steps.setdefault(step.file, []), step.offset, step.offset + step.length
         if len(begin) == 1 and some and some[-1][-1, 1] == begin[0]:
             some[-1][-1, 1] = end[0]
         elif self._count <= MOST_RANGES:
             some.append(np.column_stack([begin, end]))
             self._count += len(begin)
 
-    def merge_ranges(self, names: list[str]) -> ByteRanges | None:
-        """Return all ranges, with files numbered as in `names`; None where there are more than `MOST_RANGES`."""
+    def merge_ranges(self, number: Mapping[str, int]) -> ByteRanges | None:
+        """Return all ranges, with the `number` of each file; None where there are more than `MOST_RANGES`."""
         if self._count > MOST_RANGES:
             return None
-        number = {name: i for i, name in enumerate(names)}
-        pairs = [(number[name], np.concatenate(some)) for name, some in self._steps.items()]
+        pairs = [(number[name], np.concatenate(some)) for name, some in self.steps.items()]
         file = np.repeat([i for i, _ in pairs], [len(some) for _, some in pairs])
         both = np.concatenate([np.empty((0, 2), np.int64), *(some for _, some in pairs)])
         return union_ranges(file.astype(np.int64), both[:, 0], both[:, 1])
@@ -165,8 +147,8 @@ class _StateReader:
     directory: Path
     #: key of the contents of each part
     keys: list[int]
-    #: the files that this rank reads
-    names: _FileNumbers
+    #: the number of each file, the same on every rank
+    numbers: Mapping[str, int]
     #: the reader of the access's backend
     reader: Reader
     #: bytes of one step and the trailer
@@ -203,7 +185,7 @@ class _StateReader:
             step = next(planned, None)
             plan = _NOTHING
             if step is not None:
-                plan = _step_calls(self.names.number(step.file) if one.is_reader else 0, step, access.page)
+                plan = _step_calls(self.numbers[step.file], step, access.page)
             self.aside_ns += perf_counter_ns() - begun
             mine = step if one.is_reader and not self.given_up else None
             if mine is not None or access.collective:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from queue import SimpleQueue
 from time import perf_counter_ns
@@ -117,27 +116,12 @@ class Worker:
             self._at_work[-1] = (begun, perf_counter_ns())
 
 
-class _NullProgress:
+class _NullProgress(Progress):
     """A line of progress that is not shown: the terminal shows that of the steps."""
-
-    def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
-        """Show nothing."""
-
-    @contextmanager
-    def track_bytes(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
-        """Show nothing during the block."""
-        yield
-
-    def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
-        """Show nothing."""
-
-    def end(self) -> None:
-        """Show nothing."""
 
 
 def require_threads(what: str) -> None:
     """Raise ExecutionError [R403] unless MPI has MPI_THREAD_MULTIPLE; on every rank."""
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        error = ExecutionError(f"{what} needs an MPI with MPI_THREAD_MULTIPLE, and this one has less", "R403")
-        error.shared = True
-        raise error
+        text = f"{what} needs an MPI with MPI_THREAD_MULTIPLE, and this one has less"
+        raise ExecutionError(text, "R403").mark_shared()

@@ -30,27 +30,24 @@ class CheckpointTimers:
     def __init__(self, cadences: Sequence[Cadence]) -> None:
         self.cadences = [cadence for cadence in cadences if cadence.unit == "seconds"]
         self._every = np.array([round(cadence.seconds * 1e9) for cadence in self.cadences], np.int64)
-        self._next: NDArray[np.int64] | None = None
+        self._next = np.full(len(self.cadences), NEVER)
 
     def start(self, now: int) -> None:
         """Start all timers at `now`, perf_counter_ns; do nothing if they run already."""
-        if self._next is None:
+        if (self._next >= NEVER).all():
             self._next = now + self._every
 
     def mark_due(self, due: NDArray[np.int64], now: int) -> None:
         """Set `due` (lines,) in place: 1 for a line that is due at `now`, 0 for the others."""
-        if self._next is not None:
-            np.less_equal(self._next, now, out=due, casting="unsafe")
+        np.less_equal(self._next, now, out=due, casting="unsafe")
 
     def delay(self, ns: int) -> None:
         """Delay all timers by `ns`, a time that does not belong to the loop."""
-        if self._next is not None:
-            self._next += ns
+        self._next += ns
 
     def restart_timer(self, line: int, now: int) -> None:
         """Restart the timer of a line (an index into `cadences`) at `now`, after it has saved."""
-        if self._next is not None:
-            self._next[line] = now + self._every[line]
+        self._next[line] = now + self._every[line]
 
 
 class LoopSaves:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """A display of how far a phase is; see `report.progress`."""
+    """A display of how far a phase is, as in `report.progress`; as it stands here it shows nothing."""
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int) -> None:
         """Begin an epoch."""
-        ...
+        return
 
     def track_bytes(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
         """Show a block in which this rank moves `total` bytes without steps; it may be inside of an epoch."""
-        ...
+        return nullcontext()
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
         """Show that a step or a call is done; cheap when no update is due."""
-        ...
+        return
 
     def end(self) -> None:
         """End the epoch."""
-        ...
+        return
 
 
 @dataclass(frozen=True, slots=True)
