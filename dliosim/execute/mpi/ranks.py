@@ -268,7 +268,7 @@ class SleepingRanks(Ranks):
 
     @property
     def _forwards(self) -> bool:
-        """Whether this rank forwards the parts of its node to and from rank 0, which is on another node."""
+        """True if this rank forwards the parts of its node to and from rank 0, which is on another node."""
         return self.rank == self._collector != 0
 
     def _relay(self, rank: int) -> int:
