@@ -132,8 +132,7 @@ def draw_table(name: str) -> str:
     for one in result_figures(summary):
         if plain_type(one.kind) in kinds.split():
             columns = ", ".join(f"`{column}`" for column in find_columns(summary, one) if column in RANK_COLUMNS)
-            heading = one.heading.replace("-\n", "").replace("\n", " ")
-            rows.append([heading, f"`{one.key}`", columns, comments[one.name]])
+            rows.append([one.words, f"`{one.key}`", columns, comments[one.name]])
     if which == "files":
         rows = [[heading, key, text] for heading, key, _, text in rows]
     return format_rows(rows)

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.figures import TimeSpread
+from dliosim.measure.figures import TimeSpread, latency_kinds, name_part, time_parts
 from dliosim.measure.histogram import Quantiles, merge_histograms
 
-
-@dataclass(frozen=True, slots=True)
-class Latencies:
-    """The quantiles of a loop's latencies of each kind; None where there are none."""
-
-    #: time that a step waited for data
-    batch: Quantiles | None
-    #: one read call
-    call: Quantiles | None
-    #: from a request's arrival to its answer
-    request: Quantiles | None
+#: Quantiles of the latencies of each kind (`figures.latency_kinds`); None where there are none.
+Latencies: TypeAlias = dict[str, Quantiles | None]
 
 
 def utilization(epochs: Sequence[EpochSummary]) -> float | None:
@@ -54,11 +45,10 @@ def latencies(epochs: Sequence[EpochSummary]) -> Latencies:
 
     They come from one merged histogram: a mean or median of quantiles would be no quantile.
     """
-    return Latencies(
-        merge_histograms(epoch.batch_latency for epoch in epochs).quantiles(),
-        merge_histograms(epoch.call_latency for epoch in epochs).quantiles(),
-        merge_histograms(epoch.request_latency for epoch in epochs).quantiles(),
-    )
+    return {
+        kind: merge_histograms(getattr(epoch, f"{kind}_latency") for epoch in epochs).quantiles()
+        for kind in latency_kinds(EpochSummary)
+    }
 
 
 def main_latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]:
@@ -67,7 +57,19 @@ def main_latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]
     It is `request` where there are requests, else `batch`, the time that steps waited for data.
     """
     found = latencies(epochs)
-    return ("request", found.request) if found.request is not None else ("batch", found.batch)
+    kind = "batch" if found["request"] is None else "request"
+    return kind, found[kind]
+
+
+def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
+    """Return the share of each part but checkpoints in the time of all ranks."""
+    parts = {
+        name_part(name): sum(getattr(one, name).mean for one in epochs)
+        for name in time_parts(EpochSummary)
+        if name != "checkpoint_seconds"
+    }
+    whole = sum(parts.values())
+    return {part: time / whole for part, time in parts.items()} if whole > 0 else {}
 
 
 def core_wait_share(epochs: Sequence[EpochSummary]) -> float | None:

@@ -18,19 +18,18 @@ def evaluate(expectations: Sequence[Expectation], run: RunSummary) -> tuple[Expe
 
 def _check_expectation(expectation: Expectation, run: RunSummary) -> ExpectationResult:
     phases = [phase for phase in run.loops if phase.name == expectation.loop]
-    doubt = doubt_of_times(run, phases)
-    if expectation.figure == "utilization" and not doubt:
-        doubt = doubt_of_utilization(phases)
+    find_doubt = doubt_of_utilization if expectation.figure == "utilization" else doubt_of_times
+    doubt = find_doubt(run, phases) or None
     epochs = [epoch for phase in phases for epoch in phase.epochs]
     if not epochs:
-        return ExpectationResult(expectation.text, None, expectation.unit, False, "no epoch", doubt or None)
+        return ExpectationResult(expectation.text, None, expectation.unit, False, "no epoch", doubt)
     later = epochs[1:] or epochs
     over = f"{len(later)} epochs after the first" if len(later) > 1 else "the second epoch"
     if len(epochs) == 1:
         over = "the only epoch"
     measured = _MEASURES[expectation.figure, expectation.unit](later)
     held = _is_met(expectation, measured)
-    return ExpectationResult(expectation.text, measured, expectation.unit, held, over, doubt or None)
+    return ExpectationResult(expectation.text, measured, expectation.unit, held, over, doubt)
 
 
 def _is_met(expectation: Expectation, measured: float | None) -> bool:

@@ -234,6 +234,11 @@ class ResultFigure(NamedTuple):
     #: True if the column is left out where the figure is 0 or None in every row
     optional: bool = False
 
+    @property
+    def words(self) -> str:
+        """Return the heading in one line."""
+        return self.heading.replace("-\n", "").replace("\n", " ")
+
 
 def result_figures(summary: type, table: str | None = None) -> list[ResultFigure]:
     """Return the figures that results.json has of a summary, or those that a table on a terminal has."""
@@ -257,3 +262,13 @@ def result_figures(summary: type, table: str | None = None) -> list[ResultFigure
 def time_parts(summary: type) -> list[str]:
     """Return the times that do not overlap and together are the wall time of a rank."""
     return [one.name for one in fields(summary) if one.type == "Part"]
+
+
+def name_part(part: str) -> str:
+    """Return the words for one of these times: `data wait` for `data_wait_seconds`."""
+    return part.removesuffix("_seconds").replace("_", " ")
+
+
+def latency_kinds(summary: type) -> list[str]:
+    """Return the kinds of latencies: `batch` where there is a figure `batch_latency`."""
+    return [one.name.removesuffix("_latency") for one in fields(summary) if one.type == "Histogram"]

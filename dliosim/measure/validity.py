@@ -46,9 +46,9 @@ def doubt_of_core_waits(environment: Environment, phases: Sequence[LoopPhase]) -
     return f"readers waited for a core {percent(read, 2)} of the time"
 
 
-def doubt_of_utilization(phases: Sequence[LoopPhase]) -> str:
+def doubt_of_utilization(run: RunSummary, phases: Sequence[LoopPhase]) -> str:
     """Return why the utilization of these phases of a loop cannot be trusted, or an empty text."""
-    return doubt_of_oversleep(phases) or doubt_of_prefetch(phases)
+    return doubt_of_times(run, phases) or doubt_of_oversleep(phases) or doubt_of_prefetch(phases)
 
 
 def doubt_of_oversleep(phases: Sequence[LoopPhase]) -> str:

@@ -12,11 +12,10 @@ from matplotlib.figure import Figure
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.validity import doubt_of_core_waits, doubt_of_times, doubt_of_utilization
+from dliosim.measure.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, scaling_groups, time_breakdown
 from dliosim.pictures.epochs import bin_text
 from dliosim.pictures.style import apply_style, render_figure
-from dliosim.report.loops import time_shares
 from dliosim.report.reader.comparison import ComparisonResult
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.reader.loops import RecordedEpoch
@@ -121,7 +120,7 @@ def draw_pictures(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure
 
 def _epoch_pictures(saved: SavedRun, loop: LoopResult) -> Iterator[Picture]:
     if time_breakdown.has_utilization(loop.epochs):
-        doubtful = bool(doubt_of_times(saved.run, loop.phases) or doubt_of_utilization(loop.phases))
+        doubtful = bool(doubt_of_utilization(saved.run, loop.phases))
         draw = partial(time_breakdown.utilization_by_epoch, loop.epochs, doubtful)
         yield Picture("utilization-by-epoch", "Utilization by epoch", time_breakdown.BUSY_CAPTION, draw)
     elif len(loop.epochs) > 1:
@@ -176,7 +175,7 @@ def _gap_kind(epoch: EpochSummary) -> gantt.Gap:
 
 def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) -> scaling.LoopRate | None:
     """Return the rate of a loop; None where its time is 0, so that there is no rate."""
-    later = loop.epochs[1:] or loop.epochs
+    later = loop.later
     rate = aggregate.bytes_per_second(later) if in_bytes else aggregate.samples_per_second(later)
     of_epochs = [epoch.bytes_per_second if in_bytes else epoch.samples_per_second for epoch in later]
     if not rate:
@@ -187,7 +186,7 @@ def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) ->
         ranks=saved.run.ranks,
         rate=rate,
         epochs=tuple(one for one in of_epochs if one is not None),
-        shares=time_shares(loop.epochs),
+        shares=aggregate.time_shares(later),
         is_doubtful=bool(doubt_of_core_waits(saved.run.environment, loop.phases)),
     )
 

@@ -6,8 +6,7 @@ import base64
 from collections.abc import Sequence
 from html import escape
 
-from dliosim.report.side_by_side import Table
-from dliosim.report.text_table import split_columns
+from dliosim.report.text_table import Table, split_columns
 
 _STYLE = """
 :root { color-scheme: light; }

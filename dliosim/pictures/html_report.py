@@ -10,17 +10,11 @@ from dliosim.pictures import html
 from dliosim.pictures.catalogue import Gallery, comparison_gallery, draw_pictures, loop_gallery, runs_gallery
 from dliosim.pictures.style import render_figure
 from dliosim.readable import count
+from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
 from dliosim.report.conditions import conditions, environment_rows
 from dliosim.report.reader.load import SavedComparison, SavedRun, loop_titles
 from dliosim.report.run_report import expectation_line
-from dliosim.report.side_by_side import (
-    label_places,
-    legend_of_comparison,
-    not_run_lines,
-    tables_of_comparison,
-    tables_of_runs,
-    warnings_of_runs,
-)
+from dliosim.report.side_by_side import label_places, tables_of_runs, warnings_of_runs
 from dliosim.report.warnings import warnings_of
 
 _HOW = (

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import statistics
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.figures import ResultFigure, TimeSpread, result_figures, time_parts
+from dliosim.measure.figures import ResultFigure, TimeSpread, latency_kinds, result_figures
 from dliosim.measure.histogram import Histogram, merge_histograms
 from dliosim.measure.phase import LoopPhase
+from dliosim.measure.records import CAUSES
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.conditions import format_notes
 from dliosim.report.phase_titles import title_of
 from dliosim.report.summary_line import headline, processing_note
-from dliosim.report.text_table import LINE, WIDTH, grid
+from dliosim.report.text_table import LINE, WIDTH, Column, grid, percent_cell, select_columns, time_cell
 
 #: Of more epochs than this, only the first ones and the last are printed; results.json has all.
 MOST_EPOCHS = 12
@@ -31,16 +32,6 @@ _DEPTH_WORTH_A_COLUMN = 0.01
 _TAILS = ("p50", "p90", "p99", "p99.9", "max")
 
 
-@dataclass(frozen=True, slots=True)
-class _EpochColumn:
-    """A figure of an epoch in a table."""
-
-    heading: str  #: heading of the column
-    figure: Callable[[EpochSummary], float | None]  #: the figure of an epoch
-    show: Callable[[float | None], str] = number  #: the figure as text
-    optional: bool = False  #: True if the column is left out where the figure is 0 or None in every epoch
-
-
 def loop_tables(runs: Sequence[LoopPhase], doubtful: bool, counted: bool) -> str:
     """Return the tables of all runs of one loop.
 
@@ -50,6 +41,7 @@ def loop_tables(runs: Sequence[LoopPhase], doubtful: bool, counted: bool) -> str
     name = title_of(runs[0])
     # Epochs are numbered across runs, so that only the very first epoch is separate.
     epochs = [replace(epoch, epoch=i) for i, epoch in enumerate(epoch for phase in runs for epoch in phase.epochs)]
+    later = epochs[1:] or epochs
     most, fewest = max(one.steps for one in epochs), min(one.fewest_steps for one in epochs)
     steps = count(most, "step") if most == fewest else f"{fewest} to {most} steps"
     title = f"{name}: {count(len(epochs), 'epoch')} of {steps} in {seconds(sum(phase.seconds for phase in runs))}"
@@ -60,11 +52,10 @@ def loop_tables(runs: Sequence[LoopPhase], doubtful: bool, counted: bool) -> str
     tables = [
         headline(name, runs, epochs, doubtful, counted),
         _figure_table(title, [_rate_columns(doubtful), _table_columns("times"), _table_columns("core waits")], epochs),
-        _shares_line(name, epochs),
+        _shares_line(name, epochs, later),
         _latency_table(f"{name}: latencies", epochs),
         _figure_table(causes, [_CAUSES, [*_CHECKS, *_depth_columns(epochs)], _table_columns("DLIO")], epochs),
-        _data_wait_note(name, epochs),
-        _processing_note(name, runs[0], epochs),
+        *(textwrap.fill(note, WIDTH) for note in _wait_notes(name, runs[0], later)),
     ]
     return "\n\n".join(filter(None, [*tables, format_notes(runs)]))
 
@@ -79,128 +70,96 @@ def _access_method(phase: LoopPhase) -> str:
     return f"{phase.api} with hints {phase.hint_set}" if named else str(phase.api)
 
 
-def _shares_line(name: str, epochs: Sequence[EpochSummary]) -> str:
-    """Return the parts of the time of all ranks in one sentence; over the epochs after the first, if there are any."""
-    sentence = ", ".join(f"{part} {percent(share, 3)}" for part, share in time_shares(epochs).items() if share)
+def _shares_line(name: str, epochs: Sequence[EpochSummary], later: Sequence[EpochSummary]) -> str:
+    """Return the parts of the time of all ranks in one sentence; over the later epochs."""
+    shares = aggregate.time_shares(later)
+    sentence = ", ".join(f"{part} {percent(share, 3)}" for part, share in shares.items() if share)
     if not sentence:
         return ""
-    later = " after the first epoch" if epochs[1:] else ""
-    waited = aggregate.core_wait_share(epochs[1:] or epochs)
+    when = " after the first epoch" if len(epochs) > 1 else ""
+    waited = aggregate.core_wait_share(later)
     within = f"; in these {percent(waited, 3)} waiting for a core" if waited else ""
-    return textwrap.fill(f"{name}: where the time went{later}: {sentence}{within}", WIDTH)
+    return textwrap.fill(f"{name}: where the time went{when}: {sentence}{within}", WIDTH)
 
 
-def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
-    """Return the share of each part in the time of all ranks, over the epochs after the first, if there are any."""
-    some = epochs[1:] or epochs
-    parts = {
-        name.removesuffix("_seconds").replace("_", " "): sum(getattr(one, name).mean for one in some)
-        for name in time_parts(EpochSummary)
-        if name != "checkpoint_seconds"
-    }
-    whole = sum(parts.values())
-    return {part: time / whole for part, time in parts.items()} if whole > 0 else {}
+def _wait_notes(name: str, phase: LoopPhase, epochs: Sequence[EpochSummary]) -> Iterator[str]:
+    """Yield what is behind waits for data: a part that took longer in each step, or with readers decoding."""
+    waited = aggregate.time_shares(epochs).get("data wait", 0.0)
+    if waited <= _WAIT_WORTH_A_WORD:
+        return
+    if all(one.bound_by is not None and one.bound_by.storage == 0 for one in epochs):
+        yield (
+            f"{name}: data wait took {percent(waited, 2)} of the time although no step was bound by storage: in each "
+            "one the last rank had spent more on something else"
+        )
+    processing = processing_note(phase, epochs) if phase.readers else ""
+    if processing:
+        yield f"{name}: {processing}: data waits, and steps bound by storage, are waits for that"
 
 
-def _data_wait_note(name: str, epochs: Sequence[EpochSummary]) -> str:
-    """Return a note that ranks waited for data though no step is bound by storage, as another part took longer."""
-    bounds = [one.bound_by for one in epochs[1:] or epochs]
-    waited = time_shares(epochs).get("data wait", 0.0)
-    if waited <= _WAIT_WORTH_A_WORD or any(bound is None or bound.storage > 0 for bound in bounds):
-        return ""
-    text = f"{name}: data wait took {percent(waited, 2)} of the time although no step was bound by storage: in each one"
-    return textwrap.fill(f"{text} the last rank had spent more on something else", WIDTH)
-
-
-def _processing_note(name: str, phase: LoopPhase, epochs: Sequence[EpochSummary]) -> str:
-    """Return a note that, with readers, waits that look like storage are waits for decoding."""
-    waited = time_shares(epochs).get("data wait", 0.0) > _WAIT_WORTH_A_WORD
-    processing = processing_note(phase, epochs[1:] or epochs) if phase.readers and waited else ""
-    text = f"{name}: {processing}: data waits, and steps bound by storage, are waits for that"
-    return textwrap.fill(text, WIDTH) if processing else ""
-
-
-def _rate_columns(doubtful: bool) -> list[_EpochColumn]:
+def _rate_columns(doubtful: bool) -> list[Column[EpochSummary]]:
     mark = "?" if doubtful else ""
     return [
-        _EpochColumn("samples\n/s", lambda one: one.samples_per_second),
-        _EpochColumn("GB/s", lambda one: _scale(one.bytes_per_second, 1e-9)),
-        _EpochColumn("GiB/s", lambda one: _scale(one.bytes_per_second, 2**-30)),
-        _EpochColumn(
+        Column("samples\n/s", lambda one: one.samples_per_second),
+        Column("GB/s", lambda one: _scale(one.bytes_per_second, 1e-9)),
+        Column("GiB/s", lambda one: _scale(one.bytes_per_second, 2**-30)),
+        Column(
             "utili-\nzation %",
             lambda one: _scale(one.utilization, 100),
             lambda share: number(share) + (mark if share is not None else ""),
         ),
-        _EpochColumn("slow-\ndown", lambda one: one.slowdown, optional=True),
+        Column("slow-\ndown", lambda one: one.slowdown, optional=True),
     ]
-
-
-def _time(value: float | None) -> str:
-    return seconds(value, 3)
-
-
-def _share(ratio: float | None) -> str:
-    return percent(ratio, 3)
 
 
 def _rank(rank: float | None) -> str:
     return ABSENT if rank is None else str(int(rank))
 
 
-def _depth_columns(epochs: Sequence[EpochSummary]) -> list[_EpochColumn]:
+def _depth_columns(epochs: Sequence[EpochSummary]) -> list[Column[EpochSummary]]:
     """Return the column of calls in flight, if more than one was in flight in any epoch."""
     several = any(one.depth is not None and abs(one.depth - 1) >= _DEPTH_WORTH_A_COLUMN for one in epochs)
-    return [_EpochColumn("calls in\nflight", lambda one: one.depth)] if several else []
+    return [Column("calls in\nflight", lambda one: one.depth)] if several else []
 
 
-def _cause_share(cause: str) -> Callable[[EpochSummary], float | None]:
-    return lambda one: None if one.bound_by is None else getattr(one.bound_by, cause)
+def _cause_column(cause: str) -> Column[EpochSummary]:
+    optional = cause in ("arrivals", "decode")
+    return Column(cause, lambda one: one.bound_by and getattr(one.bound_by, cause), percent_cell, optional)
 
 
-def _table_columns(table: str) -> list[_EpochColumn]:
+def _table_columns(table: str) -> list[Column[EpochSummary]]:
     """Return the columns of the figures that are declared for a table."""
     return [_make_column(one) for one in result_figures(EpochSummary, table)]
 
 
-def _make_column(one: ResultFigure) -> _EpochColumn:
+def _make_column(one: ResultFigure) -> Column[EpochSummary]:
     def figure(epoch: EpochSummary) -> float | None:
         value = getattr(epoch, one.name)
         return value.mean if isinstance(value, TimeSpread) else _scale(value, 100 if "%" in one.heading else 1)
 
     show: Callable[[float | None], str] = number
     if "TimeSpread" in one.kind or one.kind == "Part":
-        show = _time
+        show = time_cell
     elif one.name.endswith("_share"):
-        show = _share
+        show = percent_cell
     elif one.kind == "int | None":
         show = _rank
-    return _EpochColumn(one.heading, figure, show, one.optional)
+    return Column(one.heading, figure, show, one.optional)
 
 
-_CAUSES = [
-    _EpochColumn("storage", _cause_share("storage"), _share),
-    _EpochColumn("compute", _cause_share("compute"), _share),
-    _EpochColumn("tool", _cause_share("tool"), _share),
-    _EpochColumn("arrivals", _cause_share("arrivals"), _share, optional=True),
-    _EpochColumn("decode", _cause_share("decode"), _share, optional=True),
-    *_table_columns("causes"),
-]
+_CAUSES = [*map(_cause_column, CAUSES), *_table_columns("causes")]
 
 _CHECKS = [
-    _EpochColumn("moved /\nasked", lambda one: one.bytes_moved / one.bytes if one.bytes else None),
+    Column("moved /\nasked", lambda one: one.bytes_moved / one.bytes if one.bytes else None),
     *_table_columns("checks"),
 ]
 
 
-def _select_columns(columns: Sequence[_EpochColumn], epochs: Sequence[EpochSummary]) -> list[_EpochColumn]:
-    return [one for one in columns if not one.optional or any(map(one.figure, epochs))]
-
-
-def _figure_table(title: str, groups: Sequence[Sequence[_EpochColumn]], epochs: Sequence[EpochSummary]) -> str:
+def _figure_table(title: str, groups: Sequence[Sequence[Column[EpochSummary]]], epochs: Sequence[EpochSummary]) -> str:
     """Return the first epoch, the later ones, and of the later ones the mean and the standard deviation in per cent."""
-    shown = [_select_columns(group, epochs) for group in groups]
+    shown = [select_columns(group, epochs) for group in groups]
     columns = [one for group in shown for one in group]
-    rows = [(str(epoch.epoch + 1), *(one.show(one.figure(epoch)) for one in columns)) for epoch in epochs]
+    rows = [(str(epoch.epoch + 1), *(one.cell(epoch) for one in columns)) for epoch in epochs]
     rows = _separate_first(rows)
     later = epochs[1:]
     if len(later) > 1:
@@ -213,7 +172,7 @@ def _figure_table(title: str, groups: Sequence[Sequence[_EpochColumn]], epochs: 
     return grid(title, ["epoch", *(one.heading for one in columns)], rows, [len(group) for group in shown if group])
 
 
-def _amounts(column: _EpochColumn, epochs: Sequence[EpochSummary]) -> list[float]:
+def _amounts(column: Column[EpochSummary], epochs: Sequence[EpochSummary]) -> list[float]:
     """Return the figures of all epochs, or none where one is missing. Ranks have no mean, so they have none, too."""
     values = [value for value in map(column.figure, epochs) if value is not None]
     return [] if len(values) < len(epochs) or column.show is _rank else values
@@ -226,17 +185,13 @@ def _variation(amounts: Sequence[float]) -> str:
 
 def _latency_table(title: str, epochs: Sequence[EpochSummary]) -> str:
     """Return a row for each epoch, then one for the latencies of all later epochs together."""
-    kinds: dict[str, Callable[[EpochSummary], Histogram]] = {
-        "batch": lambda one: one.batch_latency,
-        "call": lambda one: one.call_latency,
-        "request": lambda one: one.request_latency,
-    }
     tables = []
-    for kind, of in kinds.items():
-        if any(of(epoch).count for epoch in epochs):
-            rows = _separate_first([(str(epoch.epoch + 1), *latency_cells(of(epoch))) for epoch in epochs])
+    for kind in latency_kinds(EpochSummary):
+        found = [getattr(one, f"{kind}_latency") for one in epochs]
+        if any(one.count for one in found):
+            rows = _separate_first([(str(i + 1), *latency_cells(one)) for i, one in enumerate(found)])
             if len(epochs) > 2:
-                rows += [LINE, (_epoch_range(epochs[1:]), *latency_cells(merge_histograms(map(of, epochs[1:]))))]
+                rows += [LINE, (_epoch_range(epochs[1:]), *latency_cells(merge_histograms(found[1:])))]
             tables.append((kind, rows))
     headings = ["epoch", *(f"{kind}\n{tail}" for kind, _ in tables for tail in _TAILS)]
     lines = [

@@ -189,8 +189,10 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
 def _loop(runs: Sequence[LoopPhase]) -> dict[str, Any]:
     """Return the latencies of all runs of a loop together, over the epochs after the first (or the only one)."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
-    latencies = asdict(aggregate.latencies(epochs[1:] or epochs))
-    return {"title": title_of(runs[0])} | {f"{kind}_latency_seconds": found for kind, found in latencies.items()}
+    latencies = aggregate.latencies(epochs[1:] or epochs)
+    return {"title": title_of(runs[0])} | {
+        f"{kind}_latency_seconds": found and asdict(found) for kind, found in latencies.items()
+    }
 
 
 def _figures(summary: EpochSummary | VerbSummary) -> dict[str, Any]:

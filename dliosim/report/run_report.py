@@ -11,7 +11,7 @@ from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.histogram import merge_histograms
 from dliosim.measure.machine import DISK_KINDS
 from dliosim.measure.run_summary import ExpectationResult, RunSummary
-from dliosim.measure.validity import doubt_of_times, doubt_of_utilization
+from dliosim.measure.validity import doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
 from dliosim.report.checkpoints import checkpoint_tables
 from dliosim.report.conditions import format_notes, header
@@ -26,7 +26,7 @@ def run_report(run: RunSummary) -> str:
     loops = [
         loop_tables(
             group,
-            bool(doubt_of_times(run, group) or doubt_of_utilization(group)),
+            bool(doubt_of_utilization(run, group)),
             run.is_stored_on(group[0], DISK_KINDS),
         )
         for group in group_phases(run.loops)

@@ -3,14 +3,73 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise, zip_longest
+from typing import Any, Generic, TypeVar
+
+from dliosim.readable import ABSENT, number, percent, seconds
+
+T = TypeVar("T")
 
 #: Columns of a terminal; no printed line is wider.
 WIDTH = 120
 
 #: A row that is drawn as a line.
 LINE: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """A figure of each row of a table, where T is what a row is about."""
+
+    heading: str  #: heading of the column
+    figure: Callable[[T], Any]  #: the figure of a row
+    show: Callable[[Any], str] = number  #: the figure as text
+    optional: bool = False  #: True if the column is left out where the figure is 0 or None in every row
+
+    def cell(self, row: T) -> str:
+        """Return the figure of a row as text."""
+        return self.show(self.figure(row))
+
+
+def select_columns(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
+    """Return the columns without the optional ones that are empty."""
+    return [one for one in columns if not one.optional or any(map(one.figure, rows))]
+
+
+def time_cell(value: float | None) -> str:
+    """Return seconds with the digits that a table has room for."""
+    return seconds(value, 3)
+
+
+def percent_cell(ratio: float | None) -> str:
+    """Return a ratio in per cent with the digits that a table has room for."""
+    return percent(ratio, 3)
+
+
+def count_cell(value: float | None) -> str:
+    """Return a whole number; 0 where there is none."""
+    return f"{value or 0:.0f}"
+
+
+def text_cell(value: str | None) -> str:
+    """Return a text, or the mark of a missing figure."""
+    return value or ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of text for a terminal or a page; it may be broken before each column."""
+
+    title: str  #: text above the table
+    headings: tuple[str, ...]  #: headings of the columns, the first one of the rows' names
+    rows: tuple[tuple[str, ...], ...]  #: cells of each row; `LINE` is drawn as a line
+
+    @property
+    def groups(self) -> list[int]:
+        """Columns that belong together, as in `grid`."""
+        return [1] * (len(self.headings) - 1)
 
 
 def grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = ()) -> str:
@@ -21,6 +80,11 @@ def grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], gro
     """
     tables = [_draw_table(headings, rows, columns) for columns in split_columns(headings, rows, groups)]
     return textwrap.fill(title, WIDTH) + "\n" + "\n\n".join(tables)
+
+
+def format_table(table: Table) -> str:
+    """Return a table as text."""
+    return grid(table.title, table.headings, table.rows, table.groups)
 
 
 def split_columns(

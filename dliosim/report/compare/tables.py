@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dliosim.compare.pass_figures import STALL
 from dliosim.compare.result import Outcome, VariantResult
@@ -13,25 +13,7 @@ from dliosim.compare.verdict import compose_verdict
 from dliosim.readable import ABSENT, count, number, seconds
 from dliosim.report.conditions import align_rows, environment_rows
 from dliosim.report.reader.labels import variant_names
-from dliosim.report.text_table import WIDTH, grid
-
-
-@dataclass(frozen=True, slots=True)
-class FigureColumn:
-    """A figure of a variant in a table."""
-
-    heading: str  #: heading of the column
-    figure: Callable[[VariantResult], float | None]  #: the figure of a variant
-    show: Callable[[float | None], str]  #: the figure as text
-    optional: bool = False  #: True if the column is left out where the figure is 0 or None in every variant
-
-    def cell(self, one: VariantResult) -> str:
-        """Return the figure of a variant as text."""
-        return self.show(self.figure(one))
-
-
-def _format_time(value: float | None) -> str:
-    return seconds(value, 3)
+from dliosim.report.text_table import WIDTH, Column, count_cell, grid, select_columns, time_cell
 
 
 def _format_percent(share: float | None) -> str:
@@ -42,35 +24,31 @@ def _format_figure(value: float | None) -> str:
     return number(value, 3)
 
 
-def _format_count(value: float | None) -> str:
-    return f"{value or 0:.0f}"
-
-
 def _median(
-    heading: str, name: str, show: Callable[[float | None], str] = _format_time, optional: bool = False, unit: float = 1
-) -> FigureColumn:
+    heading: str, name: str, show: Callable[[float | None], str] = time_cell, optional: bool = False, unit: float = 1
+) -> Column[VariantResult]:
     """Return the column of a figure's median, in units of `unit`."""
 
     def figure(one: VariantResult) -> float | None:
         median = one.median(name)
         return None if median is None else median / unit
 
-    return FigureColumn(heading, figure, show, optional)
+    return Column(heading, figure, show, optional)
 
 
-def _share(heading: str, part: str, optional: bool = False) -> FigureColumn:
-    return FigureColumn(heading, lambda one: one.share(part), _format_percent, optional)
+def _share(heading: str, part: str, optional: bool = False) -> Column[VariantResult]:
+    return Column(heading, lambda one: one.share(part), _format_percent, optional)
 
 
-def _tail(heading: str, name: str) -> FigureColumn:
-    return FigureColumn(heading, lambda one: None if one.latency is None else getattr(one.latency, name), _format_time)
+def _tail(heading: str, name: str) -> Column[VariantResult]:
+    return Column(heading, lambda one: one.latency and getattr(one.latency, name), time_cell)
 
 
 _GIGABYTES = _median("GB/s", "bytes_per_second", number, unit=1e9)
 _SAMPLES = _median("samples\n/s", "samples_per_second", number)
 _STALL = _median("stall", "stall_seconds")
 
-_LOOP_COLUMNS = (
+_LOOP_COLUMNS: tuple[Column[VariantResult], ...] = (
     _tail("batch\np50", "p50"),
     _tail("p99", "p99"),
     _tail("max", "max"),
@@ -91,12 +69,12 @@ _LOOP_COLUMNS = (
     _median("cached\n%", "resident_share", _format_percent),
 )
 
-_STALL_COLUMNS = (
-    FigureColumn("longest\nstall", lambda one: max(one.values_of("stall_seconds")), _format_time),
+_STALL_COLUMNS: tuple[Column[VariantResult], ...] = (
+    Column("longest\nstall", lambda one: max(one.values_of("stall_seconds")), time_cell),
     _median("complete\nafter", "until_complete_seconds"),
     _median("GB", "bytes", _format_figure, unit=1e9),
-    _median("files", "files", _format_count),
-    _median("calls", "calls", _format_count),
+    _median("files", "files", count_cell),
+    _median("calls", "calls", count_cell),
     _median("in\ncalls", "call_seconds"),
     _median("open,\nclose", "open_seconds"),
     _median("passed\nto ranks", "send_seconds", optional=True),
@@ -153,7 +131,7 @@ def _stall_tables(outcome: Outcome, names: list[str]) -> list[str]:
 
 
 def _verdict_table(
-    outcome: Outcome, names: list[str], columns: Sequence[FigureColumn], ratio: str, meaning: str
+    outcome: Outcome, names: list[str], columns: Sequence[Column[VariantResult]], ratio: str, meaning: str
 ) -> str:
     """Return a row for each variant: its figures, and its comparison with the first."""
     rows = [
@@ -168,14 +146,14 @@ def _verdict_table(
     return grid(title, ["variant", *headings, ratio, "from", "to", "p", "would\nshow", "verdict"], rows)
 
 
-def _columns_table(outcome: Outcome, names: list[str], columns: Sequence[FigureColumn], title: str) -> str:
+def _columns_table(outcome: Outcome, names: list[str], columns: Sequence[Column[VariantResult]], title: str) -> str:
     """Return a row for each variant, without the optional columns that are empty."""
-    some = [one for one in columns if not one.optional or any(one.figure(each) for each in outcome.measured)]
+    some = select_columns(columns, outcome.measured)
     rows = [[name, *(column.cell(one) for column in some)] for name, one in zip(names, outcome.measured, strict=True)]
     return grid(title, ["variant", *(column.heading for column in some)], rows, [1] * len(some))
 
 
-def _sweep_table(outcome: Outcome, column: FigureColumn, what: str) -> str:
+def _sweep_table(outcome: Outcome, column: Column[VariantResult], what: str) -> str:
     """Return a figure as a table of two varied names, the first downwards and the second across; empty for others."""
     if len(outcome.varied) != 2 or min(len(one.values) for one in outcome.varied) < 2:
         return ""

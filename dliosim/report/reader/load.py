@@ -32,12 +32,18 @@ _MOST_NAMED = 4
 class LoopResult:
     """All runs of one loop in a run."""
 
+    run: RunSummary  #: results.json
     title: str  #: title of the loop (`phase_titles.title_of`)
     phases: tuple[LoopPhase, ...]  #: runs of the loop
     epochs: tuple[EpochSummary, ...]  #: epochs of all runs, numbered across them
     latencies: Latencies  #: latencies of the epochs after the first together
     rank_times: dict[str, Ints]  #: `TIME_COLUMNS` of ranks.h5, (epochs, ranks) each; ns; empty without that file
     timeline: tuple[RecordedEpoch, ...]  #: recorded epochs, numbered as `epochs`
+
+    @property
+    def later(self) -> tuple[EpochSummary, ...]:
+        """Epochs after the first, or the only one."""
+        return self.epochs[1:] or self.epochs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +105,7 @@ def _load_directory(directory: Path, label: str, with_arrays: bool) -> SavedRun 
     for i, phase in enumerate(phases):
         groups.setdefault(title_of(phase), []).append(i)
     loops = tuple(
-        _join_phases(latencies[title], [(phases[i], times[i], recorded[i]) for i in indices])
+        _join_phases(run, latencies[title], [(phases[i], times[i], recorded[i]) for i in indices])
         for title, indices in groups.items()
     )
     missing = tuple(one.name for one in (ranks_file, timeline_file) if not one.exists())
@@ -125,13 +131,14 @@ def _explain_missing(given: Path) -> str:
 _Part = tuple[LoopPhase, dict[str, Ints], list[RecordedEpoch]]
 
 
-def _join_phases(latencies: Latencies, parts: Sequence[_Part]) -> LoopResult:
+def _join_phases(run: RunSummary, latencies: Latencies, parts: Sequence[_Part]) -> LoopResult:
     """Return all runs of a loop as one result."""
     phases = [phase for phase, *_ in parts]
     firsts = [0, *accumulate(len(phase.epochs) for phase in phases)]
     epochs = [epoch for phase in phases for epoch in phase.epochs]
     times = [found for _, found, _ in parts]
     return LoopResult(
+        run=run,
         title=title_of(phases[0]),
         phases=tuple(phases),
         epochs=tuple(replace(epoch, epoch=i) for i, epoch in enumerate(epochs)),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from dliosim.measure.aggregate import Latencies
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figures import latency_kinds
 from dliosim.measure.file_phases import FILE_PHASES
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
@@ -77,7 +76,7 @@ def _phase(found: Fields, ranks: int, null: bool) -> PhaseSummary:
 
 
 def _latencies(loop: Fields) -> Latencies:
-    return Latencies(*(read_quantiles(loop, f"{kind.name}_latency_seconds") for kind in fields(Latencies)))
+    return {kind: read_quantiles(loop, f"{kind}_latency_seconds") for kind in latency_kinds(EpochSummary)}
 
 
 def _positive_seconds(found: Fields, key: str) -> float | None:
