@@ -123,11 +123,9 @@ def _seed(context: CompileContext) -> int:
     line = context.document.seed
     if line is None:
         return 0
-    try:
+    with context.reporting(line.phrase):
         return context.scope.count(context.scope.phrase("count", line.phrase).only_child, 0, 2**63 - 1)
-    except Mistake as error:
-        context.report(error, line.phrase)
-        return 0
+    return 0
 
 
 def _compile_nouns(context: CompileContext, seed: int, job: Job) -> CompiledNouns:
@@ -159,12 +157,11 @@ def _compile_nouns(context: CompileContext, seed: int, job: Job) -> CompiledNoun
 
 def _noun_settings(context: CompileContext, block: PatternBlock) -> Settings | None:
     """Return the settings of a noun, or None where a name in its head is wrong; that mistake is reported."""
-    made = checkpoints.checkpoint_settings if block.kind == "checkpoint" else inherit_settings
-    try:
-        return made(context, block)
-    except Mistake as error:
-        context.report(error)
-        return None
+    with context.reporting():
+        if block.kind == "checkpoint":
+            return access.merge_access(context, block, block.header.get("with"))
+        return inherit_settings(context, block)
+    return None
 
 
 def _compile_expectations(context: CompileContext, verbs: VerbCompiler) -> tuple[Expectation, ...]:
@@ -195,7 +192,7 @@ _UNITS: dict[Dimension, Literal["ratio", "B/s", "samples/s", "s"]] = {
 
 def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: VerbCompiler) -> Expectation | None:
     figure = block.header["FIGURE"].text
-    try:
+    with context.reporting():
         value = context.scope.value(block.header["value"])
         if value.dimension not in _FIGURES[figure]:
             raise _wrong_dimension(figure, value)
@@ -205,19 +202,17 @@ def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: Ve
         loop = _find_loop(context, block, verbs)
         if figure == "utilization":
             _refuse_requests(context, block, loop)
-    except Mistake as error:
-        context.report(error)
-        return None
-    bound: Literal["at least", "at most"] = "at least" if "at_least" in block.header else "at most"
-    unit = _UNITS[value.dimension]
-    return Expectation(
-        cast(Literal["utilization", "throughput", "p99"], figure),
-        loop,
-        bound,
-        float(value.amount),
-        unit,
-        f"{figure} of {loop} {bound} {literal_text(value) or _exact_text(value, unit)}",
-    )
+        bound: Literal["at least", "at most"] = "at least" if "at_least" in block.header else "at most"
+        unit = _UNITS[value.dimension]
+        return Expectation(
+            cast(Literal["utilization", "throughput", "p99"], figure),
+            loop,
+            bound,
+            float(value.amount),
+            unit,
+            f"{figure} of {loop} {bound} {literal_text(value) or _exact_text(value, unit)}",
+        )
+    return None
 
 
 def _wrong_dimension(figure: str, value: Value) -> Mistake:

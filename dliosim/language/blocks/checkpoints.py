@@ -10,23 +10,16 @@ from typing import Any, cast
 
 from dliosim.language.blocks import parallelism
 from dliosim.language.blocks.transformers import element_type
-from dliosim.language.diagnostics import Label, Mistake, mistake
-from dliosim.language.settings.access import compile_access, merge_access
+from dliosim.language.diagnostics import Label, mistake
+from dliosim.language.settings.access import compile_access
 from dliosim.language.settings.block_settings import CompileContext, Settings
 from dliosim.language.settings.phrases import read_pace
-from dliosim.language.syntax.ast import PatternBlock
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
 from dliosim.language.values.quantities import MAX_SIZE
 from dliosim.model import TYPES, Background, Checkpoint, Part, Split, Transformer, Writers
 from dliosim.model import Scope as Held
 from dliosim.model.transformer import parts_of
-
-
-def checkpoint_settings(context: CompileContext, block: PatternBlock) -> Settings:
-    """Return the lines of a checkpoint, merged over the lines of the access that it names."""
-    name = block.header["with"].only_child if "with" in block.header else None
-    return merge_access(context, block, name)
 
 
 def compile_checkpoint(outer: Settings, seed: int, models: Mapping[str, Transformer | None]) -> Checkpoint | None:
@@ -63,14 +56,12 @@ def compile_checkpoint(outer: Settings, seed: int, models: Mapping[str, Transfor
         return None
     fields |= {"parts": tuple(parts), "access": access, "parallel": parallel}
     built = Checkpoint(**{"name": settings.block.name, "seed": seed, "writers": Writers("file per rank"), **fields})
-    try:
+    with context.reporting():
         _check_part_names(settings, built)
         head = next(head for head in ("parallel", "model", "part") if settings.find_line(head))
         parallelism.check_split(built, built.split(job.ranks), settings.setting_span(head))
-    except Mistake as error:
-        context.report(error)
-        return None
-    return built
+        return built
+    return None
 
 
 def _model(context: CompileContext, node: SyntaxNode, models: Mapping[str, Transformer | None]) -> Transformer | None:

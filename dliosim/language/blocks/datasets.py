@@ -70,16 +70,13 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
 
     layout = settings.read("layout", convert, Layout("file per sample", samples))
     if writers is not None and layout.kind != "file per rank":
-        hint = "every other layout is the same for any number of preparing ranks"
-        error = mistake(
+        settings.report(
             "E210",
             "`prepared by` counts with `layout file per rank` only",
-            writers.place,
-            "no meaning here",
-            more=settings.labels("layout", "the layout", "the layout is file per sample"),
-            hint=hint,
+            "every other layout is the same for any number of preparing ranks",
+            [Label(writers.place, "no meaning here")],
+            ("layout", "the layout", "the layout is file per sample"),
         )
-        settings.context.report(error)
     return layout
 
 
@@ -87,16 +84,9 @@ def _check_total(settings: Settings, built: Dataset) -> None:
     # Draws below 1 B become 1 B, so the mean of the sizes may be far above the mean that the pattern gives.
     largest = built.size.high if built.size.high is not None else built.size.nonnegative_mean() + 1
     if built.samples * (largest + built.align) + built.header * built.layout.files > MAX_TOTAL:
-        error = mistake(
-            "E113",
-            f"{built.samples:_} samples of about {largest:.3g} B are over 2^62 bytes",
-            settings.setting_span("size" if built.shape is None else "shape"),
-            "too large",
-            more=[Label(settings.setting_span("samples"))],
-        )
-        settings.context.report(error)
+        message = f"{built.samples:_} samples of about {largest:.3g} B are over 2^62 bytes"
+        size = settings.setting_span("size" if built.shape is None else "shape")
+        settings.report("E113", message, "", [Label(size, "too large"), Label(settings.setting_span("samples"))])
     if built.size.high is not None and built.size.high < 1:
-        error = mistake(
-            "E113", "every sample would be smaller than a byte", settings.setting_span("size"), "at least 1 B"
-        )
-        settings.context.report(error)
+        place = [Label(settings.setting_span("size"), "at least 1 B")]
+        settings.report("E113", "every sample would be smaller than a byte", "", place)

@@ -9,7 +9,7 @@ from typing import Literal, cast
 from dliosim.language.blocks import external_datasets, parallelism
 from dliosim.language.checks.access_checks import check_prepare
 from dliosim.language.checks.loop_checks import check_loop
-from dliosim.language.diagnostics import Label, Mistake, mistake
+from dliosim.language.diagnostics import Label, mistake
 from dliosim.language.settings.access import compile_access, merge_access
 from dliosim.language.settings.block_settings import CompileContext, CompiledNouns, Settings, warn_about_draws
 from dliosim.language.syntax import vocabulary
@@ -56,13 +56,10 @@ class VerbCompiler:
         """Return the verbs of a file or of a `repeat`; a verb with a mistake is left out."""
         verbs: list[Verb] = []
         for block in blocks:
-            try:
+            with self.context.reporting():
                 verb = self._compile_verb(block)
-            except Mistake as error:
-                self.context.report(error)
-                continue
-            if verb is not None:
-                verbs.append(verb)
+                if verb is not None:
+                    verbs.append(verb)
         return tuple(verbs)
 
     def _compile_verb(self, block: PatternBlock) -> Verb | None:
@@ -77,18 +74,12 @@ class VerbCompiler:
         if block.kind in ("save", "restore"):
             name = self._checkpoint_name(block.header["NAME"])
             return Save(name) if block.kind == "save" else self._compile_restore(block, name)
-        phrase = block.header["phrase"].span
-        try:
-            if block.kind == "repeat":
-                count = self.context.scope.count(self.context.scope.phrase("count", phrase).only_child)
-            else:
-                return self._compile_pause(block)
-        except Mistake as error:
-            self.context.report(error, phrase)
-            count = 1
+        scope, phrase, times = self.context.scope, block.header["phrase"].span, 1
+        with self.context.reporting(phrase):
             if block.kind == "pause":
-                return None
-        return Repeat(count, self.compile_verbs(block.body))
+                return self._compile_pause(block)
+            times = scope.count(scope.phrase("count", phrase).only_child)
+        return Repeat(times, self.compile_verbs(block.body)) if block.kind == "repeat" else None
 
     def _compile_pause(self, block: PatternBlock) -> Verb:
         place = block.header["phrase"].span
@@ -125,8 +116,7 @@ class VerbCompiler:
         dataset = self._find_dataset(block.header["NAME"])
         if dataset is not None and dataset.source:
             raise external_datasets.prepare_refusal(self.nouns.settings[dataset.name], block.header["NAME"].span)
-        name = block.header["with"].only_child if "with" in block.header else None
-        settings = merge_access(self.context, block, name)
+        settings = merge_access(self.context, block, block.header.get("with"))
         before = len(self.context.found)
         verb = Prepare(
             dataset=block.header["NAME"].text,
@@ -147,12 +137,12 @@ class VerbCompiler:
         own = Settings(context, block, block.settings)
         own.require(("read",))
         nothing: tuple[Dataset | None, SyntaxNode | None] = (None, None)
-        dataset, with_name = own.read("read", self._read_clause, nothing)
-        try:
-            settings = merge_access(context, block, with_name)
-        except Mistake as error:
-            context.report(error, own.setting_span("read"))
-            settings = own
+        dataset, clause = own.read(
+            "read", lambda node: (self._read_dataset(node.children[0]), node.find("with")), nothing
+        )
+        settings = own
+        with context.reporting(own.setting_span("read")):
+            settings = merge_access(context, block, clause)
         fields = settings.read_fields(Loop, batch=self._batch, sync=self._sync)
         arrivals = fields.get("arrivals")
         for head in ("compute", "preprocess"):
@@ -186,26 +176,16 @@ class VerbCompiler:
         return loop
 
     def _compile_evaluation(self, block: PatternBlock, epochs: int) -> Evaluation | None:
-        every = 1
-        try:
-            if "value" in block.header:
-                every = self.context.scope.count(block.header["value"])
+        with self.context.reporting():
+            every = self.context.scope.count(block.header["value"]) if "value" in block.header else 1
             if every > epochs:
                 there = "there is 1" if epochs == 1 else f"there are {epochs}"
                 message = f"`{block.name}` runs every {every} epochs, and {there}: it never runs"
-                label = f"the last epoch is {epochs}"
-                raise mistake(
-                    "E207", message, block.header["value"].span, label, hint=f"at most `every {count(epochs, 'epoch')}`"
-                )
+                label, hint = f"the last epoch is {epochs}", f"at most `every {count(epochs, 'epoch')}`"
+                raise mistake("E207", message, block.header["value"].span, label, hint=hint)
             loop = self._compile_loop(block)
-        except Mistake as error:
-            self.context.report(error)
-            return None
-        return None if loop is None else Evaluation(every, loop)
-
-    def _read_clause(self, node: SyntaxNode) -> tuple[Dataset | None, SyntaxNode | None]:
-        with_node = node.find("with")
-        return self._read_dataset(node.children[0]), with_node.only_child if with_node is not None else None
+            return None if loop is None else Evaluation(every, loop)
+        return None
 
     def _batch(self, node: SyntaxNode) -> int:
         scope = self.context.scope
@@ -229,17 +209,10 @@ class VerbCompiler:
         for line in settings.all_lines("shuffle"):
             shuffle = settings.convert(line, lambda node, shuffle=shuffle: self._merge_shuffle(node, shuffle), shuffle)  # type: ignore[misc]
         lines = settings.all_lines("shuffle")
-        off = [line for line in lines if line.sub == ("off",)]
-        if off and len(lines) > 1:
-            other = next(line for line in lines if line.sub != ("off",))
-            error = mistake(
-                "E102",
-                "`shuffle off` with another `shuffle` line",
-                off[0].phrase,
-                "off",
-                more=[Label(other.phrase, "but this shuffles")],
-            )
-            settings.context.report(error)
+        off = [Label(line.phrase, "off") for line in lines if line.sub == ("off",)]
+        others = [Label(line.phrase, "but this shuffles") for line in lines if line.sub != ("off",)]
+        if off and others:
+            settings.report("E102", "`shuffle off` with another `shuffle` line", "", [off[0], others[0]])
         return shuffle
 
     def _merge_shuffle(self, node: SyntaxNode, shuffle: Shuffle) -> Shuffle:
@@ -285,15 +258,13 @@ def _check_requests(settings: Settings) -> None:
     for head in ("epochs", "steps"):
         line = settings.find_line(head)
         if line is not None:
-            error = mistake(
+            settings.report(
                 "E210",
                 f"`{head}` with `requests`",
-                line.place,
-                "the data set is read again as needed",
-                more=settings.labels("requests", "this says how many steps there are"),
-                hint=f"leave out `{head}`",
+                f"leave out `{head}`",
+                [Label(line.place, "the data set is read again as needed")],
+                ("requests", "this says how many steps there are"),
             )
-            settings.context.report(error)
 
 
 def compile_restore(settings: Settings, name: str, saved: Checkpoint | None) -> Restore:
@@ -312,10 +283,8 @@ def compile_restore(settings: Settings, name: str, saved: Checkpoint | None) -> 
     )
     verb = Restore(name, **fields)
     if saved is not None and not context.has_errors(before):
-        try:
+        with context.reporting():
             _check_splits(settings, verb, saved)
-        except Mistake as error:
-            context.report(error)
     return verb
 
 

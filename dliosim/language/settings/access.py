@@ -58,11 +58,11 @@ def _aggregation_pairs(state: str) -> Pairs:
 WRITE_TRANSFER: Final = 4 << 20
 
 
-def merge_access(context: CompileContext, block: PatternBlock, name: SyntaxNode | None) -> Settings:
-    """Return the lines of a block, merged over those of the access `name` that such a block takes."""
+def merge_access(context: CompileContext, block: PatternBlock, clause: SyntaxNode | None) -> Settings:
+    """Return the lines of a block, merged over those that it takes of the access of its `with` clause; None: alone."""
     lines, known = list(block.settings), SETTINGS[block.kind]
-    if name is not None:
-        taken = [line for line in context.find_noun(name, "access").settings if line.head in known]
+    if clause is not None:
+        taken = [line for line in context.find_noun(clause.only_child, "access").settings if line.head in known]
         lines = overlay(taken, lines)
     return Settings(context, block, lines)
 

@@ -5,7 +5,8 @@ Mistakes are collected, and the default replaces a setting that has one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -65,6 +66,14 @@ class CompileContext:
                 labels = (*finding.labels, Label(at, "used here"))
                 finding = Diagnostic(finding.code, finding.message, labels, finding.help)
         collect(self.found, finding)
+
+    @contextmanager
+    def reporting(self, at: Span | None = None) -> Iterator[None]:
+        """Collect, as `report`, the mistake that the block of code raises; what follows the block is done then, too."""
+        try:
+            yield
+        except Mistake as error:
+            self.report(error, at)
 
     def has_errors(self, before: int) -> bool:
         """Return whether there are errors behind the first `before` findings."""
@@ -138,11 +147,9 @@ class Settings:
 
     def convert(self, line: Setting, convert: Callable[[SyntaxNode], T], default: T) -> T:
         """Return the value of one line, or the default where it has a mistake, which is reported."""
-        try:
+        with self.context.reporting(line.phrase):
             return convert(self.parse_line(line))
-        except Mistake as error:
-            self.context.report(error, line.phrase)
-            return default
+        return default
 
     def parse_line(self, line: Setting) -> SyntaxNode:
         """Return the phrase of a line, parsed by the rule of its setting."""

@@ -126,16 +126,10 @@ def apply_overrides(context: CompileContext, overrides: Sequence[tuple[str, str]
         source = SourceText(COMMAND_LINE, f"-D {name}={value}")
         place = source.span(3, 3 + len(name))
         phrase = source.span(4 + len(name), len(source.text)).trim()
-        try:
+        with context.reporting():
             if len(source.text) > MAX_LINE_LENGTH or not source.text.isprintable():
-                raise mistake(
-                    "E003",
-                    "an override that is too long, or cannot be printed",
-                    source.span(0, 2),
-                )
+                raise mistake("E003", "an override that is too long, or cannot be printed", source.span(0, 2))
             _apply_override(context.document, name.strip(), place, phrase, given)
-        except Mistake as error:
-            context.report(error)
     merge_layers(context)
 
 
