@@ -140,6 +140,18 @@ class Format(ABC):
         allocates memory by it.
         """
 
+    def write_sidecar(self, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
+        """Yield the sidecar of a file in pieces; the file's samples are `first` and those after it, of `sizes`."""
+        raise NotImplementedError(f"{self.name} has no sidecar .{suffix}")
+
+    def dressing(self) -> Callable[[Bytes, Ints | int], Bytes] | None:
+        """Return the function that makes contents of random bytes (`Dressed.dress`); None where they may be any."""
+        return None
+
+    def library_reader(self) -> LibraryReadable | None:
+        """Return what reads single samples by the format's library (`LibraryReadable`); None where nothing does."""
+        return None
+
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Run the format's real decoder on the bytes of a read: a sample, or a whole unit of an encoded column.
 
@@ -212,10 +224,6 @@ class Framed(Format):
         """Return the trailer of a file of `count` samples that end at `end`; by default zeros."""
         return bytes(int(self.trailer(np.array([count]), np.array([end]))[0]))
 
-    def write_sidecar(self, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
-        """Yield the sidecar of a file in pieces; the file's samples are `first` and those after it, of `sizes`."""
-        raise NotImplementedError(f"{self.name} has no sidecar .{suffix}")
-
 
 class Dressed(Framed):
     """A format whose contents are no arbitrary bytes: each is made of a random byte and its place in the sample."""
@@ -226,6 +234,10 @@ class Dressed(Framed):
 
         A function of (byte, place, size) alone, so that any part of a sample can be made and checked without the rest.
         """
+
+    def dressing(self) -> Callable[[Bytes, Ints | int], Bytes]:
+        """Return `dress`."""
+        return self.dress
 
 
 @dataclass(slots=True)
@@ -324,6 +336,10 @@ class LibraryFile(Protocol):
 
 class LibraryReadable(Format):
     """A format whose samples can also be read by its library, as an application does (`through library`)."""
+
+    def library_reader(self) -> LibraryReadable:
+        """Return the format itself."""
+        return self
 
     @abstractmethod
     def open_library(self, path: Path, comm: object | None, collective: bool) -> LibraryFile:

@@ -15,7 +15,7 @@ from dliosim.execute.backends.contract import FileReader, Files
 from dliosim.execute.io_errors import call_error, wrap_call
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import require_file
-from dliosim.formats.protocols import LibraryFile, LibraryReadable
+from dliosim.formats.protocols import LibraryFile
 from dliosim.formats.registry import bind
 from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access
@@ -44,8 +44,8 @@ class LibraryReader(FileReader):
 
     def __init__(self, access: Access, files: Files) -> None:
         """Keep the format's library for the data set. Raises PlanError if it cannot read single samples."""
-        form = bind(files.dataset) if files.dataset is not None else None
-        if not isinstance(form, LibraryReadable):
+        form = bind(files.dataset).library_reader() if files.dataset is not None else None
+        if form is None:
             raise PlanError("`through library`: this format has no library that reads single samples")
 
         super().__init__(access, files)

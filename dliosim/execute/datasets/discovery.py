@@ -17,11 +17,12 @@ from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import follow_links, follow_to_file
-from dliosim.formats.protocols import ExistingFiles, FileIndex, Format, Framed
+from dliosim.formats.protocols import ExistingFiles, FileIndex, Format
 from dliosim.formats.registry import bind
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Distribution, FileSurvey, constant
 from dliosim.model.dataset import pack_counts
+from dliosim.plan.samples.sizes import bind_framed
 
 _AT_ONCE = 8  # files that are read at once: their waits for the file system overlap, their computing does not
 _PIECE = 1024
@@ -68,7 +69,7 @@ class FileFinder:
 
     def find_prepared(self, dataset: Dataset) -> ExistingFiles | None:
         """Return the files of a complete prepared data set if only they know the places of samples, else None."""
-        if dataset.root not in self.roots or dataset.source or isinstance(bind(dataset), Framed):
+        if dataset.root not in self.roots or dataset.source or bind_framed(dataset) is not None:
             return None
         folder = f"{dataset.path}/{dataset.digest()}"
         if find_dataset_fault(dataset, self.roots[dataset.root] / folder) is not None:

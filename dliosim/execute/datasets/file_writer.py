@@ -7,13 +7,54 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from dliosim.formats.protocols import EncodeTime
+import numpy as np
+
+from dliosim.execute.phases.context import DatasetFiles, Session
+from dliosim.formats.protocols import EncodeTime, Format
 from dliosim.measure.records import VerbRecord
+from dliosim.model import Dataset, Prepare
 from dliosim.plan.samples.places import Places
 from dliosim.plan.samples.prepare_partition import FilePart
+from dliosim.plan.samples.sample_to_file import first_samples
 
 Chunks: TypeAlias = Iterator[tuple[int, memoryview]]
 """(offset in the file, data) of calls that together write a part without holes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """A data set that is written."""
+
+    #: the session of the run
+    session: Session
+    #: how it is written
+    verb: Prepare
+    #: its files
+    files: DatasetFiles
+    #: its format
+    form: Format
+    #: figures of this rank
+    record: VerbRecord
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data set."""
+        return self.files.dataset
+
+    def own_files(self) -> range:
+        """Return the files that this rank makes where it makes whole ones."""
+        return range(self.session.world.rank, self.dataset.layout.files, self.session.world.size)
+
+    def samples_of(self, file: int) -> tuple[int, int]:
+        """Return the first sample of a file, and that of the next file."""
+        samples, files = self.dataset.samples, self.dataset.layout.files
+        first, last = first_samples(np.array([file, file + 1]), samples, files).tolist()
+        return first, last
+
+    def count_samples(self, file: int) -> int:
+        """Return the number of samples of a file."""
+        first, last = self.samples_of(file)
+        return last - first
 
 
 @dataclass(frozen=True, slots=True)

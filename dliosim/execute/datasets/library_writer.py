@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.datasets.file_writer import WriteJob
 from dliosim.execute.datasets.open_dataset import open_laid_out
 from dliosim.execute.io_errors import call_error, storage_full_code
 from dliosim.execute.node.page_cache import WriteCounter
 from dliosim.execute.payload.payload_format import dress_function, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
-from dliosim.execute.phases.context import OpenDataset, Session
+from dliosim.execute.phases.context import Session
 from dliosim.execute.safe_open import open_for_read, open_for_write, remove_file, write_at, write_file
 from dliosim.formats.header_scanner import read_at
-from dliosim.formats.protocols import Built, EncodeTime, FileIndex, Framed, Preallocated
+from dliosim.formats.protocols import Built, EncodeTime, FileIndex, Format, Preallocated
 from dliosim.measure.records import VerbRecord
 from dliosim.measure.stopwatch import Stopwatch
-from dliosim.model import Dataset, Prepare
-from dliosim.plan.samples.sample_to_file import first_samples
+from dliosim.model import Prepare
 from dliosim.plan.samples.sizes import sample_sizes
 
 #: A file with more bytes than this outside of samples, or in more pieces, is made by the library, not by a copy.
@@ -76,13 +76,14 @@ def copy_template(known: FileTemplate, path: Path, by_library: Callable[[], None
 T = TypeVar("T")
 
 
-class LibraryCalls:
+class LibraryCalls(EncodeTime):
     """The time and the writes of formats' libraries on this thread during a block, without those in `exclude`.
 
     After the block, `ns` is its time; `calls` and `bytes` are the writes that the kernel counted, None where it cannot.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.ns = 0
         self.calls: int | None = 0
         self.bytes: int | None = 0
@@ -120,49 +121,50 @@ class LibraryCalls:
             self.bytes += now[1] - self._before[1]
 
 
-def lay_out_files(session: Session, form: Preallocated, record: VerbRecord) -> None:
+def lay_out_files(job: WriteJob, form: Preallocated) -> None:
     """Make all files with space for their samples, each by one rank, and share the index of that space. Collective.
 
     The bytes of a file outside of samples count as written by the rank that makes it. Before samples are written, files
     with equal numbers of samples are equal. So on each rank the library makes one file of each number of samples.
     """
     patterns: dict[int, FileTemplate] = {}
-    files, size = session.files(form.dataset), form.size
 
     def lay_out_own() -> None:
-        for file, first, last in _own_files(session, form.dataset):
-            path, known = files.path(file), patterns.get(last - first)
-            make = partial(form.lay_out, path, last - first)
-            remove_existing(path)
+        for file in job.own_files():
+            path, count = job.files.path(file), job.count_samples(file)
+            known, make = patterns.get(count), partial(form.lay_out, path, count)
+            remove_file(str(path))  # so that the library makes a new one and follows no link to another
             with LibraryCalls() as made:
                 call_library(path, make if known is None else partial(copy_template, known, path, make))
             if known is None:
-                known = patterns[last - first] = call_library(path, partial(read_template, path, form))
-            _account_calls(made, record)
-            record.bytes += known.index.size - (last - first) * size
+                known = patterns[count] = call_library(path, partial(read_template, path, form))
+            _account_calls(made, job.record)
+            job.record.bytes += known.index.size - count * form.size
 
-    session.world.run_on_all(lay_out_own)
-
-    def index_of(file: int) -> FileIndex:
-        first, last = _file_samples(form.dataset, file)
-        return patterns[last - first].index
-
-    open_laid_out(session, form, index_of)
+    job.session.world.run_on_all(lay_out_own)
+    open_laid_out(job.session, form, lambda file: patterns[job.count_samples(file)].index)
 
 
-def build_files(session: Session, form: Built, verb: Prepare, record: VerbRecord) -> None:
-    """Let the format's library write this rank's files, whole, from batches of contents. Not collective."""
-    done, files = 0, session.files(form.dataset)
-    for file, first, last in _own_files(session, form.dataset):
-        path, encoding = files.path(file), EncodeTime()
-        remove_existing(path)
-        batches = generate_contents(session, form, form.batch, first, last, record, done)
-        with LibraryCalls() as made:
-            call_library(path, partial(form.build, path, last - first, made.exclude(batches), encoding))
-        made.ns -= encoding.encode_ns
-        record.encode_ns += encoding.encode_ns
-        account_file(path, made, verb, record)
+def build_files(job: WriteJob, form: Built) -> Iterator[int]:
+    """Let the format's library write this rank's files, whole, from batches of contents; yield each."""
+    done = 0
+    for file in job.own_files():
+        first, last = job.samples_of(file)
+        batches = generate_contents(job.session, form, form.batch, first, last, job.record, done)
+        write_whole(job, file, form.build, batches)
         done += last - first
+        yield file
+
+
+def write_whole(
+    job: WriteJob, file: int, write: Callable[[Path, int, Iterator[T], EncodeTime], None], made: Iterator[T]
+) -> None:
+    """Let a library write a file of what `made` yields. Raises ExecutionError."""
+    path = job.files.path(file)
+    remove_file(str(path))  # as above
+    with LibraryCalls() as calls:
+        call_library(path, partial(write, path, job.count_samples(file), calls.exclude(made), calls))
+    account_file(path, calls, job.verb, job.record)
 
 
 def account_file(path: Path, made: LibraryCalls, verb: Prepare, record: VerbRecord) -> None:
@@ -173,6 +175,7 @@ def account_file(path: Path, made: LibraryCalls, verb: Prepare, record: VerbReco
         made.calls = made.bytes = None
     record.files += 1
     record.bytes += size
+    record.encode_ns += made.encode_ns
     _account_calls(made, record)
     if verb.fsync:
         _sync_file(path, record)
@@ -181,7 +184,7 @@ def account_file(path: Path, made: LibraryCalls, verb: Prepare, record: VerbReco
 def _account_calls(made: LibraryCalls, record: VerbRecord) -> None:
     """Count how a file was made."""
     record.opens += 1
-    record.call_ns += made.ns
+    record.call_ns += made.ns - made.encode_ns
     if made.calls is None or made.bytes is None:
         record.uncounted_files += 1
         return
@@ -189,37 +192,22 @@ def _account_calls(made: LibraryCalls, record: VerbRecord) -> None:
     record.bytes_moved += made.bytes
 
 
-def write_sidecars(opened: OpenDataset, file: int, durable: bool, record: VerbRecord) -> None:
-    """Write the sidecars of a file of a framed format. Raises ExecutionError."""
-    for suffix, pieces in make_sidecars(opened, file):
-        other = opened.path(file).with_suffix(f".{suffix}")
+def write_sidecars(job: WriteJob, file: int) -> None:
+    """Write the sidecars of a file. Raises ExecutionError."""
+    for suffix, pieces in make_sidecars(job.form, *job.samples_of(file)) if job.form.sidecars else ():
+        other = job.files.path(file).with_suffix(f".{suffix}")
         with LibraryCalls() as made:
-            record.bytes += write_file(other, pieces, durable=False)
-        record.files += 1
-        _account_calls(made, record)
-        if durable:
-            _sync_file(other, record)
+            job.record.bytes += write_file(other, pieces, durable=False)
+        job.record.files += 1
+        _account_calls(made, job.record)
+        if job.verb.fsync:
+            _sync_file(other, job.record)
 
 
-def make_sidecars(opened: OpenDataset, file: int) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Yield the suffix and the contents of each sidecar of a file."""
-    form = opened.places.form
-    if isinstance(form, Framed) and form.sidecars:
-        first, last = opened.places.samples_of(file)
-        sizes = sample_sizes(opened.dataset, np.arange(first, last))
-        for suffix in form.sidecars:
-            yield suffix, form.write_sidecar(suffix, first, sizes)
-
-
-def _own_files(session: Session, dataset: Dataset) -> Iterator[tuple[int, int, int]]:
-    """Yield the files of this rank: number, first sample, first sample of the next file."""
-    for file in range(session.world.rank, dataset.layout.files, session.world.size):
-        yield file, *_file_samples(dataset, file)
-
-
-def _file_samples(dataset: Dataset, file: int) -> tuple[int, int]:
-    first, last = first_samples(np.array([file, file + 1]), dataset.samples, dataset.layout.files).tolist()
-    return first, last
+def make_sidecars(form: Format, first: int, last: int) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield the suffix and the contents of each sidecar of the file of samples [first, last)."""
+    for suffix in form.sidecars:
+        yield suffix, form.write_sidecar(suffix, first, sample_sizes(form.dataset, np.arange(first, last)))
 
 
 def generate_contents(
@@ -241,11 +229,6 @@ def generate_contents(
             fill_samples(dress, keys, lengths, np.arange(count) * size, rows.data.cast("B"))
         yield rows
         session.progress.tick(perf_counter_ns(), 0, (before + begin + count - first) * size)
-
-
-def remove_existing(path: Path) -> None:
-    """Remove a file, so that a library makes a new one and follows no link to another."""
-    remove_file(str(path))
 
 
 def call_library(path: Path, action: Callable[[], T]) -> T:

@@ -29,8 +29,12 @@ def open_known_datasets(sessions: Sequence[Session]) -> None:
     for session in sessions:
         session.world.run_on_all(partial(import_modules, session.workload.datasets))
         for dataset in session.workload.datasets:
-            if dataset.source or bind_framed(dataset) is not None:
-                open_dataset(session, dataset)
+            open_planned(session, dataset)
+
+
+def open_planned(session: Session, dataset: Dataset) -> OpenDataset | None:
+    """Open a data set whose samples have known places before they are written; return None for others. Collective."""
+    return open_dataset(session, dataset) if dataset.source or bind_framed(dataset) is not None else None
 
 
 def open_dataset(session: Session, dataset: Dataset) -> OpenDataset:

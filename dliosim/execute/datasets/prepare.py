@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TypeVar
 
 import numpy as np
-from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError, UsageError
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import close_writer
-from dliosim.execute.backends.registry import open_writer
-from dliosim.execute.datasets.content_writer import PreallocatedWriter, RawWriter
 from dliosim.execute.datasets.dataset_manifest import (
     ABSENT,
     damage_error,
@@ -24,23 +17,19 @@ from dliosim.execute.datasets.dataset_manifest import (
     find_preparing_ranks,
     write_dataset_manifest,
 )
-from dliosim.execute.datasets.file_writer import FileWriter
-from dliosim.execute.datasets.framed_writer import FramedWriter
-from dliosim.execute.datasets.library_writer import build_files, lay_out_files, write_sidecars
-from dliosim.execute.datasets.open_dataset import estimate_bytes, forget_dataset, open_dataset
-from dliosim.execute.datasets.parallel_encode import build_collectively
+from dliosim.execute.datasets.file_writer import WriteJob
+from dliosim.execute.datasets.open_dataset import estimate_bytes, open_dataset, open_planned
+from dliosim.execute.datasets.write_files import create_files, write_files
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error
 from dliosim.execute.node.free_space import require_space
-from dliosim.execute.node.striping import add_striping_hints, request_striping, striping_hint_note
+from dliosim.execute.node.striping import request_striping, striping_hint_note
 from dliosim.execute.phases.context import OpenDataset, Session
 from dliosim.execute.safe_open import file_kind_error
 from dliosim.execute.store.manifest import remove_manifest, sync_directory
-from dliosim.formats.protocols import Built, Format, Framed, GroupEncoder, Preallocated
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
-from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
-from dliosim.plan.samples.prepare_partition import FilePart, file_parts, sample_parts
+from dliosim.plan.samples.prepare_partition import file_parts, sample_parts
 from dliosim.plan.samples.sizes import sample_sizes
 from dliosim.readable import number, size
 
@@ -49,8 +38,6 @@ _PROBES = 8
 
 #: Files whose size differs from that of their contents by no more than this share get no note.
 _SAME_SIZE = 0.01
-
-_Made = TypeVar("_Made")
 
 
 def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbRecord, tuple[str, ...]]:
@@ -62,33 +49,32 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     world, record = session.world, VerbRecord()
     if session.options.null:
         return record, ("nothing written (--null)",)
-    directory = session.directory(dataset.root, dataset.path, dataset.digest())
-    form, why = bind(dataset), ""
-    if isinstance(form, Framed):  # others are known when they are written
-        open_dataset(session, dataset)
+    job, why = WriteJob(session, verb, session.files(dataset), bind(dataset), record), ""
+    directory = job.files.directory
+    planned = open_planned(session, dataset)
     if not verb.afresh:
         wrong = world.run_on_rank_0("read the manifest", lambda: find_dataset_fault(dataset, directory))
         if wrong is None:
-            if isinstance(form, Framed):  # the indexes of others are read before any loop
-                world.agree_on_error(_find_size_fault(session, open_dataset(session, dataset)))
+            if planned is not None:  # the indexes of others are read before any loop
+                world.agree_on_error(_find_size_fault(session, planned))
             return record, (f"kept: complete data of the same description are in {directory}",)
         why = f"written again: what was there {wrong.rstrip(',')}" if wrong != ABSENT else ""
     doing = f"make room for data set `{dataset.name}`"
     refused, pattern = world.run_on_rank_0(
-        doing, lambda: (_prepare_directory(session, verb, form, directory), session.describe(dataset))
+        doing, lambda: (_prepare_directory(job, planned is not None), session.describe(dataset))
     )
-    import_libraries(form)
+    import_libraries(job.form)
     started = perf_counter_ns()
     try:
         with session.progress.track_bytes(f"prepare {dataset.name}", lambda: _bytes_to_write(session, dataset)):
-            _write_files(session, verb, form, record)
+            write_files(job)
     except DliosimError as failure:
         if not failure.shared and world.size > 1:
             # The others may have hours of writing left, and no user could use the result: end the job now.
             world.abort(failure)
         raise
     world.barrier()
-    world.agree_on_error(_find_missing_file(session, form))
+    world.agree_on_error(_find_missing_file(job))
     opened = open_dataset(session, dataset)
     doing = f"complete data set `{dataset.name}`"
     files = world.run_on_rank_0(doing, lambda: _complete_dataset(opened, pattern, verb.fsync))
@@ -96,38 +82,6 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     took = size_note(_content_bytes(session, dataset), files)
     notes = (why, refused, striping_hint_note(verb.access, dataset.stripe, record.hints), took)
     return record, tuple(note for note in notes if note)
-
-
-def _write_files(session: Session, verb: Prepare, form: Format, record: VerbRecord) -> None:
-    """Write all files of a data set, by the kind of its format."""
-    if isinstance(form, Built):
-        forget_dataset(session, form.dataset)
-        if isinstance(form, GroupEncoder) and form.dataset.layout.files < session.world.size:
-            build_collectively(session, form, verb, record)
-        else:
-            build_files(session, form, verb, record)
-        return
-    if isinstance(form, Preallocated):
-        lay_out_files(session, form, record)
-    opened = open_dataset(session, form.dataset)
-    write = _write_shared_file if _is_shared_open(form.dataset, verb) else _write_parts
-    write(session, opened, verb, make_writer(opened.places), record)
-
-
-def make_writer(places: Places) -> FileWriter:
-    """Return what makes the bytes of files that no library builds."""
-    if isinstance(places, IndexedPlaces):
-        return PreallocatedWriter(places)
-    assert isinstance(places, FramedPlaces)
-    return RawWriter(places) if places.form.bare else FramedWriter(places)
-
-
-def _own_parts(session: Session, dataset: Dataset) -> Iterator[FilePart]:
-    """Return the parts that this rank writes."""
-    opened, world = session.opened.get(dataset), session.world
-    if opened is None:
-        return sample_parts(dataset, world.size, world.rank)
-    return file_parts(opened.places, world.size, world.rank)
 
 
 def check_prepared(session: Session, dataset: Dataset) -> Path:
@@ -172,20 +126,19 @@ def _find_size_fault(session: Session, opened: OpenDataset) -> ExecutionError | 
     return None
 
 
-def _find_missing_file(session: Session, form: Format) -> ExecutionError | None:
+def _find_missing_file(job: WriteJob) -> ExecutionError | None:
     """Return the error of the first file of this rank that was removed since it was written; None if all are there.
 
     This takes 2 us a file where names are cached. Sizes are not checked: on NFS those of other nodes' files are seen
     only later.
     """
-    files = session.files(form.dataset)
-    for file in range(session.world.rank, form.dataset.layout.files, session.world.size):
-        path = files.path(file)
-        for one in (path, *(path.with_suffix(f".{suffix}") for suffix in form.sidecars)):
+    for file in job.own_files():
+        path = job.files.path(file)
+        for one in (path, *(path.with_suffix(f".{suffix}") for suffix in job.form.sidecars)):
             try:
                 os.lstat(one)
             except OSError as error:
-                return _missing_file_error(form.dataset, one, error, " (was it removed meanwhile?)")
+                return _missing_file_error(job.dataset, one, error, " (was it removed meanwhile?)")
     return None
 
 
@@ -218,19 +171,12 @@ def size_note(contents: int, files: int) -> str:
     return f"contents of {size(contents)} took {size(files)} in files ({number(contents / files, 3)} : 1)"
 
 
-def _is_shared_open(dataset: Dataset, verb: Prepare) -> bool:
-    """Return whether all ranks open the one file together."""
-    return verb.access.is_mpi and dataset.layout.files == 1
+def _prepare_directory(job: WriteJob, create: bool) -> str:
+    """Remove the manifest, make the folders, and check the space; return what was not granted, or an empty text.
 
-
-def _is_precreated(dataset: Dataset, verb: Prepare, ranks: int) -> bool:
-    """Return whether rank 0 creates the files, so that no rank truncates a file that another already writes."""
-    return dataset.layout.files < ranks and not _is_shared_open(dataset, verb)
-
-
-def _prepare_directory(session: Session, verb: Prepare, form: Format, directory: Path) -> str:
-    """Remove the manifest, make the folders, and check the space; return what was not granted, or an empty text."""
-    dataset = form.dataset
+    `create`: create the files, too, if others will open them.
+    """
+    dataset, directory = job.dataset, job.files.directory
     remove_manifest(directory)
     directory.mkdir(parents=True, exist_ok=True)
     # Folders and files inherit the striping only if they are made afterwards.
@@ -240,16 +186,14 @@ def _prepare_directory(session: Session, verb: Prepare, form: Format, directory:
         made.mkdir(exist_ok=True)
         if made.is_symlink():
             raise UsageError(f"{made} is a symbolic link: data are written only to real directories", "E208")
-    needed, what = estimate_bytes(session, dataset), f"data set `{dataset.name}`"
+    needed, what = estimate_bytes(job.session, dataset), f"data set `{dataset.name}`"
     try:
         require_space(directory, needed, what)
     except ExecutionError:
         # Only now count the files that will be overwritten: they may be millions.
         require_space(directory, needed - present_bytes(dataset, directory), what)
-    if _is_precreated(dataset, verb, session.world.size) and isinstance(form, Framed):
-        access = add_striping_hints(verb.access, dataset.stripe)
-        for file in range(dataset.layout.files):
-            open_writer(access, directory / dataset.file_name(file), MPI.COMM_SELF).close()
+    if create:
+        create_files(job)
     return refused
 
 
@@ -265,85 +209,12 @@ def present_bytes(dataset: Dataset, directory: Path) -> int:
 
 def _bytes_to_write(session: Session, dataset: Dataset) -> int:
     """Return the bytes that this rank writes."""
-    return sum(part.length for part in _own_parts(session, dataset))
-
-
-def _write_parts(session: Session, opened: OpenDataset, verb: Prepare, writer: FileWriter, record: VerbRecord) -> None:
-    """Write the parts of this rank, one file after the other."""
-    dataset, access = opened.dataset, add_striping_hints(verb.access, opened.dataset.stripe)
-    create = writer.makes_files and not _is_precreated(dataset, verb, session.world.size)
-    buffer = memoryview(b"")
-    for placed in _time_items(writer.place(_own_parts(session, dataset)), record):
-        part = placed.part
-        needed = writer.largest_chunk(part, access.transfer)
-        if len(buffer) < needed:
-            buffer = allocate(needed)
-        file = open_writer(access, opened.path(part.file), MPI.COMM_SELF, create=create)
-        try:
-            for offset, data in _time_items(placed.chunks(access.transfer, buffer), record):
-                file.write(offset, data)
-                record.bytes += len(data)
-                session.progress.tick(perf_counter_ns(), 0, record.bytes)
-            if verb.fsync:
-                file.sync()
-        finally:
-            close_writer(file, record)
-            record.files += part.first
-        if part.first:
-            write_sidecars(opened, part.file, verb.fsync, record)
-    writer.count_encoding(record)
-
-
-def _write_shared_file(
-    session: Session, opened: OpenDataset, verb: Prepare, writer: FileWriter, record: VerbRecord
-) -> None:
-    """Write a file that all ranks open together.
-
-    If the access is collective, all ranks take part in as many calls as the rank with most chunks has.
-    """
-    world, access = session.world, add_striping_hints(verb.access, opened.dataset.stripe)
-    parts = list(_own_parts(session, opened.dataset))
-    needed = max((writer.largest_chunk(part, access.transfer) for part in parts), default=0)
-    buffer = world.run_on_all(lambda: allocate(needed))
-    rounds = np.array([sum(writer.chunk_count(part, access.transfer) for part in parts)], np.int64)
-    if access.collective:
-        world.allreduce(rounds, "max")
-    file = open_writer(access, opened.path(0), world.comm, create=writer.makes_files)
-    error: DliosimError | None = None
-    try:
-        made = (chunk for placed in writer.place(parts) for chunk in placed.chunks(access.transfer, buffer))
-        calls = _time_items(made, record)
-        for _ in range(int(rounds[0])):
-            offset, data = next(calls, (0, buffer[:0]))
-            file.write(offset, data)
-            record.bytes += len(data)
-            session.progress.tick(perf_counter_ns(), 0, record.bytes)
-    except DliosimError as failure:
-        if access.collective:
-            world.abort(failure)
-        error = failure
-    try:
-        # Syncing and closing are collective: all agree on errors first, so that no rank closes while others sync.
-        world.agree_on_error(error)
-        if verb.fsync:
-            file.sync()
-    finally:
-        close_writer(file, record)
-        record.files += any(part.first for part in parts)
-    if any(part.first for part in parts):
-        write_sidecars(opened, 0, verb.fsync, record)
-    writer.count_encoding(record)
-
-
-def _time_items(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
-    """Yield the items, and add the time that making each takes to `content_ns`."""
-    while True:
-        begun = perf_counter_ns()
-        one = next(made, None)
-        record.content_ns += perf_counter_ns() - begun
-        if one is None:
-            return
-        yield one
+    opened, world = session.opened.get(dataset), session.world
+    if opened is None:
+        parts = sample_parts(dataset, world.size, world.rank)
+    else:
+        parts = file_parts(opened.places, world.size, world.rank)
+    return sum(part.length for part in parts)
 
 
 def _complete_dataset(opened: OpenDataset, pattern: str, durable: bool) -> int:

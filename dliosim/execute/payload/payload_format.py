@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.execute.payload.sample_bytes import edge_words, fill_batch, fill_range, first_bad_sample
-from dliosim.formats.protocols import Dressed, Format
+from dliosim.formats.protocols import Format
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Dress: TypeAlias = Callable[[Bytes, NDArray[np.int64] | int], Bytes]
@@ -28,9 +28,9 @@ _AT_ONCE = 1 << 17  # bytes that are made again together to be compared
 def dress_function(form: Format) -> Dress | None:
     """Return the function that makes a data set's contents from random bytes; None if they are only random."""
     random = round(PERIOD / form.dataset.compressible)
-    if isinstance(form, Dressed):
-        dressed = form
-        return lambda data, place: dressed.dress(_thin_bytes(data, place, random), place)
+    dress = form.dressing()
+    if dress is not None:
+        return lambda data, place: dress(_thin_bytes(data, place, random), place)
     return None if random >= PERIOD else lambda data, place: _thin_bytes(data, place, random)
 
 

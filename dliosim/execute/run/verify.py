@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
 from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.datasets.file_writer import FileWriter
 from dliosim.execute.datasets.library_writer import generate_contents, make_sidecars
 from dliosim.execute.datasets.open_dataset import open_files
-from dliosim.execute.datasets.prepare import make_writer
+from dliosim.execute.datasets.write_files import make_writer
 from dliosim.execute.io_errors import error_reason, is_damage
 from dliosim.execute.mpi.world import World
 from dliosim.execute.payload.payload_crc import crc32_combine
@@ -28,11 +29,12 @@ from dliosim.execute.phases.context import DatasetFiles, OpenDataset, Options, P
 from dliosim.execute.safe_open import open_folder, open_for_read
 from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.manifest import NAME
-from dliosim.formats.protocols import Built, Format, Framed, LibraryReadable
+from dliosim.formats.protocols import Built, Format
 from dliosim.formats.registry import bind, import_libraries, import_modules
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Job, Workload
 from dliosim.plan.samples.prepare_partition import FilePart, file_parts
+from dliosim.plan.samples.sizes import bind_framed
 
 _ASTRAY = {errno.ENOENT: "is missing", errno.ELOOP: "is a symbolic link, not a file"}
 
@@ -253,21 +255,23 @@ def _verify_dataset(session: Session, dataset: Dataset, directory: Path, size: i
     for folder in sorted({".", *folders})[world.rank :: world.size]:
         tally.find_surplus(directory, folder, partial(_is_part, form))
     opened = open_files(session, DatasetFiles(dataset, directory, dataset.file_name))
-    total = opened.places.total_bytes
-    if total != size and world.rank == 0 and not isinstance(form, Framed):
+    writer, total = make_writer(opened.places), opened.places.total_bytes
+    if total != size and world.rank == 0 and bind_framed(dataset) is None:
         tally.add_fault(NAME, f"says that all files have {size} bytes, and they have {total}")
     own = file_parts(opened.places, world.size, world.rank)
     with session.progress.track_bytes(f"verify {dataset.name}", lambda: size // world.size):
-        if isinstance(form, Built):
-            _verify_samples(session, opened, own, form, tally)
+        if writer is None:
+            _verify_samples(session, opened, own, tally)
         else:
-            _verify_chunks(session, opened, own, tally)
+            _verify_chunks(session, opened, writer, own, tally)
     return tally.join(world)
 
 
-def _verify_chunks(session: Session, opened: OpenDataset, parts: Iterable[FilePart], tally: Tally) -> None:
+def _verify_chunks(
+    session: Session, opened: OpenDataset, writer: FileWriter, parts: Iterable[FilePart], tally: Tally
+) -> None:
     """Make the bytes of parts of files again, chunk by chunk, and compare them with those of the files."""
-    directory, writer = opened.directory, make_writer(opened.places)
+    directory = opened.directory
     made, found, done = memoryview(b""), memoryview(b""), 0
     for placed in writer.place(parts):
         part, name = placed.part, opened.name(placed.part.file)
@@ -281,12 +285,12 @@ def _verify_chunks(session: Session, opened: OpenDataset, parts: Iterable[FilePa
                         break
                     done += len(data)
                     session.progress.tick(perf_counter_ns(), 0, done)
-        if part.first:
+        if part.first and opened.places.form.sidecars:
             _verify_sidecars(opened, part.file, tally)
 
 
 def _verify_sidecars(opened: OpenDataset, file: int, tally: Tally) -> None:
-    for suffix, pieces in make_sidecars(opened, file):
+    for suffix, pieces in make_sidecars(opened.places.form, *opened.places.samples_of(file)):
         name = str(Path(opened.name(file)).with_suffix(f".{suffix}"))
         with tally.catch_errors(opened.directory, name), _open_below(opened.directory, name) as descriptor:
             at = 0
@@ -298,10 +302,10 @@ def _verify_sidecars(opened: OpenDataset, file: int, tally: Tally) -> None:
                 _check_size(tally, name, descriptor, at, True)
 
 
-def _verify_samples(
-    session: Session, opened: OpenDataset, parts: Iterable[FilePart], form: Built, tally: Tally
-) -> None:
+def _verify_samples(session: Session, opened: OpenDataset, parts: Iterable[FilePart], tally: Tally) -> None:
     """Make the samples of parts of files again, and compare them with what the format's library reads."""
+    form = cast(Built, opened.places.form)  # the only kind without a writer
+    library = form.library_reader()
     found: NDArray[np.uint8] = np.empty((max(1, form.batch), form.size), np.uint8)
     done = 0
     for part in parts:
@@ -310,10 +314,10 @@ def _verify_samples(
         with tally.catch_errors(opened.directory, name), _open_below(opened.directory, name) as descriptor:
             if part.first:
                 tally.files, tally.bytes = tally.files + 1, tally.bytes + os.fstat(descriptor).st_size
-            if not isinstance(form, LibraryReadable):
+            if library is None:
                 tally.unknown += part.last_sample - part.first_sample
                 continue
-            with closing(form.open_library(opened.path(part.file), None, False)) as file:
+            with closing(library.open_library(opened.path(part.file), None, False)) as file:
                 for right in generate_contents(session, form, form.batch, at, part.last_sample, VerbRecord(), done):
                     rows = found[: len(right)]
                     file.read(at - start, len(right), rows.data.cast("B"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from dliosim.errors import UsageError
-from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import bind
 from dliosim.language.settings.block_settings import Settings
 from dliosim.model import Access, Dataset
@@ -17,7 +16,7 @@ _LIBRARIES: Final = ("hdf5", "npy", "npz", "parquet")
 def has_library(dataset: Dataset) -> bool:
     """Return True if the library of its format can read the samples of a data set."""
     try:
-        return isinstance(bind(dataset), LibraryReadable)
+        return bind(dataset).library_reader() is not None
     except (UsageError, ImportError):  # `check_format` reports it
         return False
 

@@ -1,0 +1,171 @@
+"""Write the files of a data set: the one place that asks for the kind of its format, and what drives its writers.
+
+A writer is an iterator: it writes what this rank has to write, and yields each file that the rank has begun, once that
+file is closed. A failure leaves files without a manifest, which no command reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice, repeat
+from time import perf_counter_ns
+from typing import TypeVar
+
+import numpy as np
+from mpi4py import MPI
+
+from dliosim.errors import DliosimError
+from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import close_writer
+from dliosim.execute.backends.registry import open_writer
+from dliosim.execute.datasets.content_writer import PreallocatedWriter, RawWriter
+from dliosim.execute.datasets.file_writer import Chunks, FileWriter, WriteJob
+from dliosim.execute.datasets.framed_writer import FramedWriter
+from dliosim.execute.datasets.library_writer import build_files, lay_out_files, write_sidecars
+from dliosim.execute.datasets.open_dataset import forget_dataset, open_dataset
+from dliosim.execute.datasets.parallel_encode import build_shared_files
+from dliosim.execute.node.striping import add_striping_hints
+from dliosim.formats.protocols import Built, GroupEncoder, Preallocated
+from dliosim.measure.records import VerbRecord
+from dliosim.model import Access, Dataset, Prepare
+from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
+from dliosim.plan.samples.prepare_partition import file_parts
+
+_Made = TypeVar("_Made")
+
+
+def write_files(job: WriteJob) -> None:
+    """Write this rank's share of a data set, with sidecars. Collective. Raises DliosimError, mostly on one rank."""
+    for file in _bind_writer(job):
+        write_sidecars(job, file)
+
+
+def _bind_writer(job: WriteJob) -> Iterator[int]:
+    """Return the writer for the kind of the format. Collective."""
+    form = job.form
+    if isinstance(form, Built):
+        forget_dataset(job.session, job.dataset)
+        if isinstance(form, GroupEncoder) and job.dataset.layout.files < job.session.world.size:
+            return build_shared_files(job, form)
+        return build_files(job, form)
+    if isinstance(form, Preallocated):
+        lay_out_files(job, form)
+    writer = make_writer(open_dataset(job.session, job.dataset).places)
+    assert writer is not None
+    access = add_striping_hints(job.verb.access, job.dataset.stripe)
+    return (_write_shared_file if _is_shared_open(job.dataset, job.verb) else _write_own_files)(job, writer, access)
+
+
+def make_writer(places: Places) -> FileWriter | None:
+    """Return what makes the bytes of files; None for those that a library builds."""
+    if isinstance(places, IndexedPlaces):
+        return None if isinstance(places.form, Built) else PreallocatedWriter(places)
+    assert isinstance(places, FramedPlaces)
+    return RawWriter(places) if places.form.bare else FramedWriter(places)
+
+
+def create_files(job: WriteJob) -> None:
+    """Create files that several ranks will open alone, on one rank: so none truncates what another already writes."""
+    if _is_precreated(job):
+        access = add_striping_hints(job.verb.access, job.dataset.stripe)
+        for file in range(job.dataset.layout.files):
+            open_writer(access, job.files.path(file), MPI.COMM_SELF).close()
+
+
+def _is_precreated(job: WriteJob) -> bool:
+    files = job.dataset.layout.files
+    return files < job.session.world.size and not _is_shared_open(job.dataset, job.verb)
+
+
+def _is_shared_open(dataset: Dataset, verb: Prepare) -> bool:
+    """Return whether all ranks open the one file together."""
+    return verb.access.is_mpi and dataset.layout.files == 1
+
+
+def _write_own_files(job: WriteJob, writer: FileWriter, access: Access) -> Iterator[int]:
+    """Write the parts of this rank, one file after the other."""
+    world, create = job.session.world, writer.makes_files and not _is_precreated(job)
+    buffer = memoryview(b"")
+    for placed in _time_items(writer.place(file_parts(writer.places, world.size, world.rank)), job.record):
+        part = placed.part
+        needed = writer.largest_chunk(part, access.transfer)
+        if len(buffer) < needed:
+            buffer = allocate(needed)
+        chunks = placed.chunks(access.transfer, buffer)
+        _write_chunks(job, access, part.file, MPI.COMM_SELF, create, chunks, _raise_error)
+        if part.first:
+            job.record.files += 1
+            yield part.file
+    writer.count_encoding(job.record)
+
+
+def _write_shared_file(job: WriteJob, writer: FileWriter, access: Access) -> Iterator[int]:
+    """Write a file that all ranks open together.
+
+    If the access is collective, all ranks take part in as many calls as the rank with most chunks has.
+    """
+    world = job.session.world
+    parts = list(file_parts(writer.places, world.size, world.rank))
+    needed = max((writer.largest_chunk(part, access.transfer) for part in parts), default=0)
+    buffer = world.run_on_all(lambda: allocate(needed))
+    chunks: Chunks = (chunk for placed in writer.place(parts) for chunk in placed.chunks(access.transfer, buffer))
+    if access.collective:
+        rounds = np.array([sum(writer.chunk_count(part, access.transfer) for part in parts)], np.int64)
+        world.allreduce(rounds, "max")
+        chunks = islice(chain(chunks, repeat((0, buffer[:0]))), int(rounds[0]))
+
+    def agree(error: DliosimError | None) -> None:
+        # Syncing and closing are collective: all agree on errors first, so that no rank closes while others sync.
+        if error is not None and access.collective:
+            world.abort(error)
+        world.agree_on_error(error)
+
+    _write_chunks(job, access, 0, world.comm, writer.makes_files, chunks, agree)
+    if any(part.first for part in parts):
+        job.record.files += 1
+        yield 0
+    writer.count_encoding(job.record)
+
+
+def _write_chunks(
+    job: WriteJob,
+    access: Access,
+    file: int,
+    comm: MPI.Intracomm,
+    create: bool,
+    chunks: Chunks,
+    settle: Callable[[DliosimError | None], None],
+) -> None:
+    """Open a file on all ranks of `comm`, write chunks, and close it; `settle` raises the error of the calls."""
+    record, tick = job.record, job.session.progress.tick
+    opened = open_writer(access, job.files.path(file), comm, create=create)
+    error: DliosimError | None = None
+    try:
+        for offset, data in _time_items(chunks, record):
+            opened.write(offset, data)
+            record.bytes += len(data)
+            tick(perf_counter_ns(), 0, record.bytes)
+    except DliosimError as failure:
+        error = failure
+    try:
+        settle(error)
+        if job.verb.fsync:
+            opened.sync()
+    finally:
+        close_writer(opened, record)
+
+
+def _raise_error(error: DliosimError | None) -> None:
+    if error is not None:
+        raise error
+
+
+def _time_items(made: Iterator[_Made], record: VerbRecord) -> Iterator[_Made]:
+    """Yield the items, and add the time that making each takes to `content_ns`."""
+    while True:
+        begun = perf_counter_ns()
+        one = next(made, None)
+        record.content_ns += perf_counter_ns() - begun
+        if one is None:
+            return
+        yield one
