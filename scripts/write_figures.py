@@ -111,7 +111,7 @@ def find_columns(summary: type, one: ResultFigure) -> list[str]:
     used = Used()
     for field in fields(summary):
         if field.name == one.name and (formula := field.metadata.get("formula")):
-            formula(Reduced(used, Used(), used, used, {}, np.empty(0, np.int64)))
+            formula(Reduced(used, Used(), used, used, {}, np.empty(0, np.int64), np.empty((0, 2), np.int64)))
         elif field.name == one.name:
             used[f"{one.name}_max_ns" if one.kind == "Histogram" else column_of(one.name)] = 1
     return list(used)

@@ -71,6 +71,9 @@ class EpochSummary:
     steady_samples_per_second: float | None = figure(of=Reduced.steady_rate)
     #: mean over ranks of `nominal_ns` / `steady_ns`
     utilization: float | None = figure("utili-\nzation %", of=lambda ranks: ranks.mean_ratio("utilization"))
+    #: sum over syncs of the most that any rank would take for its steps with storage that needs no time / the same with
+    #: this storage: see "Utilization of storage alone"
+    storage_utilization: Share | None = figure(of=Reduced.storage_utilization)
     #: least of any rank
     utilization_min: float | None = figure(of=lambda ranks: ranks.to_ratio(ranks.least, "utilization"))
     #: greatest of any rank

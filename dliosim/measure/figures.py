@@ -81,6 +81,8 @@ class Reduced:
     histograms: Mapping[str, Histogram]
     #: of each step that ended in a sync, the word (`pack_arrivals`) of the rank that waited least
     arrivals: NDArray[np.int64]
+    #: of the steps up to each sync, the times of `EpochRecord.storage_ns` of the slowest rank, (syncs + 1, 2)
+    storage_ns: NDArray[np.int64]
 
     @property
     def ranks(self) -> int:
@@ -114,6 +116,11 @@ class Reduced:
     def steady_rate(self) -> float | None:
         """Return samples / greatest time of the steps after the first."""
         return self.total["steady_samples"] / (self.most["steady_ns"] * 1e-9) if self.most["steady_ns"] > 0 else None
+
+    def storage_utilization(self) -> float | None:
+        """Return the time of steps with storage that needs no time / the time with this one; None as utilization."""
+        least, whole = self.storage_ns.sum(axis=0).tolist()
+        return least / whole if self.known["utilization"] and whole else None
 
     def oversleep_share(self) -> float | None:
         """Return the compute time beyond the asked one / compute asked; None without compute."""

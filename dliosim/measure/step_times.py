@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.records import CAUSES, EpochRecord, StepBlock, pack_arrivals
+from dliosim.measure.storage_time import split_waits
 from dliosim.measure.time_series import EpochSeries
 
-#: Values that a loop stores of each step, in ns: clock readings, and the times `called`, `processing` and `content`.
+#: Values that a loop stores of each step, in ns: clock readings, and `called`, `decoded`, `processing` and `content`.
 #: came: the step begins; begun: its request has arrived; fetched: its batch is in memory and decoded; called: its
-#: readers were inside calls for that long; processing: decoded and preprocessed by this thread; content: making the
-#: contents of a checkpoint, between sync_ended and saved.
+#: readers were inside calls for that long; decoded: reader threads decoded and preprocessed it for that long;
+#: processing: so did this thread; content: making the contents of a checkpoint, between sync_ended and saved.
 READINGS = (
-    "came", "begun", "fetched", "called", "processing", "compute_begun", "compute_ended", "sync_begun", "sync_ended",
-    "saved", "content",
+    "came", "begun", "fetched", "called", "decoded", "processing", "compute_begun", "compute_ended", "sync_begun",
+    "sync_ended", "saved", "content",
 )  # fmt: skip
 
 #: Writes the `READINGS` of one step into the memory of an array, faster than numpy assigns to a row.
@@ -46,23 +47,25 @@ class PlannedSteps:
     arrival: Sequence[int]
     #: a sync follows each step whose number (from 1) is a multiple of this; 0 for none
     every: int
+    #: True if reader threads read batches while steps run
+    ahead: bool
 
 
 class StepTimes:
-    """Times of consecutive steps, in ns, from their `READINGS` (steps, 11) and the end of the step before them.
+    """Times of consecutive steps, in ns, from their `READINGS` (steps, 12) and the end of the step before them.
 
     A step lasts from the end of the one before it, so that the sum of all parts is the wall time.
     """
 
     def __init__(self, readings: NDArray[np.int64], before: int) -> None:
-        came, self.begun, fetched, called, self.processing, *others = readings.T
+        came, self.begun, self.fetched, self.called, self.decoded, self.processing, *others = readings.T
         self.asked, self.computed, self.arrived, self.synced, self.saved, self.content = others
         #: waiting for a request to arrive
         self.idle = self.begun - came
         #: from the begin of the wait for the batch until it is decoded
-        self.fetch = fetched - self.begun
-        #: waiting for data: no longer than the wait, and no longer than calls ran
-        self.data_wait = np.minimum(called, self.fetch - self.processing)
+        self.fetch = self.fetched - self.begun
+        #: waiting for data: no longer than the wait, and no longer than calls and decoding by readers took
+        self.data_wait = np.minimum(self.called + self.decoded, self.fetch - self.processing)
         self.compute = self.computed - self.asked
         self.sync_wait = self.synced - self.arrived
         #: held by a checkpoint, without making its contents
@@ -137,6 +140,8 @@ class StepAccount:
         self._blocks: list[StepBlock] = []
         self._arrivals: list[NDArray[np.int64]] = []
         self._since_sync, self._block = np.zeros(5, np.int64), np.zeros(4, np.int64)
+        self._storage: list[NDArray[np.int64]] = []
+        self._storage_since_sync, self._ready = np.zeros(2, np.int64), 0
 
     def start(self, now: int) -> None:
         """Start the epoch's clock."""
@@ -161,6 +166,10 @@ class StepAccount:
         self._arrivals.append(pack_arrivals(times.sync_wait[synced], self._rank, find_causes(sums)))
         blocks, self._block = sum_groups(times.blocks(not self._block[0]), times.saved > times.synced, self._block)
         self._blocks += [StepBlock(*block) for block in blocks.tolist()]
+        storage, self._storage_since_sync = sum_groups(
+            self._storage_rows(times, steps), synced, self._storage_since_sync
+        )
+        self._storage.append(storage)
         self._add_totals(times)
         ready, done = times.begun + times.data_wait, np.array(plan.done_bytes[steps])
         held = times.synced + times.checkpoint
@@ -169,6 +178,24 @@ class StepAccount:
         self._reading.clear()
         self._series.add_steps(np.stack(columns, axis=1), reading)
         self.steps += count
+
+    def _storage_rows(self, times: StepTimes, steps: slice) -> NDArray[np.int64]:
+        """Return how long each step would take with storage that needs no time, and with this one, (steps, 2).
+
+        0 for the epoch's first step.
+        """
+        compute, extra = np.array(self._plan.compute[steps]), None
+        if self._plan.ahead:
+            # When the next step would have begun if nothing but compute and its checkpoint had held this one.
+            ready = times.fetched + compute + times.saved - times.synced
+            extra = times.begun - np.append(self._ready, ready[:-1])
+            self._ready = int(ready[-1])
+        storage, decoding = split_waits(times.data_wait, times.called, times.decoded, extra)
+        least = compute + times.processing + decoding
+        rows = np.stack([least, least + storage], axis=1)
+        if self.steps == 0:
+            rows[0] = 0
+        return rows
 
     def _add_totals(self, times: StepTimes) -> None:
         # Without the epoch's first step: much of its time is spent on work that no other step has.
@@ -207,5 +234,6 @@ class StepAccount:
         record.oversleep_ns = record.compute_ns - sum(nominal)
         record.batch_latency, record.request_latency = self._batch_latency, self._request_latency
         record.last_arrival = np.concatenate(self._arrivals)
+        record.storage_ns = np.concatenate([*self._storage, self._storage_since_sync[None]])
         record.blocks = self._blocks + ([StepBlock(*self._block.tolist())] if self._block[0] else [])
         return record

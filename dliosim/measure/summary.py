@@ -29,6 +29,9 @@ _LATENCIES = column_names(EpochRecord, "Histogram")
 #: Columns of `gather_ranks`, in order; those that end in _ns are nanoseconds.
 RANK_COLUMNS = (*column_names(EpochRecord, "Column"), *_REMAINDERS, *(f"{name}_max_ns" for name in _LATENCIES))
 
+#: Arrivals and times of steps of a verb that has none.
+_NO_STEPS = np.empty(0, np.int64), np.empty((0, 2), np.int64)
+
 _NOTHING = int(np.iinfo(np.int64).min)
 
 
@@ -57,13 +60,13 @@ def reduce_epoch(record: EpochRecord, reducer: Reducer) -> Reduced | None:
     for name in ("order_hash", "extent_hash"):
         columns[f"{name}_high"], columns[name] = divmod(getattr(record, name), 1 << 32)
     histograms = {name: getattr(record, name) for name in _LATENCIES}
-    return _reduce_columns(columns, histograms, record.last_arrival, reducer)
+    return _reduce_columns(columns, histograms, record.last_arrival, record.storage_ns, reducer)
 
 
 def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
     """Return the figures of a verb over all ranks at the root, None elsewhere. Collective: two reductions."""
     latencies = {"call_latency": record.call_latency}
-    reduced = _reduce_columns(_column_values(record), latencies, np.empty(0, np.int64), reducer)
+    reduced = _reduce_columns(_column_values(record), latencies, *_NO_STEPS, reducer)
     if reduced is None:
         return None
     from dliosim.measure.epoch_summaries import VerbSummary
@@ -103,9 +106,10 @@ def _reduce_columns(
     columns: Mapping[str, int | None],
     histograms: Mapping[str, Histogram],
     arrivals: NDArray[np.int64],
+    storage: NDArray[np.int64],
     reducer: Reducer,
 ) -> Reduced | None:
-    """Return columns and histograms of all ranks and the least of each arrival, in two reductions.
+    """Return columns and histograms of all ranks, the least arrivals and the greatest times, in two reductions.
 
     Only two, because each may take a second where there are more ranks than cores.
     """
@@ -117,7 +121,7 @@ def _reduce_columns(
     packed = [one.pack_sums() for one in histograms.values()]
     added = reducer.reduce(np.concatenate([np.array(sums, np.int64), *packed]), "sum")
     packed = [one.pack_maxima() for one in histograms.values()]
-    greatest = reducer.reduce(np.concatenate([np.array(tops, np.int64), *packed, -arrivals]), "max")
+    greatest = reducer.reduce(np.concatenate([np.array(tops, np.int64), *packed, -arrivals, storage.ravel()]), "max")
     if added is None or greatest is None:
         return None
     from dliosim.measure.figures import Reduced
@@ -126,11 +130,13 @@ def _reduce_columns(
         return dict(zip(columns, values.tolist(), strict=True))
 
     latencies, ends = added[2 * count :].reshape(-1, PACKED), greatest[2 * count :]
+    ends, least, times = np.split(ends, [2 * len(histograms), 2 * len(histograms) + len(arrivals)])
     return Reduced(
         name_values(added[:count]),
         name_values(added[count : 2 * count]),
         name_values(greatest[:count]),
         name_values(-greatest[count : 2 * count]),
         {name: Histogram.unpack_histogram(latencies[i], ends[2 * i : 2 * i + 2]) for i, name in enumerate(histograms)},
-        -ends[2 * len(histograms) :],
+        -least,
+        times.reshape(-1, 2),
     )

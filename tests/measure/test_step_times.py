@@ -14,12 +14,38 @@ from dliosim.measure.records import CAUSES, EpochRecord, StepBlock, unpack_arriv
 from dliosim.measure.step_times import ROW, PlannedSteps, StepAccount, StepTimes, find_causes, overlap_mask, sum_groups
 from dliosim.measure.time_series import EpochSeries
 
-# came, begun, fetched, called, processing, compute begun and ended, sync begun and ended, saved, content
+# came, begun, fetched, called, decoded, processing, compute begun and ended, sync begun and ended, saved, content
 STEPS = np.array(
     [
-        [100, 100, 150, 30, 10, 155, 175, 180, 200, 200, 0],  # 50 of fetching: 30 in calls, 10 decoding, 10 the tool's
-        [205, 245, 255, 99, 0, 255, 255, 260, 260, 300, 15],  # a request after 40; calls longer than the wait; a save
-        [310, 310, 320, 10, 0, 325, 425, 430, 435, 435, 0],
+        [
+            100,
+            100,
+            150,
+            30,
+            0,
+            10,
+            155,
+            175,
+            180,
+            200,
+            200,
+            0,
+        ],  # 50 of fetching: 30 in calls, 10 decoding, 10 the tool's
+        [
+            205,
+            245,
+            255,
+            90,
+            9,
+            0,
+            255,
+            255,
+            260,
+            260,
+            300,
+            15,
+        ],  # a request after 40; calls longer than the wait; a save
+        [310, 310, 320, 10, 0, 0, 325, 425, 430, 435, 435, 0],
     ],
     np.int64,
 )
@@ -69,10 +95,10 @@ def test_a_time_overlaps_an_interval_that_it_shares_a_moment_with() -> None:
     assert overlap_mask(begin, end, np.empty((0, 2), np.int64)).tolist() == [False] * 3
 
 
-def account_of(steps: np.ndarray, cuts: list[int], every: int, series: EpochSeries) -> EpochRecord:
+def account_of(steps: np.ndarray, cuts: list[int], every: int, series: EpochSeries, ahead: bool = False) -> EpochRecord:
     """Return the record of steps that are worked out in parts."""
     count = len(steps)
-    plan = PlannedSteps(np.full(count, 4), [100 * (each + 1) for each in range(count)], [7] * count, [], every)
+    plan = PlannedSteps(np.full(count, 4), [100 * (each + 1) for each in range(count)], [7] * count, [], every, ahead)
     account = StepAccount(plan, 3, series, [], lambda since: np.array([[250, 320]]))
     account.start(90)
     for first, last in zip([0, *cuts], [*cuts, count], strict=True):
@@ -92,28 +118,38 @@ def test_a_record_has_the_sums_of_its_steps() -> None:
     assert (record.flush_steps, record.flush_steps_ns, record.flush_data_wait_ns) == (2, 140, 20)
     assert record.clear_steps == 0
     assert record.blocks == [StepBlock(2, 170, 70, 0), StepBlock(1, 135, 110, 0)]
+    # The first step counts nothing; the others 7 of compute, and their waits in calls.
+    assert record.storage_ns.tolist() == [[0, 0], [7, 17], [7, 17], [0, 0]]
     assert unpack_waits(record.last_arrival).tolist() == [20, 0, 5]
     ranks, causes = unpack_arrivals(record.last_arrival)
     assert (ranks.tolist(), [CAUSES[each] for each in causes]) == ([3] * 3, ["storage", "arrivals", "compute"])
 
 
+def test_what_held_a_step_hides_reading_ahead() -> None:
+    # The second step begins 88 after the compute of the first one; its wait of 10 would have been 98, of these 90 in
+    # calls and 8 for decoding. The third begins 8 after the compute and the save of the second, and took 10 to read.
+    record = account_of(STEPS, [2], 2, EpochSeries(), True)
+    assert record.storage_ns.tolist() == [[7 + 8, 7 + 8 + 90], [7, 7 + 10]]
+
+
 @given(
-    st.lists(st.lists(st.integers(0, 50), min_size=11, max_size=11), min_size=1, max_size=12),
+    st.lists(st.lists(st.integers(0, 50), min_size=12, max_size=12), min_size=1, max_size=12),
     st.sets(st.integers(0, 12)),
     st.integers(0, 5),
+    st.booleans(),
 )
 def test_it_does_not_matter_how_many_steps_are_worked_out_at_a_time(
-    gaps: list[list[int]], cuts: set[int], every: int
+    gaps: list[list[int]], cuts: set[int], every: int, ahead: bool
 ) -> None:
     now, steps = 90, []
-    for came, begun, fetched, called, processing, asked, computed, arrived, synced, saved, content in gaps:
+    for came, begun, fetched, called, decoded, processing, asked, computed, arrived, synced, saved, content in gaps:
         clock = np.cumsum([now + came, begun, fetched + processing, asked, computed, arrived, synced, saved]).tolist()
-        steps.append([*clock[:3], called, processing, *clock[3:], min(content, saved)])
+        steps.append([*clock[:3], called, decoded, processing, *clock[3:], min(content, saved)])
         now = clock[-1]
     table = np.array(steps, np.int64)
     parts, whole = EpochSeries(), EpochSeries()
-    found = account_of(table, sorted(cut for cut in cuts if cut < len(steps)), every, parts)
-    expected = account_of(table, [], every, whole)
+    found = account_of(table, sorted(cut for cut in cuts if cut < len(steps)), every, parts, ahead)
+    expected = account_of(table, [], every, whole, ahead)
     for each in fields(EpochRecord):
         one, other = getattr(found, each.name), getattr(expected, each.name)
         if isinstance(one, Histogram):

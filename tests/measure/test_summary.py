@@ -102,6 +102,14 @@ def test_where_requests_arrive_by_themselves_there_is_no_utilization_and_no_au_o
     assert summary.dlio_samples_per_second is not None
 
 
+def test_utilization_of_storage_alone_takes_the_slowest_rank_of_each_step():
+    held = {"nominal_ns": 40, "steady_ns": 400}
+    first = record(storage_ns=np.array([[20, 20], [20, 60]]), **held)
+    second = record(storage_ns=np.array([[10, 40], [30, 30]]), **held)
+    assert summary_of(first, second).storage_utilization == pytest.approx((20 + 30) / (40 + 60))
+    assert summary_of(record(storage_ns=np.array([[20, 40]]))).storage_utilization is None
+
+
 def test_without_compute_or_with_one_step_there_is_no_utilization():
     summary = summary_of(record(steady_ns=100), record(nominal_ns=0, steady_ns=0))
     assert (summary.utilization, summary.utilization_min, summary.utilization_max) == (None, None, None)
@@ -274,13 +282,13 @@ def test_an_epoch_costs_two_reductions_of_a_size_that_ranks_do_not_change():
         summarise(one, Counting())
         return lengths
 
-    one = record(last_arrival=np.zeros(1000, np.int64))
+    one = record(last_arrival=np.zeros(1000, np.int64), storage_ns=np.zeros((1001, 2), np.int64))
     (alone,), (first, *others) = on_ranks(lengths_of, [one]), on_ranks(lengths_of, [one] * 4)
     assert first == alone
     assert others == [alone] * 3
     # Of each column the sum, the number of ranks that know it, the greatest and the least; of each histogram its ends.
     columns = (alone[0] - 3 * PACKED) // 2
-    assert alone == [2 * columns + 3 * PACKED, 1000 + 2 * columns + 2 * 3]
+    assert alone == [2 * columns + 3 * PACKED, 1000 + 2 * 1001 + 2 * columns + 2 * 3]
     assert columns < 60
 
 

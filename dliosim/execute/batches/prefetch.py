@@ -36,9 +36,10 @@ class Batches(ABC):
         #: of each step that a reader thread read and `wait` returned: when reading began and ended; perf_counter_ns,
         #: two entries a step, zeros where there was nothing to read. The code that takes the entries clears the list
         self.reading: list[int] = []
-        #: of the last step waited for: ns that its readers were inside calls, decoded and preprocessed (the latter two
-        #: only on reader threads); no more of the wait was for data
+        #: of the last step waited for: ns that its readers were inside calls
         self.called = 0
+        #: of the last step waited for: ns that reader threads decoded and preprocessed it
+        self.decoded = 0
         #: of the last step waited for: ns that the waiting thread decoded and preprocessed itself, after the data came
         self.processed = 0
 
@@ -168,7 +169,8 @@ class PrefetchedBatches(Batches):
         for task in tasks:
             task.wait()
         self.reading += _task_span(tasks)
-        self.called = tasks[0].called if len(tasks) == 1 else max([task.called for task in tasks], default=0)
+        last = tasks[0].inside if len(tasks) == 1 else max([task.inside for task in tasks], key=sum, default=(0, 0))
+        self.called, self.decoded = last
         # The slot of the step before this one is free now. Submit before an error is raised: the other ranks submit
         # this read too, and would wait forever in a collective call that this rank does not make.
         if self._ahead and step + self._ahead < self._epoch.steps:
@@ -286,11 +288,11 @@ def _task_span(tasks: list[_Task[int]]) -> tuple[int, int]:
 class _Task(Generic[T]):
     """An action for a reader's thread, performed once. A bare lock is the cheapest way to wait for it.
 
-    `begun` and `ended` are clock readings (perf_counter_ns) for the pictures of a run; no figure uses them. `called` is
-    this task's part of `Batches.called`, ns.
+    `begun` and `ended` are clock readings (perf_counter_ns) for the pictures of a run; no figure uses them. `inside` is
+    this task's part of `Batches.called` and `decoded`, ns.
     """
 
-    __slots__ = ("_action", "_done", "_error", "_value", "begun", "called", "ended")
+    __slots__ = ("_action", "_done", "_error", "_value", "begun", "ended", "inside")
 
     def __init__(self, action: Callable[[Reader], T]) -> None:
         self._action = action
@@ -298,7 +300,8 @@ class _Task(Generic[T]):
         self._done.acquire()
         self._error: BaseException | None = None
         self._value: T
-        self.begun = self.ended = self.called = 0
+        self.begun = self.ended = 0
+        self.inside = 0, 0
 
     def perform(self, reader: Reader) -> None:
         """Run the action, keep its result or its error, and wake the waiting thread."""
@@ -348,7 +351,7 @@ class _ReadTask(_Task[int]):
     def _read_batch(self, reader: Reader) -> int:
         inside = reader.meter.io_call_ns
         got = _read_parts(self._parts, self._slot, reader)
-        self.called = reader.meter.io_call_ns - inside + self._then()
+        self.inside = reader.meter.io_call_ns - inside, self._then()
         return got
 
     def begin(self, reader: OverlappingReader) -> None:
@@ -365,7 +368,7 @@ class _ReadTask(_Task[int]):
 
         def complete_batch() -> int:
             got = reader.complete()
-            self.called = reader.meter.io_call_ns - inside + self._then()
+            self.inside = reader.meter.io_call_ns - inside, self._then()
             return got
 
         self.finish(complete_batch)

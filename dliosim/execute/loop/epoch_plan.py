@@ -210,7 +210,7 @@ class EpochSource:
         #: the course of the epoch, with the read calls as far as they are collected
         self.series = EpochSeries()
         #: of the last step waited for, ns: as in `Batches`
-        self.called = self.processed = 0
+        self.called = self.decoded = self.processed = 0
         # Bytes that `--verify` should check but cannot, because their contents are not known.
         self._unchecked = 0
         self._meters = MeterGroup([reader.meter for reader in batches.readers])
@@ -239,7 +239,8 @@ class EpochSource:
     def wait(self, step: int) -> None:
         """Wait until all samples of a step are in memory. Raises ExecutionError."""
         self._buffer, got = self._batches.wait(step)
-        self.called, self.processed = self._batches.called, self._batches.processed
+        self.called, self.decoded = self._batches.called, self._batches.decoded
+        self.processed = self._batches.processed
         if got < self._needed[step]:
             # Checked here for every backend: a step that read too little would count as a fast step.
             raise ExecutionError(f"step {step}: calls returned {got} bytes where {self._needed[step]} were planned")

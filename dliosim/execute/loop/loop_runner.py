@@ -142,7 +142,12 @@ class LoopRunner:
         self.saves.begin_epoch(work.steps)
         arrival = np.cumsum(work.gap_ns).tolist()
         plan = PlannedSteps(
-            np.diff(work.extents.step_start), work.cumulative_bytes, work.compute_ns, arrival, self._syncer.every
+            np.diff(work.extents.step_start),
+            work.cumulative_bytes,
+            work.compute_ns,
+            arrival,
+            self._syncer.every,
+            loop.access.readers > 0,
         )
         account = StepAccount(plan, world.rank, source.series, batches.reading, self._manager.busy_intervals)
         collect_every = max(1, _COLLECTED_SAMPLES // loop.batch)

@@ -62,7 +62,7 @@ def run_steps(
                 begun = clock()
             wait(step)
             fetched = asked = computed = clock()
-            called, processed = source.called, source.processed
+            called, decoded, processed = source.called, source.decoded, source.processed
             check(step)
             if nominal:
                 asked = clock()
@@ -87,7 +87,22 @@ def run_steps(
                 # A training program has its state in memory, so making the contents takes none of the loop's time.
                 content = saves.save_after_step(step)
                 after, deadline = clock(), saves.deadline
-            store(rows, place, came, begun, fetched, called, processed, asked, computed, arrived, ended, after, content)
+            store(
+                rows,
+                place,
+                came,
+                begun,
+                fetched,
+                called,
+                decoded,
+                processed,
+                asked,
+                computed,
+                arrived,
+                ended,
+                after,
+                content,
+            )
             place += width
             if place == full:
                 account.work_out(full // width)

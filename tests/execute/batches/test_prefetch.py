@@ -292,18 +292,18 @@ class Decoded(EpochCalls):
 
 
 @pytest.mark.parametrize(
-    ("readers", "by", "called"),
+    ("readers", "by", "called", "decoded"),
     [
-        (0, "batch", [1200, 1210, 1220, 1230]),
-        (1, "batch", [1207, 1217, 1227, 1237]),
-        (2, "batch", [1207, 1217, 1227, 1237]),
-        (3, "batch in turn", [1207, 1217, 1227, 1237]),
+        (0, "batch", [1200, 1210, 1220, 1230], 0),
+        (1, "batch", [1200, 1210, 1220, 1230], 7),
+        (2, "batch", [1200, 1210, 1220, 1230], 7),
+        (3, "batch in turn", [1200, 1210, 1220, 1230], 7),
         # Two calls each, 3 bytes a call; the second share begins at the third call.
-        (2, "sample", [609, 619, 629, 639]),
+        (2, "sample", [602, 612, 622, 632], 7),
     ],
 )
 def test_what_of_a_wait_may_be_for_data_is_the_calls_of_its_batch_and_its_decoding_during_the_step(
-    readers: int, by: By, called: list[int]
+    readers: int, by: By, called: list[int], decoded: int
 ) -> None:
     made = [Timed([]) for _ in range(max(1, readers))]
     batches = make_batches(Access(readers=readers, prefetch=2, by=by), made, slots(3))
@@ -314,7 +314,7 @@ def test_what_of_a_wait_may_be_for_data_is_the_calls_of_its_batch_and_its_decodi
         batches.start()
         for step in range(4):
             batches.wait(step)
-            found.append(batches.called)
+            found.append((batches.called, batches.decoded))
         batches.end()
     batches.close()
-    assert found == called * 2
+    assert found == [(each, decoded) for each in called] * 2

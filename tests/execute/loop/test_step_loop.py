@@ -39,7 +39,7 @@ class Slow:
     """Batches that take 1 ms and `own` to come, `processed` ns to decode and 2 ms to check; `called` is 1 ms."""
 
     def __init__(self, clock: Clock, processed: int, own: int) -> None:
-        self.called = MS
+        self.called, self.decoded = MS, 0
         self.processed = processed
         self.own = own
         self.clock = clock
@@ -108,7 +108,7 @@ def run(
     monkeypatch.setattr(step_loop, "sleep_until", clock.sleep_until)
     syncer = StepSync(world_of_threads(Meeting(1), 0), Sync(sync, 0, 1), False)
     between = np.array(flushes, np.int64).reshape(-1, 2)
-    plan = PlannedSteps(np.ones(3, np.int64), [100, 200, 300], [compute] * 3, arrival, syncer.every)
+    plan = PlannedSteps(np.ones(3, np.int64), [100, 200, 300], [compute] * 3, arrival, syncer.every, False)
     account = StepAccount(plan, 0, series or EpochSeries(), [], lambda since: between)
     source, shown = Slow(clock, processed, own), Slowed(clock) if slowed else ProgressLine(None)
     run_steps(

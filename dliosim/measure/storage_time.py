@@ -1,0 +1,26 @@
+"""Storage's part of a step: how long steps would take with no wait but those inside calls, and with none at all."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: A column of nanoseconds, one entry a step.
+Column = NDArray[np.int64]
+
+
+def split_waits(waited: Column, called: Column, decoded: Column, extra: Column | None) -> tuple[Column, Column]:
+    """Return the waits of steps for storage, and those for readers that decode, (steps,) each.
+
+    `waited` are the waits for data as they were, `called` and `decoded` what readers took for the same batch. Readers
+    also read in the `extra` time of a step, in which the tool, a sync or a late wake-up held it. Without that, a step
+    that waited for its batch would have waited so much longer, but no longer than its batch took. A step that did not
+    wait had its batch early, and has no wait. `extra` is None where the steps read by themselves.
+
+    What is waited for with storage that takes no time is the wait for decoding; storage has the rest.
+    """
+    if extra is None:
+        return waited, np.zeros_like(waited)
+    needed = np.where(waited > 0, np.minimum(waited + np.maximum(extra, 0), called + decoded), 0)
+    storage = np.minimum(needed, called)
+    return storage, needed - storage
