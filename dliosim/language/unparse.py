@@ -141,16 +141,13 @@ class _PatternWriter:
             yield _OutputLine(f"{self._indent}    {head:<10} {value}", origin)
 
     def verb(self, verb: Verb, evaluates: str = "") -> Iterator[_OutputLine]:
-        indent = self._indent
-        if isinstance(verb, (Loop, Prepare, Restore)):
-            kind, head = _verb_head(verb)
-            yield _OutputLine(f"{indent}{kind} {head}{evaluates} {{")
-            yield from self._settings(kind, verb, self.compiled.verbs[id(verb)])
-        elif isinstance(verb, Repeat):
-            yield _OutputLine(f"{indent}repeat {verb.count} {{")
-        else:
-            yield _OutputLine(indent + _verb_line(verb))
+        indent, head = self._indent, _VERB_HEADS[type(verb)](verb)
+        if not isinstance(verb, (Loop, Prepare, Restore, Repeat)):
+            yield _OutputLine(f"{indent}{head}")
             return
+        yield _OutputLine(f"{indent}{head}{evaluates} {{")
+        if not isinstance(verb, Repeat):
+            yield from self._settings(head.split()[0], verb, self.compiled.verbs[id(verb)])
         self._indent = indent + "    "
         for inner in verb.body if isinstance(verb, Repeat) else ():
             yield from self.verb(inner)
@@ -158,6 +155,19 @@ class _PatternWriter:
             yield from self.verb(evaluation.loop, f" every {count(evaluation.every, 'epoch')}")
         self._indent = indent
         yield _OutputLine(f"{indent}}}")
+
+
+#: The words of a verb before its block.
+_VERB_HEADS: Final[dict[type, Callable[[Any], str]]] = {
+    Loop: lambda loop: f"{loop.kind} {loop.name}",
+    Prepare: lambda prepare: f"prepare {prepare.dataset}{' afresh' * prepare.afresh}",
+    Save: lambda save: f"save {save.checkpoint}",
+    Restore: lambda restore: f"restore {restore.checkpoint}",
+    Repeat: lambda repeat: f"repeat {repeat.count}",
+    Pause: lambda pause: f"pause {write_distribution(pause.time, format_seconds)}",
+    Barrier: lambda _: "barrier",
+    DropCaches: lambda _: "drop caches",
+}
 
 
 def _list_phrases(kind: str, owner: Any) -> Iterator[tuple[str, str]]:
@@ -171,24 +181,6 @@ def _list_phrases(kind: str, owner: Any) -> Iterator[tuple[str, str]]:
         for phrase in phrases if isinstance(phrases, list) else [phrases]:
             if phrase is not None:
                 yield setting.keyword, phrase
-
-
-def _verb_head(verb: Loop | Prepare | Restore) -> tuple[str, str]:
-    if isinstance(verb, Loop):
-        return verb.kind, verb.name
-    return (
-        ("restore", verb.checkpoint)
-        if isinstance(verb, Restore)
-        else ("prepare", verb.dataset + " afresh" * verb.afresh)
-    )
-
-
-def _verb_line(verb: Save | Pause | Barrier | DropCaches) -> str:
-    if isinstance(verb, Save):
-        return f"save {verb.checkpoint}"
-    if isinstance(verb, Pause):
-        return f"pause {write_distribution(verb.time, format_seconds)}"
-    return "barrier" if isinstance(verb, Barrier) else "drop caches"
 
 
 def _layout(data: Dataset) -> str:

@@ -13,7 +13,7 @@ from dliosim.language.diagnostics import Label, Mistake, mistake, suggest_word
 from dliosim.language.settings.block_settings import Settings, warn_about_draws
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
-from dliosim.language.values.quantities import nearest_float, original_text
+from dliosim.language.values.quantities import nearest_float, range_mistake
 from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Distribution, Shape, constant
 from dliosim.readable import count
 from dliosim.units import COUNT, format_bytes
@@ -142,7 +142,7 @@ def _compression_ratio(scope: Scope, node: SyntaxNode) -> float:
     above, below = (scope.require_dimension(child, COUNT) for child in node.children)
     for value in (above, below):
         if value.amount <= 0:
-            raise mistake("E113", f"{original_text(value)} is out of range", value.span, "must be above 0")
+            raise range_mistake(value, "must be above 0")
     ratio = above.amount / below.amount
     if not 1 <= ratio <= MAX_COMPRESSIBLE:
         message = f"contents compressible {nearest_float(ratio):g} : 1"
@@ -200,8 +200,5 @@ def check_format(settings: Settings, built: Dataset) -> None:
 def unknown_word(what: str, node: SyntaxNode, known: Iterable[str]) -> Mistake:
     """Return the E003 for a word that is none of the known ones."""
     listed = f"{what}s: {', '.join(known)}"
-    hint = suggest_word(node.text.lower(), known) or listed
-    return mistake("E003", f"unknown {what} `{node.text}`", node.span, f"not {_A[what]}", hint=hint)
-
-
-_A: Final = {"element type": "an element type", "format": "a format", "codec": "a codec", "optimizer": "an optimizer"}
+    hint, article = suggest_word(node.text.lower(), known) or listed, "an" if what[0] in "aeo" else "a"
+    return mistake("E003", f"unknown {what} `{node.text}`", node.span, f"not {article} {what}", hint=hint)

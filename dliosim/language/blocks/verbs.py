@@ -15,7 +15,7 @@ from dliosim.language.settings.block_settings import CompileContext, CompiledNou
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import PatternBlock, Setting
 from dliosim.language.syntax.parser import SyntaxNode
-from dliosim.language.values.quantities import original_text
+from dliosim.language.values.quantities import range_mistake
 from dliosim.model import (
     Barrier,
     Cadence,
@@ -250,7 +250,7 @@ class VerbCompiler:
             raise mistake("E111", "steps, epochs or a time are needed here", value.span, "this is a count", hint=hint)
         seconds = self.context.scope.seconds(node)
         if not seconds:
-            raise mistake("E113", f"{original_text(value)} is out of range", value.span, "must be above 0")
+            raise range_mistake(value, "must be above 0")
         return seconds
 
 

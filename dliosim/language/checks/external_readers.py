@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from dliosim.errors import UsageError
@@ -75,39 +76,40 @@ def _check_driver(settings: Settings, access: Access, dataset: Dataset, data: Se
 
 def _check_library_calls(settings: Settings, access: Access) -> None:
     """Report E211 for settings that only the library decides, and E206 for `cache off`."""
-    for code, head, is_asked, reason in (
-        ("E211", "engine", settings.find_line("engine") is not None, "how calls are issued"),
-        ("E211", "transfer", access.transfer is not None, "how large they are"),
-        ("E211", "hints", access.hint_set != "library", "what MPI is asked for"),
-        ("E211", "hint", settings.find_line("hint") is not None, "what MPI is asked for"),
-        ("E211", "scatter", access.scatter, "which rank makes them"),
-        ("E211", "readers", access.readers > 0 and access.by == "sample", "a batch is one read of the library"),
-        ("E206", "cache", access.cache == "off", "O_DIRECT is a way of opening files"),
-    ):
-        if is_asked:
-            message = f"`{_phrase(head)}` does not work with `through library`"
-            hint = _REMEDIES.get(head, f"leave `{head}` out")
-            settings.report(code, message, hint, (head, reason), ("through", "the library makes its own calls"))
-
-
-_REMEDIES: Final = {"readers": "use `readers … by batch`", "cache": "use `cache page`, or leave `through` out"}
-
-
-def _phrase(head: str) -> str:
-    return {"cache": "cache off", "readers": "readers … by sample", "scatter": "scatter by node"}.get(head, head)
+    refused = (
+        ("engine", settings.find_line("engine") is not None, "how calls are issued"),
+        ("transfer", access.transfer is not None, "how large they are"),
+        ("hints", access.hint_set != "library", "what MPI is asked for"),
+        ("hint", settings.find_line("hint") is not None, "what MPI is asked for"),
+        ("scatter", access.scatter, "which rank makes them"),
+        ("readers", access.readers > 0 and access.by == "sample", "a batch is one read of the library"),
+        ("cache", access.cache == "off", "O_DIRECT is a way of opening files"),
+    )
+    _refuse_settings(settings, "through library", "the library makes its own calls", refused)
 
 
 def check_plugin(settings: Settings, access: Access) -> None:
     """Report E211 for settings of the built-in readers where another package brings the api."""
     if access.api in APIS.own:
         return
-    for head, is_asked, reason in (
+    refused = (
         ("engine", settings.find_line("engine") is not None, "one of our own ways of making calls"),
         ("hints", access.hint_set != "library", "for the MPI library"),
         ("hint", settings.find_line("hint") is not None, "for the MPI library"),
         ("communicator", access.communicator != "world", "ranks that open a file together by MPI-IO"),
         ("scatter", access.scatter, "one of our own ways of reading"),
-    ):
+    )
+    _refuse_settings(settings, f"api {access.api}", "another package's", refused)
+
+
+def _refuse_settings(settings: Settings, by: str, why: str, refused: Iterable[tuple[str, bool, str]]) -> None:
+    """Report each setting (keyword, whether it is asked for, what it decides) that does not work with `by`."""
+    for head, is_asked, reason in refused:
         if is_asked:
-            message = f"`{_phrase(head)}` does not work with `api {access.api}`"
-            settings.report("E211", message, f"leave `{head}` out", (head, reason), ("api", "another package's"))
+            message = f"`{_PHRASES.get(head, head)}` does not work with `{by}`"
+            hint = _REMEDIES.get(head, f"leave `{head}` out")
+            settings.report("E206" if head == "cache" else "E211", message, hint, (head, reason), (by.split()[0], why))
+
+
+_REMEDIES: Final = {"readers": "use `readers … by batch`", "cache": "use `cache page`, or leave `through` out"}
+_PHRASES: Final = {"cache": "cache off", "readers": "readers … by sample", "scatter": "scatter by node"}

@@ -13,7 +13,7 @@ from dliosim.language.diagnostics import mistake
 from dliosim.language.syntax.declarations import TOKEN, Declaration
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
-from dliosim.language.values.quantities import MAX_SIZE, original_text
+from dliosim.language.values.quantities import MAX_SIZE, range_mistake
 from dliosim.model import Distribution, Pace
 from dliosim.units import RATE, SIZE, TIME, format_bytes, format_seconds
 
@@ -51,8 +51,7 @@ def read_pace(scope: Scope, node: SyntaxNode) -> Pace:
         label = f"this is {value.dimension}"
         raise mistake("E111", f"a time or a rate is needed, not {value.dimension}", value.span, label, hint=hint)
     if not 0 < value.amount <= MAX_SIZE:
-        bounds = f"above 0 B/s, at most {MAX_SIZE:.3g} B/s"
-        raise mistake("E113", f"{original_text(value)} is out of range", value.span, bounds)
+        raise range_mistake(value, f"above 0 B/s, at most {MAX_SIZE:.3g} B/s")
     return Pace(bytes_per_second=float(value.amount))
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from dliosim.language.diagnostics import Label, mistake
 from dliosim.language.syntax.parser import DISTRIBUTIONS, SyntaxNode
-from dliosim.language.values.quantities import MAX_SECONDS, MAX_SIZE, Value, format_value, original_text, whole_number
+from dliosim.language.values.quantities import MAX_SECONDS, MAX_SIZE, Value, format_value, range_mistake, whole_number
 from dliosim.model import Distribution, constant
 from dliosim.model.distributions import POISSON_MEAN_LIMIT
 from dliosim.units import SIZE, TIME, Dimension
@@ -48,17 +48,14 @@ def read_distribution(
         if dimension == SIZE:
             whole_number(value, 1, MAX_SIZE)
         elif not 0 <= value.amount <= MAX_SECONDS:
-            raise mistake("E113", f"{original_text(value)} is out of range", value.span, f"0 s to {MAX_SECONDS:_} s")
+            raise range_mistake(value, f"0 s to {MAX_SECONDS:_} s")
         refuse_tiny(value)
         amount = float(value.amount)
         if low is not None and high is not None:
             amount = max(low, min(high, amount))
         return constant(float(math.ceil(amount)) if dimension == SIZE else amount)
-    name, operands = (
-        node.children[0].text,
-        [_check_parameter(require(child, dimension), dimension) for child in node.children[1:]],
-    )
-    kind = next(kind for kind in DISTRIBUTIONS if kind == name)
+    operands = [_check_parameter(require(child, dimension), dimension) for child in node.children[1:]]
+    kind = next(kind for kind in DISTRIBUTIONS if kind == node.children[0].text)
     names = _PARAMETERS[kind]
     if len(operands) != len(names):
         takes = f"{kind}({', '.join(names)})"

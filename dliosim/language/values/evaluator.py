@@ -22,8 +22,7 @@ from dliosim.language.values.quantities import (
     dimension_mistake,
     join_spans,
     log2,
-    original_text,
-    unit_help,
+    range_mistake,
     whole_number,
 )
 from dliosim.model import Distribution, Job, Split
@@ -117,9 +116,7 @@ class Scope:
             found = _OPERATIONS[node.kind](self, node)
         finally:
             self._depth -= 1
-        if max(found.amount.numerator.bit_length(), found.amount.denominator.bit_length()) > MAX_BITS:
-            raise mistake("E113", "a number too large to work with", node.span, f"over {MAX_BITS} bits")
-        return found
+        return self._check_bits(found)
 
     def _number(self, node: SyntaxNode) -> Value:
         try:
@@ -221,9 +218,8 @@ class Scope:
         found = self.value(node)
         if found.dimension != dimension:
             label = f"this is {found.dimension}" + ("; a unit is missing" if found.dimension == COUNT else "")
-            raise mistake(
-                "E111", f"{dimension} is needed, not {found.dimension}", found.span, label, hint=unit_help(dimension)
-            )
+            hint = _UNIT_HELP.get(dimension, "")
+            raise mistake("E111", f"{dimension} is needed, not {found.dimension}", found.span, label, hint=hint)
         return found
 
     def count(self, node: SyntaxNode, low: int = 1, high: int = MAX_COUNT) -> int:
@@ -238,8 +234,7 @@ class Scope:
         """Return seconds, at least `low`; E111, E113 otherwise."""
         found = self.require_dimension(node, TIME)
         if not low <= found.amount <= MAX_SECONDS:
-            text = f"{original_text(found)} is out of range"
-            raise mistake("E113", text, found.span, f"{low:g} s to {MAX_SECONDS:_} s")
+            raise range_mistake(found, f"{low:g} s to {MAX_SECONDS:_} s")
         refuse_tiny(found)
         return float(found.amount)
 
@@ -336,6 +331,10 @@ class Scope:
         return found.dimension
 
 
+_UNIT_HELP: Final = {
+    SIZE: "sizes are written as 4 KiB or 1.5 MB",
+    TIME: "times are written as 10 ms, 1.5 s or 2 min",
+}
 _OPERATIONS: Final[dict[str, Callable[[Scope, SyntaxNode], Value]]] = {
     "number": Scope._number,
     "param_ref": Scope._reference,

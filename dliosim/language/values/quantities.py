@@ -59,8 +59,7 @@ def whole_number(value: Value, low: int, high: int) -> int:
         raise mistake("E112", f"{what}: {nearest_float(value.amount):.10g}", value.span, what, hint=nearest)
     if not low <= value.amount <= high:
         limit = ("at least", low) if value.amount < low else ("at most", high)
-        bounds = f"{limit[0]} {format_value(Fraction(limit[1]), value.dimension)}"
-        raise mistake("E113", f"{original_text(value)} is out of range", value.span, bounds)
+        raise range_mistake(value, f"{limit[0]} {format_value(Fraction(limit[1]), value.dimension)}")
     return int(value.amount)
 
 
@@ -81,11 +80,9 @@ def dimension_mistake(message: str, here: Value, other: Value) -> Mistake:
     return mistake("E111", message, here.span, f"this is {here.dimension}", more=more)
 
 
-def unit_help(dimension: Dimension) -> str:
-    """Return a hint about the units of a dimension; empty for one without a hint."""
-    return {SIZE: "sizes are written as 4 KiB or 1.5 MB", TIME: "times are written as 10 ms, 1.5 s or 2 min"}.get(
-        dimension, ""
-    )
+def range_mistake(value: Value, bounds: str) -> Mistake:
+    """Return the E113 for a value outside of its bounds."""
+    return mistake("E113", f"{original_text(value)} is out of range", value.span, bounds)
 
 
 def join_spans(left: Span, right: Span) -> Span:
