@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figures import time_parts
 from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.histogram import Histogram, merge_histograms
 from dliosim.measure.phase import LoopPhase, PhaseSummary
@@ -205,8 +206,11 @@ def _quantiles(latency: str, histogram: Callable[[Measured], Histogram], *percen
     }
 
 
-#: Parts of the time of all ranks in a loop.
-_PARTS: Final = ("data_wait", "compute", "sync_wait", "arrival_wait", "checkpoint", "tool", "processing")
+#: Times of a loop in the order of the columns of rows.csv; a part of the wall time that is not here comes last.
+_TIMES: Final = (
+    *("data_wait", "compute", "sync_wait", "arrival_wait", "checkpoint", "tool"),
+    *("io_busy", "open", "view"),
+)
 
 #: Operations of a save or restore.
 _OPERATIONS: Final = (
@@ -215,35 +219,40 @@ _OPERATIONS: Final = (
 )
 
 
+_LOOP_FIGURES: Final[dict[str, Figure]] = {
+    "seconds": _loop_seconds,
+    "samples": _total("samples"),
+    "bytes": _total("bytes"),
+    "samples_per_second": _rate("samples"),
+    "bytes_per_second": _rate("bytes"),
+    **{name: _total(name) for name in ("bytes_moved", "calls", "opens")},
+    **{f"{name}_seconds": _mean(f"{name}_seconds") for name in _TIMES},
+    "utilization": _epochs_figure(aggregate.utilization),
+    "amplification": _epochs_figure(partial(aggregate.mean_by_bytes, "amplification")),
+    "storage_amplification": _epochs_figure(partial(aggregate.mean_by_bytes, "storage_amplification")),
+    "depth": _depth,
+    "resident_share": lambda one: one.phase.resident_share,
+    "two_phase": find_two_phase_state,
+    **_quantiles("batch_latency", _batch_latency, "p50", "p90", "p99", "p999"),
+    "order_hash": _hash("order_hash"),
+    "extent_hash": _hash("extent_hash"),
+    **{name: _mean(name) for name in ("decode_seconds", "preprocess_seconds", "processing_seconds")},
+    "core_wait_share": _epochs_figure(aggregate.core_wait_share),
+    "device_share": _device_share,
+    **{part: _mean(part) for part in time_parts(EpochSummary)},
+}
+
 #: A loop. Its times but `seconds` are means over ranks, summed over epochs.
 LOOP: Final = Subject(
-    figures={
-        "seconds": _loop_seconds,
-        "samples": _total("samples"),
-        "bytes": _total("bytes"),
-        "samples_per_second": _rate("samples"),
-        "bytes_per_second": _rate("bytes"),
-        **{name: _total(name) for name in ("bytes_moved", "calls", "opens")},
-        **{f"{name}_seconds": _mean(f"{name}_seconds") for name in (*_PARTS[:-1], "io_busy", "open", "view")},
-        "utilization": _epochs_figure(aggregate.utilization),
-        "amplification": _epochs_figure(partial(aggregate.mean_by_bytes, "amplification")),
-        "storage_amplification": _epochs_figure(partial(aggregate.mean_by_bytes, "storage_amplification")),
-        "depth": _depth,
-        "resident_share": lambda one: one.phase.resident_share,
-        "two_phase": find_two_phase_state,
-        **_quantiles("batch_latency", _batch_latency, "p50", "p90", "p99", "p999"),
-        "order_hash": _hash("order_hash"),
-        "extent_hash": _hash("extent_hash"),
-        **{name: _mean(name) for name in ("decode_seconds", "preprocess_seconds", "processing_seconds")},
-        "core_wait_share": _epochs_figure(aggregate.core_wait_share),
-        "device_share": _device_share,
-    },
+    figures=_LOOP_FIGURES,
     seconds="seconds",
     latency="batch_latency",
     histogram=_batch_latency,
     medians={f"rate_{name}": name for name in ("samples_per_second", "bytes_per_second")}
     | {name: name for name in ("checkpoint_seconds", "amplification", "storage_amplification", "depth")},
-    shares={f"{name}_share": f"{name}_seconds" for name in _PARTS},
+    shares={
+        f"{name.removesuffix('_seconds')}_share": name for name in _LOOP_FIGURES if name in time_parts(EpochSummary)
+    },
     unsaved=("device_share",),
 )
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from dliosim.compare.caveats import condition_notes, few_repetitions_note, no_difference_note
-from dliosim.compare.pass_figures import STALL, Pass
+from dliosim.compare.pass_figures import LOOP, STALL, Pass
 from dliosim.compare.result import Outcome, VariantResult, block_figures
 from dliosim.compare.statistics import (
     FEWEST,
@@ -20,6 +20,7 @@ from dliosim.compare.statistics import (
     find_fastest,
     judge_pairs,
 )
+from dliosim.measure.figures import name_part
 from dliosim.readable import number, percent, seconds, size
 
 _PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
@@ -30,14 +31,10 @@ _AMPLIFIED = 1.1
 #: Smallest share of a stall that is named.
 _WORTH_A_WORD = 0.1
 
+#: Parts of the time of a loop; the tool's own time, which remains, is the last.
 _LOOP_PARTS: Final = {
-    "data wait": "data_wait_seconds",
-    "compute": "compute_seconds",
-    "sync wait": "sync_wait_seconds",
-    "arrival wait": "arrival_wait_seconds",
-    "checkpoints": "checkpoint_seconds",
-    "processing": "processing_seconds",
-    "tool": "tool_seconds",
+    "checkpoints" if part == "checkpoint_seconds" else name_part(part): part
+    for part in sorted(LOOP.shares.values(), key="tool_seconds".__eq__)
 }
 
 #: Parts of the stall of a save in the background; its other parts are no stall.

@@ -16,6 +16,9 @@ CAUSES = ("storage", "compute", "tool", "arrivals", "decode")
 #: A field of a record that is reduced over ranks; one that is -1 by default is unknown where it is below 0.
 Column: TypeAlias = int
 
+#: A column that is a part of the wall time: what no part has is tool time.
+PartColumn: TypeAlias = int
+
 #: A column that ranks.h5 does not have.
 InnerColumn: TypeAlias = int
 
@@ -95,7 +98,7 @@ class EpochRecord:
     #: compute drawn (not slept) for the steps after the first
     nominal_ns: Column = 0
     #: steps waiting for data while read calls ran
-    data_wait_ns: Column = 0
+    data_wait_ns: PartColumn = 0
     #: at least one read call ran
     io_busy_ns: Column = 0
     #: opening and closing files
@@ -103,13 +106,13 @@ class EpochRecord:
     #: setting MPI-IO file views
     view_ns: Column = 0
     #: compute, as slept
-    compute_ns: Column = 0
+    compute_ns: PartColumn = 0
     #: waiting in syncs
-    sync_wait_ns: Column = 0
+    sync_wait_ns: PartColumn = 0
     #: waiting for requests to arrive
-    arrival_wait_ns: Column = 0
+    arrival_wait_ns: PartColumn = 0
     #: held by checkpoints, without `content_ns`
-    checkpoint_ns: Column = 0
+    checkpoint_ns: PartColumn = 0
     #: making the contents of checkpoints; in no other figure, not in `wall_ns` either
     content_ns: Column = 0
     #: steps after the first that ran during a save in the background of this rank
@@ -129,7 +132,7 @@ class EpochRecord:
     #: preprocessing, added up over all threads that read batches
     preprocess_ns: Column = 0
     #: decoding and preprocessing in the steps themselves; 0 with readers
-    processing_ns: Column = 0
+    processing_ns: PartColumn = 0
     #: compute time beyond the asked one
     oversleep_ns: Column = 0
     #: hash of the samples in their order
@@ -169,8 +172,8 @@ class EpochRecord:
     @property
     def tool_ns(self) -> int:
         """Return the rest of the wall time: no waiting, computing, decoding or saving."""
-        named = self.data_wait_ns + self.compute_ns + self.sync_wait_ns + self.arrival_wait_ns + self.processing_ns
-        return self.loop_ns - named
+        parts: int = sum(getattr(self, name) for name in column_names(type(self), "PartColumn"))
+        return self.wall_ns - parts
 
     @property
     def loop_ns(self) -> int:

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
     from dliosim.measure.figures import Reduced
 
+#: Types of the columns that ranks.h5 has.
+_SAVED = ("Column", "PartColumn")
+
 #: Columns that follow from those that a rank measures.
 _REMAINDERS = ("loop_ns", "tool_ns", "call_ns")
 
 _LATENCIES = column_names(EpochRecord, "Histogram")
 
 #: Columns of `gather_ranks`, in order; those that end in _ns are nanoseconds.
-RANK_COLUMNS = (*column_names(EpochRecord, "Column"), *_REMAINDERS, *(f"{name}_max_ns" for name in _LATENCIES))
+RANK_COLUMNS = (*column_names(EpochRecord, *_SAVED), *_REMAINDERS, *(f"{name}_max_ns" for name in _LATENCIES))
 
 #: Arrivals and times of steps of a verb that has none.
 _NO_STEPS = np.empty(0, np.int64), np.empty((0, 2), np.int64)
@@ -94,7 +97,7 @@ def gather_ranks(rows: Sequence[NDArray[np.int64]], reducer: Reducer) -> NDArray
 
 def _column_values(record: EpochRecord | VerbRecord) -> dict[str, int | None]:
     """Return what a rank measured; None for what it does not know."""
-    found = [(one, getattr(record, one.name)) for one in fields(record) if one.type in ("Column", "InnerColumn")]
+    found = [(one, getattr(record, one.name)) for one in fields(record) if one.type in (*_SAVED, "InnerColumn")]
     return {one.name: None if one.default == -1 and value < 0 else value for one, value in found}
 
 

@@ -16,11 +16,12 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.figures import name_part, time_parts
 from dliosim.readable import number, seconds, size
 
-#: The parts of the wall time in the order of stacking, each with its colour in all pictures. The colours are those of
-#: Okabe and Ito, which differ with any kind of colour blindness, and a violet that is darker than all.
-PARTS = {
+# The colours of Okabe and Ito, which differ with any kind of colour blindness, and a violet that is darker than all.
+_COLOURS = {
     "data wait": "#D55E00",
     "processing": "#4B2E83",
     "compute": "#009E73",
@@ -29,6 +30,9 @@ PARTS = {
     "arrival wait": "#0072B2",
     "tool": "#7F7F7F",
 }
+
+#: The parts of the wall time in the order of stacking, each with its colour in all pictures; one for those not above.
+PARTS = _COLOURS | {part: "#E69F00" for part in map(name_part, time_parts(EpochSummary)) if part not in _COLOURS}
 
 #: Colour of the read calls of a reader.
 READS = "#56B4E9"

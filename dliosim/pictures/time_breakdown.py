@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.figures import column_of, name_part, time_parts
 from dliosim.pictures.style import (
     INK,
     MOST_SHAPES,
@@ -44,20 +45,13 @@ RATE_CAPTION = (
     "Formula: samples (or bytes) of all ranks / the time of the slowest, checkpoints taken out."
 )
 
-_COLUMNS = {
-    "data wait": "data_wait_ns",
-    "processing": "processing_ns",
-    "compute": "compute_ns",
-    "sync wait": "sync_wait_ns",
-    "checkpoint": "checkpoint_ns",
-    "arrival wait": "arrival_wait_ns",
-    "tool": "tool_ns",
-}
-
 
 def time_by_rank(times: dict[str, Ints]) -> Figure:
     """Draw the parts of the wall time of each rank, stacked, over the epochs after the first (or the only one)."""
-    sums = {part: _later_rows(times[column]).sum(axis=0, dtype=np.float64) * 1e-9 for part, column in _COLUMNS.items()}
+    sums = {
+        name_part(part): _later_rows(times[column_of(part)]).sum(axis=0, dtype=np.float64) * 1e-9
+        for part in time_parts(EpochSummary)
+    }
     ranks = len(sums["tool"])
     drawn = figure(height=3.4)
     axes = drawn.add_subplot()

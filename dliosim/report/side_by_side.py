@@ -9,7 +9,7 @@ from pathlib import Path
 from dliosim.measure import aggregate
 from dliosim.measure.checkpoint_overhead import loop_overheads, save_times
 from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.figures import latency_kinds, name_part, result_figures, time_parts
+from dliosim.measure.figures import ResultFigure, latency_kinds, name_part, result_figures, time_parts
 from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
@@ -160,7 +160,7 @@ def _loop_figures() -> list[list[_LoopFigure]]:
         [*((f"time in {part}", _share(part)) for part in parts), *_OTHER_TIMES],
         [
             ("moved / asked", _transfer_ratio),
-            *((one.words, _mean_by_bytes(one.name)) for one in result_figures(EpochSummary, "checks")),
+            *((one.words, _check(one)) for one in result_figures(EpochSummary, "checks")),
         ],
     ]
 
@@ -173,8 +173,11 @@ def _share(part: str) -> Callable[[LoopResult], str]:
     return lambda loop: _percent(aggregate.time_shares(loop.later).get(part))
 
 
-def _mean_by_bytes(figure: str) -> Callable[[LoopResult], str]:
-    return lambda loop: number(aggregate.mean_by_bytes(figure, loop.later))
+def _check(one: ResultFigure) -> Callable[[LoopResult], str]:
+    """Return the text of an amount over the epochs, or of the mean of a ratio."""
+    if one.kind == "int":
+        return lambda loop: str(sum(getattr(epoch, one.name) for epoch in loop.later) or ABSENT)
+    return lambda loop: number(aggregate.mean_by_bytes(one.name, loop.later))
 
 
 def _rate(figure: Callable[[Sequence[EpochSummary]], float | None], unit: float = 1.0) -> Callable[[LoopResult], str]:

@@ -97,6 +97,7 @@ def test_the_tables_of_the_page_have_the_figures_as_they_are_declared() -> None:
 
 def test_every_column_that_ranks_reduce_is_used_by_a_figure() -> None:
     used = {column for kind in (EpochSummary, VerbSummary) for column in write_figures.list_columns(kind)}
-    columns = {name for kind in (EpochRecord, VerbRecord) for name in column_names(kind, "Column", "InnerColumn")}
+    kinds = ("Column", "PartColumn", "InnerColumn")
+    columns = {name for kind in (EpochRecord, VerbRecord) for name in column_names(kind, *kinds)}
     # Each rank makes its utilization of these.
     assert columns - used == {"nominal_ns"}
