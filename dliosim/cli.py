@@ -10,36 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-import dliosim
-from dliosim.commands.command_table import COMMANDS, Command
+from dliosim.commands.command_table import Command
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.launcher import launcher_rank, library_environment
+from dliosim.commands.parser import make_parser
 from dliosim.commands.signals import capture_signals
 from dliosim.errors import DliosimError, ExecutionError, UsageError
-from dliosim.readable import printable
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-_DESCRIPTION = """\
-Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framework.
-
-  dliosim check patterns/cosmoflow.dlio                        is the pattern right?
-  dliosim plan patterns/cosmoflow.dlio --ranks 512             what would 512 ranks do?
-  mpiexec -n 4 dliosim run patterns/cosmoflow.dlio             do it, with real I/O
-  mpiexec -n 4 dliosim run patterns/cosmoflow.dlio -D api=mpi-independent -D layout="shared file"
-  mpiexec -n 4 dliosim compare patterns/resnet50.dlio --vary api=posix,mpi-independent,mpi-collective
-                                                               which way is fastest, and is the difference real?
-  mpiexec -n 4 dliosim verify dliosim-data                     are the data on storage still what was written?
-  dliosim report dliosim-results-* --html report.html          what came out, as tables and pictures
-  dliosim explain E204                                         what does that error mean?
-  dliosim explain patterns/cosmoflow.dlio                      the pattern resolved, and where each value is from
-
-Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line was missed, 130 Ctrl-C,
-143 SIGTERM.
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and given[:1] in (["run"], ["compare"], ["verify"]):
         capture_signals()  # before the imports: these take a second, or a minute for many ranks on a slow file system
     with _mute_other_ranks():
-        parser = _make_parser()
+        parser = make_parser()
         parsed = parser.parse_args(given)
         command: Command = parsed.command
         reason = command.find_contradiction(parsed)
@@ -116,34 +97,6 @@ def _load_comm_world() -> MPI.Intracomm:
             "site's MPI module"
         ) from error
     return MPI.COMM_WORLD
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors repeat the user's text without characters that control a terminal."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print what is wrong, and end with status 2."""
-        super().error(printable(message))
-
-
-def _make_parser() -> argparse.ArgumentParser:
-    # No abbreviations: a new option could make one ambiguous, and break scripts that use it.
-    parser = _Parser(
-        prog="dliosim",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"dliosim {dliosim.__version__}")
-    parsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
-        text = command.description
-        drawn = argparse.RawDescriptionHelpFormatter if text and "\n" in text else argparse.HelpFormatter
-        own = parsers.add_parser(name, help=command.help, description=text, formatter_class=drawn, allow_abbrev=False)
-        own.set_defaults(command=command)
-        for names, arguments in command.options:
-            own.add_argument(*names, **arguments)
-    return parser
 
 
 @contextmanager

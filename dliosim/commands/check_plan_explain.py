@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from pathlib import Path
 
 from dliosim.commands.options import parse_overrides, parse_roots
+from dliosim.commands.patterns import find_pattern, locate_pattern
 from dliosim.commands.terminal import user_terminal
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
@@ -37,7 +36,8 @@ def check_command(parsed: argparse.Namespace) -> int:
     status, job = 0, _make_job(parsed)
     for pattern in parsed.pattern:
         try:
-            workload, warnings = compile_pattern(Path(pattern), parse_overrides(parsed), job, _make_finder(parsed))
+            path = find_pattern(pattern)
+            workload, warnings = compile_pattern(path, parse_overrides(parsed), job, _make_finder(parsed))
         except PatternError as error:
             sys.stderr.write(render(error.diagnostics, sys.stderr.isatty()) + "\n")
             status = max(status, error.exit_code)
@@ -62,8 +62,8 @@ def plan_command(parsed: argparse.Namespace) -> int:
     rank, epoch = parsed.rank or 0, parsed.epoch or 0
     if rank >= parsed.ranks:
         raise UsageError(f"--rank {rank}: ranks count from 0, and there are {parsed.ranks}")
-    finder = _make_finder(parsed)
-    workload, warnings = compile_pattern(Path(parsed.pattern), parse_overrides(parsed), _make_job(parsed), finder)
+    path, finder = find_pattern(parsed.pattern), _make_finder(parsed)
+    workload, warnings = compile_pattern(path, parse_overrides(parsed), _make_job(parsed), finder)
     if warnings:
         sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
     sources = dict(finder.sources)
@@ -101,10 +101,11 @@ def explain_command(parsed: argparse.Namespace) -> int:
     from dliosim.language.diagnostics import explain_code, is_code
     from dliosim.language.unparse import explain_pattern
 
-    path = Path(parsed.subject)
-    if path.suffix == ".dlio" or (os.path.lexists(path) and not is_code(parsed.subject)):
+    subject: str = parsed.subject
+    if not is_code(subject) and (subject.endswith(".dlio") or locate_pattern(subject)):
+        path = find_pattern(subject)
         text = explain_pattern(path, parse_overrides(parsed), _make_job(parsed), _make_finder(parsed))
         sys.stdout.write(printable(text, lines=True) + "\n")
     else:
-        sys.stdout.write(explain_code(parsed.subject) + "\n")
+        sys.stdout.write(explain_code(subject) + "\n")
     return 0

@@ -64,6 +64,7 @@ class Command:
 
     function: str  #: `module:function` in `dliosim.commands`, called with the parsed options
     help: str  #: line of `dliosim --help`
+    example: str  #: line to type
     options: tuple[Option, ...]  #: options and arguments, in the order of `--help`
     description: str | None = None  #: text of its own `--help`; several lines are printed as they stand
     on_ranks: bool = False  #: True if it runs on all ranks of a job: called with communicator, options and command line
@@ -103,7 +104,8 @@ def _output(kind: str) -> Option:
     return _option("--output", "DIR", f"where results go, a directory without any (default: a new dliosim-{kind}-*)")
 
 
-_PATTERN: Final = _option("pattern", "FILE", "a pattern file (.dlio)")
+_PATTERN_HELP: Final = "a pattern file (.dlio), or the name of a pattern that `dliosim patterns` lists"
+_PATTERN: Final = _option("pattern", "PATTERN", _PATTERN_HELP)
 
 #: Values of the pattern's parameters, and its roots.
 _VALUES: Final = (
@@ -162,9 +164,16 @@ def _find_missing_mtbf(parsed: Namespace, *names: str) -> str:
 
 
 COMMANDS: Final = {
+    "patterns": Command(
+        "patterns:patterns_command",
+        "list the patterns that come with dliosim, and what each stresses",
+        "dliosim patterns",
+        (),
+    ),
     "run": Command(
         "run:run_command",
-        "run a pattern with real I/O, under mpiexec",
+        "run a pattern with real I/O, and print what was measured",
+        "mpiexec -n 4 dliosim run cosmoflow",
         (
             _PATTERN,
             *_VALUES,
@@ -182,7 +191,8 @@ COMMANDS: Final = {
     ),
     "compare": Command(
         "compare:compare_command",
-        "run variants of a pattern's loop, save or restore in turn, and say which is faster, under mpiexec",
+        "say which of several ways is faster, and if the difference is real",
+        "mpiexec -n 4 dliosim compare resnet50 --vary api=posix,mpi-independent",
         (
             _PATTERN,
             _option(
@@ -221,21 +231,24 @@ COMMANDS: Final = {
     ),
     "verify": Command(
         "verify:verify_command",
-        "compare data sets and checkpoints on storage with what was written, alone or under mpiexec",
+        "say whether the data on storage are still what was written",
+        "dliosim verify dliosim-data",
         (_option("place", "DIR", "a directory of --dir or --root, or of one data set or checkpoint"), *_STALLS),
         _VERIFY_DESCRIPTION,
         on_ranks=True,
     ),
     "check": Command(
         "check_plan_explain:check_command",
-        "say whether patterns are right, without running them (on 4 ranks, if --ranks does not say)",
-        (_option("pattern", "FILE", nargs="+"), *_VALUES, *_job(4)),
+        "say whether patterns are right, without running them",
+        "dliosim check cosmoflow",
+        (_option("pattern", "PATTERN", _PATTERN_HELP, nargs="+"), *_VALUES, *_job(4)),
     ),
     "plan": Command(
         "check_plan_explain:plan_command",
-        "say what a pattern would do on N ranks, without doing it",
+        "say what a pattern would do on any number of ranks, without doing it",
+        "dliosim plan cosmoflow --ranks 512",
         (
-            _option("pattern", "FILE"),
+            _PATTERN,
             *_VALUES,
             *_job(None),
             _flag("--csv", "reads of one rank and epoch: step, sample, file, offset, length"),
@@ -258,7 +271,8 @@ COMMANDS: Final = {
     ),
     "report": Command(
         "report:report_command",
-        "show results: a table, a page, or pictures; several side by side",
+        "show results again: as a table, a page or pictures, several side by side",
+        "dliosim report dliosim-results-*",
         (
             _option("results", "RESULTS", "directories that `dliosim run` or `dliosim compare` wrote", nargs="+"),
             _option("--html", "FILE", "write one page with all tables and pictures, complete in itself"),
@@ -268,7 +282,14 @@ COMMANDS: Final = {
     ),
     "explain": Command(
         "check_plan_explain:explain_command",
-        "explain an error code, or where a pattern's values come from (on 4 ranks, if --ranks does not say)",
-        (_option("subject", "CODE|FILE", "a code such as E204, or a pattern file"), *_VALUES, *_job(4)),
+        "explain an error code, or where each value of a pattern is from",
+        "dliosim explain E204",
+        (_option("subject", "CODE|PATTERN", "a code such as E204, or a pattern (file or name)"), *_VALUES, *_job(4)),
+    ),
+    "completion": Command(
+        "completion:completion_command",
+        "print a script by which bash or zsh completes commands, options and patterns",
+        'eval "$(dliosim completion bash)"',
+        (_option("shell", "SHELL", "bash or zsh", choices=("bash", "zsh")),),
     ),
 }

@@ -17,6 +17,7 @@ from dliosim.commands.environment import describe_environment
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.mpi_entry import write_and_print
 from dliosim.commands.options import parse_overrides, parse_roots
+from dliosim.commands.patterns import find_pattern
 from dliosim.commands.results_dir import results_directory
 from dliosim.compare.experiment import ComparisonPlan, ExcludedVariant, parse_varied
 from dliosim.compare.pass_figures import LOOP, STALL
@@ -108,7 +109,7 @@ def _compile_variants(setup: Setup, finder: FileFinder) -> ComparisonPlan:
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     overrides, varied = parse_overrides(parsed), parse_varied(parsed.vary)
     return compile_or_explain(
-        lambda: compile_variants(Path(parsed.pattern), overrides, job, varied, parsed.loop, parsed.what, finder)
+        lambda: compile_variants(find_pattern(parsed.pattern), overrides, job, varied, parsed.loop, parsed.what, finder)
     )
 
 

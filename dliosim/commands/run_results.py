@@ -16,6 +16,7 @@ from dliosim.commands.environment import describe_environment
 from dliosim.commands.mpi_entry import write_and_print
 from dliosim.commands.options import parse_overrides, parse_roots
 from dliosim.commands.partial import PartialResults
+from dliosim.commands.patterns import find_pattern
 from dliosim.commands.results_dir import results_directory
 from dliosim.errors import ExecutionError, ExpectationMissed
 from dliosim.execute.datasets.discovery import FileFinder
@@ -38,7 +39,9 @@ def read_pattern(setup: Setup) -> tuple[Workload, dict[str, ExistingFiles]]:
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     finder = FileFinder(parse_roots(parsed), setup.progress)
     overrides = parse_overrides(parsed)
-    return compile_or_explain(lambda: compile_pattern(Path(parsed.pattern), overrides, job, finder)), finder.sources
+    return compile_or_explain(
+        lambda: compile_pattern(find_pattern(parsed.pattern), overrides, job, finder)
+    ), finder.sources
 
 
 @contextmanager

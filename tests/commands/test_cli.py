@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.cli import main
+from dliosim.commands.command_table import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PATTERN = """dlio 1
@@ -54,11 +55,11 @@ def wrong(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ([], ["mpiexec -n 4 dliosim run", "check", "plan", "explain", "Exit status: 0 done"]),
+        ([], ["mpiexec -n 4 dliosim run", "check", "plan", "explain", "Exit status: 0 done", *COMMANDS]),
         (["run"], ["--dir", "--root", "--output", "--null", "--with-null", "--verify", "-D NAME=VALUE"]),
         (["check"], ["--ranks N", "--nodes M", "-D NAME=VALUE"]),
         (["plan"], ["--ranks N", "--csv", "--rank R", "--epoch E", "--loop NAME"]),
-        (["explain"], ["CODE|FILE", "--ranks N"]),
+        (["explain"], ["CODE|PATTERN", "--ranks N"]),
     ],
 )
 def test_help_names_every_option(command: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

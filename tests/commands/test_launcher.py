@@ -45,7 +45,8 @@ def test_only_what_starts_in_the_block_is_set(monkeypatch: pytest.MonkeyPatch) -
 
 def test_numpy_is_not_there_before_libraries_are_set() -> None:
     program = (
-        "import sys, dliosim.cli; dliosim.cli._make_parser().parse_args(sys.argv[1:]); print('numpy' in sys.modules)"
+        "import sys, dliosim.commands.parser as made; made.make_parser().parse_args(sys.argv[1:]); "
+        "print('numpy' in sys.modules)"
     )
     arguments = ["run", "x.dlio", "--mtbf", "3 h", "--stall-report", "1s"]
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)

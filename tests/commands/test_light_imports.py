@@ -30,7 +30,7 @@ def loaded(*arguments: str) -> list[str]:
     return done.stderr.splitlines()[-1].split()[1:]
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
+@pytest.mark.parametrize("option", ["--help", "--version", "patterns"])
 def test_help_and_version_load_no_library(option: str) -> None:
     assert loaded(option) == []
 

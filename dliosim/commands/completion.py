@@ -1,0 +1,43 @@
+"""The command `dliosim completion`: a script for bash or zsh that completes commands, options, files and patterns."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Final
+
+from dliosim.commands.parser import make_parser
+from dliosim.commands.patterns import names
+from dliosim.errors import UsageError
+
+#: Completes a pattern: the names at the time when the script is made, and files.
+_PATTERNS: Final = {
+    "bash": """\
+_dliosim_patterns() {{
+    compgen -W "{names}" -- "$1"
+    compgen -f -X '!*.dlio' -- "$1"
+    compgen -d -S / -- "$1"
+}}
+""",
+    "zsh": """\
+_dliosim_patterns() {{
+    compadd {names}
+    _files -g '*.dlio'
+}}
+""",
+}
+
+
+def completion_command(parsed: argparse.Namespace) -> int:
+    """Print the script for a shell; return 0. UsageError where the package that makes it is not installed."""
+    try:
+        import shtab
+    except ImportError as error:
+        text = "completion needs shtab\n  = help: pip install 'dliosim[completion]' (in a checkout: '.[completion]')"
+        raise UsageError(text) from error
+    pattern = dict.fromkeys(_PATTERNS, "_dliosim_patterns")
+    completions = {"PATTERN": pattern, "CODE|PATTERN": pattern, "FILE": shtab.FILE}
+    completions |= dict.fromkeys(("DIR", "RESULTS"), shtab.DIRECTORY)
+    preamble = _PATTERNS[parsed.shell].format(names=" ".join(names()))
+    sys.stdout.write(shtab.complete(make_parser(completions), parsed.shell, preamble=preamble))
+    return 0

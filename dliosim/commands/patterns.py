@@ -1,0 +1,80 @@
+"""The patterns that come with dliosim: found by name, and the command `dliosim patterns`, which lists them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import dliosim
+from dliosim.readable import printable
+
+if TYPE_CHECKING:
+    from dliosim.language.diagnostics import PatternError
+
+#: In a checkout a link to patterns/.
+FOLDER: Final = Path(dliosim.__file__).parent / "patterns"
+
+_USE = """
+  dliosim explain NAME               every setting, with its value and where it is from
+  dliosim plan NAME --ranks 512      what would 512 ranks do?
+  mpiexec -n 4 dliosim run NAME      do it, with real I/O
+
+They are files in {folder}
+"""
+
+
+def find_pattern(given: str) -> Path:
+    """Return the file of a pattern, given by its path or name; print on stderr which file a name stands for.
+
+    PatternError [E103] where there is none.
+    """
+    found = locate_pattern(given)
+    if found is None:
+        raise _missing_pattern(given)
+    if found != Path(given):
+        sys.stderr.write(f"note: {printable(given)} is {printable(str(found))}\n")
+    return found
+
+
+def locate_pattern(given: str) -> Path | None:
+    """Return the file of a pattern, or None; one in the current folder comes before one of dliosim."""
+    path, named = Path(given), Path(f"{given.removesuffix('.dlio')}.dlio")
+    try:
+        files = [named] if "/" in given else [named, FOLDER / named]
+        if path.exists() and not path.is_dir():
+            return path
+        return next((file for file in files if file.is_file()), path if path.is_dir() else None)
+    except OSError:
+        return None
+
+
+def names() -> list[str]:
+    """Return the names of the patterns that come with dliosim, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*.dlio"))
+
+
+def patterns_command(parsed: argparse.Namespace) -> int:
+    """Print a line for each pattern that comes with dliosim, and how to use one; return 0."""
+    listed = names()
+    width = max(map(len, listed))
+    for name in listed:
+        # A pattern's first line is a comment that says what it stresses.
+        with (FOLDER / f"{name}.dlio").open(encoding="utf-8") as file:
+            sys.stdout.write(f"{name:<{width}}  {file.readline().lstrip('# ')}")
+    sys.stdout.write(_USE.format(folder=FOLDER))
+    return 0
+
+
+def _missing_pattern(given: str) -> PatternError:
+    from dliosim.language.diagnostics import Diagnostic, PatternError, join_hints, suggest_word
+
+    try:
+        Path(given).exists()
+        reason = "there is no such file or pattern"
+    except OSError as error:
+        reason = str(error.strerror)
+    near = suggest_word(Path(given).stem, names())
+    hint = join_hints(near, "`dliosim patterns` lists the patterns that come with dliosim")
+    return PatternError([Diagnostic("E103", f"cannot read the pattern: {reason}", help=(hint,), file=given)])
