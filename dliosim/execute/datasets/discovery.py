@@ -22,7 +22,6 @@ from dliosim.formats.registry import bind
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Distribution, FileSurvey, constant
 from dliosim.model.dataset import pack_counts
-from dliosim.plan.samples.sizes import bind_framed
 
 _AT_ONCE = 8  # files that are read at once: their waits for the file system overlap, their computing does not
 _PIECE = 1024
@@ -69,6 +68,8 @@ class FileFinder:
 
     def find_prepared(self, dataset: Dataset) -> ExistingFiles | None:
         """Return the files of a complete prepared data set if only they know the places of samples, else None."""
+        from dliosim.plan.samples.sizes import bind_framed  # needs numpy, and `check` calls nothing of it
+
         if dataset.root not in self.roots or dataset.source or bind_framed(dataset) is not None:
             return None
         folder = f"{dataset.path}/{dataset.digest()}"
