@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import file_to_read
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, Dressed, FileIndex, Ints
+from dliosim.formats.unsupported import smallest_size
 from dliosim.lazy_numpy import np
 
 if TYPE_CHECKING:
@@ -54,11 +55,7 @@ class Csv(Dressed):
         refused = super().refuse()
         if refused is not None or self.dataset.source:
             return refused
-        size = self.dataset.size
-        smallest = size.parameters[0] if size.kind in ("constant", "uniform") else 0.0
-        if size.low is not None:
-            smallest = max(smallest, size.low)
-        if smallest < 2:
+        if smallest_size(self.dataset.size) < 2:
             return "size", "a line has at least 2 bytes, one and a newline: sizes that vary are clipped to that or more"
         return None
 

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Final
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import file_to_read, read_at
 from dliosim.formats.protocols import Bytes, Column, FileIndex, Framed, Ints
+from dliosim.formats.unsupported import smallest_size
 from dliosim.lazy_numpy import np
-from dliosim.model import Distribution
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -86,11 +86,11 @@ class _ImageFormat(Framed):
         for setting, given, why in unused:
             if given:
                 return setting, why
-        if not dataset.source and _smallest_size(dataset.size) < SMALLEST:
+        if not dataset.source and smallest_size(dataset.size) < SMALLEST:
             of_a_draw = "" if dataset.size.is_constant else ", and of some here less: use `clipped to` with a low limit"
             return "size", f"the smallest {self.plugin} file has {SMALLEST} bytes{of_a_draw}"
         largest = int(MOST_PIXELS * self.density)
-        if not dataset.source and _smallest_size(dataset.size) > largest:
+        if not dataset.source and smallest_size(dataset.size) > largest:
             return "size", f"{self.plugin} files above {largest} bytes would be padding mostly, by the limit of pixels"
         return None
 
@@ -241,12 +241,6 @@ class Png(_ImageFormat):
 
 _PNG_HEAD = 8 + 25  # signature, IHDR
 _LARGEST_SEGMENT = 2 + 65535  # marker, then the largest length in 16 bits
-
-
-def _smallest_size(size: Distribution) -> float:
-    """Return a lower limit of all sizes that can be drawn, bytes."""
-    drawn = size.parameters[0] if size.kind in ("constant", "uniform") else 0.0
-    return max(drawn, size.low or 0.0)
 
 
 def _draw_pixels(seed: int, area: float) -> tuple[Image, Bytes]:

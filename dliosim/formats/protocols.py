@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
 
 from dliosim.formats.unsupported import refuse_unused
@@ -312,6 +313,18 @@ class GroupEncoder(Built):
     @abstractmethod
     def encode_group(self, count: int, samples: Bytes) -> list[bytes]:
         """Encode a group, (n, size) of contents; only `assemble` reads the result."""
+
+    def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
+        """Write a file of groups that are encoded one by one; one group and one batch are in memory."""
+
+        def encode_groups() -> Iterator[list[bytes]]:
+            for samples in regroup_rows(batches, self.group_size(count)):
+                begun = perf_counter_ns()
+                encoded = self.encode_group(count, samples)
+                encoding.encode_ns += perf_counter_ns() - begun
+                yield encoded
+
+        self.assemble(path, count, encode_groups())
 
     @abstractmethod
     def assemble(self, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:

@@ -1,11 +1,11 @@
-"""Settings that a format cannot use, and why; chunks that are too many."""
+"""Settings that a format cannot use, and why; chunks that are too many, and samples that may be too small."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Final
 
-from dliosim.model import Dataset
+from dliosim.model import Dataset, Distribution
 
 _WHY: Final = {
     "header": "files of format {} begin as the format says; only raw files have a header of any size",
@@ -33,6 +33,12 @@ def refuse_unused(dataset: Dataset, form: str, taken: Collection[str] = ()) -> t
         "names": dataset.names != (),
     }
     return next(((name, _WHY[name].format(form)) for name in given if given[name] and name not in taken), None)
+
+
+def smallest_size(size: Distribution) -> float:
+    """Return a lower limit of all sizes that can be drawn, bytes."""
+    drawn = size.parameters[0] if size.kind in ("constant", "uniform") else 0.0
+    return max(drawn, size.low or 0.0)
 
 
 MOST_UNITS: Final = 1 << 24

@@ -15,9 +15,9 @@ from typing import Protocol
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
-from dliosim.execute.io_errors import call_error
+from dliosim.execute.io_errors import call_error, wrap_call
 from dliosim.execute.safe_open import follow_links, follow_to_file
-from dliosim.formats.protocols import ExistingFiles, FileIndex, Format
+from dliosim.formats.protocols import ExistingFiles, FileIndex
 from dliosim.formats.registry import bind
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Distribution, FileSurvey, constant
@@ -112,7 +112,8 @@ class FileFinder:
             for one in (path, *(path.with_suffix(f".{suffix}") for suffix in suffixes)):
                 if one.is_symlink() or (linked and one is path):
                     follow_to_file(real, str(one.relative_to(root)))
-            return _read_index(form, path)
+            with wrap_call("open", path, reading=True):
+                return form.index(path)
 
         try:
             with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as pool:
@@ -124,15 +125,6 @@ class FileFinder:
         finally:
             self.progress.end()
         return found
-
-
-def _read_index(form: Format, path: Path) -> FileIndex:
-    try:
-        return form.index(path)
-    except ExecutionError:
-        raise
-    except OSError as error:
-        raise call_error("open", str(path), error, reading=True) from error
 
 
 def _size_distribution(indexes: list[FileIndex]) -> Distribution:

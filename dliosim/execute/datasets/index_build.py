@@ -4,67 +4,52 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from time import perf_counter_ns
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim import readable
 from dliosim.errors import ExecutionError
-from dliosim.execute.io_errors import call_error
+from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
-from dliosim.execute.phases.context import Session
+from dliosim.execute.phases.context import DatasetFiles, Session
 from dliosim.execute.safe_open import require_file
 from dliosim.formats.protocols import Column, FileIndex, Filter
-from dliosim.model import Dataset
 from dliosim.plan.samples.sample_index import DataIndex, IndexColumn, first_of_units
+from dliosim.plan.samples.sizes import prefix_sum
 
 _FILE_FIELDS = 3  # samples, bytes, bytes of a sample by the library
 _COLUMN_FIELDS = 7  # samples, pieces, row_bytes, unit_bytes, pipeline, units, whether units have first samples
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltIndex:
-    """An index, and the cost of reading it."""
-
-    #: the index of all files
-    index: DataIndex
-    #: bytes that were read of the files; sum over all ranks
-    touched: int
-    #: wall time on this rank; ns
-    wall_ns: int
-
-
-def build_index(
-    session: Session,
-    dataset: Dataset,
-    files: int,
-    path: Callable[[int], Path],
-    index_of: Callable[[int], FileIndex],
-) -> BuiltIndex:
-    """Read the indexes of `files` files by `index_of`, each on one rank, and share them. Collective.
+def build_index(session: Session, files: DatasetFiles, index_of: Callable[[int], FileIndex]) -> tuple[DataIndex, str]:
+    """Read the indexes of files by `index_of`, each on one rank, and share them; return them and a note. Collective.
 
     The arrays are in memory that the ranks of a node share, and are read-only. Raises ExecutionError on every rank.
     """
-    world = session.world
-    begun = perf_counter_ns()
-    own = range(world.rank, files, world.size)
+    world, dataset = session.world, files.dataset
+    begun, count = perf_counter_ns(), dataset.layout.files
+    own = range(world.rank, count, world.size)
 
     def read_own_indexes() -> list[FileIndex]:
         found = []
         with session.progress.track_bytes(f"index {dataset.name}", lambda: 0):
             for file in own:
-                found.append(_read_index(partial(index_of, file), path(file)))
-                session.progress.tick(perf_counter_ns(), 0, sum(one.touched for one in found[-1:]))
+                path = files.path(file)
+                require_file(path)
+                with wrap_call("open", path, reading=True):
+                    found.append(index_of(file))
+                session.progress.tick(perf_counter_ns(), 0, found[-1].touched)
         return found
 
     found = world.run_on_all(read_own_indexes)
-    index = join_indexes(world, files, own, found)
-    touched = world.allreduce(np.array([sum(one.touched for one in found)], np.int64), "sum")
-    return BuiltIndex(index, int(touched[0]), perf_counter_ns() - begun)
+    index = join_indexes(world, count, own, found)
+    touched = int(world.allreduce(np.array([sum(one.touched for one in found)], np.int64), "sum")[0])
+    took = readable.seconds((perf_counter_ns() - begun) * 1e-9)
+    read = f"{readable.size(touched)} of {readable.count(count, 'file')}"
+    return index, f"index: {read} read in {took}, before the clock started"
 
 
 def join_indexes(
@@ -88,15 +73,15 @@ def join_indexes(
         failure.shared = True
         raise failure
     for other in others:
-        _complete_table(world, other)
+        complete_table(world, other)
     fields = _share_fields(world, files, own, found, columns)
     pipelines = _share_pipelines(world, fields, found, columns)
-    first_sample = _prefix_sums(fields[:, 0])
+    first_sample = prefix_sum(fields[:, 0])
     known = {_pipeline_id(filters): row for row, filters in enumerate(pipelines)}
     made = []
     for number in range(columns):
         field = fields[:, _FILE_FIELDS + number * _COLUMN_FIELDS :][:, :_COLUMN_FIELDS]
-        first_unit = _prefix_sums(field[:, 5])
+        first_unit = prefix_sum(field[:, 5])
         units = _share_units(world, own, first_unit, first_sample, [one.columns[number] for one in found])
         first = units[2] if field[:, 6].any() else None
         pipeline = np.array([known[one] for one in field[:, 4].tolist()], np.int64)
@@ -105,16 +90,6 @@ def join_indexes(
             IndexColumn(samples, pieces, row_bytes, unit_bytes, pipeline, first_unit, units[0], units[1], first)
         )
     return DataIndex(first_sample, fields[:, 1], tuple(made), pipelines, fields[:, 2])
-
-
-def _read_index(read: Callable[[], FileIndex], path: Path) -> FileIndex:
-    require_file(path)
-    try:
-        return read()
-    except ExecutionError:
-        raise
-    except OSError as error:
-        raise call_error("open", str(path), error, reading=True) from error
 
 
 def _share_fields(world: World, files: int, own: range, found: list[FileIndex], columns: int) -> NDArray[np.int64]:
@@ -134,7 +109,7 @@ def _share_fields(world: World, files: int, own: range, found: list[FileIndex], 
                 len(column.offset),
                 column.first is not None,
             )
-    _complete_table(world, table)
+    complete_table(world, table)
     return table
 
 
@@ -152,7 +127,7 @@ def _share_units(
         place = slice(int(first_unit[file]), int(first_unit[file + 1]))
         table[0, place], table[1, place] = column.offset, column.length
         table[2, place] = first_of_units(column) + first_sample[file]
-    _complete_table(world, table)
+    complete_table(world, table)
     return table
 
 
@@ -182,16 +157,13 @@ def shared_memory(world: World, count: int) -> NDArray[np.int64]:
     return np.frombuffer(SharedMemory(world.node.comm, max(count, 1) * 8).view, np.int64, count)
 
 
-def _complete_table(world: World, table: NDArray[np.int64]) -> None:
-    """Wait until every rank has written its rows, and add those of other nodes. Collective."""
+def complete_table(world: World, table: NDArray[np.int64], sums: bool = False) -> None:
+    """Wait for the rows of every rank, add those of other nodes, and with `sums` sum them up. Collective."""
     world.barrier()
-    if world.node.rank == 0 and world.nodes > 1:
-        world.sum_over_nodes(table)
+    if world.node.rank == 0:
+        if world.nodes > 1:
+            world.sum_over_nodes(table)
+        if sums:
+            np.cumsum(table, out=table)
     world.barrier()
     table.flags.writeable = False
-
-
-def _prefix_sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    starts = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
-    return starts

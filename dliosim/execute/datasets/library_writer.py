@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.datasets.file_writer import WriteJob
 from dliosim.execute.datasets.open_dataset import open_laid_out
-from dliosim.execute.io_errors import call_error, storage_full_code
+from dliosim.execute.io_errors import storage_full_code, wrap_call
 from dliosim.execute.node.page_cache import WriteCounter
 from dliosim.execute.payload.payload_format import dress_function, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
@@ -236,20 +236,14 @@ def call_library(path: Path, action: Callable[[], T]) -> T:
 
     HDF5 raises some of these as a RuntimeError of many lines, when it writes what it has buffered.
     """
-    try:
-        return action()
-    except ExecutionError:
-        raise
-    except RuntimeError as error:
-        text = " ".join(str(error).split())
-        raise ExecutionError(f"write failed on {path}: {text}", storage_full_code(text)) from error
-    except OSError as error:
-        raise call_error("write", str(path), error) from error
+    with wrap_call("write", path):
+        try:
+            return action()
+        except RuntimeError as error:
+            text = " ".join(str(error).split())
+            raise ExecutionError(f"write failed on {path}: {text}", storage_full_code(text)) from error
 
 
 def _sync_file(path: Path, record: VerbRecord) -> None:
-    try:
-        with Stopwatch(record, "file_sync_ns"), open_for_read(path) as descriptor:
-            os.fsync(descriptor)
-    except OSError as error:
-        raise call_error("fsync", str(path), error) from error
+    with wrap_call("fsync", path), Stopwatch(record, "file_sync_ns"), open_for_read(path) as descriptor:
+        os.fsync(descriptor)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dliosim import readable
 from dliosim.execute.datasets.dataset_manifest import damage_error
 from dliosim.execute.datasets.file_list import share_existing_files
-from dliosim.execute.datasets.index_build import build_index, shared_memory
+from dliosim.execute.datasets.index_build import build_index, complete_table, shared_memory
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.phases.context import DatasetFiles, OpenDataset, Session
@@ -67,8 +67,8 @@ def open_indexed(
     Raises ExecutionError on every rank, [R401] where a file has other samples.
     """
     dataset, count = form.dataset, form.dataset.layout.files
-    found = build_index(session, dataset, count, files.path, index_of)
-    first = found.index.first_sample
+    index, note = build_index(session, files, index_of)
+    first = index.first_sample
     planned = np.diff(first_samples(np.arange(count + 1), dataset.samples, count))
     wrong = np.flatnonzero(np.diff(first) != planned)
     if len(wrong):
@@ -77,9 +77,7 @@ def open_indexed(
         failure = damage_error(dataset, f"{files.path(file)} holds {holds}, not {int(planned[file])}")
         failure.shared = True
         raise failure
-    touched = f"{readable.size(found.touched)} of {readable.count(count, 'file')}"
-    note = f"index: {touched} read in {readable.seconds(found.wall_ns * 1e-9)}, before the clock started"
-    return _add_places(files, IndexedPlaces(form, found.index), note)
+    return _add_places(files, IndexedPlaces(form, index), note)
 
 
 def forget_dataset(session: Session, dataset: Dataset) -> None:
@@ -129,11 +127,5 @@ def _share_block_totals(form: Framed, world: World) -> NDArray[np.int64] | None:
     prefix = shared_memory(world, blocks + 1)
     first, last = world.rank * blocks // world.size, (world.rank + 1) * blocks // world.size
     prefix[first + 1 : last + 1] = block_totals(form, first, last)
-    world.barrier()
-    if world.node.rank == 0:
-        if world.nodes > 1:
-            world.sum_over_nodes(prefix)
-        np.cumsum(prefix, out=prefix)
-    world.barrier()
-    prefix.flags.writeable = False
+    complete_table(world, prefix, sums=True)
     return prefix

@@ -11,7 +11,6 @@ from dliosim.formats.protocols import (
     ENCODED,
     Bytes,
     Column,
-    EncodeTime,
     FileIndex,
     GroupEncoder,
     LibraryFile,
@@ -146,12 +145,6 @@ class FilteredHdf5(Hdf5, GroupEncoder):
     def batch(self) -> int:
         """Samples of a chunk."""
         return self.group_size(max(1, self.dataset.samples))
-
-    def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
-        """Write a file of `count` samples through a filter."""
-        from dliosim.formats.hdf5.layout import build
-
-        build(self.dataset, path, count, batches, encoding)
 
     def group_size(self, count: int) -> int:
         """Return the samples of a chunk."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from time import perf_counter_ns
 from typing import Any, Final
 
 import h5py
@@ -20,7 +19,7 @@ from h5py import h5d, h5p, h5s, h5t, h5z
 
 from dliosim.formats.hdf5.filters import encode
 from dliosim.formats.hdf5.geometry import RecordPart, chunk_shape, group_size, record_parts
-from dliosim.formats.protocols import Bytes, EncodeTime, Filter, regroup_rows
+from dliosim.formats.protocols import Bytes, Filter
 from dliosim.model import ELEMENTS, Compression, Dataset
 
 #: The oldest version of every structure that can hold the data: the default of HDF5 before 2.0.
@@ -39,19 +38,6 @@ def lay_out(dataset: Dataset, path: Path, count: int) -> None:
     with _create_file(path) as file:
         for part in record_parts(dataset):
             _create_dataset(file, dataset, part, count)
-
-
-def build(dataset: Dataset, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
-    """Write a file through a filter; `batches` give `count` samples in all. Holds one chunk and one batch in memory."""
-
-    def groups() -> Iterator[list[bytes]]:
-        for samples in regroup_rows(batches, group_size(dataset, count)):
-            clock = perf_counter_ns()
-            encoded = encode_group(dataset, count, samples)
-            encoding.encode_ns += perf_counter_ns() - clock
-            yield encoded
-
-    assemble(dataset, path, count, groups())
 
 
 def encode_group(dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:

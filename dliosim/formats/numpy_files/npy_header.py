@@ -15,7 +15,7 @@ from math import prod
 from typing import Any, Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.protocols import Column, Filter
+from dliosim.formats.protocols import ENCODED, Column, Filter
 from dliosim.formats.unsupported import refuse_unused
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Shape
@@ -196,16 +196,15 @@ def _single_row(array: Array, where: str) -> SampleRows:
     return SampleRows(1, array.size, False)
 
 
-def array_column(rows: SampleRows, offset: int) -> Column:
-    """Return the column of an array with elements from `offset` of its file: one unit, or none where it is empty."""
-    content = rows.samples * rows.size
-    units = 1 if rows.samples else 0
-    offsets, lengths = np.full(units, offset, np.int64), np.full(units, content, np.int64)
-    return Column(max(1, rows.samples), 1, rows.size, content, offsets, lengths)
+def array_column(rows: SampleRows, offset: int, encoded: int | None = None, filters: tuple[Filter, ...] = ()) -> Column:
+    """Return the column of an array at `offset` of its file: one unit, or none where it is empty.
 
-
-def column_with_filters(rows: SampleRows, offset: int, length: int, filters: tuple[Filter, ...]) -> Column:
-    """Return the column of an array that is encoded as a whole, in `length` bytes at `offset`."""
-    units = 1 if rows.samples else 0
-    offsets, lengths = np.full(units, offset, np.int64), np.full(units, length, np.int64)
-    return Column(max(1, rows.samples), 1, 0, rows.samples * rows.size, offsets, lengths, filters)
+    The unit is its elements, or with `filters` the whole array, encoded in `encoded` bytes.
+    """
+    content, units = rows.samples * rows.size, 1 if rows.samples else 0
+    offsets, lengths = (
+        np.full(units, offset, np.int64),
+        np.full(units, content if encoded is None else encoded, np.int64),
+    )
+    row_bytes = rows.size if encoded is None else ENCODED
+    return Column(max(1, rows.samples), 1, row_bytes, content, offsets, lengths, filters)

@@ -24,7 +24,6 @@ from dliosim.formats.numpy_files.npy_header import (
     SampleRows,
     array_column,
     array_header,
-    column_with_filters,
     header_length,
     parse_array_header,
     refuse_arrays,
@@ -215,7 +214,7 @@ class DeflatedNpz(Npz, Built):
         member = ZipMember(_FILE, DEFLATED, 0, stored, len(array) + count * each)
         offset = len(local_header(member))
         last = len(trailer(member, offset + stored))
-        column = column_with_filters(SampleRows(count, each, True), 0, offset + stored, _FILTERS)
+        column = array_column(SampleRows(count, each, True), 0, offset + stored, _FILTERS)
         return FileIndex(count, offset + stored + last, (column,), offset + len(array) + last)
 
 
@@ -273,4 +272,4 @@ def _column(member: ZipMember, array: Array, rows: SampleRows, offset: int) -> C
         return array_column(rows, offset + array.header)
     # The unit begins at the member's own header, which has its CRC. As a parameter of the filter, the CRC would give
     # every file its own decoder.
-    return column_with_filters(rows, member.offset, offset - member.offset + member.stored, _FILTERS)
+    return array_column(rows, member.offset, offset - member.offset + member.stored, _FILTERS)
