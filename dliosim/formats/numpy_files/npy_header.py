@@ -202,9 +202,6 @@ def array_column(rows: SampleRows, offset: int, encoded: int | None = None, filt
     The unit is its elements, or with `filters` the whole array, encoded in `encoded` bytes.
     """
     content, units = rows.samples * rows.size, 1 if rows.samples else 0
-    offsets, lengths = (
-        np.full(units, offset, np.int64),
-        np.full(units, content if encoded is None else encoded, np.int64),
-    )
-    row_bytes = rows.size if encoded is None else ENCODED
+    row_bytes, length = (rows.size, content) if encoded is None else (ENCODED, encoded)
+    offsets, lengths = np.full(units, offset, np.int64), np.full(units, length, np.int64)
     return Column(max(1, rows.samples), 1, row_bytes, content, offsets, lengths, filters)
