@@ -295,11 +295,7 @@ def _warn_unused(context: CompileContext, overridden: bool) -> None:
 def _sort_diagnostics(found: list[Diagnostic]) -> list[Diagnostic]:
     """Return each diagnostic once: errors first, then by file and by position in the file."""
     unique = list(dict.fromkeys(found))
-    files: list[str] = []
-    for diagnostic in unique:
-        for label in diagnostic.labels[:1]:
-            if label.span.source.name not in files:
-                files.append(label.span.source.name)
+    files = list(dict.fromkeys(diagnostic.labels[0].span.source.name for diagnostic in unique if diagnostic.labels))
 
     def key(diagnostic: Diagnostic) -> tuple[bool, int, int]:
         if not diagnostic.labels:

@@ -131,7 +131,8 @@ def _render(found: Diagnostic, colour: bool) -> str:
     bar = paint(_BLUE, f"{' ' * gutter} |")
     if not found.labels and found.file:
         lines.append(f"{' ' * gutter}{paint(_BLUE, '-->')} {_printable(found.file)}")
-    for number, (source, labels) in enumerate(_group_by_source(found.labels)):
+    for number, labels in enumerate(_group_by_source(found.labels)):
+        source = labels[0].span.source
         arrow = "-->" if number == 0 else ":::"
         lines.append(f"{' ' * gutter}{paint(_BLUE, arrow)} {_location(labels[0].span)}")
         lines.append(bar)
@@ -157,16 +158,11 @@ def _has_lines(source: SourceText) -> bool:
     return source.name != COMMAND_LINE
 
 
-def _group_by_source(labels: Sequence[Label]) -> list[tuple[SourceText, list[Label]]]:
-    groups: list[tuple[SourceText, list[Label]]] = []
+def _group_by_source(labels: Sequence[Label]) -> Iterable[list[Label]]:
+    groups: dict[int, list[Label]] = {}
     for label in labels:
-        for source, members in groups:
-            if source is label.span.source:
-                members.append(label)
-                break
-        else:
-            groups.append((label.span.source, [label]))
-    return groups
+        groups.setdefault(id(label.span.source), []).append(label)
+    return groups.values()
 
 
 def _location(span: Span) -> str:
@@ -183,10 +179,8 @@ def _printable(text: str) -> str:
 def _cut_line(text: str, column: int) -> tuple[str, int]:
     if len(text) > _MAX_WIDTH:
         start = max(0, column - _MAX_WIDTH // 2)
-        text, column = (
-            ("\u2026" if start else "") + text[start : start + _MAX_WIDTH],
-            column - start + (1 if start else 0),
-        )
+        cut = "\u2026" if start else ""
+        text, column = cut + text[start : start + _MAX_WIDTH], column - start + len(cut)
     return _printable(text), column
 
 

@@ -104,6 +104,11 @@ class Access:
         return 1 + (self.prefetch if self.readers else 0) + self.scatter
 
     @property
+    def handles(self) -> int:
+        """Readers of a rank that have open files of their own; collective calls come from one thread."""
+        return 1 if self.collective else max(1, self.readers)
+
+    @property
     def is_file_ordered(self) -> bool:
         """Return whether the samples of a step are read in the order of the files, and not in the order of the plan."""
         return self.order == "by offset" or self.collective

@@ -134,17 +134,13 @@ def _read_only_message(backend: Backend) -> str:
 
 
 def open_readers(access: Access, files: Files, null: bool = False) -> list[Reader]:
-    """Make one reader for each thread that `access` asks for, or one; in the same order on every rank.
-
-    Collective calls come from one thread, so mpi-collective always has one reader.
-    """
-    count = 1 if access.collective else max(1, access.readers)
+    """Make one reader for each thread that `access` asks for, or one; in the same order on every rank."""
     if null:
-        return [NullReader() for _ in range(count)]
+        return [NullReader() for _ in range(access.handles)]
     if access.through == "library":
-        return [LibraryReader(access, files) for _ in range(count)]
+        return [LibraryReader(access, files) for _ in range(access.handles)]
     backend = backend_of(access.api)
-    return [backend.reader(access, files) for _ in range(count)]
+    return [backend.reader(access, files) for _ in range(access.handles)]
 
 
 def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = True) -> Writer:

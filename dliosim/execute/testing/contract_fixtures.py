@@ -104,8 +104,7 @@ def open_batches(
     io = comm.Dup()
     files = Files(directory, fixture_name, lambda _: SIZE, shared, io)
     slots = [allocate(calls.buffer_size) for _ in range(slot_count(access))]
-    count = 1 if access.collective else max(1, access.readers)
-    batches = make_batches(access, [backend.reader(access, files) for _ in range(count)], slots)
+    batches = make_batches(access, [backend.reader(access, files) for _ in range(access.handles)], slots)
     try:
         yield batches
     finally:

@@ -140,37 +140,39 @@ class StateCounter:
     def count(self, needs: UnitRanges, transfer: int | None, whole: bool, page: int) -> tuple[ReadTotals, int]:
         """Return what `count_steps` counts for the same reads, and the number of files that they are in."""
         runs, made, calls, total, largest, files = 0, 0, 0, 0, 0, 0
-        last: FileStretches | None = None
-        run = 0  # bytes of the last run of contiguous stretches, which the next rows may continue
+        last: FileStretches | None = None  # the last run of contiguous stretches, which the next rows may continue
+
+        def end_runs(lengths: Column) -> None:
+            nonlocal runs, largest
+            if most := int(lengths.max(initial=0)):
+                runs += int((lengths > 0).sum() if transfer is None else (-(-lengths // transfer)).sum())
+                largest = max(largest, widen_to_pages(min(most, transfer or most), page))
 
         for rows in self._iterate_stretches(needs):
             if not len(rows.part):
                 continue
-            if last is not None:
-                rows = _append_rows(last, rows)
-            files += int((rows.file[1:] != rows.file[:-1]).sum()) + (last is None)
-            total += int(rows.length[last is not None :].sum())
-            strided = rows.strided[last is not None :]
-            for lines, width, count in _group_strided(rows, strided, last is not None):
+            total += int(rows.length.sum())
+            for lines, width, count in _group_strided(rows):
                 reading = count_strided(lines, width, transfer, page)
                 made, calls = made + count * reading.steps, calls + count * reading.calls
                 largest = max(largest, reading.largest)
-            follows = (rows.file[1:] == rows.file[:-1]) & (rows.place[1:] == rows.place[:-1] + rows.length[:-1])
+            if last is None:
+                files = 1
+            else:
+                rows = FileStretches._make(np.append(one, more) for one, more in zip(last, rows, strict=True))
+            files += int((rows.file[1:] != rows.file[:-1]).sum())
+            ends = rows.place + rows.length
+            follows = (rows.file[1:] == rows.file[:-1]) & (rows.place[1:] == ends[:-1])
             follows &= ~rows.strided[1:] & ~rows.strided[:-1]
             if not whole:
                 follows &= rows.part[1:] == rows.part[:-1]
             starts = np.flatnonzero(np.append(True, ~follows))
-            length = np.where(rows.strided, 0, rows.length)
-            if last is not None:
-                length[0] = run
-            sums = np.add.reduceat(length, starts)
-            run = int(sums[-1])
-            done = sums[:-1]
-            calls_of_runs, most = _count_run_calls(done, transfer)
-            runs, largest = runs + calls_of_runs, max(largest, widen_to_pages(most, page) if most else 0)
-            last = rows
-        calls_of_runs, most = _count_run_calls(np.array([run]), transfer)
-        runs, largest = runs + calls_of_runs, max(largest, widen_to_pages(most, page) if most else 0)
+            sums = np.add.reduceat(np.where(rows.strided, 0, rows.length), starts)
+            end_runs(sums[:-1])
+            last = FileStretches._make(column[-1:] for column in rows)
+            last = last._replace(place=ends[-1:] - sums[-1:], length=sums[-1:])
+        if last is not None:
+            end_runs(last.length)
         return ReadTotals(made + runs, calls + runs, total, largest), files
 
     def _iterate_stretches(self, needs: UnitRanges) -> Iterator[FileStretches]:
@@ -278,26 +280,9 @@ class StateCounter:
         return self._start[part] + before
 
 
-def _append_rows(last: FileStretches, rows: FileStretches) -> FileStretches:
-    """Return the rows after the last one of the rows before them: a run of stretches may continue across the cut."""
-    part, file, place, length, lines = (
-        np.append(before[-1:], column) for before, column in zip(last[:5], rows[:5], strict=True)
-    )
-    return FileStretches(part, file, place, length, lines, np.append(last.strided[-1:], rows.strided))
-
-
-def _count_run_calls(lengths: Column, transfer: int | None) -> tuple[int, int]:
-    """Return the number of calls for runs of these lengths, and the bytes of the largest call."""
-    lengths = lengths[lengths > 0]
-    if not len(lengths):
-        return 0, 0
-    most = int(lengths.max())
-    return (len(lengths), most) if transfer is None else (int((-(-lengths // transfer)).sum()), min(most, transfer))
-
-
-def _group_strided(rows: FileStretches, strided: NDArray[np.bool_], skip: bool) -> Iterator[tuple[int, int, int]]:
+def _group_strided(rows: FileStretches) -> Iterator[tuple[int, int, int]]:
     """Yield rows, bytes of a row, and the number of strided stretches with both."""
-    lines, length = rows.lines[skip:][strided], rows.length[skip:][strided]
+    lines, length = rows.lines[rows.strided], rows.length[rows.strided]
     both, counts = np.unique(np.stack([lines, length // lines]), axis=1, return_counts=True)
     for (line, width), count in zip(both.T.tolist(), counts.tolist(), strict=True):
         yield line, width, count

@@ -29,7 +29,6 @@ from dliosim.plan.forecast.rank_aggregates import (
     count_bytes,
     count_calls,
     count_files,
-    count_handles,
     count_opens,
     count_samples,
     span_ratio,
@@ -285,7 +284,7 @@ def _sort_unique(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _count_heads(access: Access, made: Calls) -> int:
     """Return the number of calls before which `open each sample` opens a file."""
-    head, readers = sample_heads(made, access.transfer is not None), count_handles(access)
+    head, readers = sample_heads(made, access.transfer is not None), access.handles
     if readers > 1 and access.by == "sample":  # a reader's share may begin in the middle of a run
         first, last = made.step_start[:-1], made.step_start[1:]
         for begins in share_bounds(first, last, readers)[1:-1]:
@@ -299,7 +298,7 @@ def _count_issued_calls(access: Access, made: Calls) -> int:
         return len(made.length)
     if access.open == "each sample":
         return _count_heads(access, made)
-    shares = count_handles(access) if access.by == "sample" else 1
+    shares = access.handles if access.by == "sample" else 1
     return int(np.minimum(np.diff(made.step_start), shares).sum())
 
 

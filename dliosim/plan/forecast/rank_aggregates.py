@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.access import Access
 from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import samples_of_ranks, shard_bounds
 from dliosim.model.verbs import Loop
@@ -88,11 +87,6 @@ class EpochAggregate:
         return RankSpread(0, spread.mean, most, spread.total, spread.estimated or not (uniform or self.nodes == 1))
 
 
-def count_handles(access: Access) -> int:
-    """Return the readers of a rank that have open files of their own."""
-    return 1 if access.collective else max(1, access.readers)
-
-
 def count_samples(tally: EpochAggregate) -> RankSpread:
     """Count the samples of a rank: by closed forms, or by counting the shards."""
     loop, dataset, ranks = tally.loop, tally.dataset, tally.ranks
@@ -167,7 +161,7 @@ def count_opens(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
         return tally.limit_to_readers(
             tally.make_spread([one.heads * scale for one in tally.found], exact=not access.scatter)
         )
-    handles = count_handles(access)
+    handles = access.handles
     always = handles == 1 and tally.reads_all and samples.minimum > 0
     if dataset.layout.files == 1 and (access.is_mpi or always):
         # Batches of one size never need larger buffers later, so no file is opened again.
