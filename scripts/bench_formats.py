@@ -45,7 +45,7 @@ from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.epoch_plan import EpochWork, plan_work
-from dliosim.execute.loop.training_loop import run_loop
+from dliosim.execute.loop.loop_runner import run_loop
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
 from dliosim.execute.phases.context import Options, Phase, Session

@@ -2,7 +2,7 @@
 
     python scripts/bench_run.py [--pairs 15] [--place /dev/shm] [--only TEXT]
 
-Each case prepares one shared file on tmpfs and runs `execute.loop.training_loop.run_loop` over it: a random order, new
+Each case prepares one shared file on tmpfs and runs `execute.loop.loop_runner.run_loop` over it: a random order, new
 each epoch, batch and call latencies recorded, every sample's first and last word checked, a barrier after each step.
 For every epoch, in the same processes and over the offsets that the plan gives for this epoch, in its order, a bare
 loop reads into the rows of one batch buffer; the two take turns at going first. The wall time of an epoch's steps is
@@ -30,7 +30,7 @@ from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import prepare
-from dliosim.execute.loop.training_loop import run_loop
+from dliosim.execute.loop.loop_runner import run_loop
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
 from dliosim.execute.phases.context import Options, Phase, Session

@@ -79,18 +79,8 @@ def end_job_late(job: str, text: str, status: int) -> None:
     end_job(job, text, status)
 
 
-# The functions that are called with the exit status before the job ends.
-_hearers: list[Callable[[int], None]] = []
-
-
-def add_abort_hook(action: Callable[[int], None]) -> None:
-    """Call `action` with the exit status when this process ends the job."""
-    _hearers.append(action)
-
-
-def remove_abort_hook(action: Callable[[int], None]) -> None:
-    """Remove an action that `add_abort_hook` added."""
-    _hearers.remove(action)
+#: Functions that are called with the exit status before this process ends the job.
+abort_hooks: list[Callable[[int], None]] = []
 
 
 def abort(status: int) -> NoReturn:
@@ -103,7 +93,7 @@ def abort(status: int) -> NoReturn:
     last = threading.Timer(_LAST_RESORT, os._exit, (status,))
     last.daemon = True
     last.start()
-    for action in _hearers:
+    for action in abort_hooks:
         action(status)
     MPI.COMM_WORLD.Abort(status)
     os._exit(status)

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from dliosim.execute.mpi.job_abort import abort, add_abort_hook, remove_abort_hook
+from dliosim.execute.mpi.job_abort import abort, abort_hooks
 from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.shared_memory import SharedMemory
 
@@ -87,11 +87,11 @@ class NodeMemory:
                 _libc.sem_init(semaphore, 1, 0)
             _libc.sem_init(self._missing, 1, self.size - 1)
         wait(comm.Ibarrier(), self.size)
-        add_abort_hook(self._note_job_end)
+        abort_hooks.append(self._note_job_end)
 
     def close(self) -> None:
         """Free the memory. Collective."""
-        remove_abort_hook(self._note_job_end)
+        abort_hooks.remove(self._note_job_end)
         self._shared.close()
 
     def own_piece(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from time import perf_counter_ns
@@ -16,7 +16,7 @@ from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.save_steps import CheckpointSave as Saved
 from dliosim.execute.datasets.open_dataset import open_known_datasets
 from dliosim.execute.datasets.prepare import prepare
-from dliosim.execute.loop.training_loop import run_loop
+from dliosim.execute.loop.loop_runner import run_loop
 from dliosim.execute.node.compute import set_timer_slack, sleep_until
 from dliosim.execute.phases.context import Phase, PhaseLog, Session
 from dliosim.execute.phases.phase_summary import verb_phase
@@ -29,18 +29,6 @@ from dliosim.model.verbs import list_saved_checkpoints
 
 #: Loops of a run, with their evaluations, that get a timeline: rank 0 keeps 26 MB for each at 512 ranks.
 _TIMELINES = 8
-
-
-@dataclass(slots=True)
-class _Counters:
-    """Numbers of the loops and pauses of a run, which make the random draws and hashes of each different."""
-
-    #: number of loops with a timeline
-    timelines: int
-    #: yields the number of the next loop
-    loops: Iterator[int] = field(default_factory=count)
-    #: yields the number of the next pause
-    pauses: Iterator[int] = field(default_factory=count)
 
 
 def run_workload(session: Session) -> list[Phase]:
@@ -70,7 +58,7 @@ def run_with_null(session: Session) -> list[Phase]:
     """Run the workload as `run_workload`, then every loop once more without I/O, and add its slowdown to each loop."""
     phases = run_workload(session)
     null = replace(session, options=replace(session.options, null=True), finished=PhaseLog())
-    loops = run_verbs(null, tuple(_list_loops(session.workload.verbs)))
+    loops = run_verbs(null, tuple(verb for verb in _unroll(session.workload.verbs) if isinstance(verb, Loop)))
     without = iter([phase.summary for phase in loops if isinstance(phase.summary, LoopPhase)])
     return [
         replace(phase, summary=add_null_times(phase.summary, next(without)))
@@ -95,7 +83,7 @@ def run_verbs(session: Session, verbs: tuple[Verb, ...], timelines: int = _TIMEL
             phases[place] = make_save_phase(session, open_saves.pop(place))
 
     with CheckpointSession(session, map(session.workload.checkpoint, list_saved_checkpoints(verbs))) as saves:
-        for each in _run_verbs(session, saves, verbs, _Counters(timelines)):
+        for each in _run_verbs(session, saves, verbs, timelines):
             if isinstance(each, Saved):
                 open_saves[len(phases)] = each
             phases.append(None if isinstance(each, Saved) else each)
@@ -106,34 +94,32 @@ def run_verbs(session: Session, verbs: tuple[Verb, ...], timelines: int = _TIMEL
     return [phase for phase in phases if phase is not None]
 
 
-def _list_loops(verbs: Sequence[Verb]) -> Iterator[Verb]:
-    """Yield the loops alone, in the order and as often as they run."""
-    for verb in verbs:
-        if isinstance(verb, Loop):
-            yield verb
-        elif isinstance(verb, Repeat):
-            for _ in range(verb.count):
-                yield from _list_loops(verb.body)
-
-
-def _run_verbs(
-    session: Session, saves: CheckpointSession, verbs: Sequence[Verb], counters: _Counters
-) -> Iterator[Phase | Saved]:
+def _unroll(verbs: Sequence[Verb]) -> Iterator[Verb]:
+    """Yield the verbs in the order and as often as they run."""
     for verb in verbs:
         if isinstance(verb, Repeat):
             for _ in range(verb.count):
-                yield from _run_verbs(session, saves, verb.body, counters)
-        elif isinstance(verb, Loop):
-            ordinal = next(counters.loops)
-            saves.settle(mpi=verb.access.is_mpi)
-            yield from run_loop(session, saves, verb, ordinal, timed=ordinal < counters.timelines)
-            session.finished.end_verb()
+                yield from _unroll(verb.body)
         else:
-            yield _run_verb(session, saves, verb, counters)
-            session.finished.end_verb()
+            yield verb
 
 
-def _run_verb(session: Session, saves: CheckpointSession, verb: Verb, counters: _Counters) -> Phase | Saved:
+def _run_verbs(
+    session: Session, saves: CheckpointSession, verbs: Sequence[Verb], timelines: int
+) -> Iterator[Phase | Saved]:
+    # The numbers of loops and pauses make the random draws and hashes of each different.
+    loops, pauses = count(), count()
+    for verb in _unroll(verbs):
+        if isinstance(verb, Loop):
+            ordinal = next(loops)
+            saves.settle(mpi=verb.access.is_mpi)
+            yield from run_loop(session, saves, verb, ordinal, timed=ordinal < timelines)
+        else:
+            yield _run_verb(session, saves, verb, pauses)
+        session.finished.end_verb()
+
+
+def _run_verb(session: Session, saves: CheckpointSession, verb: Verb, pauses: Iterator[int]) -> Phase | Saved:
     world, workload = session.world, session.workload
     _wait_for_saves(saves, workload, verb)
     world.barrier()
@@ -158,7 +144,7 @@ def _run_verb(session: Session, saves: CheckpointSession, verb: Verb, counters: 
         record, notes = drop_caches(session)
         return verb_phase(session, "", "drop caches", record, None, notes)
     if isinstance(verb, Pause):
-        pause = draw(verb.time, key(workload.seed, "pause"), np.array([next(counters.pauses)]))
+        pause = draw(verb.time, key(workload.seed, "pause"), np.array([next(pauses)]))
         sleep_until(begun + round(max(float(pause[0]), 0.0) * 1e9), not world.polite)
         return Phase(PhaseSummary("", "pause", (perf_counter_ns() - begun) * 1e-9))
     if isinstance(verb, Barrier):
