@@ -16,10 +16,10 @@ from mpi4py import MPI
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.mpi_entry import DamageDiagnosticsError, DiagnosticsError, run_job
 from dliosim.commands.options import describe_dataset, parse_used_roots
-from dliosim.commands.stalls import parse_stall_options
 from dliosim.commands.terminal import user_terminal
 from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import OpenDataset, Options, Session
+from dliosim.execute.stalls.watcher import StallLimits
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.board import process_row
 from dliosim.model import Dataset, Workload
@@ -66,7 +66,8 @@ def run_on_ranks(
         with CheckpointStores() as stores:
             return command(Setup(world, parsed, tuple(arguments), stores, progress, *begun))
 
-    return run_job(comm, run, save, parse_stall_options(parsed))
+    limits = StallLimits(parsed.stall_report, parsed.stall_timeout)
+    return run_job(comm, run, save, limits, getattr(parsed, "output", None))
 
 
 @freeze_objects()

@@ -15,13 +15,14 @@ from mpi4py import MPI
 
 from dliosim.commands.launcher import launcher_rank
 from dliosim.commands.signals import handle_signals, ignore_sigusr1
-from dliosim.commands.stalls import NEVER, StallOptions, watch_stalls
+from dliosim.commands.stalls import watch_stalls
 from dliosim.errors import DliosimError, UsageError
 from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.job_abort import abort, end_job, end_job_late, end_with_launcher, job_name
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.node.environment import check_launcher, mpi_library
+from dliosim.execute.stalls.watcher import StallLimits
 from dliosim.readable import printable
 
 #: Seconds between the starts of a launcher's first and last process, at most.
@@ -29,12 +30,16 @@ _OTHERS_START = 1.0
 
 
 def run_job(
-    comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[str], str], watch: StallOptions = NEVER
+    comm: MPI.Intracomm,
+    action: Callable[[World], int],
+    save: Callable[[str], str],
+    limits: StallLimits,
+    output: str | None = None,
 ) -> int:
     """Run an action on all ranks of `comm`; return the exit status, the same on every rank.
 
     `save` is called on rank 0 with the name of a signal, and writes what is finished; see `handle_signals`. An error of
-    one rank alone ends the job, since other ranks may wait for it anywhere. `watch` has the options for stalls.
+    one rank alone ends the job, since other ranks may wait for it anywhere. `limits` and `output` as in `watch_stalls`.
     """
     end_with_launcher()
     try:
@@ -52,7 +57,7 @@ def run_job(
     handle_signals(comm.rank, save, abort, partial(end_job_late, job))
     world = make_world(comm, node_cores, job)
     try:
-        with watch_stalls(world, watch, save):
+        with watch_stalls(world, limits, output, save):
             status = action(world)
     except DliosimError as error:
         if not error.shared and comm.size > 1:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from dliosim.errors import DliosimError
@@ -26,33 +24,18 @@ from dliosim.measure.stalled_ranks import JobStall
 from dliosim.report.stalled_ranks import recovery_text, stall_text
 
 
-@dataclass(frozen=True, slots=True)
-class StallOptions:
-    """The times after which a stall is reported and ends the job, and the directory for messages between nodes."""
-
-    limits: StallLimits  #: times of report and end
-    output: str | None = None  #: directory of the results; None: the current one
-
-
-NEVER = StallOptions(StallLimits(None, None))
-
-
-def parse_stall_options(parsed: argparse.Namespace) -> StallOptions:
-    """Return the limits and the directory of the command line."""
-    return StallOptions(StallLimits(parsed.stall_report, parsed.stall_timeout), getattr(parsed, "output", None))
-
-
 @contextmanager
-def watch_stalls(world: World, watch: StallOptions, save: Callable[[str], str]) -> Iterator[None]:
+def watch_stalls(world: World, limits: StallLimits, output: str | None, save: Callable[[str], str]) -> Iterator[None]:
     """Watch for stalls of this job during the block. Collective; so is its end, unless it ends by one rank's error.
 
-    `save` keeps what is finished on rank 0, and returns in words what was done.
+    Nodes exchange messages below `output`, the directory of the results; None is the current one. `save` keeps what is
+    finished on rank 0, and returns in words what was done.
     """
-    if watch.limits.first_limit is None:
+    if limits.first_limit is None:
         yield
         return
     board, memory = open_board(world)
-    folder = Path(world.broadcast_object(_exchange_folder(world, watch))) if world.nodes > 1 else None
+    folder = Path(world.broadcast_object(_exchange_folder(world, output))) if world.nodes > 1 else None
 
     def end(stall: JobStall) -> None:
         found = _save_results(save) if world.rank == 0 else "rank 0, which has the results, does not run"
@@ -62,7 +45,7 @@ def watch_stalls(world: World, watch: StallOptions, save: Callable[[str], str]) 
     reactions = StallActions(
         lambda stall: _write_stderr(stall_text(stall)), lambda quiet: _write_stderr(recovery_text(quiet)), end
     )
-    watcher = Watcher(board, watch.limits, reactions, folder)
+    watcher = Watcher(board, limits, reactions, folder)
     watcher.start()
     together = False
     try:
@@ -77,9 +60,9 @@ def watch_stalls(world: World, watch: StallOptions, save: Callable[[str], str]) 
             close_board(board, memory)
 
 
-def _exchange_folder(world: World, watch: StallOptions) -> str:
+def _exchange_folder(world: World, output: str | None) -> str:
     """Return the folder of rank 0 in which nodes exchange messages."""
-    return str(Path(watch.output or ".").absolute() / f"stall-{world.job[:8]}")
+    return str(Path(output or ".").absolute() / f"stall-{world.job[:8]}")
 
 
 def _save_results(save: Callable[[str], str]) -> str:

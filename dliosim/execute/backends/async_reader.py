@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import address_of, only_file
+from dliosim.execute.backends.buffers import address_of
 from dliosim.execute.backends.contract import FileReader, Files
 from dliosim.execute.backends.fd_table import OpenFiles
 from dliosim.execute.backends.io_uring import Integers, ReadQueue, make_queue
@@ -179,24 +179,16 @@ class QueuedReader(FileReader):
 
     def _enqueue(self, part: _BatchPart, queue: ReadQueue) -> None:
         calls = part.calls
-        part.descriptors = (
-            self._table_descriptors(calls) if part.heads is None else self._open_sample_files(part, part.heads)
-        )
+        if part.heads is None:
+            kept = self._table.keep_files_of(calls)
+            part.descriptors = kept if isinstance(kept, int) else np.array(kept)
+        else:
+            part.descriptors = self._open_sample_files(part, part.heads)
         address = calls.start + address_of(part.batch.into)
         queue.put(part.descriptors, calls.offset, address, calls.length, self._put)
         part.first, part.left = self._put, len(calls.file)
         self._put += part.left
         self._parts.append(part)
-
-    def _table_descriptors(self, calls: Calls) -> Integers | int:
-        files, kept = self._table, self._table.kept
-        file = only_file(calls)
-        if file is not None:
-            files.keep_open([file])
-            return kept[file]
-        numbers = calls.file.tolist()
-        files.keep_open(dict.fromkeys(numbers))
-        return np.array([kept[number] for number in numbers])
 
     def _open_sample_files(self, part: _BatchPart, heads: NDArray[np.bool_]) -> Integers:
         """Open a file for each call that begins a sample; return the descriptor of each call.

@@ -12,11 +12,13 @@ from itertools import repeat
 from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.backends.buffers import only_file
 from dliosim.execute.backends.contract import Files
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import SAFE, close_read
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
+from dliosim.plan.samples.io_requests import Calls
 
 # Files that a reader opens together with `open each sample`: enough to make the fixed cost of a group negligible.
 _TOGETHER = 64
@@ -89,6 +91,20 @@ class OpenFiles:
         for file in files:
             if file not in kept:
                 kept[file] = self.open(file)
+
+    def keep_files_of(self, calls: Calls) -> int | list[int]:
+        """Open the files that the calls read, and keep them open; return the descriptor of each call, or one for all.
+
+        There must be a call.
+        """
+        kept, file = self.kept, only_file(calls)
+        if file is not None:
+            if file not in kept:
+                self.keep_open([file])
+            return kept[file]
+        numbers = calls.file.tolist()
+        self.keep_open(dict.fromkeys(numbers))
+        return [kept[number] for number in numbers]
 
     def close_kept(self) -> None:
         """Close all descriptors in `kept`."""

@@ -12,7 +12,7 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import CallBufferCache, CallBuffers, address_of, allocate, only_file
+from dliosim.execute.backends.buffers import CallBufferCache, CallBuffers, address_of, allocate
 from dliosim.execute.backends.contract import FileReader, Files
 from dliosim.execute.backends.fd_table import OpenFiles, direct_hint
 from dliosim.execute.io_errors import call_error
@@ -39,7 +39,9 @@ class PosixReader(FileReader):
         cut = self._pieces.cut_buffer(calls, into)
         if self._lifetime == "each sample":
             return self._open_and_read(calls, cut)
-        return self._read_rows(self._descriptors(calls), calls, cut.pieces, cut.lengths, cut.total)
+        kept = self._table.keep_files_of(calls)
+        descriptors = repeat(kept) if isinstance(kept, int) else kept
+        return self._read_rows(descriptors, calls, cut.pieces, cut.lengths, cut.total)
 
     def close(self) -> None:
         """Close every descriptor."""
@@ -48,17 +50,6 @@ class PosixReader(FileReader):
 
     def _close_files(self) -> None:
         self._table.close_kept()
-
-    def _descriptors(self, calls: Calls) -> Sequence[int] | repeat[int]:
-        files, kept = self._table, self._table.kept
-        file = only_file(calls)
-        if file is not None:
-            if file not in kept:
-                files.keep_open([file])
-            return repeat(kept[file])
-        numbers = calls.file.tolist()
-        files.keep_open(dict.fromkeys(numbers))
-        return [kept[number] for number in numbers]
 
     def _open_and_read(self, calls: Calls, cut: CallBuffers[list[memoryview]]) -> int:
         """Open the files of a group of samples, read them, close them, and so on; return the bytes.

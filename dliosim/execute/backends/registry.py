@@ -125,12 +125,15 @@ def _require_backend(access: Access, writes: bool) -> None:
     except KeyError:
         text = f"api `{access.api}` is not available: apis are {', '.join(backend_names())}"
         raise UsageError(text, "R403") from None
-    if writes and backend.writer is None:
-        raise UsageError(_read_only_message(backend), "R403")
+    if writes:
+        _require_writer(backend)
 
 
-def _read_only_message(backend: Backend) -> str:
-    return f"api `{backend.name}` only reads: prepare data and save checkpoints by another api, like `api posix`"
+def _require_writer(backend: Backend) -> Callable[[Access, Path, MPI.Intracomm], Writer]:
+    if backend.writer is None:
+        text = f"api `{backend.name}` only reads: prepare data and save checkpoints by another api, like `api posix`"
+        raise UsageError(text, "R403")
+    return backend.writer
 
 
 def open_readers(access: Access, files: Files, null: bool = False) -> list[Reader]:
@@ -155,10 +158,9 @@ def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = 
 
 def make_writer(backend: Backend, access: Access, path: Path, comm: MPI.Intracomm, create: bool = True) -> Writer:
     """Open a writer of a given backend, as `open_writer` does. Raises UsageError [R403] if the backend only reads."""
-    if backend.writer is None:
-        raise UsageError(_read_only_message(backend), "R403")
+    writer = _require_writer(backend)
     if create:
         # MPI creates its files itself, because some hints (striping) have an effect only then.
         make = remove_file if access.is_mpi else create_file
         run_on_first_rank(comm, lambda: make(str(path)))
-    return backend.writer(access, path, comm)
+    return writer(access, path, comm)

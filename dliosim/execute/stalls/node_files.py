@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -30,16 +30,6 @@ class NodeReport:
     stalls: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReports:
-    """The reports of the other nodes."""
-
-    #: when they were read, perf_counter_ns
-    read: int = 0
-    #: by node: seconds without movement, and the state of its ranks
-    words: Mapping[int, tuple[float, tuple[RankStatus, ...]]] = field(default_factory=dict)
-
-
 class ReportExchange(threading.Thread):
     """Writes `word` every `pause` seconds while any node stalls, and reads the other nodes' reports into `answer`.
 
@@ -51,7 +41,8 @@ class ReportExchange(threading.Thread):
         self._files, self._nodes, self.pause = NodeFiles(folder, node), nodes, pause
         self._over = threading.Event()
         self.word: NodeReport | None = None
-        self.answer = NodeReports()
+        #: the reports of the other nodes, by node, and when they were read, perf_counter_ns; replaced as a whole
+        self.answer: tuple[Mapping[int, NodeReport], int] = {}, 0
 
     def stop(self) -> None:
         """End the thread, which removes this node's file; give up after a second if it hangs."""
@@ -68,7 +59,7 @@ class ReportExchange(threading.Thread):
                 self._files.write_report(word)
                 words = self._files.read_reports(self._nodes, 3 * self.pause) if word.stalls else None
                 if words is not None:
-                    self.answer = NodeReports(perf_counter_ns(), words)
+                    self.answer = words, perf_counter_ns()
             else:
                 self._files.remove_report()
         self._files.remove_report()
@@ -104,13 +95,12 @@ class NodeFiles:
             (self._folder / self._name(other)).unlink(missing_ok=True)
         self._written = True
 
-    def read_reports(self, nodes: int, oldest: float) -> dict[int, tuple[float, tuple[RankStatus, ...]]] | None:
+    def read_reports(self, nodes: int, oldest: float) -> dict[int, NodeReport] | None:
         """Read the reports of the other nodes that are at most `oldest` seconds older than this node's own.
 
-        Returns them by node: seconds without movement, and the state of its ranks. Returns None if this node's own
-        report could not be written.
+        Returns them by node; None if this node's own report could not be written.
         """
-        found: dict[int, tuple[float, tuple[RankStatus, ...]]] = {}
+        found: dict[int, NodeReport] = {}
         own = self._report_time(self._node)
         if own is None:
             return None
@@ -118,7 +108,7 @@ class NodeFiles:
             written = self._report_time(node)
             if node != self._node and written is not None and written >= own - oldest:
                 with suppress(OSError, ValueError):
-                    found[node] = parse_statuses(self._read_report(node))
+                    found[node] = NodeReport(*parse_statuses(self._read_report(node)))
         return found
 
     def remove_report(self) -> None:

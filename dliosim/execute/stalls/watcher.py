@@ -159,7 +159,7 @@ class Watcher(threading.Thread):
         others = self._exchange_reports(now, quiet, stalls)
         if others is None:
             return
-        quiet = min(quiet, *(each for each, _ in others.values())) if others else quiet
+        quiet = min([quiet, *(each.quiet for each in others.values())])
         if quiet < self._first:
             if self._reported:
                 self._reactions.moves(self._reported)
@@ -198,9 +198,7 @@ class Watcher(threading.Thread):
             latest = max(latest, row.quiet_since, self._seen[place][1])
         return latest or now
 
-    def _exchange_reports(
-        self, now: int, quiet: float, stalls: bool
-    ) -> Mapping[int, tuple[float, tuple[RankStatus, ...]]] | None:
+    def _exchange_reports(self, now: int, quiet: float, stalls: bool) -> Mapping[int, NodeReport] | None:
         """Exchange reports with the other nodes and return theirs, by node; None if it is too early to have them."""
         talk = self._talk
         if talk is None:
@@ -210,19 +208,17 @@ class Watcher(threading.Thread):
         talk.word = NodeReport(quiet, self._all_rank_states(now) if stalls else (), stalls)
         if not stalls:
             return {}
-        if now - talk.answer.read > 3 * talk.pause * 1e9:
+        if self._is_isolated(now):
             return {} if quiet > self._first + 6 * talk.pause else None
-        return talk.answer.words if quiet > self._first + 3 * talk.pause else None
+        return talk.answer[0] if quiet > self._first + 3 * talk.pause else None
 
     def _is_isolated(self, now: int) -> bool:
         """Return whether this node cannot even read the reports of other nodes."""
-        return self._talk is not None and now - self._talk.answer.read > 3 * self._talk.pause * 1e9
+        return self._talk is not None and now - self._talk.answer[1] > 3 * self._talk.pause * 1e9
 
-    def _make_stall(
-        self, now: int, quiet: float, others: Mapping[int, tuple[float, tuple[RankStatus, ...]]]
-    ) -> JobStall:
+    def _make_stall(self, now: int, quiet: float, others: Mapping[int, NodeReport]) -> JobStall:
         board = self._board
-        seen = [*self._all_rank_states(now), *(one for _, ranks in others.values() for one in ranks)]
+        seen = [*self._all_rank_states(now), *(one for report in others.values() for one in report.seen)]
         alone = self._is_isolated(now)
         silent = () if alone else (name for node, name in enumerate(board.hosts) if node not in (board.node, *others))
         return JobStall(board.ranks, quiet, tuple(sorted(seen, key=lambda one: one.rank)), tuple(silent), alone)
