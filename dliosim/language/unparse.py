@@ -303,7 +303,7 @@ _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
     "epochs": lambda loop: str(loop.epochs) if loop.arrivals is None else None,
     "shuffle": _shuffles,
     "sync": _sync,
-    "checkpoint": lambda loop: [_cadence(cadence) for cadence in loop.checkpoints],
+    "checkpoint": lambda loop: [_cadence(cadence) for cadence in loop.checkpoints] or ["off"],
     "optimizer": _optimizer,
     "model": lambda checkpoint: checkpoint.model.name if checkpoint.model else None,
     "parallel": _parallel,

@@ -122,7 +122,7 @@ class Loop:
     )
     #: saves a checkpoint (`train` only): `model every 2 epochs`, `every 100 steps`, `every 30 s`, `at end`; steps count
     #: within a pass; a time: at the first step boundary that comes this long after the last save of this line, or after
-    #: the loop began (not with `sync off`); may be repeated. Default: none
+    #: the loop began (not with `sync off`); may be repeated. Default: `off`, which -D can give, too
     checkpoints: Annotated[tuple[Cadence, ...], Phrase(keyword="checkpoint", rule="cadence", blocks=("train",))] = ()
     evaluations: tuple[Evaluation, ...] = ()  #: loops that run between epochs
 

@@ -152,6 +152,8 @@ class VerbCompiler:
             warn_about_draws(settings, "requests", arrivals.gap)
             # Requests come from users, who do not wait for each other; so ranks that answer them do not sync.
             fields.setdefault("sync", Sync("off"))
+        for head in ("shuffle", "checkpoint"):
+            settings.check_off(head)
         cadences = [settings.convert(line, self._cadence, None) for line in settings.all_lines("checkpoint")]
         loop = Loop(
             kind=cast(Literal["train", "evaluate", "infer"], block.kind),
@@ -208,17 +210,10 @@ class VerbCompiler:
         shuffle = Shuffle()
         for line in settings.all_lines("shuffle"):
             shuffle = settings.convert(line, lambda node, shuffle=shuffle: self._merge_shuffle(node, shuffle), shuffle)  # type: ignore[misc]
-        lines = settings.all_lines("shuffle")
-        off = [Label(line.phrase, "off") for line in lines if line.sub == ("off",)]
-        others = [Label(line.phrase, "but this shuffles") for line in lines if line.sub != ("off",)]
-        if off and others:
-            settings.report("E102", "`shuffle off` with another `shuffle` line", "", [off[0], others[0]])
         return shuffle
 
     def _merge_shuffle(self, node: SyntaxNode, shuffle: Shuffle) -> Shuffle:
         once = node.find("once") is not None
-        if node.kind == "off":
-            return shuffle
         if node.kind == "shuffle_files":
             files: Literal["globally", "within shard"] = "within shard" if node.find("within_shard") else "globally"
             return replace(shuffle, files=files, files_once=once)

@@ -120,8 +120,15 @@ class Settings:
         return next((line for line in self.lines if line.head == head), None)
 
     def all_lines(self, head: str) -> list[Setting]:
-        """Return the lines of a repeated setting."""
-        return [line for line in self.lines if line.head == head]
+        """Return the lines of a repeated setting; none where it is `off`."""
+        return [line for line in self.lines if line.head == head and not line.is_off]
+
+    def check_off(self, head: str) -> None:
+        """Report E102 where a repeated setting is `off` and has other lines, too."""
+        off = [Label(line.phrase, "off") for line in self.lines if line.head == head and line.is_off]
+        others = [Label(line.phrase, "but this is not") for line in self.all_lines(head)]
+        if off and others:
+            self.report("E102", f"`{head} off` with another `{head}` line", "", [off[0], others[0]])
 
     def read(self, head: str, convert: Callable[[SyntaxNode], T], default: T) -> T:
         """Return the value of a setting, or the default where it is not given or has a mistake."""

@@ -54,14 +54,17 @@ def overlay(below: Iterable[Setting], above: Iterable[Setting]) -> list[Setting]
     """
     above = list(above)
     replaced = {(setting.head, setting.sub[:1]) for setting in above}
-    if any((setting.head, setting.sub) == ("shuffle", ("off",)) for setting in above):
-        replaced |= {("shuffle", ("samples",)), ("shuffle", ("files",))}
-    elif any(setting.head == "shuffle" for setting in above):
-        replaced.add(("shuffle", ("off",)))
+    given, off = {setting.head for setting in above}, {setting.head for setting in above if setting.is_off}
     for one, other in (("size", "shape"), ("shape", "size")):  # either one gives the whole size
         if (one, ()) in replaced:
             replaced.add((other, ()))
-    return [setting for setting in below if (setting.head, setting.sub[:1]) not in replaced] + above
+    return [
+        setting
+        for setting in below
+        if (setting.head, setting.sub[:1]) not in replaced
+        and setting.head not in off
+        and not (setting.is_off and setting.head in given)
+    ] + above
 
 
 def duplicate_override(place: Span, first: Span) -> Mistake:
@@ -108,7 +111,7 @@ def sub_names(head: str, phrase: str) -> tuple[str, ...]:
     words = re.findall(r'"[^"]*"|\S+', phrase)
     if head not in vocabulary.REPEATED or not words:
         return ()
-    if head == "checkpoint":
+    if head == "checkpoint" and words != ["off"]:
         unit = words[-1].rstrip("s")
         return (words[0], unit if unit in ("step", "epoch", "end") else "time")
     if head == "shuffle":

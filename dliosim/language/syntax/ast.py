@@ -27,6 +27,11 @@ class Setting:
     #: identifies a line of a repeated setting (see `sub_names`); an override replaces lines with the same first member
     sub: tuple[str, ...] = ()
 
+    @property
+    def is_off(self) -> bool:
+        """True for `off` in the place of the lines of a repeated setting."""
+        return self.head in ("shuffle", "checkpoint") and self.sub == ("off",)
+
 
 @dataclass(slots=True)
 class PatternBlock:
