@@ -8,6 +8,7 @@ Python keeps no bytecode, tests keep theirs in the cache of pytest: hundreds of 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import platform
 import shutil
@@ -50,6 +51,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first: with one of them at the end, the other workers would have nothing to do."""
     here = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _LONG)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what all tests have in common out of each search for garbage: every loop of a run begins with one."""
+    gc.collect()
+    gc.freeze()
 
 
 def _keep_bytecode(config: pytest.Config) -> None:

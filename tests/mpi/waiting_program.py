@@ -60,7 +60,6 @@ def left_behind(rank: int, below: str) -> tuple[list[str], list[str]]:
 
 
 def main(comm: MPI.Intracomm, pipes: str) -> None:
-    gc.freeze()  # each loop looks for garbage, and would look through all modules
     faulthandler.register(signal.SIGUSR2, all_threads=True)
     for name in [name for name in os.environ if name.startswith(_OF_THE_START)]:
         del os.environ[name]
@@ -77,6 +76,8 @@ def main(comm: MPI.Intracomm, pipes: str) -> None:
 
 def _answer(group: MPI.Intracomm, world: World, task: dict[str, Any]) -> None:
     """Do a task, and print what became of it."""
+    gc.collect()
+    gc.freeze()  # each loop looks for garbage, and would look through all modules of the tasks before
     os.chdir(task["directory"])
     os.environ.update(task["environment"])
     status, printed = perform(group, task["module"], task["arguments"])
