@@ -48,8 +48,8 @@ restore c
 """
 
 
-def installed(source: Path, directory: Path) -> dict[str, str]:
-    """Install a package from its source below `directory`; the environment in which Python finds it.
+def installed(source: Path, directory: Path) -> Path:
+    """Install a package from its source below `directory`; where it is then.
 
     Offline, and with no more than setuptools and pip: the wheel is packed here.
     """
@@ -71,7 +71,12 @@ def installed(source: Path, directory: Path) -> dict[str, str]:
         packed.writestr(f"{info}/RECORD", "")
     options = ["--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", "--target", str(target)]
     _run(["-m", "pip", "install", *options, str(wheel)], directory)
-    return {"PYTHONPATH": os.pathsep.join([str(ROOT), str(target)])}
+    return target
+
+
+def finding(package: Path) -> dict[str, str]:
+    """The environment in which Python finds what is installed there."""
+    return {"PYTHONPATH": os.pathsep.join([str(ROOT), str(package)])}
 
 
 def _run(command: list[str], directory: Path) -> None:
@@ -80,24 +85,22 @@ def _run(command: list[str], directory: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed(TOY, tmp_path_factory.mktemp("toy"))
 
 
 @pytest.mark.parametrize("ranks", [0, 2])
-def test_the_shipped_checks_pass_on_both(toy: dict[str, str], tmp_path: Path, ranks: int) -> None:
+def test_the_shipped_checks_pass_on_both(toy: Path, tmp_path: Path, ranks: int) -> None:
     program = ["-m", "mpi4py", "-m", "tests.extending.contract_program", str(tmp_path)]
-    done = run_ranks(ranks, *program, env=toy)
+    done = run_ranks(ranks, *program, env=finding(toy))
     assert done.stdout == "the contract is kept\n", done.stderr
 
 
 @pytest.mark.parametrize("writer", ["mirror", "posix"])
-def test_a_pattern_that_names_both_writes_and_reads_every_byte(
-    toy: dict[str, str], tmp_path: Path, writer: str
-) -> None:
+def test_a_pattern_that_names_both_writes_and_reads_every_byte(toy: Path, tmp_path: Path, writer: str) -> None:
     place = Place(tmp_path)
     place.write(PATTERN.replace("api      mirror\n}\ntrain", f"api      {writer}\n}}\ntrain"))
-    done = run_ranks(2, *place.arguments("--verify"), env=toy, cwd=tmp_path)
+    done = run_ranks(2, *place.arguments("--verify"), env=finding(toy), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     [file] = place.files("d/*/*.blocks")
     assert file.read_bytes()[8:16] == b"A BLOCK\n"
@@ -120,25 +123,25 @@ def test_a_pattern_that_names_both_writes_and_reads_every_byte(
         ("mirror.py", "MIRROR = 7", r"api `mirror`: 7, from `dliosim_toy.mirror:MIRROR`, is no backend of that name"),
     ],
 )
-def test_a_broken_package_is_named(tmp_path: Path, file: str, content: str, text: str) -> None:
+def test_a_broken_package_is_named(toy: Path, tmp_path: Path, file: str, content: str, text: str) -> None:
     broken = tmp_path / "broken"
-    shutil.copytree(TOY, broken)
+    shutil.copytree(toy, broken, ignore=shutil.ignore_patterns("__pycache__"))
     (broken / "dliosim_toy" / file).write_text(content + "\n")
     place = Place(tmp_path)
     place.write(PATTERN)
-    done = run_ranks(0, *place.arguments(), env=installed(broken, tmp_path), cwd=tmp_path)
+    done = run_ranks(0, *place.arguments(), env=finding(broken), cwd=tmp_path)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "error[R403]" in done.stderr
     assert re.search(text, done.stderr), done.stderr
     assert not list(tmp_path.glob("data/d"))
 
 
-def test_the_page_says_how_to_test_them(toy: dict[str, str], tmp_path: Path) -> None:
+def test_the_page_says_how_to_test_them(toy: Path, tmp_path: Path) -> None:
     [program] = [
         block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "def test_" in block
     ]
     (tmp_path / "test_theirs.py").write_text(program)
-    done = run_ranks(0, "-m", "pytest", "-q", str(tmp_path), env=toy, cwd=tmp_path)
+    done = run_ranks(0, "-m", "pytest", "-q", str(tmp_path), env=finding(toy), cwd=tmp_path)
     assert "4 passed" in done.stdout, done.stdout + done.stderr
 
 
