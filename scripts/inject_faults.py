@@ -23,7 +23,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -33,6 +33,8 @@ from faults.judging import Complaint, judge
 from faults.running import SOURCE, Done, Place
 from fidelity.latency import build_library
 from harness import header, orderly, row
+
+from tests.mpi.waiting import close_all
 
 APIS = ("posix", "mpi-independent", "mpi-collective")
 
@@ -107,7 +109,8 @@ def main() -> int:
     end, met, failed = monotonic() + given.seconds, Counter[tuple[str, ...]](), 0
     if given.place:
         given.place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="dliosim-faults-", dir=given.place) as name:
+    with tempfile.TemporaryDirectory(prefix="dliosim-faults-", dir=given.place) as name, ExitStack() as stack:
+        stack.callback(close_all)
         library = build_library(Path(name), SOURCE)
         seed = given.only if given.only is not None else given.seed
         while monotonic() < end:

@@ -17,6 +17,7 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
+from contextlib import ExitStack
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from harness import ROOT, orderly
 sys.path.insert(0, str(ROOT))
 
 from tests.mpi.killing import CALLS, SETTINGS, Place, draws
+from tests.mpi.waiting import close_all
 
 #: Kills after which a job follows that is not killed.
 _IN_A_ROW = 4
@@ -49,7 +51,8 @@ def main() -> int:
     done: Counter[tuple[str, str]] = Counter()
     if given.place:
         given.place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=given.place) as directory:
+    with tempfile.TemporaryDirectory(dir=given.place) as directory, ExitStack() as stack:
+        stack.callback(close_all)
         places = []
         for number, (settings, ranks) in enumerate(SETTINGS):
             place = Place(Path(directory, f"{number}"), settings, ranks)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from faults.drawing import Fault, Phase, Seen, Workload
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -18,6 +20,7 @@ from dliosim.execute.store import checkpoint_store
 from dliosim.execute.store.checkpoint_manifest import load_manifest
 from tests.execute.alone import checkpoint_faults
 from tests.mpi.launch import running, start_ranks
+from tests.mpi.waiting import run_command
 
 SOURCE = Path(__file__).with_name("inject.c")
 
@@ -70,13 +73,14 @@ class Place:
         places = ["--dir", str(self.tree / "data")]
         if "drain to drained" in self.workload.checkpoint and any(f"{verb} c" in verbs for verb in _SAVING):
             places += ["--root", f"drained={self.tree / 'drained'}"]
-        env = {"DLIOSIM_FAULTS": "1"}
-        if fault is not None or watched:
-            env = {"LD_PRELOAD": str(self.library), "INJECT_FOLDER": str(self.tree.resolve()), "INJECT_LOG": str(logs)}
+        command = ["run", str(pattern), *places, "--output", str(output), "--verify"]
+        if fault is None and not watched:
+            return self._run_plainly(command)
+        env = {"LD_PRELOAD": str(self.library), "INJECT_FOLDER": str(self.tree.resolve()), "INJECT_LOG": str(logs)}
         if fault is not None:
             env["INJECT_FAULT"] = fault.arguments
-        command = ["-m", "dliosim.cli", "run", str(pattern), *places, "--output", str(output), "--verify"]
-        with running(start_ranks(self.workload.ranks, *command, env=env, cwd=self.directory)) as job:
+        ranks = self.workload.ranks
+        with running(start_ranks(ranks, "-m", "dliosim.cli", *command, env=env, cwd=self.directory)) as job:
             hung = False
             try:
                 out, errors = job.launcher.communicate(timeout=LONGEST)
@@ -85,10 +89,18 @@ class Place:
                 job.kill()
                 out, errors = job.launcher.communicate()
             left = [] if hung else job.outliving(_ENDING)
-        lines = [_lines(logs / str(rank)) for rank in range(self.workload.ranks)]
+        lines = [_lines(logs / str(rank)) for rank in range(ranks)]
         seen = tuple(tuple(_parse_call(line.removeprefix("!")) for line in each) for each in lines)
         hit = tuple(_parse_call(line[1:]) for each in lines for line in each if line.startswith("!"))
         return Done(job.launcher.returncode, errors + out, seen, hit, hung, tuple(left))
+
+    def _run_plainly(self, command: Sequence[str]) -> Done:
+        """Run a command on ranks that wait for such, as nothing is to be loaded before it."""
+        try:
+            done = run_command(self.workload.ranks, command, self.directory, LONGEST)
+        except pytest.fail.Exception as failure:
+            return Done(1, str(failure), (), (), True, ())
+        return Done(done.returncode, done.stderr + done.stdout, (), (), False, ())
 
     def whole(self, saved: bool) -> str:
         """Return the whole pattern, one verb after another; with a restore before the save where something is saved."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from dliosim.cli import main
+from dliosim import cli
 from dliosim.execute.backends.mpiio_writer import IndependentWriter
 from dliosim.execute.backends.posix import PosixWriter
 from dliosim.execute.checkpoints.selection import CheckpointSearch, FoundCheckpoint
@@ -123,6 +123,16 @@ def say_what_is_read(record: Path) -> None:
     CheckpointSearch.find = telling  # type: ignore[method-assign]
 
 
+def main(comm: MPI.Intracomm, record: str, *command: str) -> int:
+    """One job that is never killed, on ranks that wait for such."""
+    find = CheckpointSearch.find
+    say_what_is_read(Path(record))
+    try:
+        return cli.main([*command])
+    finally:
+        CheckpointSearch.find = find  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
     kind, rank, call, how = sys.argv[1].split(":")
     comm = MPI.COMM_WORLD
@@ -135,4 +145,4 @@ if __name__ == "__main__":
         watch(kind, killer)
         if comm.rank == 0:
             arm_when_saving(killer)
-    sys.exit(main(sys.argv[3:]))
+    sys.exit(cli.main(sys.argv[3:]))

@@ -18,8 +18,9 @@ from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.locking import NAME as LOCK
 from tests.execute.alone import checkpoint_faults
 from tests.mpi.launch import ROOT, Job, running, start_ranks
+from tests.mpi.waiting import run_command
 
-PROGRAM = ("-m", "tests.mpi.kill_program")
+PROGRAM = "tests.mpi.kill_program"
 
 HEAD = 'dlio 1\nworkload killed "saves again and again"\n'
 
@@ -125,10 +126,14 @@ class Place:
         record.unlink(missing_ok=True)
         self._results.unlink(missing_ok=True)
         locks_before = self._locks()
-        with running(self._start(kill, saves)) as job:
-            if kill.kind == "time":
-                self._kill_from_outside(job, kill, locks_before)
-            done = job.finish(LONGEST)
+        command = [f"{record}", *self._command(saves)]
+        if kill == NEVER:
+            done = run_command(self.ranks, command, self.directory, LONGEST, PROGRAM)
+        else:
+            with running(self._start(kill, command)) as job:
+                if kill.kind == "time":
+                    self._kill_from_outside(job, kill, locks_before)
+                done = job.finish(LONGEST)
         if kill.how != "full":
             assert "error" not in done.stderr, f"{kill}: {done.stderr}\n{done.stdout}"
         if self.newest and (kill.kind != "time" or self.has_ended()):
@@ -154,14 +159,18 @@ class Place:
     def _results(self) -> Path:
         return self.directory / "out" / "results.json"
 
-    def _start(self, kill: Kill, saves: int) -> Job:
+    def _command(self, saves: int) -> list[str]:
+        """Write the pattern; the command line that runs it."""
         pattern = self.directory / "killed.dlio"
         restore = "restore c\n" if self.newest else ""
         pattern.write_text(f"{HEAD}{CHECKPOINT}    {self.settings}\n}}\n{restore}repeat {saves} {{\n    save c\n}}\n")
-        arguments = [kill.point, str(self.directory / "restored"), "run", str(pattern), "--verify"]
         drained = ["--root", f"drained={self.directory / 'drained'}"] if "drained" in self.settings else []
         places = ["--dir", str(self.directory / "data"), "--output", str(self.directory / "out"), *drained]
-        return start_ranks(self.ranks, *PROGRAM, *arguments, *places, env={"PYTHONPATH": str(ROOT)}, cwd=self.directory)
+        return ["run", str(pattern), "--verify", *places]
+
+    def _start(self, kill: Kill, command: list[str]) -> Job:
+        program = ("-m", PROGRAM, kill.point, *command)
+        return start_ranks(self.ranks, *program, env={"PYTHONPATH": str(ROOT)}, cwd=self.directory)
 
     def _examine(self, after: Kill) -> None:
         """Check every checkpoint that counts, byte by byte."""
