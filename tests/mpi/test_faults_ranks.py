@@ -197,7 +197,7 @@ def test_a_launchers_helper_that_is_killed_takes_its_ranks_along(tmp_path: Path)
 
 def test_a_rank_killed_while_preparing(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    large = DATASET.replace("samples  41", "samples  60_000").replace("shared file", "6000 files")
+    large = DATASET.replace("samples  41", "samples  12_000").replace("shared file", "6000 files")
     place.write(large, PREPARE)
     with running(start_ranks(2, *place.arguments(), cwd=tmp_path)) as job:
         job.wait_until(lambda: len(place.files()) > 100)

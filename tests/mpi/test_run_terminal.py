@@ -13,7 +13,7 @@ import pytest
 from tests.mpi.jobs import CLI, DATASET, PREPARE, TRAIN, Place
 from tests.mpi.launch import ROOT, run_ranks, running, start_ranks
 
-LONG = TRAIN.replace("epochs   2", "compute  500 ms")
+LONG = TRAIN.replace("epochs   2", "compute  300 ms")
 
 
 def shown(place: Place, ranks: int) -> tuple[int, str, str]:
