@@ -156,7 +156,10 @@ class Seen:
 
 
 def parse_reads(place: Path, rank: int, calls: list[Call]) -> Seen:
-    """Return all reads of a rank, of any file, and the times when it read its own count."""
+    """Return all reads of a rank, of any file, and the times when its main thread read the count of its process.
+
+    The thread that looks for stalls reads it too, of ranks that are late.
+    """
     reads, asked = [], []
     for file in place.glob(f"calls.{rank}.*"):
         for line in file.read_text(errors="replace").splitlines():
@@ -165,12 +168,7 @@ def parse_reads(place: Path, rank: int, calls: list[Call]) -> Seen:
                 continue
             reads.append((float(parsed[1]), int(parsed[4])))
             path = DESCRIPTOR.search(parsed[3])
-            if (
-                path is not None
-                and path[1].startswith("/proc/")
-                and path[1].endswith("/io")
-                and "/task/" not in path[1]
-            ):
+            if path is not None and path[1] == f"/proc/{file.suffix[1:]}/io":  # the file is named by its thread
                 asked.append(float(parsed[1]))
     return Seen(calls, sorted(reads), sorted(asked))
 
