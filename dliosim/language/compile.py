@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from dliosim.language.blocks import checkpoints, datasets, transformers
 from dliosim.language.blocks.external_datasets import missing_finder
@@ -181,7 +181,12 @@ def _compile_expectations(context: CompileContext, verbs: VerbCompiler) -> tuple
     return tuple(found for found, _ in made.values())
 
 
-_FIGURES = {"utilization": (RATIO,), "throughput": (RATE, FREQUENCY), "p99": (TIME,)}
+#: The dimensions of each figure, and how its bounds are written.
+_FIGURES: Final = {
+    "utilization": ((RATIO,), "ratios are written as 90 %"),
+    "throughput": ((RATE, FREQUENCY), "rates are written as 200 MB/s, or 1000 samples/s"),
+    "p99": ((TIME,), "times are written as 10 ms, 1.5 s or 2 min"),
+}
 _UNITS: dict[Dimension, Literal["ratio", "B/s", "samples/s", "s"]] = {
     RATIO: "ratio",
     RATE: "B/s",
@@ -194,7 +199,7 @@ def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: Ve
     figure = block.header["FIGURE"].text
     with context.reporting():
         value = context.scope.value(block.header["value"])
-        if value.dimension not in _FIGURES[figure]:
+        if value.dimension not in _FIGURES[figure][0]:
             raise _wrong_dimension(figure, value)
         if not 0 < nearest_float(value.amount) <= (1 if figure == "utilization" else MAX_SIZE):
             bounds = "0 % to 100 %" if figure == "utilization" else f"must be above 0, and at most {MAX_SIZE:.0e}"
@@ -217,13 +222,8 @@ def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: Ve
 
 def _wrong_dimension(figure: str, value: Value) -> Mistake:
     """Return the E111 for a value that cannot bound a figure; mostly its unit was left out."""
-    needed = " or ".join(str(dimension) for dimension in _FIGURES[figure])
-    helps = {
-        "throughput": "rates are written as 200 MB/s, or 1000 samples/s",
-        "p99": "times are written as 10 ms, 1.5 s or 2 min",
-        "utilization": "ratios are written as 90 %",
-    }
-    hint, missing = helps[figure], value.dimension == COUNT
+    dimensions, hint = _FIGURES[figure]
+    needed, missing = " or ".join(map(str, dimensions)), value.dimension == COUNT
     if figure == "utilization" and missing and 0 < value.amount <= 100:
         hint = f"write `{float(value.amount * 100 if value.amount <= 1 else value.amount):g} %`"
     label = f"this is {value.dimension}" + ("; a unit is missing" if missing else "")

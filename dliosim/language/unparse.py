@@ -305,7 +305,6 @@ _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
     "sync": _sync,
     "checkpoint": lambda loop: [_cadence(cadence) for cadence in loop.checkpoints] or ["off"],
     "optimizer": _optimizer,
-    "model": lambda checkpoint: checkpoint.model.name if checkpoint.model else None,
     "parallel": _parallel,
     "part": _parts,
     "writers": _writers,

@@ -141,6 +141,6 @@ _WRITE: Final[dict[str, Callable[[Any], str]]] = {
     "PACE": write_pace,
     "SIZES": lambda drawn: write_distribution(drawn, write_size),
     "TIMES": lambda drawn: write_distribution(drawn, format_seconds),
-    "NAME": str,
+    "NAME": lambda named: str(getattr(named, "name", named)),
     "PATH": lambda path: f'"{path}"',
 }

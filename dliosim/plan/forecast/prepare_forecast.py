@@ -34,7 +34,7 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
         samples, written, files, calls = _choose_count(places.form, ranks)(places, placement.exact, ranks, transfer)
         around = places.form.header + 2 * places.form.align
     else:
-        samples, written, files, calls = _count_library_files(places, ranks, transfer)
+        samples, written, files, calls = _count_whole_files(places, False, ranks, transfer)
     if verb.access.collective:
         calls = uniform_spread(calls.maximum, ranks, calls.estimated)
     if isinstance(places, FramedPlaces) and not places.form.bare:
@@ -65,16 +65,23 @@ def _count_opens(form: Format, verb: Prepare, ranks: int, files: RankSpread) -> 
     return files.scale(1 + laid_out)
 
 
-def _count_whole_files(places: FramedPlaces, exact: bool, ranks: int, transfer: int | None) -> _Counts:
-    """Count samples, bytes, files and calls of a rank that writes files rank, rank + R, ..."""
+def _count_whole_files(places: Places, exact: bool, ranks: int, transfer: int | None) -> _Counts:
+    """Count samples, bytes, files and calls of a rank that writes files rank, rank + R, ...
+
+    Figures are estimates for files that a library makes whole, or lays out.
+    """
     files = np.arange(places.dataset.layout.files)
     sizes, samples = places.file_sizes(files), np.diff(places.first_samples(np.append(files, len(files))))
-    # A file without samples still has its header to write.
-    calls = np.maximum(samples, sizes > 0) if transfer is None else -(-sizes // transfer)
-    if transfer is None and places.form.checksum is not None:
-        # The header is written again when the checksum is known, unless one call writes the whole file.
-        again = samples > 1
-        calls, sizes = calls + again, sizes + again * places.form.header
+    calls = samples if transfer is None else -(-sizes // transfer)
+    if not isinstance(places, FramedPlaces):
+        few = len(files) < ranks
+        return _deal_files(ranks, (samples, sizes, calls), (few, True, few, True))
+    if transfer is None:
+        calls = np.maximum(calls, sizes > 0)  # a file without samples still has its header to write
+        if places.form.checksum is not None:
+            # The header is written again when the checksum is known, unless one call writes the whole file.
+            again = samples > 1
+            calls, sizes = calls + again, sizes + again * places.form.header
     known = transfer is None or (exact and int(samples.max()) <= SAMPLES_AT_ONCE)
     return _deal_files(ranks, (samples, sizes, calls), (False, not exact, False, not known))
 
@@ -103,15 +110,6 @@ def _mark_frame_estimates(
         replace(files.scale(1 + sidecar_count), estimated=files.estimated or sidecar_count > 0),
         replace(calls, estimated=calls.estimated or sidecar_count > 0 or transfer is not None),
     )
-
-
-def _count_library_files(places: Places, ranks: int, transfer: int | None) -> _Counts:
-    """Count the same for files that a library makes whole, or lays out: estimates."""
-    files = np.arange(places.dataset.layout.files)
-    sizes, samples = places.file_sizes(files), np.diff(places.first_samples(np.append(files, len(files))))
-    calls = samples if transfer is None else -(-sizes // transfer)
-    few = len(files) < ranks
-    return _deal_files(ranks, (samples, sizes, calls), (few, True, few, True))
 
 
 def _count_many_files(places: FramedPlaces, _: bool, ranks: int, transfer: int | None) -> _Counts:
