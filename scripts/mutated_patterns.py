@@ -66,7 +66,7 @@ class Tries:
         path = self._place / "mutant.dlio"
         path.write_bytes(mutant.text.encode(errors="surrogatepass"))
         job = ["--ranks", f"{mutant.ranks}", "--nodes", f"{mutant.nodes}", "--dir", str(self._empty)]
-        listed = ["--csv", "--rank", f"{mutant.rank}", "--epoch", f"{mutant.epoch}"]
+        listed = ["--csv", "--rank", f"{mutant.rank}", "--epoch", f"{mutant.epoch + 1}"]
         done: list[Done] = []
         wrong: list[str] = []
         for command, more in (("check", []), ("explain", []), ("plan", []), ("plan", listed)):

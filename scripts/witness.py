@@ -151,8 +151,8 @@ def calls_of(files: Sequence[Path], data: Path) -> list[Call]:
 
 
 def plan_rows(pattern: Path, api: str, ranks: int, rank: int, loop: str, epoch: int) -> list[tuple[int, int, Extent]]:
-    """Return the output of `dliosim plan --csv`, as (step, sample, (file, offset, length))."""
-    chosen = ["--ranks", str(ranks), "--rank", str(rank), "--loop", loop, "--epoch", str(epoch)]
+    """Return the output of `dliosim plan --csv` for an epoch from 0, as (step, sample, (file, offset, length))."""
+    chosen = ["--ranks", str(ranks), "--rank", str(rank), "--loop", loop, "--epoch", str(epoch + 1)]
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(io.StringIO()):
         status = cli.main(["plan", str(pattern), "-D", f"api={api}", "--csv", *chosen])

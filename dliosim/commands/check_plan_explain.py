@@ -59,7 +59,7 @@ def plan_command(parsed: argparse.Namespace) -> int:
     from dliosim.report.plan.checkpoint_tables import risk_tables
     from dliosim.report.plan.tables import plan_report, write_csv
 
-    rank, epoch = parsed.rank or 0, parsed.epoch or 0
+    rank, epoch = parsed.rank or 0, (parsed.epoch or 1) - 1
     if rank >= parsed.ranks:
         raise UsageError(f"--rank {rank}: ranks count from 0, and there are {parsed.ranks}")
     path, finder = find_pattern(parsed.pattern), _make_finder(parsed)

@@ -192,7 +192,7 @@ COMMANDS: Final = {
     "compare": Command(
         "compare:compare_command",
         "say which of several ways is faster, and if the difference is real",
-        "mpiexec -n 4 dliosim compare resnet50 --vary api=posix,mpi-independent",
+        "mpiexec -n 4 dliosim compare cosmoflow --vary api=posix,mpi-independent",
         (
             _PATTERN,
             _option(
@@ -252,8 +252,8 @@ COMMANDS: Final = {
             *_VALUES,
             *_job(None),
             _flag("--csv", "reads of one rank and epoch: step, sample, file, offset, length"),
-            _option("--rank", "R", "with --csv: which rank (default 0)", type=types.parse_natural),
-            _option("--epoch", "E", "with --csv: which epoch, from 0 (default 0)", type=types.parse_natural),
+            _option("--rank", "R", "with --csv: which rank, from 0 (default 0)", type=types.parse_natural),
+            _option("--epoch", "E", "with --csv: which epoch, from 1 (default 1)", type=types.parse_positive),
             _option("--loop", "NAME", "with --csv: which loop (default: the first)"),
             *_failures("as long as reading what all ranks restore, as fast as a save is written"),
             _option(

@@ -197,11 +197,12 @@ def test_plan_gives_the_reads_of_a_rank(pattern: str, capsys: pytest.CaptureFixt
         assert main(["plan", pattern, "--ranks", "2", "--csv", *options]) == 0
         return [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
 
-    first, other, later = rows(), rows("--rank", "1"), rows("--epoch", "1", "--loop", "train")
+    first, other, later = rows(), rows("--rank", "1"), rows("--epoch", "2", "--loop", "train")
     assert first[0].split(",") == ["step", "sample", "file", "offset", "length"]
     assert len(first) == len(other) == len(later) == 1 + 5 * 4
     assert len({*first[1:], *other[1:]}) == 40
     assert first != later
+    assert first == rows("--epoch", "1")
     assert main(["plan", pattern, "--ranks", "2", "--csv", "--rank", "2"]) == 2
     assert "ranks count from 0" in capsys.readouterr().err
 

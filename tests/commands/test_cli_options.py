@@ -46,6 +46,7 @@ def pattern(tmp_path: Path) -> Path:
         ),
         (["plan", "x.dlio", "--ranks", "4", "--rank", "0"], "--rank chooses what --csv lists, and there is no --csv"),
         (["plan", "x.dlio", "--ranks", "4", "--epoch", "1"], "--epoch chooses what --csv lists"),
+        (["plan", "x.dlio", "--ranks", "4", "--csv", "--epoch", "0"], "argument --epoch: must be at least 1"),
         (["plan", "x.dlio", "--ranks", "4", "--loop", "t"], "--loop chooses what --csv lists"),
         (["plan", "x.dlio", "--rank", "4"], "required: --ranks"),
         (["plan", "x.dlio", "--ranks", "4", "--save-time", "3 s"], "--save-time goes with --mtbf"),
@@ -131,8 +132,8 @@ def test_a_job_has_no_more_ranks_than_a_record_can_distinguish(
 def test_an_epoch_that_there_is_not_cannot_be_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "loop.dlio"
     path.write_text(GOOD + "train {\n    read d\n    epochs 5\n}\n")
-    assert main(["plan", str(path), "--ranks", "4", "--csv", "--epoch", "9"]) == 2
-    assert capsys.readouterr().err == "error: there is no epoch 9: `train` has 5, counted from 0\n"
+    assert main(["plan", str(path), "--ranks", "4", "--csv", "--epoch", "6"]) == 2
+    assert capsys.readouterr().err == "error: there is no epoch 6: `train` has 5\n"
 
 
 @pytest.mark.parametrize(("rank", "times"), [(None, 1), ("0", 1), ("1", 0)])

@@ -103,7 +103,7 @@ def list_reads(
     epochs = sum(runs for each, runs in _loop_runs(workload.verbs) if each is chosen)
     epochs *= 1 if chosen.arrivals is not None else chosen.epochs
     if epoch >= epochs:
-        raise PlanError(f"there is no epoch {epoch}: `{chosen.name}` has {epochs}, counted from 0")
+        raise PlanError(f"there is no epoch {epoch + 1}: `{chosen.name}` has {epochs}")
     passes = [PassRange(epoch + 1, epoch + 1, steps)] if chosen.arrivals is None else _split_passes(chosen, steps, 1)
     if not samples_of_rank(chosen, dataset, job.ranks, (rank + chosen.shift) % job.ranks):
         passes = []  # there may be millions of passes, all empty
