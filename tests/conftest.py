@@ -16,6 +16,7 @@ import signal
 import struct
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -53,10 +54,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _LONG)
 
 
-def pytest_collection_finish() -> None:
-    """Leave what all tests have in common out of each search for garbage: every loop of a run begins with one."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search for no garbage among what all tests have in common: every loop of a run begins with such a search."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def _keep_bytecode(config: pytest.Config) -> None:
