@@ -34,7 +34,6 @@ from dliosim.plan.forecast.rank_aggregates import (
     span_ratio,
 )
 from dliosim.plan.samples.io_requests import Calls, Extents, deal_rounds, plan_calls, sample_heads, share_bounds
-from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces
 from dliosim.plan.samples.read_ranges import buffer_bytes, plan_reads, rows_to_keep
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.shuffling import Permutation
@@ -69,6 +68,11 @@ class _CountInput:
     ranks: list[int]  #: ranks whose plans are made
     stream: bool  #: true where epochs do not divide the passes (requests)
     rows: int  #: samples or calls that may be planned on all ranks together
+
+    @property
+    def is_stand_in(self) -> bool:
+        """True if the placement is that of samples which all have the mean size."""
+        return self.placement.dataset.constant_size != self.dataset.constant_size
 
 
 @dataclass(slots=True)
@@ -150,7 +154,7 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
     together = communicator_size(loop.access.communicator, job)
     all_planned = len(ranks) == job.ranks and planned == steps
     disjoint, sample_bytes, counted = _classify_samples(case)
-    varies = sample_bytes is None and disjoint and isinstance(case.placement.places, FramedPlaces)
+    varies = sample_bytes is None and disjoint
     tally = EpochAggregate(
         loop,
         case.dataset,
@@ -168,7 +172,7 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
         disjoint,
         sample_bytes,
         counted,
-        mean_read_bytes(case.dataset) if varies and not all_planned and not case.dataset.source else None,
+        mean_read_bytes(case.dataset) if varies and not all_planned else None,
     )
     samples = count_samples(tally)
     in_units = not disjoint and loop.access.through == "direct"
@@ -201,22 +205,10 @@ def _classify_samples(case: _CountInput) -> tuple[bool, int | None, bool]:
     size = dataset.constant_size
     if access.through == "library":
         return True, size, False  # the library is asked for samples; what it reads for them is not known
-    if isinstance(places, FramedPlaces):
-        length = int(places.form.length(np.array([size or 1]))[0])
-        # One collective call reads common bytes of samples once, and also a sample that is in a step twice.
-        twice = loop.last_batch == "pad" and loop.batch > shard_bounds(loop, dataset, case.job.ranks)[0]
-        return (
-            True,
-            length if size is not None else None,
-            not (access.collective and (not places.has_disjoint_samples or twice)),
-        )
-    assert isinstance(places, IndexedPlaces)
-    columns = places.index.columns
-    column = columns[0]
-    if len(columns) > 1 or (column.pieces > 1).any() or not column.row_bytes.all() or not column.length.all():
-        return False, None, True
-    length = int(column.row_bytes.max(initial=0))
-    return True, length if (column.row_bytes == length).all() else None, True
+    # One collective call reads common bytes of samples once, and also a sample that is in a step twice.
+    twice = loop.last_batch == "pad" and loop.batch > shard_bounds(loop, dataset, case.job.ranks)[0]
+    known = places.plans_shared_bytes or not access.collective or (places.has_disjoint_samples and not twice)
+    return places.has_plain_samples, None if case.is_stand_in else places.read_bytes, known
 
 
 def _average_epochs(made: Sequence[PhaseForecast]) -> PhaseForecast:
@@ -246,7 +238,7 @@ def _choose_ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> 
 def _plan_rank(case: _CountInput, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPlan:
     loop, placement, access = case.loop, case.placement, case.loop.access
     extents = plan_epoch(loop, placement.places, case.job, rank, epoch)
-    if not placement.exact and isinstance(placement.places, FramedPlaces):
+    if case.is_stand_in:
         extents = replace(extents, length=sample_sizes(case.dataset, extents.sample))
     stored = plan_reads(extents, access, kept, placement.places).extents
     made = plan_calls(stored, access.transfer, access.page)
@@ -268,7 +260,7 @@ def _plan_rank(case: _CountInput, rank: int, epoch: int, kept: NDArray[np.int64]
 
 def _request_bytes(case: _CountInput, extents: Extents, stored: Extents, kept: NDArray[np.int64]) -> int:
     """Return the bytes of the samples that are read; samples that share an encoded unit share its bytes evenly."""
-    if isinstance(case.placement.places, FramedPlaces):
+    if not case.placement.places.plans_shared_bytes:
         return int(stored.length.sum())
     return int(extents.length[~np.isin(extents.sample, kept)].sum())
 

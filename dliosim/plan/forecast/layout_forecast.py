@@ -38,14 +38,13 @@ class Placement:
 
 
 @lru_cache(maxsize=16)
-def mean_read_bytes(dataset: Dataset) -> float:
-    """Return the mean bytes that reading a sample of a framed format takes, over all, or over an even part of too many.
+def mean_read_bytes(dataset: Dataset) -> float | None:
+    """Return the mean bytes that a read of a sample takes, over all, or an even part of too many; None by an index.
 
     All figures of samples that are not planned use it, so that the same data have the same bytes everywhere.
     """
     form = bind_framed(dataset)
-    assert form is not None, "samples of varying size that are not known by an index"
-    return float(form.length(_representative_sizes(dataset)).mean())
+    return None if form is None else float(form.length(_representative_sizes(dataset)).mean())
 
 
 def _representative_sizes(dataset: Dataset) -> NDArray[np.int64]:

@@ -33,12 +33,12 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
     if isinstance(places, FramedPlaces):
         samples, written, files, calls = _choose_count(places.form, ranks)(places, placement.exact, ranks, transfer)
         around = places.form.header + 2 * places.form.align
+        if not places.form.bare:
+            written, files, calls = _mark_frame_estimates(places.form, transfer, written, files, calls)
     else:
         samples, written, files, calls = _count_whole_files(places, False, ranks, transfer)
     if verb.access.collective:
         calls = uniform_spread(calls.maximum, ranks, calls.estimated)
-    if isinstance(places, FramedPlaces) and not places.form.bare:
-        written, files, calls = _mark_frame_estimates(places.form, transfer, written, files, calls)
     # With O_DIRECT one call becomes up to three: its whole pages, and the bytes before and after them.
     calls = replace(calls, estimated=calls.estimated or verb.access.page > 1)
     largest = transfer or _largest_sample(dataset) + around

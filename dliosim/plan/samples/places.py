@@ -52,6 +52,21 @@ class Places(ABC):
         """True if each sample is one range of bytes that is read for this sample alone."""
         return self.has_disjoint_samples
 
+    @property
+    @abstractmethod
+    def has_plain_samples(self) -> bool:
+        """True if each sample is one range of bytes of a file, none of them encoded together with others."""
+
+    @property
+    @abstractmethod
+    def read_bytes(self) -> int | None:
+        """Bytes that reading a plain sample takes; None where samples differ, and where they are not plain."""
+
+    @property
+    @abstractmethod
+    def plans_shared_bytes(self) -> bool:
+        """True if `read_ranges` has what several samples of a step share once."""
+
     def files_of(self, samples: Ints) -> Ints:
         """Return the file of each sample."""
         return sample_to_file.files_of(samples, self.dataset.samples, self.dataset.layout.files)
@@ -108,6 +123,22 @@ class FramedPlaces(Places):
     def has_single_ranges(self) -> bool:
         """True: one range for each sample."""
         return True
+
+    @property
+    def has_plain_samples(self) -> bool:
+        """True, as with their frames they are what is read."""
+        return True
+
+    @property
+    def read_bytes(self) -> int | None:
+        """Bytes of a sample with its frame, where all have one size."""
+        size = self.dataset.constant_size
+        return None if size is None else int(self.form.length(np.array([size]))[0])
+
+    @property
+    def plans_shared_bytes(self) -> bool:
+        """False: there is a range for each sample."""
+        return False
 
     def locate(self, samples: Ints) -> tuple[Ints, Ints, Ints]:
         """Return file, offset and length of each sample, by closed forms or by `prefix`."""
@@ -198,6 +229,25 @@ class IndexedPlaces(Places):
     def has_disjoint_samples(self) -> bool:
         """True if the index says so."""
         return self.index.has_disjoint_samples
+
+    @property
+    def has_plain_samples(self) -> bool:
+        """True if they are rows of one column, and all of these are in the files."""
+        column = self.index.columns[0]
+        whole = (column.pieces <= 1).all() and column.row_bytes.all() and column.length.all()
+        return len(self.index.columns) == 1 and bool(whole)
+
+    @property
+    def read_bytes(self) -> int | None:
+        """Bytes of a row, where the rows of all files have one size."""
+        rows = self.index.columns[0].row_bytes
+        length = int(rows.max(initial=0))
+        return length if self.has_plain_samples and (rows == length).all() else None
+
+    @property
+    def plans_shared_bytes(self) -> bool:
+        """True: samples may share what is encoded as one."""
+        return True
 
     def files_of(self, samples: Ints) -> Ints:
         """Return the file of each sample, by the index."""
