@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import file_to_read
-from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, Dressed, FileIndex, Ints
+from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, Dressed, FileIndex, Ints, index_ranges
 from dliosim.formats.unsupported import smallest_size
 from dliosim.lazy_numpy import np
 
@@ -76,8 +76,7 @@ class Csv(Dressed):
             begins, lengths = np.append(begins, last), np.append(lengths, size - last)
         longest = int(lengths.max(initial=0))
         same = len(lengths) > 0 and int(lengths.min()) == longest
-        column = Column(1, 1, longest if same else ENCODED, longest, begins, lengths)
-        return FileIndex(len(begins), size, (column,), size)
+        return index_ranges(size, begins, lengths, size, longest if same else ENCODED)
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Parse a line with numpy.loadtxt, in C; return its random part, or None for files that dliosim did not write.

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import file_to_read, read_at
-from dliosim.formats.protocols import Bytes, Column, FileIndex, Framed, Ints
+from dliosim.formats.protocols import Bytes, Column, FileIndex, Framed, Ints, index_ranges
 from dliosim.formats.unsupported import smallest_size
 from dliosim.lazy_numpy import np
 
@@ -116,8 +116,7 @@ class _ImageFormat(Framed):
         if self.end not in tail or size < len(self.magic) + len(self.end):
             text = f"{path} is cut short: a {self.plugin} file does not end in its last {len(tail)} bytes, up to {size}"
             raise ExecutionError(text, "R401")
-        unit = Column(1, 1, size, size, np.zeros(1, np.int64), np.array([size], np.int64))
-        return FileIndex(1, size, (unit,), len(head) + len(tail))
+        return index_ranges(size, np.zeros(1, np.int64), np.array([size]), len(head) + len(tail), size)
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Decode to pixels and return None, as these are no contents.

@@ -33,7 +33,7 @@ from typing import Final
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import file_to_read, read_at
-from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
+from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints, index_ranges
 from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS
 
@@ -101,8 +101,7 @@ class Indexed(Framed):
             raise ExecutionError(f"{text} {size} bytes of {path.name}", "R401")
         each = self.dataset.constant_size
         if each is None:
-            column = Column(1, 1, ENCODED, int(taken.max(initial=0)), pointers, taken)
-            return FileIndex(len(lengths), size, (column,), touched)
+            return index_ranges(size, pointers, taken, touched)
         if each % item or each < 2 * item:
             raise ExecutionError(f"{sidecar}: samples of {each} bytes are not two or more tokens of {item}", "R401")
         ends = np.cumsum(taken)

@@ -93,6 +93,12 @@ class FileIndex:
     sample_bytes: int = 0
 
 
+def index_ranges(size: int, offset: Ints, length: Ints, touched: int, row_bytes: int = ENCODED) -> FileIndex:
+    """Return the index of a file of `size` bytes whose samples are a range each; `row_bytes` as in `Column`."""
+    column = Column(1, 1, row_bytes, int(length.max(initial=0)), offset, length)
+    return FileIndex(len(offset), size, (column,), touched)
+
+
 @dataclass(frozen=True, slots=True)
 class ExistingFiles:
     """Existing files: their paths, in order, and what their own indexes say."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.protocols import Column, FileIndex, Framed
+from dliosim.formats.protocols import Column, FileIndex, Framed, index_ranges
 from dliosim.lazy_numpy import np
 
 
@@ -24,7 +24,7 @@ class Raw(Framed):
         size = path.stat().st_size
         each, header = self.dataset.constant_size, self.header
         if each is None:
-            return FileIndex(1, size, (Column(1, 1, size, size, np.zeros(1, np.int64), np.array([size], np.int64)),))
+            return index_ranges(size, np.zeros(1, np.int64), np.array([size]), 0, size)
         stride = -(-each // self.align) * self.align
         count, rest = divmod(size - header + stride - each, stride)
         if count < 0 or (rest > stride - each):

@@ -22,7 +22,7 @@ from typing import Final
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import Scanner, file_to_read
-from dliosim.formats.protocols import CLASSES, ENCODED, Bytes, Column, FileIndex, Framed, Ints
+from dliosim.formats.protocols import CLASSES, Bytes, Column, FileIndex, Framed, Ints, index_ranges
 from dliosim.lazy_numpy import np
 
 UNIT: Final = 512
@@ -222,10 +222,7 @@ class Tar(Framed):
         if not size:
             raise ExecutionError(f"{path} is empty, and no tar archive", "R401")
         offset = np.array(begins, np.int64)
-        length = np.array(ends, np.int64) - offset
-        largest = int(length.max(initial=0))
-        column = Column(1, 1, ENCODED, largest, offset, length)
-        return FileIndex(len(offset), size, (column,), scanner.touched)
+        return index_ranges(size, offset, np.array(ends, np.int64) - offset, scanner.touched)
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Check all headers of a sample; return the contents of its first member, as tarfile finds it in memory.

@@ -41,7 +41,7 @@ from typing import Final
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import BLOCK, Scanner, file_to_read
 from dliosim.formats.protobuf import encode_varints, feature_bytes, varint_size
-from dliosim.formats.protocols import CLASSES, ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints
+from dliosim.formats.protocols import CLASSES, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints, index_ranges
 from dliosim.lazy_numpy import np
 
 LARGEST: Final = (1 << 31) - 1
@@ -88,9 +88,7 @@ class TfRecord(Framed):
                 scanner = Scanner(stream.fileno(), touched)
                 found = _scan_records(scanner, path, size)
                 touched = scanner.touched
-        offset, length = found
-        largest = int(length.max(initial=0))
-        return FileIndex(len(offset), size, (Column(1, 1, ENCODED, largest, offset, length),), touched)
+        return index_ranges(size, *found, touched)
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Check both CRCs of a record and parse its Example; return the features of `names`, or the first with bytes.

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Protocol
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
@@ -27,22 +26,6 @@ _AT_ONCE = 8  # files that are read at once: their waits for the file system ove
 _PIECE = 1024
 
 
-class ScanProgress(Protocol):
-    """A display of how far a scan is; see `report.progress`."""
-
-    def start(self, phase: str, epoch: int, epochs: int, steps: int, unit: str) -> None:
-        """Begin a phase of `steps` files."""
-        ...
-
-    def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
-        """Show that `step` files are done."""
-        ...
-
-    def end(self) -> None:
-        """End the phase."""
-        ...
-
-
 @dataclass(slots=True)
 class FileFinder:
     """A `model.Finder` that looks below `roots`, once for each description, and keeps what it has found."""
@@ -50,7 +33,7 @@ class FileFinder:
     #: directory of each root, by its name
     roots: Mapping[str, Path]
     #: where a long scan shows how far it is
-    progress: ScanProgress
+    progress: Progress
     #: the files that were found, by `FileSurvey.digest`
     sources: dict[str, ExistingFiles] = field(default_factory=dict)
     #: the survey of each description

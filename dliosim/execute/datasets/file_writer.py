@@ -41,6 +41,16 @@ class WriteJob:
         """The data set."""
         return self.files.dataset
 
+    @property
+    def is_shared_open(self) -> bool:
+        """True if all ranks open the one file together."""
+        return self.verb.access.is_mpi and self.dataset.layout.files == 1
+
+    @property
+    def is_precreated(self) -> bool:
+        """True if one rank creates the files: then no rank truncates what another, which opens it too, has written."""
+        return self.dataset.layout.files < self.session.world.size and not self.is_shared_open
+
     def own_files(self) -> range:
         """Return the files that this rank makes where it makes whole ones."""
         return range(self.session.world.rank, self.dataset.layout.files, self.session.world.size)

@@ -27,7 +27,7 @@ from dliosim.execute.datasets.parallel_encode import build_shared_files
 from dliosim.execute.node.striping import add_striping_hints
 from dliosim.formats.protocols import Built, GroupEncoder, Preallocated
 from dliosim.measure.records import VerbRecord
-from dliosim.model import Access, Dataset, Prepare
+from dliosim.model import Access
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
 from dliosim.plan.samples.prepare_partition import file_parts
 
@@ -53,7 +53,7 @@ def _bind_writer(job: WriteJob) -> Iterator[int]:
     writer = make_writer(open_dataset(job.session, job.dataset).places)
     assert writer is not None
     access = add_striping_hints(job.verb.access, job.dataset.stripe)
-    return (_write_shared_file if _is_shared_open(job.dataset, job.verb) else _write_own_files)(job, writer, access)
+    return (_write_shared_file if job.is_shared_open else _write_own_files)(job, writer, access)
 
 
 def make_writer(places: Places) -> FileWriter | None:
@@ -65,26 +65,16 @@ def make_writer(places: Places) -> FileWriter | None:
 
 
 def create_files(job: WriteJob) -> None:
-    """Create files that several ranks will open alone, on one rank: so none truncates what another already writes."""
-    if _is_precreated(job):
+    """Create the files that several ranks will open, each alone. For one rank."""
+    if job.is_precreated:
         access = add_striping_hints(job.verb.access, job.dataset.stripe)
         for file in range(job.dataset.layout.files):
             open_writer(access, job.files.path(file), MPI.COMM_SELF).close()
 
 
-def _is_precreated(job: WriteJob) -> bool:
-    files = job.dataset.layout.files
-    return files < job.session.world.size and not _is_shared_open(job.dataset, job.verb)
-
-
-def _is_shared_open(dataset: Dataset, verb: Prepare) -> bool:
-    """Return whether all ranks open the one file together."""
-    return verb.access.is_mpi and dataset.layout.files == 1
-
-
 def _write_own_files(job: WriteJob, writer: FileWriter, access: Access) -> Iterator[int]:
     """Write the parts of this rank, one file after the other."""
-    world, create = job.session.world, writer.makes_files and not _is_precreated(job)
+    world, create = job.session.world, writer.makes_files and not job.is_precreated
     buffer = memoryview(b"")
     for placed in _time_items(writer.place(file_parts(writer.places, world.size, world.rank)), job.record):
         part = placed.part
