@@ -22,6 +22,9 @@ from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Distribution, FileSurvey, constant
 from dliosim.model.dataset import pack_counts
 
+if TYPE_CHECKING:
+    from dliosim.execute.phases.context import Progress  # which loads MPI
+
 _AT_ONCE = 8  # files that are read at once: their waits for the file system overlap, their computing does not
 _PIECE = 1024
 
