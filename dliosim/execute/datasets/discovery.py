@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from pathlib import Path
 from time import perf_counter_ns
+from typing import TYPE_CHECKING
 
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
