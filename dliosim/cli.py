@@ -17,6 +17,7 @@ from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.launcher import launcher_rank, library_environment
 from dliosim.commands.parser import make_parser
 from dliosim.commands.signals import capture_signals
+from dliosim.commands.terminal import discard_output
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The program that reads the output has closed it: it needs no more.
-        _discard_output()
+        discard_output()
         return 0
 
 
@@ -69,7 +70,7 @@ def _run_alone(command: Command, parsed: argparse.Namespace, given: Sequence[str
     except (BrokenPipeError, DliosimError):
         raise
     except OSError as error:
-        _discard_output()
+        discard_output()
         raise ExecutionError(f"{error.filename or 'standard output'} cannot be written: {error.strerror}") from error
     return status
 
@@ -78,11 +79,6 @@ def _load_function(command: Command) -> Callable[..., int]:
     module, name = command.function.split(":")
     function: Callable[..., int] = getattr(import_module(f"dliosim.commands.{module}"), name)
     return function
-
-
-def _discard_output() -> None:
-    """Discard what Python still buffers, so that it does not fail a second time at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _load_comm_world() -> MPI.Intracomm:

@@ -186,9 +186,8 @@ def _write_report(outcome: Outcome, directory: Callable[[], Path]) -> int:
         sys.stderr.write(printable(text, lines=True))
         return ExecutionError.exit_code
 
-    def write() -> Path:
-        place = directory()
+    def write(place: Path) -> None:
         write_comparison(place, outcome)
-        return place
 
-    return 0 if write_and_print(write, lambda: comparison_report(outcome)) else ExecutionError.exit_code
+    done = write_and_print(directory, write, lambda: comparison_report(outcome))
+    return 0 if done else ExecutionError.exit_code

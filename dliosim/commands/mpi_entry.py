@@ -16,6 +16,7 @@ from mpi4py import MPI
 from dliosim.commands.launcher import launcher_rank
 from dliosim.commands.signals import handle_signals, ignore_sigusr1
 from dliosim.commands.stalls import watch_stalls
+from dliosim.commands.terminal import discard_output
 from dliosim.errors import DliosimError, UsageError
 from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.job_abort import abort, end_job, end_job_late, end_with_launcher, job_name
@@ -93,15 +94,17 @@ class DamageDiagnosticsError(DiagnosticsError):
     exit_code = 1
 
 
-def write_and_print(write: Callable[[], Path], report: Callable[[], str]) -> bool:
-    """Write results by `write`, which returns their directory, and print the report; return whether both succeeded.
+def write_and_print(directory: Callable[[], Path], write: Callable[[Path], None], report: Callable[[], str]) -> bool:
+    """Write results to `directory`, made if it is not there yet, and print the report; return whether both succeeded.
 
     The report is printed even where the files cannot be written, so that the figures of a long run are not lost.
     """
     failures: list[str] = []
     written = ""
     try:
-        written = f"results: {printable(str(write()))}\n"
+        place = directory()
+        write(place)
+        written = f"results: {printable(str(place))}\n"
     except OSError as error:
         failures.append(f"{rank_0_error('write the results', error)}\n")
     finally:
@@ -118,7 +121,6 @@ def print_text(text: str) -> OSError | None:
         sys.stdout.write(printable(text, lines=True))
         sys.stdout.flush()
     except OSError as error:
-        # What Python still buffers must not fail a second time at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return None if isinstance(error, BrokenPipeError) else error
     return None

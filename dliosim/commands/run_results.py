@@ -103,12 +103,10 @@ def _write_report(run: RunSummary, phases: Sequence[Phase], directory: Callable[
         if isinstance(phase.summary, LoopPhase) and phase.rank_rows is not None
     ]
 
-    def write() -> Path:
-        output = directory()
-        write_results(output, run, loops, [phase.timeline for phase in phases if phase.rank_rows is not None])
-        return output
+    def write(place: Path) -> None:
+        write_results(place, run, loops, [phase.timeline for phase in phases if phase.rank_rows is not None])
 
-    if not write_and_print(write, lambda: run_report(run)):
+    if not write_and_print(directory, write, lambda: run_report(run)):
         return ExecutionError.exit_code
     missed = [result for result in run.expectations if result.is_missed]
     if missed:

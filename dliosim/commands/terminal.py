@@ -40,3 +40,8 @@ def _open_terminal(path: Path) -> TextIO | None:
         os.close(descriptor)
         return None
     return os.fdopen(descriptor, "w", encoding="utf-8", errors="replace")
+
+
+def discard_output() -> None:
+    """Discard what Python still buffers of standard output, so that it does not fail a second time at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -40,7 +40,6 @@ class IndependentWriter:
         self.meter = Meter()
         self.path = path
         self._status = MPI.Status()
-        self._handle: MPI.File | None = None
         with Stopwatch(self.meter, "open_ns"):
             self._handle = open_file(comm, str(path), MPI.MODE_WRONLY | MPI.MODE_CREATE, access.hints)
         self.meter.opens += 1
@@ -50,7 +49,7 @@ class IndependentWriter:
         size = len(data)
         before = perf_counter_ns()
         try:
-            self._issue(self._require_handle(), offset, (data, size, MPI.BYTE))
+            self._issue(self._handle, offset, (data, size, MPI.BYTE))
         except MPI.Exception as error:
             raise mpiio_error(self._call, str(self.path), error, f" of {size} bytes at offset {offset}") from error
         meter = self.meter
@@ -65,28 +64,23 @@ class IndependentWriter:
         """Make the file durable by MPI_File_sync; its time is in `meter.sync_ns`. Collective."""
         try:
             with Stopwatch(self.meter, "sync_ns"):
-                self._require_handle().Sync()
+                self._handle.Sync()
         except MPI.Exception as error:
             raise mpiio_error("MPI_File_sync", str(self.path), error) from error
 
     def active_hints(self) -> dict[str, str]:
         """Return the hints of the open file."""
-        return get_hints(self._require_handle())
+        return get_hints(self._handle)
 
     def close(self) -> None:
         """Close the file. Collective."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
+        handle, self._handle = self._handle, MPI.FILE_NULL
+        if handle != MPI.FILE_NULL:
             with Stopwatch(self.meter, "close_ns"):
                 close_file(handle, lambda: str(self.path))
 
     def _issue(self, handle: MPI.File, offset: int, spec: Spec) -> None:
         handle.Write_at(offset, spec, self._status)
-
-    def _require_handle(self) -> MPI.File:
-        if self._handle is None:
-            raise ExecutionError(f"{self.path} is closed")
-        return self._handle
 
 
 class CollectiveWriter(IndependentWriter):

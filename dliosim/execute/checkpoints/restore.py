@@ -19,6 +19,7 @@ from dliosim.execute.phases.residency import measure_file_residency
 from dliosim.execute.safe_open import open_for_read, read_pieces
 from dliosim.execute.store.checkpoint_manifest import OLDER
 from dliosim.measure.records import VerbRecord
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Checkpoint, Restore, Split
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
 from dliosim.plan.checkpoints.reshard import lone_reads, shard_reads, shared_reads, whole_state_reads
@@ -148,17 +149,15 @@ def _read_metadata(found: FoundCheckpoint, record: VerbRecord) -> None:
 
     Raises ExecutionError [R401] where it is not what was written.
     """
-    path, begun = found.directory / METADATA, perf_counter_ns()
+    path = found.directory / METADATA
     if METADATA not in found.saved.files:
         raise ExecutionError(f"{path} is not in the manifest", "R401")
     size, checksum = found.saved.files[METADATA]
     value = 0
-    with wrap_call("read", path, reading=True), open_for_read(path) as descriptor:
+    with Stopwatch(record, "plan_ns"), wrap_call("read", path, reading=True), open_for_read(path) as descriptor:
         for data in read_pieces(descriptor, size):
             value = zlib.crc32(data, value)
-    took = perf_counter_ns() - begun
-    record.plan_ns += took
-    record.wall_ns += took
+    record.wall_ns += record.plan_ns
     record.opens += 1
     if value != checksum:
         raise ExecutionError(f"{path} differs from what was saved", "R401")

@@ -17,6 +17,7 @@ from dliosim.execute.phases.context import Progress
 from dliosim.measure.records import VerbRecord
 from dliosim.model.checkpoint import Background
 from dliosim.plan.checkpoints.layout import StateFiles
+from dliosim.plan.samples.sample_to_file import align_up
 
 
 class StagedSave(NamedTuple):
@@ -71,7 +72,7 @@ class StagingBuffers:
             ended = perf_counter_ns()
             record.content_ns += made - begun
             copied += ended - made
-            at += _align_up(piece.length, self._align)
+            at += align_up(piece.length, self._align)
             done += piece.length
             progress.tick(ended, 0, done)
         late = self._wait_for_pace(ended, copied, may_spin, record)
@@ -90,7 +91,7 @@ class StagingBuffers:
         at = 0
         for piece in pieces_of(self._files, self._rank):
             yield piece, buffer[at : at + piece.length]
-            at += _align_up(piece.length, self._align)
+            at += align_up(piece.length, self._align)
 
 
 def staging_bytes(files: StateFiles, rank: int, background: Background) -> int:
@@ -101,12 +102,8 @@ def staging_bytes(files: StateFiles, rank: int, background: Background) -> int:
 
 
 def _buffer_bytes(files: StateFiles, rank: int) -> int:
+    # O_DIRECT writes a buffer without another copy only where it begins at a page.
     align = files.checkpoint.access.page
     if align == 1:
         return files.owner_bytes(rank)
-    return sum(_align_up(piece.length, align) for piece in pieces_of(files, rank))
-
-
-def _align_up(length: int, align: int) -> int:
-    """Round up to a page: O_DIRECT writes a buffer without another copy only where it begins at a page."""
-    return -(-length // align) * align
+    return sum(align_up(piece.length, align) for piece in pieces_of(files, rank))

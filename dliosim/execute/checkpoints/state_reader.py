@@ -28,6 +28,7 @@ from dliosim.execute.node.page_cache import process_io_since, read_process_io
 from dliosim.execute.payload.shard_payload import find_segment_mismatch, part_keys
 from dliosim.execute.phases.context import Session
 from dliosim.measure.records import VerbRecord
+from dliosim.measure.stopwatch import Stopwatch
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.reshard import ReadStep, ReadTotals, count_steps, cut_steps
 from dliosim.plan.checkpoints.shards import StoredBlock
@@ -81,31 +82,19 @@ def read_state(
     before = read_process_io()
     try:
         with session.progress.track_bytes(f"restore {files.checkpoint.name}", lambda: total):
-            _time_collective(session, record, lambda: reading.read_passes(passes, rounds.tolist()))
+            world.run_on_all(lambda: reading.read_passes(passes, rounds.tolist()))
             # After all ranks have read: ending may be collective, and a wait in it for slower ranks would count.
-            _time_collective(session, record, reader.end_epoch)
+            world.run_on_all(reading.end)
         read = process_io_since(before)
         record.rchar, record.read_bytes = read.called_read if access.counts_reads else -1, read.storage_read
         record.distinct_bytes = distinct_bytes(world, reading.asked.merge_ranges(reading.numbers))
     finally:
         if reader.meter.opens:
             record.hints = reader.active_hints()
-        begun = perf_counter_ns()
-        reader.close()
-        record.wall_ns += perf_counter_ns() - begun
+        with Stopwatch(record, "wall_ns"):
+            reader.close()
         record_meter(reader.meter, record)
     record.files = len(reading.asked.steps)
-
-
-def _time_collective(session: Session, record: VerbRecord, action: Callable[[], int | None]) -> None:
-    """Add the wall time of an action to the record, less the ns that it returns; raise on all ranks if one fails."""
-
-    def run_action() -> None:
-        begun = perf_counter_ns()
-        aside = action() or 0
-        record.wall_ns += perf_counter_ns() - begun - aside
-
-    session.world.run_on_all(run_action)
 
 
 class _ReadRanges:
@@ -164,14 +153,20 @@ class _StateReader:
     #: the first error of this rank
     failure: ExecutionError | None = None
 
-    def read_passes(self, passes: list[ReadPass], rounds: list[int]) -> int:
-        """Read all passes and return `aside_ns`. Raises DliosimError on this rank alone, unless it is `shared`."""
-        self.reader.begin_epoch()
-        for one, count in zip(passes, rounds, strict=True):
-            self._read_pass(one, count)
+    def read_passes(self, passes: list[ReadPass], rounds: list[int]) -> None:
+        """Read all passes. Raises DliosimError on this rank alone, unless it is `shared`."""
+        with Stopwatch(self.record, "wall_ns"):
+            self.reader.begin_epoch()
+            for one, count in zip(passes, rounds, strict=True):
+                self._read_pass(one, count)
+        self.record.wall_ns -= self.aside_ns
         if self.failure is not None:
             raise self.failure
-        return self.aside_ns
+
+    def end(self) -> None:
+        """End the reads, after all ranks have read."""
+        with Stopwatch(self.record, "wall_ns"):
+            self.reader.end_epoch()
 
     def _read_pass(self, one: ReadPass, rounds: int) -> None:
         checkpoint = self.files.checkpoint

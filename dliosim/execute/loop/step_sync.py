@@ -36,13 +36,10 @@ class StepSync:
         self._flags = np.zeros(_FLAGS + dues, np.int64)
         self.due = self._flags[_FLAGS:]
 
-    def sync_step(self, time_is_up: bool) -> bool:
+    def sync_step(self, time_is_up: bool, error: DliosimError | None = None) -> bool:
         """Meet the other ranks; return whether any rank's time is up. Raises the error of a rank that failed."""
-        return self._sync_ranks(None, time_is_up)
-
-    def _sync_ranks(self, error: DliosimError | None, time_is_up: bool) -> bool:
         if self._gradient is None:
-            return self._allreduce_flags(error, time_is_up)
+            return self.end_epoch(time_is_up, error)
         world = self._world
         tail = self._gradient[-len(self._flags) :]
         tail[0] = error is not None
@@ -66,24 +63,21 @@ class StepSync:
             self._world.abort(error)
         for later in range(step, steps):
             if (later + 1) % self.every == 0:
-                self._sync_ranks(error, False)
+                self.sync_step(False, error)
             if later in saves:
                 self.sync_before_save(error)
-        self._allreduce_flags(error, False)
+        self.end_epoch(False, error)
         raise error
 
     def sync_before_save(self, error: DliosimError | None = None) -> None:
         """Meet the other ranks before a checkpoint; raise the error of a rank that failed since the last sync."""
         self._world.agree_on_error(error)
 
-    def end_epoch(self, time_is_up: bool) -> bool:
+    def end_epoch(self, time_is_up: bool, error: DliosimError | None = None) -> bool:
         """Meet the other ranks after the last step, with any kind of sync; return whether any rank's time is up.
 
         Raises the error of a rank that failed.
         """
-        return self._allreduce_flags(None, time_is_up)
-
-    def _allreduce_flags(self, error: DliosimError | None, time_is_up: bool) -> bool:
         world, flags = self._world, self._flags
         flags[0] = world.failure_flag(error)
         flags[1] = time_is_up
