@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from dliosim.commands.command_table import Command
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.launcher import launcher_rank, library_environment
-from dliosim.commands.parser import make_parser
+from dliosim.commands.parser import Misuse, make_parser
 from dliosim.commands.signals import capture_signals
 from dliosim.commands.terminal import discard_output
 from dliosim.errors import DliosimError, ExecutionError, UsageError
+from dliosim.readable import printable
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -30,12 +31,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and given[:1] in (["run"], ["compare"], ["verify"]):
         capture_signals()  # before the imports: these take a second, or a minute for many ranks on a slow file system
     with _mute_other_ranks():
-        parser = make_parser()
-        parsed = parser.parse_args(given)
-        command: Command = parsed.command
-        reason = command.find_contradiction(parsed)
-        if reason:
-            parser.error(reason)
+        try:
+            parsed = make_parser().parse_args(given)
+            command: Command = parsed.command
+            if reason := command.find_contradiction(parsed):
+                raise Misuse(reason)
+        except Misuse as error:
+            from dliosim.commands.misuse import describe_misuse
+
+            sys.stderr.write(printable(describe_misuse(given, str(error)), lines=True) + "\n")
+            sys.exit(2)
     try:
         return (_run_on_ranks if command.on_ranks else _run_alone)(command, parsed, given)
     except DliosimError as error:

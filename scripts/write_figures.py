@@ -9,7 +9,6 @@ comment there. Columns of ranks.h5 are the fields of the record in dliosim/measu
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figure_words import read_comments
 from dliosim.measure.figures import BoundShares, Reduced, ResultFigure, TimeSpread, column_of, result_figures
 from dliosim.measure.records import EpochRecord
 from dliosim.measure.summary import RANK_COLUMNS
@@ -81,21 +81,6 @@ def fill_schema(schema: dict[str, Any]) -> dict[str, Any]:
         for name, found in types.items()
     }
     return schema | {"$defs": schema["$defs"] | made}
-
-
-def read_comments(kind: type) -> dict[str, str]:
-    """Return what each field of a dataclass means: its comment; of a property the first line of its docstring."""
-    found = {
-        name: " ".join(line.strip().removeprefix("#: ") for line in comment.splitlines())
-        for base in reversed(kind.__mro__[:-1])
-        for comment, name in re.findall(r"((?: +#: .*\n)+) +(\w+): ", inspect.getsource(base))
-    }
-    docs = {name: getattr(one, "__doc__", None) for name, one in vars(kind).items() if name not in found}
-    return found | {
-        name: " ".join(doc.split("\n\n")[0].split()).removeprefix("Return ").rstrip(".").replace("None", "`null`")
-        for name, doc in docs.items()
-        if doc
-    }
 
 
 class Used(dict[str, int]):

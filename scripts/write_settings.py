@@ -11,11 +11,11 @@ A table stands between `<!-- settings of KIND -->`, or `<!-- settings of KIND: t
 from __future__ import annotations
 
 import argparse
-import inspect
 import re
 from dataclasses import MISSING, fields
 from pathlib import Path
 
+from dliosim.language.setting_words import read_comment
 from dliosim.language.settings.phrases import write_phrase
 from dliosim.language.syntax.declarations import TOKEN, Declaration, list_settings
 from dliosim.language.syntax.vocabulary import BLOCKS, SETTINGS
@@ -34,17 +34,6 @@ SHOWN = {
     "NAME": "NAME",
     "PATH": '"PATH"',
 }
-
-
-def read_comment(setting: Declaration) -> tuple[str, str]:
-    """Return the comment of a field, and what it says of the default; empty where it says nothing of that."""
-    source = inspect.getsource(setting.owner)
-    found = re.search(rf"((?:^ +#: .*\n)*)^ +{setting.field}: (?:.*?  #: (.*))?", source, re.MULTILINE)
-    lines = re.findall(r"#: (.*)", found[1]) if found else []
-    text, _, default = (" ".join(lines) or (found and found[2]) or "").partition(" Default: ")
-    if not text:
-        raise SystemExit(f"{setting.owner.__name__}.{setting.field}: a setting needs a comment, `#:`, for its table")
-    return text.rstrip("."), default
 
 
 def write_default(setting: Declaration) -> str:
@@ -74,6 +63,10 @@ def write_table(kind: str, keywords: str | None) -> str:
     for keyword in keywords.split(", ") if keywords else known:
         setting = known[keyword]
         meaning, default = read_comment(setting)
+        if not meaning:
+            raise SystemExit(
+                f"{setting.owner.__name__}.{setting.field}: a setting needs a comment, `#:`, for its table"
+            )
         mark = "*" if kind == "access" and keyword in SETTINGS["prepare"] else ""
         lines.append(f"| {write_forms(setting)}{mark} | {meaning} | {default or write_default(setting)} |")
     return "\n".join(lines)

@@ -106,6 +106,16 @@ def explain_command(parsed: argparse.Namespace) -> int:
         path = find_pattern(subject)
         text = explain_pattern(path, parse_overrides(parsed), _make_job(parsed), _make_finder(parsed))
         sys.stdout.write(printable(text, lines=True) + "\n")
-    else:
+    elif is_code(subject) or not (text := _explain_word(subject)):
         sys.stdout.write(explain_code(subject) + "\n")
+    else:
+        sys.stdout.write(text + "\n")
     return 0
+
+
+def _explain_word(word: str) -> str:
+    """Return what a setting or a figure is; empty for other words."""
+    from dliosim.language.setting_words import describe_setting
+    from dliosim.measure.figure_words import describe_figure
+
+    return describe_figure(word) or describe_setting(word)

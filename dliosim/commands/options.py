@@ -17,7 +17,9 @@ def parse_overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
     for text in parsed.define:
         name, equals, phrase = text.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"-D {text}: expected NAME=VALUE or BLOCK.SETTING=PHRASE")
+            mended = re.fullmatch(r"\s*([\w. ]*\w)\s*[:\s]\s*(\S.*)", text)
+            hint = f"write `-D {mended[1]}={mended[2]}`" if mended else "as `-D batch=4` or `-D train.readers=0`"
+            raise UsageError(f"-D {text}: expected NAME=VALUE or BLOCK.SETTING=PHRASE: {hint}")
         pairs.append((name.strip(), phrase.strip()))
     return pairs
 

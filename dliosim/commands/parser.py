@@ -8,7 +8,6 @@ from typing import Final, NoReturn
 
 import dliosim
 from dliosim.commands.command_table import COMMANDS
-from dliosim.readable import printable
 
 #: The commands that a newcomer needs.
 _FIRST: Final = ("patterns", "run", "report")
@@ -31,15 +30,17 @@ Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` lin
 was missed, 130 Ctrl-C, 143 SIGTERM.
 """
 
-_NO_PATTERN: Final = "; `dliosim patterns` lists those that come with dliosim, and `dliosim run cosmoflow` runs one"
+
+class Misuse(Exception):
+    """A command line that cannot be read; the text is what argparse says."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors repeat the user's text without characters that control a terminal."""
+    """A parser whose errors are exceptions, so that one place says what to type instead."""
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong, and end with status 2."""
-        super().error(printable(message) + (_NO_PATTERN if "required: PATTERN" in message else ""))
+        """Raise Misuse."""
+        raise Misuse(message)
 
 
 class _MainParser(_Parser):

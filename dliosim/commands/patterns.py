@@ -75,6 +75,8 @@ def _missing_pattern(given: str) -> PatternError:
         reason = "there is no such file or pattern"
     except OSError as error:
         reason = str(error.strerror)
-    near = suggest_word(Path(given).stem, names())
+    here = [str(path.with_suffix("")) for path in Path(given).parent.glob("*.dlio")]
+    plain = given.rpartition("=")[2].removesuffix(".dlio")
+    near = suggest_word(plain, here) or suggest_word(Path(plain).stem, names())
     hint = join_hints(near, "`dliosim patterns` lists the patterns that come with dliosim")
     return PatternError([Diagnostic("E103", f"cannot read the pattern: {reason}", help=(hint,), file=given)])

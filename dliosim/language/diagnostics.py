@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -75,6 +75,10 @@ class Mistake(Exception):
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(diagnostic.message)
         self.diagnostic = diagnostic
+
+    def replace_help(self, text: str) -> Mistake:
+        """Return the same mistake with another help line; itself where the text is empty."""
+        return Mistake(replace(self.diagnostic, help=(text,))) if text else self
 
 
 class ReportedMistake(Mistake):

@@ -145,3 +145,43 @@ def communicator_size(communicator: Communicator, job: Job) -> int:
     if communicator == "world":
         return job.ranks
     return job.ranks_per_node if communicator == "node" else min(communicator, job.ranks)
+
+
+#: What else the field calls these settings: `language/syntax/other_words.py` says how it is read.
+OTHER_WORDS: Final = """
+api: posix | mpi-independent | mpi-collective
+    ioapi, io_api, backend, interface
+    collective -> mpi-collective | mpi-independent
+    mpiio -> mpi-independent | posix
+transfer
+    transfer_size, bs, blocksize, io_size, read_size, request_size, call_size -> {} B
+readers: 4 | 4 by batch | 4 by batch in turn | 4 by sample
+    num_workers, read_threads, reader_threads, nthreads, num_threads, threads, workers
+    num_parallel_calls, num_parallel_reads, num_readers
+prefetch
+    prefetch_size, prefetch_factor, prefetch_batches, prefetch_buffer_size, read_ahead -> {} batches
+open
+    file_open, keep_open
+cache
+    odirect, o_direct, direct, direct_io -> off | page
+    buffered, page_cache -> page | off
+    caching
+through
+    library, use_library -> library | direct
+engine
+    ioengine, io_engine
+    iodepth, io_depth, queue_depth -> queued depth {}
+    aio -> queued | preadv
+    mmap -> mmap | preadv
+hints: library | two-phase | two-phase 4 aggregators buffer 16 MiB | no-aggregation
+    collective_buffering -> two-phase | no-aggregation
+    aggregators -> two-phase {} aggregators
+hint
+    mpi_info, mpi_hint
+order
+    sort, sort_by_offset -> by offset | as planned
+communicator
+    comm
+scatter
+    scatterv -> by node | off
+"""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from dliosim.model.access import Access
 from dliosim.model.dataset import STRIPE, Stripe
@@ -157,3 +157,39 @@ class Checkpoint:
 @lru_cache(maxsize=64)
 def _parts_for(model: Transformer | None, parts: tuple[Part, ...], split: Split) -> tuple[Part, ...]:
     return (*(parts_of(model, split) if model else ()), *parts)
+
+
+#: What else the field calls these settings: `language/syntax/other_words.py` says how it is read.
+OTHER_WORDS: Final = """
+path
+    data_folder, data_dir, data_path, dir, directory, folder, filename, file, output
+    checkpoint_folder, checkpoint_dir, save_dir
+root
+    tier, mount, file_system
+part: weights 100 MB whole | moments 100 MB total | rng 16 kB per rank | w1 4096 x 14336 of bf16 split by rows
+    size, checkpoint_size, model_size -> state {} total
+    tensor, parts
+writers: into file per rank | all ranks into shared file | one per 4 ranks | one per node | rank 0
+    writer, save_by, mode
+model
+    model_name
+parallel: tensor 8 pipeline 4 data 2 | data 8
+    tensor_parallelism, tensor_parallel, tp -> tensor {}
+    pipeline_parallelism, pipeline_parallel, pp -> pipeline {}
+    data_parallelism, dp -> data {}
+    parallelism
+folder
+    num_folders
+keep
+    max_to_keep, keep_last, save_total_limit, num_checkpoints
+serialize
+    serialization, pickle
+async
+    asynchronous, async_save, background, non_blocking
+drain to
+    drain, copy_to, flush_to
+in flight
+    max_in_flight, outstanding
+fsync
+    flush, sync, sync_on_close
+"""

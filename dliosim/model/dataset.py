@@ -224,3 +224,48 @@ _NEVER_BEFORE: Final[dict[str, Any]] = {
     "shape": None, "chunk": None, "compress": None, "compressible": 1.0, "parts": 1, "names": (), "source": "",
     "found": "",
 }  # fmt: skip
+
+
+#: What else the field calls these settings: `language/syntax/other_words.py` says how it is read.
+OTHER_WORDS: Final = """
+samples
+    num_samples, n_samples, total_samples, records
+    num_samples_per_file, samples_per_file -> 64 * {}
+size
+    record_length, record_length_bytes -> {} B
+    record_size, sample_size, item_size, file_size, block_size, segment_size
+layout: file per sample | 8 files | file per rank | shared file
+    num_files_train, num_files_eval, num_files, nrfiles, files, num_shards, shards -> {} files
+    file_per_process -> file per rank | shared file
+    num_subfolders_train, num_subfolders -> file per sample in {} folders
+format: raw | tfrecord | npz | hdf5
+    file_format, data_format, file_type, record_format
+header
+    header_size
+align
+    alignment, blockalign
+stripe
+    stripe_count, striping_factor -> 1 MiB over {} targets
+    stripe_size, striping_unit -> {} over 4 targets
+    striping
+shape: 224 x 224 x 3 of uint8
+    dims, dimensions, record_dims
+    dtype, element_type -> 224 x 224 x 3 of {}
+chunk
+    chunk_size, chunks, chunking, row_group_size
+compress: off | gzip 4 | zstd 3 | lzf | snappy
+    compression, codec, compressor
+    gzip -> gzip 4 | off
+    compression_level -> gzip {}
+compressible: off | 2 : 1
+    compression_ratio -> {} : 1
+datasets: 2
+    num_dset_per_record, num_datasets, columns
+from files
+    existing_files, glob
+path
+    data_folder, data_dir, data_path, dir, directory, folder, filename, file, output
+    checkpoint_folder, checkpoint_dir, save_dir
+root
+    tier, mount, file_system
+"""

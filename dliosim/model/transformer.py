@@ -171,3 +171,26 @@ def _scale_shape(rows: int, columns: int, scale: int) -> tuple[int, int]:
         return 1, max(1, round(columns / scale))
     fewer = max(1, round(rows / math.sqrt(scale)))
     return fewer, max(1, round(rows * columns / scale / fewer))
+
+
+#: What else the field calls these settings: `language/syntax/other_words.py` says how it is read.
+OTHER_WORDS: Final = """
+layers
+    num_layers, n_layers, num_hidden_layers, n_layer
+hidden
+    hidden_size, d_model, hidden_dim, n_embd, embed_dim
+ffn
+    ffn_hidden_size, intermediate_size, d_ff, ffn_dim
+heads
+    num_heads, n_heads, num_attention_heads, n_head
+kv_heads
+    num_kv_heads, n_kv_heads, num_key_value_heads
+vocabulary
+    vocab_size, vocab, n_vocab
+weights: bf16 | fp16 | fp32
+    dtype, precision, torch_dtype
+optimizer: adam fp32 | sgd fp32 | none
+    optim
+zero
+    zero_stage
+"""

@@ -220,3 +220,50 @@ def list_saved_checkpoints(verbs: tuple[Verb, ...]) -> list[str]:
         elif isinstance(verb, Loop):
             names |= {cadence.checkpoint: None for cadence in verb.checkpoints}
     return list(names)
+
+
+#: What else the field calls these settings: `language/syntax/other_words.py` says how it is read.
+OTHER_WORDS: Final = """
+read: DATASET | DATASET with ACCESS
+    dataset, data, data_set, input, dataset_name
+batch
+    batch_size, per_device_batch_size, micro_batch_size, minibatch -> {} per rank
+    global_batch, global_batch_size, total_batch -> {} total
+shard
+    sharding, sampler
+shuffle: samples globally each epoch | files globally each epoch | samples within buffer of 1000 samples | off
+    sample_shuffle, rw, readwrite, random -> samples globally each epoch | off
+    file_shuffle -> files globally each epoch | off
+    shuffle_buffer, shuffle_buffer_size, shuffle_size, buffer_size -> samples within buffer of {} samples
+last batch
+    drop_last, drop_remainder -> drop | keep
+epochs
+    num_epochs, max_epochs, n_epochs, passes
+steps
+    total_training_steps, max_steps, num_steps, steps_per_epoch, iterations, iters, num_iterations
+for
+    runtime, duration, time_limit, max_time -> {} s
+    time_based
+requests
+    arrival, request_rate
+shifted by
+    shift
+    reorder_tasks -> 1 rank | 0 ranks
+    task_offset -> {} ranks
+compute
+    computation_time, compute_time, step_time, gpu_time -> {} s
+    thinktime -> {} us
+    think_time
+preprocess
+    preprocess_time -> {} s
+    preprocessing, transforms, augment, augmentation
+sync
+    allreduce, all_reduce, gradients -> allreduce {}
+    synchronize
+checkpoint: CHECKPOINT every 2 epochs | CHECKPOINT every 100 steps | CHECKPOINT every 30 s | CHECKPOINT at end
+    steps_between_checkpoints, save_steps, save_interval -> CHECKPOINT every {} steps
+    epochs_between_checkpoints, checkpoint_every, save_every -> CHECKPOINT every {} epochs
+    checkpoint_after_epoch
+decode
+    decoding
+"""

@@ -2,13 +2,15 @@
 
 Comments at the top of a pattern give the number of ranks and the overrides. `# no finder` means that no process can
 inspect existing files, `# uneven files` that these hold different numbers of samples. Formats other than raw are stubs.
-After a wanted change, `python -m tests.language.test_golden` writes the texts again; read them before you commit them.
+After a wanted change, `python -m tests.language.test_golden` writes the texts again, and those of
+tests/errors/newcomer.txt; read them before you commit them.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, catalogue, render
 from dliosim.model import Job
 from tests.language.stubs import finder, pretended, uneven
+from tests.language.test_newcomer import write_answers
 
 FOLDER = Path(__file__).parent.parent / "errors"
 CASES = sorted(path.stem for path in FOLDER.glob("*.dlio"))
@@ -53,3 +56,5 @@ if __name__ == "__main__":
     os.chdir(FOLDER)
     for case in CASES:
         Path(f"{case}.txt").write_text(messages(case), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        write_answers(Path(folder))

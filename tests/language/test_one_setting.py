@@ -49,7 +49,7 @@ def test_a_broken_phrase_says_what_is_expected(found: dict[str, Any]) -> None:
 
 
 def test_a_misspelt_keyword_is_answered_with_it(found: dict[str, Any]) -> None:
-    assert "did you mean `experts`?" in found["expert 8"]
+    assert "write `experts 8 experts`" in found["expert 8"]
 
 
 def test_it_is_in_the_manual(found: dict[str, Any]) -> None:

@@ -268,4 +268,4 @@ def test_zero_steps_is_an_error_and_never_a_result(place: Place) -> None:
 def test_a_wrong_option_is_said_once(place: Place) -> None:
     done = run_ranks(3, *place.arguments("--bogus"))
     assert done.returncode == 2
-    assert done.stderr.count("unrecognized arguments: --bogus") == 1
+    assert done.stderr.count("has no option `--bogus`") == 1

@@ -169,7 +169,7 @@ class VerbCompiler:
         broken = block.broken or context.has_errors(before)
         # A cadence with a mistake is left out; that mistake is reported, so no check of the loop adds another.
         broken = broken or len(loop.checkpoints) < len(settings.all_lines("checkpoint"))
-        evaluations = [self._compile_evaluation(inner, loop.epochs) for inner in block.body]
+        evaluations = [self._compile_evaluation(inner, loop.name, loop.epochs) for inner in block.body]
         loop = replace(loop, evaluations=tuple(found for found in evaluations if found is not None))
         self.settings[id(loop)] = settings
         if dataset is None or broken:
@@ -177,13 +177,14 @@ class VerbCompiler:
         check_loop(settings, loop, dataset, self.nouns.settings[dataset.name])
         return loop
 
-    def _compile_evaluation(self, block: PatternBlock, epochs: int) -> Evaluation | None:
+    def _compile_evaluation(self, block: PatternBlock, train: str, epochs: int) -> Evaluation | None:
         with self.context.reporting():
             every = self.context.scope.count(block.header["value"]) if "value" in block.header else 1
             if every > epochs:
                 there = "there is 1" if epochs == 1 else f"there are {epochs}"
                 message = f"`{block.name}` runs every {every} epochs, and {there}: it never runs"
-                label, hint = f"the last epoch is {epochs}", f"at most `every {count(epochs, 'epoch')}`"
+                label = f"the last epoch is {epochs}"
+                hint = f"write `evaluate every {count(epochs, 'epoch')} {{`, or give `-D {train}.epochs={every}`"
                 raise mistake("E207", message, block.header["value"].span, label, hint=hint)
             loop = self._compile_loop(block)
             return None if loop is None else Evaluation(every, loop)

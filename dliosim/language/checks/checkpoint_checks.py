@@ -54,7 +54,8 @@ def check_cadence_length(settings: Settings, loop: Loop, steps: int) -> None:
         last, unit = steps if cadence.unit == "steps" else loop.epochs, cadence.unit[:-1]
         if cadence.unit in ("steps", "epochs") and cadence.every > last:
             message = f"checkpoint `{cadence.checkpoint}` every {cadence.every} {cadence.unit} is never saved"
-            hint = f"at most `every {count(last, unit)}`, or `at end`"
+            phrase = f"{cadence.checkpoint} every {count(last, unit)}"
+            hint = f'write `checkpoint {phrase}`, or give `-D {settings.block.name}.checkpoint="{phrase}"`'
             settings.report("E207", message, hint, [Label(line.phrase, f"the last {unit} is {last}")])
 
 

@@ -15,6 +15,7 @@ from dliosim.model.epoch_size import (
     steps_of_epoch,
 )
 from dliosim.readable import count
+from dliosim.units import format_bytes
 
 
 def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
@@ -201,7 +202,9 @@ def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
     settings.report(
         "E201",
         f"the batch is larger than the data: `{loop.name}` would have zero steps",
-        f"{f'the largest batch is {largest} per rank;' if largest else 'use more samples,'} or `last batch keep`",
+        f'write `batch {largest} per rank`, or give `-D {loop.name}.batch="{largest} per rank"`; or `last batch keep`'
+        if largest
+        else "use more samples, or `last batch keep`",
         ("batch", label, f"{label} (the default batch)"),
         data.labels(samples, f"{dataset.samples} samples"),
     )
@@ -215,7 +218,9 @@ def _check_cadences(settings: Settings, loop: Loop, dataset: Dataset) -> None:
     checkpoint_checks.check_cadence_length(settings, loop, total)
     if loop.sync.every > total:
         message = f"`{loop.name}` never synchronises: every {loop.sync.every} steps"
-        hint = f"at most `every {count(total, 'step')}`, or `sync off`"
+        kind = f"allreduce {format_bytes(loop.sync.size)}" if loop.sync.size else loop.sync.kind
+        phrase = f"{kind} every {count(total, 'step')}"
+        hint = f'write `sync {phrase}`, or give `-D {loop.name}.sync="{phrase}"`'
         settings.report("E207", message, hint, ("sync", f"the last step is {total}"))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -23,7 +23,7 @@ from dliosim.language.diagnostics import (
     suggest_word,
 )
 from dliosim.language.settings.phrases import read_phrase
-from dliosim.language.source import Span
+from dliosim.language.source import SourceText, Span
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import Document, PatternBlock, Setting
 from dliosim.language.syntax.declarations import list_settings
@@ -33,6 +33,8 @@ from dliosim.model import Checkpoint, Dataset, Distribution
 
 T = TypeVar("T")
 
+#: Mistakes in phrases that other phrases mend: unknown units, what cannot be read, and wrong dimensions.
+_CURABLE: Final = ("E002", "E003", "E111")
 #: The share of a distribution's draws that limits may clip; above it, a limit is beyond the median.
 MOST_CLAMPED: Final = 0.5
 
@@ -155,8 +157,39 @@ class Settings:
     def convert(self, line: Setting, convert: Callable[[SyntaxNode], T], default: T) -> T:
         """Return the value of one line, or the default where it has a mistake, which is reported."""
         with self.context.reporting(line.phrase):
-            return convert(self.parse_line(line))
+            try:
+                return convert(self.parse_line(line))
+            except Mistake as error:
+                if error.diagnostic.code in _CURABLE:
+                    raise self._cure(line, error, convert) from None
+                raise
         return default
+
+    def _cure(self, line: Setting, error: Mistake, convert: Callable[[SyntaxNode], T]) -> Mistake:
+        """Return the mistake of a line with what to type instead, where that is known."""
+        from dliosim.language.syntax.other_words import cure_phrase, cure_value, show_forms
+
+        found, scope = self.context.found, self.context.scope
+        place = error.diagnostic.labels[0].span
+        for param in scope.params.values():
+            if param.value is not param.default and param.value.source is place.source is not line.phrase.source:
+                return error.replace_help(cure_value(param.value, partial(scope.has_kind_of, param)))
+
+        def accepts(text: str) -> bool:
+            before = len(found)
+            try:
+                convert(self.parse_line(replace(line, phrase=SourceText("", text).span(0, len(text)))))
+                return len(found) == before
+            except Mistake:
+                return False
+            finally:
+                del found[before:]
+
+        kind, given = self.block.kind, error.diagnostic
+        cure = cure_phrase(line.head, kind, line.phrase, accepts)
+        if not cure and not given.help and given.code != "E111":
+            cure = show_forms(line.head, kind, line.phrase)
+        return error.replace_help(cure)
 
     def parse_line(self, line: Setting) -> SyntaxNode:
         """Return the phrase of a line, parsed by the rule of its setting."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dliosim.language.diagnostics import Label, Mistake, join_hints, mistake, suggest_word
+from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.settings.block_settings import CompileContext, Settings, kind_name
 from dliosim.language.source import COMMAND_LINE, MAX_LINE_LENGTH, SourceText, Span
 from dliosim.language.syntax import vocabulary
@@ -153,26 +153,23 @@ def _apply_override(document: Document, name: str, place: Span, phrase: Span, gi
         given[name] = place
         document.seed = Setting("seed", place, phrase)
     else:
-        known = [*document.params, "seed"]
-        hint = join_hints(suggest_word(name, known), f"parameters here: {', '.join(sorted(document.params)) or 'none'}")
-        raise mistake("E104", f"`-D {name}` names nothing", place, "no parameter of this name", hint=hint)
+        hint = f"parameters here: {', '.join(sorted(document.params)) or 'none'}"
+        raise _unknown_override(document, name, phrase, place, "no parameter of this name", hint)
 
 
 def _override_setting(document: Document, name: str, setting: Setting) -> None:
-    named = _blocks_by_name(document)
+    named = blocks_by_name(document)
     blocks = named.get(name, [])
     if not blocks:
-        hint = join_hints(suggest_word(name, named), f"blocks here: {', '.join(sorted(named)) or 'none'}")
-        raise mistake(
-            "E104", f"`-D {name}.{setting.head}` names nothing", setting.place, "no block of this name", hint=hint
-        )
+        hint = f"blocks here: {', '.join(sorted(named)) or 'none'}"
+        target = f"{name}.{setting.head}"
+        raise _unknown_override(document, target, setting.phrase, setting.place, "no block of this name", hint)
     taking = [block for block in blocks if setting.head in vocabulary.SETTINGS[block.kind]]
     if not taking:
         known = vocabulary.SETTINGS[blocks[0].kind]
-        hint = join_hints(suggest_word(setting.head, known), f"settings of `{name}`: {', '.join(sorted(known))}")
-        raise mistake(
-            "E104", f"`-D {name}.{setting.head}` names nothing", setting.place, "no setting of this name", hint=hint
-        )
+        hint = f"settings of `{name}`: {', '.join(sorted(known))}"
+        target = f"{name}.{setting.head}"
+        raise _unknown_override(document, target, setting.phrase, setting.place, "no setting of this name", hint)
     if len({block.kind for block in taking}) > 1:
         kinds = " and ".join(sorted(f"a {block.kind}" for block in taking))
         hint = "give one of them another name"
@@ -181,7 +178,17 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
         block.overrides.append(setting)
 
 
-def _blocks_by_name(document: Document) -> dict[str, list[PatternBlock]]:
+def _unknown_override(document: Document, name: str, value: Span, place: Span, label: str, listed: str) -> Mistake:
+    """Return the E104 for an override that names nothing, with the one to give; else with the names there are."""
+    from dliosim.language.syntax.other_words import cure_override
+
+    blocks = {known: found[0].kind for known, found in blocks_by_name(document).items()}
+    cure = cure_override(name, value.text, [*document.params, "seed"], blocks, document.source)
+    return mistake("E104", f"`-D {name}` names nothing", place, label, hint=cure or listed)
+
+
+def blocks_by_name(document: Document) -> dict[str, list[PatternBlock]]:
+    """Return the blocks that each name of an override means."""
     named: dict[str, list[PatternBlock]] = {}
     for block in (*document.nouns.values(), *document.walk_verbs()):
         if block.kind in ("prepare", "restore"):

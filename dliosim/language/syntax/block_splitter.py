@@ -56,7 +56,10 @@ def split_statements(source: SourceText) -> list[Statement]:
             if body is not None:
                 levels.append(_OpenBlock(body, brace))
         elif brace:
-            raise mistake("E003", "a block without a head", brace, "what does this belong to?", hint=_HEAD_HINT)
+            before = levels[-1].statements[-1:]
+            mended = [f"write `{one.span.text} {{`, on one line" for one in before if one.body is None]
+            hint = mended[0] if mended else _HEAD_HINT
+            raise mistake("E003", "a block without a head", brace, "what does this belong to?", hint=hint)
         line = _LineState()
 
     for piece in _PIECE.finditer(source.text):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dliosim.language.diagnostics import Diagnostic, Mistake, collect, join_hints, mistake, suggest_word
+from dliosim.language.diagnostics import Diagnostic, Mistake, collect, mistake
 from dliosim.language.source import MAX_BYTES, SourceText, Span, UnreadableFile, read_source
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, first_word, split_head
@@ -67,7 +68,9 @@ class Loader:
         try:
             statements = _strip_version(source, split_statements(source))
         except Mistake as error:
-            self.found.append(error.diagnostic)
+            from dliosim.language.syntax.foreign_files import foreign_mistake
+
+            self.found.append((foreign_mistake(source) or error).diagnostic)
             reading.document.incomplete = True
             return reading.document
         # `extends` comes first, wherever its line is. A file that both include then belongs to the base: the `set`
@@ -162,6 +165,15 @@ class _FileLoad:
     names: Counter[str] = field(default_factory=Counter)
 
     def take_statement(self, statement: Statement) -> None:
+        """Take a statement of the file; raise Mistake, with what to type instead where that is known."""
+        try:
+            self._take_statement(statement)
+        except Mistake as error:
+            # A name that is not defined may be that of a block which is left out.
+            self.document.incomplete |= statement.body is not None
+            raise _add_cure(error, statement) from None
+
+    def _take_statement(self, statement: Statement) -> None:
         head, place, phrase = _split_known_head(statement, vocabulary.STATEMENTS, "")
         if self.included and head not in vocabulary.INCLUDABLE:
             nouns = ", ".join(vocabulary.NOUNS)
@@ -308,7 +320,7 @@ class _FileLoad:
         if line.opened is not None and head == "model":
             phrase = self._take_inline_model(line, phrase)
         elif line.opened is not None:
-            raise mistake("E003", f"`{head}` takes no block", line.opened, "expected the end of the line")
+            raise _block_mistake(line, head)
         block.layers[-1].append(Setting(head, place, phrase))
 
     def _take_inline_model(self, line: Statement, phrase: Span) -> Span:
@@ -329,6 +341,18 @@ class _FileLoad:
         return name
 
 
+def _add_cure(error: Mistake, statement: Statement) -> Mistake:
+    """Return a mistake in the phrase of a statement with what to type instead, where that is known."""
+    known = {**vocabulary.STATEMENTS, "evaluate": "evaluate"}
+    found = split_head(statement.span, known)
+    if found is None or error.diagnostic.code not in ("E002", "E003"):
+        return error
+    from dliosim.language.syntax.other_words import cure_statement
+
+    head, _, phrase = found
+    return error.replace_help(cure_statement(head, phrase, known[head], statement.opened is not None))
+
+
 def future_keyword(word: str, span: Span) -> Mistake:
     """Return the E003 for a word that is kept for a later version."""
     return mistake(
@@ -345,33 +369,51 @@ def _split_known_head(statement: Statement, known: dict[str, str], kind: str) ->
         raise future_keyword(word.text, word)
     elsewhere = split_head(statement.span, {head for settings in vocabulary.SETTINGS.values() for head in settings})
     if elsewhere is not None and kind != "repeat":
-        raise foreign_setting(elsewhere[0], kind, elsewhere[1])
-    raise unknown_setting(statement.span, word, kind, known)
+        raise foreign_setting(statement, elsewhere[0], kind, elsewhere[1])
+    raise unknown_setting(statement, word, kind, known)
 
 
-def unknown_setting(statement: Span, word: Span, kind: str, known: dict[str, str]) -> Mistake:
-    """Return the E001 for an unknown word, with the words that are valid there."""
+def unknown_setting(statement: Statement, word: Span, kind: str, known: dict[str, str]) -> Mistake:
+    """Return the E001 for an unknown word, with what to type, or the words that are valid there."""
+    from dliosim.language.syntax.other_words import cure_head
+
     what = "setting" if kind and kind != "repeat" else "statement"
     where = f" in `{kind}`" if kind else ""
     listed = f"{what}s here: {', '.join(sorted(known))}"
-    two_words = " ".join(statement.text.split()[:2])
-    near = suggest_word(word.text, known) or suggest_word(two_words, (head for head in known if " " in head))
     message = f"unknown {what} `{word.text}`{where}"
-    return mistake("E001", message, word, f"not a {what}", hint=join_hints(near, listed))
+    return mistake(
+        "E001",
+        message,
+        word,
+        f"not a {what}",
+        hint=cure_head(statement.span, kind, opened=statement.opened is not None) or listed,
+    )
 
 
-def foreign_setting(head: str, kind: str, place: Span) -> Mistake:
+def foreign_setting(statement: Statement, head: str, kind: str, place: Span) -> Mistake:
     """Return the E210 for a setting that other kinds of block take."""
+    from dliosim.language.syntax.other_words import cure_head
+
     homes = ", ".join(f"`{home}`" for home in vocabulary.block_kinds(head))
     where = f"`{kind}` does not take `{head}`" if kind else f"`{head}` stands outside of a block"
-    return mistake("E210", where, place, "not taken here", hint=f"`{head}` is a setting of {homes}")
+    hint = cure_head(statement.span, kind, opened=statement.opened is not None) or f"`{head}` is a setting of {homes}"
+    return mistake("E210", where, place, "not taken here", hint=hint)
 
 
 def _check_block(statement: Statement, head: str, place: Span) -> None:
     if head in vocabulary.MUST_OPEN and statement.opened is None:
         raise mistake("E003", f"`{head}` needs a block", statement.span.end_span(), "expected `{`")
     if head not in vocabulary.MAY_OPEN and statement.opened is not None:
-        raise mistake("E003", f"`{head}` takes no block", statement.opened, "expected the end of the line")
+        raise _block_mistake(statement, head)
+
+
+def _block_mistake(statement: Statement, head: str) -> Mistake:
+    """Return the E003 for a block that a line does not take; `${name}` looks like one."""
+    place = statement.opened or statement.span
+    line = place.source.line(place.source.position(place.start)[0]).strip()
+    mended = re.sub(r"\$\{\s*(\w+)\s*\}", r"$\1", line)
+    hint = f"write `{' '.join(mended.split())}`" if mended != line else ""
+    return mistake("E003", f"`{head}` takes no block", place, "expected the end of the line", hint=hint)
 
 
 def _header(node: SyntaxNode) -> dict[str, SyntaxNode]:

@@ -256,8 +256,6 @@ def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
     if "FUNCTION" in expected and not hint:
         known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS
         keyword = keyword or suggest_word(word, known)
-        if not keyword and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", word):
-            keyword = "parameters are written with a `$`"
     message = f"cannot read `{word}` here" if word.strip() else "cannot read this"
     return mistake("E003", message, here, _list_expected(expected), hint=keyword or hint)
 

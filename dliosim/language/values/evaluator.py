@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Final, TypeVar
 
 from dliosim.language.diagnostics import Label, Mistake, ReportedMistake, join_hints, mistake, suggest_word
-from dliosim.language.source import Span
+from dliosim.language.source import SourceText, Span
 from dliosim.language.syntax.ast import MAX_CHAIN, Param, follow_reference
 from dliosim.language.syntax.parser import SyntaxNode, parse
 from dliosim.language.values.distributions import read_distribution, refuse_tiny
@@ -309,6 +309,11 @@ class Scope:
                 "not in the domain",
                 more=[Label(domain.span, f"{low} to {high}")],
             )
+
+    def has_kind_of(self, param: Param, text: str) -> bool:
+        """Return whether a text has the dimension that the default of a parameter has."""
+        default = self._dimension(param.default)
+        return default is not None and self._dimension(SourceText("", text).span(0, len(text))) == default
 
     def _is_in_domain(self, param: Param, domain: SyntaxNode) -> bool:
         try:

@@ -1,0 +1,44 @@
+"""Settings by name, for the command line: what one is, and the `-D` of a pattern that gives it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+from dliosim.language.settings.setting_overlay import blocks_by_name
+from dliosim.language.syntax.declarations import Declaration
+from dliosim.language.syntax.loader import Loader
+from dliosim.language.syntax.other_words import cure_override, find_setting, list_forms, write_lines
+from dliosim.language.syntax.vocabulary import BLOCKS, block_kinds
+
+
+def find_override(path: Path, name: str, value: str) -> str:
+    """Return the `-D` of a pattern file for what a name of the field means; empty where it means nothing there."""
+    document = Loader().load(path)
+    blocks = {known: found[0].kind for known, found in blocks_by_name(document).items()}
+    found = cure_override(name, value, [*document.params, "seed"], blocks, document.source)
+    return found.split("`")[1] if found else ""
+
+
+def describe_setting(name: str) -> str:
+    """Return what a setting means and how its lines look, by its name or another word for it; empty for others."""
+    word = name.rpartition(".")[2].replace("_", " ")
+    for kind in BLOCKS:
+        found = find_setting(word, kind)
+        if found is not None:
+            setting = found[0].setting
+            homes = ", ".join(f"`{home}`" for home in block_kinds(setting.keyword))
+            meaning = " ".join(read_comment(setting)[0].split())
+            lines = write_lines(setting.keyword, list_forms(setting, kind))
+            return f"`{setting.keyword}` is a setting of {homes}: {meaning}.\n{lines}".replace("\nwrite", "\nWrite")
+    return ""
+
+
+def read_comment(setting: Declaration) -> tuple[str, str]:
+    """Return the comment of a field, and what it says of the default; empty where it says nothing of that."""
+    source = inspect.getsource(setting.owner)
+    found = re.search(rf"((?:^ +#: .*\n)*)^ +{setting.field}: (?:.*?  #: (.*))?", source, re.MULTILINE)
+    lines = re.findall(r"#: (.*)", found[1]) if found else []
+    text, _, default = (" ".join(lines) or (found and found[2]) or "").partition(" Default: ")
+    return text.rstrip("."), default

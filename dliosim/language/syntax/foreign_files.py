@@ -1,0 +1,52 @@
+"""Files of other programs: what a file that is no pattern is, and what its lines would be in one."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from dliosim.language.diagnostics import Mistake, mistake
+from dliosim.language.source import SourceText
+from dliosim.language.syntax.other_words import cure_head
+
+#: What a file is, by what its first lines look like; the first that fits.
+_LOOKS: Final = (
+    ("JSON", r"\s*[{\[]\s*(\"|[{\[]|$)"),
+    ("a file of sections, as fio has,", r"\s*\[\w+\]\s*$"),
+    ("Python", r"\s*(import|from|def|class)\s+\w+"),
+    ("a script of a shell", r"#!"),
+    ("YAML", r"(---|#|\s*[\w-]+:(\s|$))"),
+)
+_SHOWN: Final = 3  # lines of the file that the answer writes as those of a pattern
+
+
+def foreign_mistake(source: SourceText) -> Mistake | None:
+    """Return the E005 for a file of another language; None for one that may be a pattern."""
+    lines = [line for line in source.text[:20_000].split("\n") if line.strip()]
+    if not lines or any(re.match(r"\s*dlio\b", line) for line in lines[:50]):
+        return None
+    first = next((line for line in lines if not line.lstrip().startswith("#")), lines[0])
+    kind = next((kind for kind, look in _LOOKS if re.match(look, first)), None)
+    if kind is None:
+        return None
+    place = source.text.index(first)
+    made = dict.fromkeys(filter(None, map(_translate, lines)))
+    also = f"; what it says is there: {', '.join(list(made)[:_SHOWN])}" if made else ""
+    hint = f"write a pattern, whose first lines are `dlio 1` and `workload NAME`{also}"
+    here = source.span(place, place + len(first)).trim()
+    return mistake(
+        "E005", f"this file is {kind}".rstrip(",") + ", which is not read yet", here, "not a pattern", hint=hint
+    )
+
+
+def _translate(line: str) -> str:
+    """Return what a line says, as `its words` and the line of a pattern; empty where that is not known."""
+    text = line.strip(" \t,-")
+    if not re.match(r"[\"']?[\w-]+[\"']?\s*[:=]\s*[\"'\w.]", text):
+        return ""
+    source = SourceText("", text)
+    for kind in ("dataset", "train"):
+        cure = cure_head(source.span(0, len(text)), kind, elsewhere=False)
+        if cure.startswith("write `"):
+            return f"{cure.split('`')[1]!r} for {text!r}".replace("'", "`")
+    return ""

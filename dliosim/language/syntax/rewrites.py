@@ -1,0 +1,218 @@
+"""Habits of other languages, and slips of typing, as changes of a text: what a user may have meant by a phrase."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from dliosim.units import UNITS
+
+MAX_LENGTH: Final = 80  # of a phrase that is rewritten
+_MAX_TRIES: Final = 150  # texts that are tried for one mistake
+_SHOWN: Final = 3  # texts that are shown
+
+#: What says nothing in a pattern: it is taken away first.
+_CLEAN: Final = (
+    ("[\u201c\u201d\u201e\u00ab\u00bb]", '"'),
+    ("[\u2018\u2019`\u00b4]", "'"),
+    (r"(^|\s)\s*(//|/\*).*$", ""),
+    (r"^\s*[:=]\s*", ""),
+    (r"[;,\s]+$", ""),
+    (r"\s+", " "),
+)
+_NUMBER: Final = r"[0-9][0-9_]*(?:\.[0-9]+)?"
+_UNIT: Final = r"(?:[KMGTP]i?B|kB|B|ms|us|s)(?:/s)?\b"
+_AMOUNT: Final = re.compile(rf"\b{_NUMBER}(?: ?{_UNIT})?|\$\w+")
+#: Units of networks, which count bits, and the unit that they are 125 of.
+_BITS: Final = re.compile(r"(?i:([kmgtp])i?(?:bits?(?:/s|ps)?|bps))|([kKMGTP])i?b/s", re.ASCII)
+_BELOW: Final = {"K": "B", "M": "kB", "G": "MB", "T": "GB", "P": "TB"}
+_LETTERS: Final = {"k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
+_DIGITS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_YES: Final = {"true", "yes", "1", "on", "enabled", "enable"}
+NO: Final = {"false", "no", "0", "off", "disabled", "disable", "none", "null", "read", "sequential", "write"}
+_TIMES: Final = {
+    "s": "sec secs second seconds", "ms": "msec millisecond milliseconds", "us": "usec \u00b5s \u03bcs microseconds",
+    "min": "minute minutes mins", "h": "hour hours hr", "B": "b byte bytes", "%": "percent",
+}  # fmt: skip
+_TIME_UNITS: Final = {word: unit for unit, words in _TIMES.items() for word in words.split()}
+#: The words of the field for words of phrases.
+_WORDS: Final = {
+    "none": ("off",), "no": ("off",), "disabled": ("off",), "never": ("off",), "yes": ("on",), "enabled": ("on",),
+    "process": ("rank",), "processes": ("ranks",), "proc": ("rank",), "gpu": ("rank",), "core": ("rank",),
+    "iteration": ("step",), "iterations": ("steps",), "iters": ("steps",), "global": ("total", "globally"),
+    "mpiio": ("mpi-independent", "mpi-collective"), "mpi-io": ("mpi-independent", "mpi-collective"),
+    "mpi": ("mpi-independent", "mpi-collective"), "collective": ("mpi-collective",),
+    "independent": ("mpi-independent",),
+    "gaussian": ("normal",), "gauss": ("normal",), "tfrecords": ("tfrecord",), "h5": ("hdf5",), "jpg": ("jpeg",),
+    "gz": ("gzip",), "zlib": ("gzip",), "zst": ("zstd",), "float": ("float32",), "double": ("float64",),
+    "half": ("float16",), "byte": ("uint8",), "int": ("int32",), "adamw": ("adam",), "libaio": ("queued",),
+    "io_uring": ("queued",), "aio": ("queued",), "psync": ("preadv",), "sync": ("preadv",), "pread": ("preadv",),
+    "random": ("samples globally each epoch",), "seed": ("samples globally each epoch",), "single": ("shared",),
+    "direct": ("off",), "float16": ("fp16",), "float32": ("fp32",), "bfloat16": ("bf16",),
+}  # fmt: skip
+
+
+def clean(text: str) -> str:
+    """Return a text without the signs of other languages at its ends, and with straight quotes."""
+    for pattern, plain in _CLEAN:
+        text = re.sub(pattern, plain, text)
+    return text.strip()
+
+
+def rewrite(text: str, accepts: Callable[[str], bool], forms: Iterable[str] = ()) -> list[str]:
+    """Return the accepted texts that differ from `text` by the fewest habits; at most three, all by the same habit.
+
+    `forms` are phrases as they may be. No texts where none is accepted.
+    """
+    cleaned, forms = clean(text), tuple(forms)
+    if not cleaned or len(cleaned) > MAX_LENGTH:
+        return []
+    if accepts(cleaned):
+        return [cleaned]
+    level, seen = [cleaned], {cleaned}
+    while level and len(seen) < _MAX_TRIES:
+        following: list[str] = []
+        for changed in (changed for one in level for changed in _changes(one, forms)):
+            made = [one for one in dict.fromkeys(changed) if one not in seen and len(one) <= MAX_LENGTH]
+            seen.update(made)
+            following += made
+            if good := [one for one in made if accepts(one)]:
+                return good[:_SHOWN]
+            if len(seen) >= _MAX_TRIES:
+                break
+        level = following
+    alone = re.fullmatch(rf"({_NUMBER}) [A-Za-z]+", cleaned)  # `4 threads`
+    return [alone[1]] if alone and accepts(alone[1]) else []
+
+
+def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
+    """Yield what the text may mean by each habit, the most likely habit first."""
+    if text.lower() in _YES:
+        yield ("on",)
+        yield () if text == "1" else forms[:1]
+    elif text.lower() in NO:
+        yield ("off",)
+    yield (re.sub(r"\b([0-9]+(?:\.[0-9]+)?)[eE]\+?([0-9]{1,2})\b", _write_exponent, text),)
+    yield (re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "_", text),)
+    yield (re.sub(r"\b([0-9]{1,4}) ?\*\* ?([0-9]{1,2})\b", lambda power: f"{int(power[1]) ** int(power[2]):_}", text),)
+    yield (re.sub(rf"\b({_NUMBER}) ?([kKmMgG]i?)\b", _write_count, text),)
+    yield _mend_units(text)
+    yield _complete(text, forms)
+    yield (re.sub(r"[A-Za-z]+", lambda word: _write_digit(word[0]), text),)
+    yield from _replace_words(text)
+    yield (re.sub(r"[\"']", "", text),)
+    if re.fullmatch(r"'?[\w./*:-]+'?", text):
+        yield (f'"{text.strip(chr(39)).rstrip("/")}"',)
+    yield (re.sub(r"^\((.*)\)$", r"\1", text),)
+    if re.search(r"[0-9] ?[xX\u00d7*,] ?[0-9$(]", text):
+        yield (" x ".join(re.split(r" ?[xX\u00d7*,] ?", re.sub(r"[()\[\]]", "", text), maxsplit=32)),)
+    yield from _fill(text, forms)
+    yield from _spell(text, forms)
+    yield (f"${text}",)
+    yield (text.lower(),)
+
+
+def _write_exponent(number: re.Match[str]) -> str:
+    value = Fraction(number[1]) * 10 ** int(number[2])
+    return f"{int(value):_}" if value.denominator == 1 else number[0]
+
+
+def _write_count(number: re.Match[str]) -> str:
+    value = Fraction(number[1].replace("_", "")) * _LETTERS[number[2].lower()]
+    return f"{int(value):_}" if value.denominator == 1 else number[0]
+
+
+def _write_digit(word: str) -> str:
+    return str(_DIGITS.index(word.lower())) if word.lower() in _DIGITS else word
+
+
+def _mend_units(text: str) -> Iterator[str]:
+    """Yield the text with a unit for one that is not known."""
+    found = re.search(rf"({_NUMBER}) ?([A-Za-z\u00b5\u03bc%][A-Za-z\u00b5\u03bc/]*)", text)
+    if found is None or (found[2] in UNITS and found[2] != "m"):
+        return
+    before, after = text[: found.start()], text[found.end() :]
+    bits = _BITS.fullmatch(found[2])
+    if bits:
+        letter = (bits[1] or bits[2] or "").upper()
+        per_second = "/s" if re.search(r"s$", found[2]) and not re.search(r"bits$", found[2]) else ""
+        yield f"{before}{Decimal(found[1].replace('_', '')) * 125:f} {_BELOW[letter]}{per_second}{after}"
+    for unit in () if bits else list_units(found[2]):
+        yield f"{before}{found[1]} {unit}{after}"
+
+
+def _complete(text: str, forms: tuple[str, ...]) -> Iterator[str]:
+    """Yield the text with what is missing behind its number: the last word of a form, or a unit."""
+    bare = re.search(rf"(?:^| )({_NUMBER}|\$\w+)$", text)
+    if bare is None:
+        return
+    if bare[0] == text:
+        yield from _fill_amounts(text, forms)
+    yield from dict.fromkeys(f"{text} {form.split(' ')[-1]}" for form in forms if " " in form)
+    if bare[1].startswith("$"):
+        return
+    value = float(bare[1].replace("_", ""))
+    if value < 1:
+        yield f"{text[: bare.start(1)]}{value * 100:g} %"
+    sizes = ("B",) if value >= 512 else ("MB", "kB")
+    for unit in ("%", *sizes, *(("ms", "s") if value.is_integer() else ("s",))):
+        yield f"{text} {unit}"
+
+
+def list_units(word: str) -> list[str]:
+    """Return the units that a word for one may mean: one, or two where it is both a power of 10 and of 2."""
+    if word == "m":
+        return ["min", "ms", "MiB", "MB"]
+    if word in _TIME_UNITS:
+        return [_TIME_UNITS[word]]
+    per_second = re.fullmatch(r"(.*?)(?:/ ?(?:s|sec|secs|second|seconds)|ps)", word, re.IGNORECASE)
+    if per_second:
+        return [f"{unit}/s" for unit in list_units(per_second[1]) if f"{unit}/s" in UNITS]
+    if word in UNITS:
+        return [word]
+    found = re.fullmatch(r"([kmgtp])(i?)(?:b(?:ytes?)?)?", word, re.IGNORECASE | re.ASCII)
+    if found is None:
+        return ["samples/s"] if word.lower().startswith(("sample", "image")) else []
+    letter = found[1].upper()
+    if len(word) == 1:  # as fio and IOR count
+        return [f"{letter}iB", f"{'k' if letter == 'K' else letter}B"]
+    return [f"{letter}iB"] if found[2] else [f"{'k' if letter == 'K' else letter}B", f"{letter}iB"]
+
+
+def _replace_words(text: str) -> Iterator[Iterable[str]]:
+    for word in re.findall(r"[A-Za-z][\w-]*", text)[:8]:
+        yield [re.sub(rf"\b{re.escape(word)}\b", better, text) for better in _WORDS.get(word.lower(), ())]
+
+
+def _fill(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
+    """Yield forms with the numbers of the text, and the text with the last or first words of a form."""
+    yield _fill_amounts(text, forms)
+    for form in forms:
+        words = form.split(" ")
+        for cut in range(len(words) - 1, 0, -1):
+            yield (f"{text} {' '.join(words[cut:])}",)
+        for cut in range(1, len(words)):
+            yield (f"{' '.join(words[:cut])} {text}",)
+
+
+def _fill_amounts(text: str, forms: tuple[str, ...]) -> Iterator[str]:
+    """Yield the forms that have all words of the text and as many numbers, with the numbers of the text."""
+    amounts = _AMOUNT.findall(text)
+    words = set(re.findall(r"[a-z]+", _AMOUNT.sub("", text)))
+    plain = re.fullmatch(r"[\w $%./:*-]+", text, re.ASCII)
+    for form in forms if amounts and plain else ():
+        if len(_AMOUNT.findall(form)) == len(amounts) and words <= set(re.findall(r"[a-z]+", form)):
+            given = iter(amounts)
+            yield _AMOUNT.sub(lambda _, given=given: next(given), form)  # type: ignore[misc]
+
+
+def _spell(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
+    """Yield the text with words of the forms for words that are like them."""
+    known = sorted({word for form in forms for word in re.findall(r"[a-z][a-z0-9-]+", form)})
+    for word in re.findall(r"[A-Za-z][\w-]*", text)[:8]:
+        near = difflib.get_close_matches(word[:64].lower(), known, n=1, cutoff=0.6)
+        yield [re.sub(rf"\b{re.escape(word)}\b", one, text, count=1) for one in near]
