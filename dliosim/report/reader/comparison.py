@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from dliosim.compare.pass_figures import LOOP, STALL
 from dliosim.measure.histogram import Quantiles
 from dliosim.measure.machine import Environment
+from dliosim.model.job import MAX_RANKS
 from dliosim.report.reader.by_type import read_object, read_quantiles
 from dliosim.report.reader.fields import Fields
 from dliosim.report.reader.results import parse_environment
 
 _VERSION = 1
+
+# compare.json has an object for each pass, and no file of more objects is read (`boundedjson`).
+_MOST_PASSES = 1 << 20
 
 #: The kinds of comparisons other than of loops.
 _STALLS = ("save", "restore")
@@ -77,10 +81,13 @@ def parse_comparison(found: Fields) -> ComparisonResult:
     what = found.text("what")
     if what not in ("loop", *_STALLS):
         raise found.field_error("what", f"is none of loop, {', '.join(_STALLS)}")
-    stalls = what in _STALLS
+    stalls, ranks = what in _STALLS, found.whole("ranks", 1, MAX_RANKS)
     return read_object(
         ComparisonResult,
         found,
+        ranks=ranks,
+        nodes=found.whole("nodes", 1, ranks),
+        repetitions=found.whole("repetitions", 1, _MOST_PASSES),
         overrides=found.pairs("overrides"),
         environment=parse_environment(found.child("environment")),
         what=f"{what} {found.text('checkpoint' if stalls else 'loop')}",
@@ -108,7 +115,8 @@ def _parse_variant(found: Fields, stalls: bool) -> SavedVariant:
         ratio_low=ratios[1],
         ratio_high=ratios[2],
         verdict=verdict,
-        figures={key: found.number_or_none(key) for key in (*subject.medians, *subject.shares, *subject.counts)},
+        figures={key: found.number_or_none(key) for key in (*subject.medians, *subject.shares)}
+        | {key: None if found.is_null(key) else found.whole(key) for key in subject.counts},
         batch_latency=None if stalls else read_quantiles(found, "batch_latency_seconds"),
         two_phase=None if stalls else found.text_or_none("two_phase"),
         order_hash="" if stalls else found.text("order_hash"),

@@ -68,13 +68,15 @@ class Fields:
             raise self.field_error(key, "is neither true nor false")
         return value
 
-    def whole(self, key: str) -> int:
-        """Return a whole number, 0 or more, that fits 63 bits."""
+    def whole(self, key: str, least: int = 0, most: int = 2**63 - 1) -> int:
+        """Return a whole number from `least` to `most`."""
         value = self._value(key)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.field_error(key, "is not a whole number")
         if not 0 <= value < 2**63:
             raise self.field_error(key, "is not between 0 and 2^63 - 1")
+        if not least <= value <= most:
+            raise self.field_error(key, f"is not between {least} and {most}")
         return value
 
     def number(self, key: str, least: float = 0.0) -> float:

@@ -24,12 +24,12 @@ def parse_run(results: Fields) -> tuple[RunSummary, dict[str, Latencies]]:
     Histograms are not in the file and stay empty; the latencies replace them. UsageError where the file is wrong.
     """
     results.check_version(SCHEMA_VERSION)
-    ranks, null = results.whole("ranks"), results.flag("null")
-    if not 1 <= ranks <= MAX_RANKS:
-        raise results.field_error("ranks", f"is not between 1 and {MAX_RANKS}")
+    ranks, null = results.whole("ranks", 1, MAX_RANKS), results.flag("null")
     run = read_object(
         RunSummary,
         results,
+        ranks=ranks,
+        nodes=results.whole("nodes", 1, ranks),
         pattern=results.text("pattern", _MAX_PATTERN, lines=True),
         overrides=results.pairs("overrides"),
         environment=parse_environment(results.child("environment")),

@@ -15,14 +15,16 @@ from dliosim.boundedjson import LARGEST
 from dliosim.errors import UsageError
 from dliosim.measure import aggregate
 from dliosim.measure.phase import LoopProgress, PartialProgress
+from dliosim.report.compare.results import comparison_content
 from dliosim.report.phase_titles import title_of
 from dliosim.report.reader.comparison import parse_comparison
-from dliosim.report.reader.fields import read_json
+from dliosim.report.reader.fields import Fields, read_json
 from dliosim.report.reader.labels import label_paths
 from dliosim.report.reader.load import SavedComparison, SavedRun, load_results
 from dliosim.report.reader.results import parse_run
 from dliosim.report.results import results_content, write_partial
 from dliosim.report.warnings import warnings_of
+from tests.compare.stall_sample import saves, stalled
 from tests.pictures.sample import comparison, write_comparison, write_run
 from tests.report.sample import run
 
@@ -89,6 +91,8 @@ def test_results_of_another_version_are_refused_with_what_to_do(tmp_path: Path) 
         (lambda one: one.update(ranks=0), "ranks is not between 1 and"),
         (lambda one: one.update(ranks=True), "ranks is not a whole number"),
         (lambda one: one.update(ranks=1 << 80), "ranks is not between 0 and 2^63 - 1"),
+        (lambda one: one.update(ranks=1 << 40), "ranks is not between 1 and 4194304"),
+        (lambda one: one.update(nodes=5), "nodes is not between 1 and 4"),
         (lambda one: one.update(schema_version=2), "schema_version is 2, and this dliosim reads 1"),
         (lambda one: one.update(seconds=-1), "seconds is not between 0 and"),
         (lambda one: one.update(seconds=10**400), "seconds is not between 0 and"),
@@ -249,6 +253,32 @@ def test_a_wrong_variant_is_named(tmp_path: Path, change: Content, said: str) ->
     with pytest.raises(UsageError) as found:
         parse_comparison(read_json(tmp_path / "compare.json"))
     assert said in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"ranks": 0}, "ranks is not between 1 and 4194304"),
+        ({"ranks": 1 << 40}, "ranks is not between 1 and 4194304"),
+        ({"nodes": 5}, "nodes is not between 1 and 4"),
+        ({"repetitions": 10**12}, "repetitions is not between 1 and 1048576"),
+        ({"repetitions": 2.5}, "repetitions is not a whole number"),
+    ],
+)
+def test_counts_of_a_comparison_that_no_job_has_are_refused(tmp_path: Path, change: Content, said: str) -> None:
+    (tmp_path / "compare.json").write_text(json.dumps(comparison(**change)))
+    with pytest.raises(UsageError) as found:
+        parse_comparison(read_json(tmp_path / "compare.json"))
+    assert found.value.message == f"{tmp_path / 'compare.json'}: {said}"
+
+
+@pytest.mark.parametrize("calls", [1e24, 0.5, 1 << 63])
+def test_counts_of_calls_of_a_save_are_whole_numbers(tmp_path: Path, calls: float) -> None:
+    content = json.loads(json.dumps(comparison_content(saves(stalled((1.0, 2.0))))))
+    assert parse_comparison(Fields(tmp_path, "", content)).variants[1].figures["calls"] == 240
+    content["variants"][1]["calls"] = calls
+    with pytest.raises(UsageError, match=r"variants\[1\]\.calls is not "):
+        parse_comparison(Fields(tmp_path, "", content))
 
 
 def test_epochs_of_all_runs_of_a_loop_count_on(tmp_path: Path) -> None:
