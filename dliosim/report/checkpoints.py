@@ -16,13 +16,13 @@ from dliosim.measure.checkpoint_overhead import (
     total_overhead,
 )
 from dliosim.measure.epoch_summaries import VerbSummary
-from dliosim.measure.figures import result_figures
+from dliosim.measure.figures import ResultFigure, result_figures
 from dliosim.measure.file_phases import SavePhase
 from dliosim.measure.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
-from dliosim.readable import ABSENT, count, number, percent, seconds
+from dliosim.readable import count, number, percent, seconds
 from dliosim.report.phase_titles import group_phases, shorten_name, title_of
-from dliosim.report.text_table import WIDTH, grid
+from dliosim.report.text_table import WIDTH, Column, format_columns, percent_cell, time_cell
 
 EXPLAINED = (
     "Intervals are of work between the end of a save and the beginning of the next. A save in the background costs its "
@@ -47,27 +47,40 @@ def format_long_time(value: float) -> str:
 
 def interval_table(title: str, first: str, rows: Sequence[IntervalRow]) -> str:
     """Return the interval table below a title; `first` is the heading of the names."""
-    flushes = any(row.costs.flush for row in rows)
-    owns = any(row.own is not None for row in rows)
-    costs = ["stall", *(["flush"] if flushes else []), "restart"]
-    best_ones = ["Young", "Daly", "save\nevery"]
-    shares = ["saving", "work\nagain", "re-\nstarting", "lost\nin all"]
-    own = ["own\ninterval", "lost\nwith it"] if owns else []
-    cells = [[row.name, *_cells(row, flushes, owns)] for row in rows]
-    groups = [len(group) for group in (costs, best_ones, shares, own) if group]
-    return grid(title, [first, *costs, *best_ones, *shares, *own], cells, groups)
+    return format_columns(title, first, [(row.name, row) for row in rows], _INTERVAL_COLUMNS)
 
 
-def _cells(row: IntervalRow, flushes: bool, owns: bool) -> list[str]:
-    costs, interval = row.costs, best_interval(row.costs)
-    at_best = compute_waste(interval, costs)
-    cells = [costs.stall, *([costs.flush] if flushes else []), costs.restart]
-    cells += [young_interval(costs.stall, costs.mtbf), daly_interval(costs.stall, costs.mtbf), interval]
-    shares = [at_best.saving, at_best.rework, at_best.restart, at_best.total]
-    text = [*(seconds(value) for value in cells), *(percent(share, 3) for share in shares)]
-    if owns and row.own is None:
-        return [*text, ABSENT, ABSENT]
-    return [*text, seconds(row.own), percent(compute_waste(row.own, costs).total, 3)] if row.own is not None else text
+def _best_share(heading: str, share: str) -> Column[IntervalRow]:
+    """Return the column of a share of the time that is lost with the best interval."""
+    return Column(heading, lambda row: getattr(compute_waste(best_interval(row.costs), row.costs), share), percent_cell)
+
+
+def _own_loss(row: IntervalRow) -> float | None:
+    return None if row.own is None else compute_waste(row.own, row.costs).total
+
+
+_INTERVAL_COLUMNS: list[list[Column[IntervalRow]]] = [
+    [
+        Column("stall", lambda row: row.costs.stall, seconds),
+        Column("flush", lambda row: row.costs.flush, seconds, optional=True),
+        Column("restart", lambda row: row.costs.restart, seconds),
+    ],
+    [
+        Column("Young", lambda row: young_interval(row.costs.stall, row.costs.mtbf), seconds),
+        Column("Daly", lambda row: daly_interval(row.costs.stall, row.costs.mtbf), seconds),
+        Column("save\nevery", lambda row: best_interval(row.costs), seconds),
+    ],
+    [
+        _best_share("saving", "saving"),
+        _best_share("work\nagain", "rework"),
+        _best_share("re-\nstarting", "restart"),
+        _best_share("lost\nin all", "total"),
+    ],
+    [
+        Column("own\ninterval", lambda row: row.own, seconds, optional=True),
+        Column("lost\nwith it", _own_loss, percent_cell, optional=True),
+    ],
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,23 +139,29 @@ def _interval(run: RunSummary, checkpoint: str) -> float | None:
 def _background(saves: Sequence[SavePhase]) -> str:
     """Return a row for each checkpoint that was flushed during the steps, drained or copied to partners."""
     groups = [group for group in group_phases(saves) if any(_has_background(one.verb) for one in group)]
-    verbs = [one.verb for group in groups for one in group]
-    figures = result_figures(VerbSummary, "background")
-    times = [(one.heading, one.name) for one in figures if any(getattr(verb, one.name).max > 0 for verb in verbs)]
     if not groups:
         return ""
-    rows = [
-        [
-            shorten_name(title_of(group[0])),
-            str(len(group)),
-            *(seconds(statistics.median(getattr(one.verb, name).max for one in group), 3) for _, name in times),
-            number(_flush_rate(group)),
-        ]
-        for group in groups
+    verbs = [one.verb for group in groups for one in group]
+    times = [
+        one
+        for one in result_figures(VerbSummary, "background")
+        if any(getattr(verb, one.name).max > 0 for verb in verbs)
+    ]
+    columns: list[Column[list[SavePhase]]] = [
+        Column("saves", len, str),
+        *(_median_column(one) for one in times),
+        Column("flush\nGB/s", _flush_rate),
     ]
     title = "saves in the background: medians over saves of the slowest rank; the stall is what the steps waited for"
-    headings = ["", "saves", *(head for head, _ in times), "flush\nGB/s"]
-    return grid(title, headings, rows, [1] * (len(headings) - 1))
+    named = [(shorten_name(title_of(group[0])), group) for group in groups]
+    return format_columns(title, "", named, [[one] for one in columns])
+
+
+def _median_column(one: ResultFigure) -> Column[list[SavePhase]]:
+    """Return the column of the median of a time over saves."""
+    return Column(
+        one.heading, lambda group: statistics.median(getattr(each.verb, one.name).max for each in group), time_cell
+    )
 
 
 def _has_background(verb: VerbSummary) -> bool:

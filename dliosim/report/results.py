@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -22,12 +21,11 @@ from dliosim.measure.figures import result_figures
 from dliosim.measure.histogram import RELATIVE_ERROR
 from dliosim.measure.phase import LoopPhase, PhaseSummary
 from dliosim.measure.run_summary import RunSummary
-from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.timeline import Timeline
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
 from dliosim.report.checkpoints import CheckpointCosts, checkpoint_costs
+from dliosim.report.hdf5_files import encode_ranks, encode_timeline
 from dliosim.report.phase_titles import group_phases, title_of
-from dliosim.report.timeline import encode_timeline
 
 SCHEMA_VERSION = 1
 RESULTS = "results.json"
@@ -71,28 +69,6 @@ def results_content(run: RunSummary) -> dict[str, Any]:
         "expectations": [asdict(result) for result in run.expectations],
     }
     return {name: drop_nonfinite(value) for name, value in content.items()}
-
-
-def encode_ranks(phases: Sequence[tuple[LoopPhase, NDArray[np.int64]]]) -> memoryview:
-    """Return the bytes of ranks.h5.
-
-    Each loop has a group (numbered, in order) with a data set (epochs, ranks) for each of `RANK_COLUMNS`. The input
-    arrays are (ranks, epochs, columns), as from `gather_ranks`.
-    """
-    import h5py  # takes 100 ms and 10 MB: only the rank that writes imports it
-
-    # Written to memory first: HDF5 repeats its error where the disk is full, and may crash.
-    content = io.BytesIO()
-    with h5py.File(content, "w", libver="v108") as file:
-        file.attrs["schema_version"] = SCHEMA_VERSION
-        for index, (phase, rows) in enumerate(phases):
-            group = file.create_group(f"{index:04d}")
-            group.attrs["name"], group.attrs["kind"] = phase.name, phase.kind
-            for column, name in enumerate(RANK_COLUMNS):
-                data = group.create_dataset(name, data=rows[:, :, column].T)
-                data.attrs["unit"] = _unit(name)
-                data.attrs["axes"] = "epoch, rank"
-    return content.getbuffer()
 
 
 def write_results(
@@ -216,12 +192,6 @@ def drop_nonfinite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [drop_nonfinite(one) for one in value]
     return value
-
-
-def _unit(column: str) -> str:
-    if column.endswith("_ns"):
-        return "ns"
-    return "bytes" if column in ("bytes", "bytes_moved", "rchar", "read_bytes") else "1"
 
 
 def write_atomic(path: Path, content: bytes | memoryview) -> None:

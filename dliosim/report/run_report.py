@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from dliosim.measure.epoch_summaries import VerbSummary
 from dliosim.measure.figures import result_figures
@@ -12,13 +13,16 @@ from dliosim.measure.histogram import merge_histograms
 from dliosim.measure.machine import DISK_KINDS
 from dliosim.measure.run_summary import ExpectationResult, RunSummary
 from dliosim.measure.validity import doubt_of_utilization
-from dliosim.readable import ABSENT, number, percent, seconds, size
+from dliosim.readable import number, percent, seconds, size
 from dliosim.report.checkpoints import checkpoint_tables
 from dliosim.report.conditions import format_notes, header
 from dliosim.report.loops import latency_cells, loop_tables
 from dliosim.report.phase_titles import group_phases, shorten_name, title_of
-from dliosim.report.text_table import grid
+from dliosim.report.text_table import Column, format_columns, grid, percent_cell, time_cell
 from dliosim.report.warnings import format_warnings
+
+#: A column of the table of files: a row is about all runs of a verb.
+_VerbColumn: TypeAlias = Column[list[FilePhase]]
 
 
 def run_report(run: RunSummary) -> str:
@@ -71,24 +75,31 @@ def _file_table(phases: Sequence[FilePhase]) -> str:
         [one for one in result_figures(VerbSummary, table) if any(getattr(verb, one.name).max for verb in verbs)]
         for table in ("parts", "completing")
     )
-    extremes = ["least", "most"] if any(len(group) > 1 for group in groups) else []
     amounts = [
         one
         for one in result_figures(VerbSummary, "amounts")
         if any(getattr(verb, one.name) is not None for verb in verbs)
     ]
-    headings = ["", "runs", "time", *extremes, "files", "bytes", *(one.heading for one in amounts)]
-    headings += ["GB/s", "GiB/s", "cached"]
-    headings += [one.heading for one in (*parts, *completing)]
-    rows = [
-        _file_row(group, bool(extremes), *([one.name for one in some] for some in (amounts, parts, completing)))
-        for group in groups
+    extremes = [_extreme("least", min), _extreme("most", max)] if any(len(group) > 1 for group in groups) else []
+    columns: list[list[_VerbColumn]] = [
+        [
+            Column("runs", len, str),
+            Column("time", lambda group: statistics.fmean(phase.seconds for phase in group), seconds),
+            *extremes,
+            _mean("files", "files", lambda value: number(value, 1)),
+            _mean("bytes", "bytes", size),
+            *(_mean(one.heading, one.name, size) for one in amounts),
+            _rate("GB/s", 1e9),
+            _rate("GiB/s", 2**30),
+            Column("cached", _resident_share, percent_cell),
+        ],
+        [_mean(one.heading, one.name, time_cell, "mean") for one in parts],
+        [_mean(one.heading, one.name, time_cell, "max") for one in completing],
     ]
     title = "files: a run's time is the slowest rank's, and so are rates; the parts are means over ranks"
     title += ", those of completing files the slowest rank's" if completing else ""
     title += "; GB/s count once what ranks of a node ask for again" if amounts else ""
-    widths = (7 + len(extremes) + len(amounts), len(parts), len(completing))
-    text = grid(title, headings, rows, [group for group in widths if group])
+    text = format_columns(title, "", [(shorten_name(title_of(group[0])), group) for group in groups], columns)
     tails = [
         (shorten_name(title_of(group[0])), *latency_cells(calls))
         for group in groups
@@ -99,43 +110,44 @@ def _file_table(phases: Sequence[FilePhase]) -> str:
     return "\n\n".join(filter(None, [text, latencies, notes]))
 
 
-def _file_row(
-    group: Sequence[FilePhase],
-    extremes: bool,
-    amounts: Sequence[str],
-    times: Sequence[str],
-    completing: Sequence[str],
-) -> list[str]:
-    """Return the means over runs; with `extremes` also the shortest and the longest time."""
-    verbs = [phase.verb for phase in group]
-    walls = [phase.seconds for phase in group]
-    row = [shorten_name(title_of(group[0])), str(len(group)), seconds(statistics.fmean(walls))]
-    if extremes:
-        row += [seconds(min(walls)), seconds(max(walls))] if len(walls) > 1 else [""] * 2
+def _extreme(heading: str, choose: Callable[[Iterable[float]], float]) -> _VerbColumn:
+    """Return the column of the shortest or the longest time; empty where there was one run."""
+    return Column(
+        heading,
+        lambda group: seconds(choose(phase.seconds for phase in group)) if len(group) > 1 else "",
+        str,
+    )
+
+
+def _mean(heading: str, figure: str, show: Callable[[float], str], over_ranks: str | None = None) -> _VerbColumn:
+    """Return the column of a figure's mean over runs; empty where one has none, and where no data are moved."""
+
+    def cell(group: list[FilePhase]) -> str:
+        values = [getattr(phase.verb, figure) for phase in group]
+        if None in values or _moves_nothing(group):
+            return ""
+        return show(statistics.fmean(getattr(value, over_ranks) if over_ranks else value for value in values))
+
+    return Column(heading, cell, str)
+
+
+def _rate(heading: str, unit: float) -> _VerbColumn:
+    """Return the column of all bytes that storage may have given / all time."""
+
+    def cell(group: list[FilePhase]) -> str:
+        wall, once = sum(phase.verb.seconds for phase in group), sum(phase.verb.bytes_once for phase in group)
+        return "" if _moves_nothing(group) else number(once / wall / unit if wall > 0 and once else None)
+
+    return Column(heading, cell, str)
+
+
+def _moves_nothing(group: list[FilePhase]) -> bool:
+    return group[0].kind == "drop caches"
+
+
+def _resident_share(group: list[FilePhase]) -> float | None:
     shares = [phase.resident_share for phase in group if phase.resident_share is not None]
-    cached = percent(statistics.fmean(shares), 3) if shares else ABSENT
-    if group[0].kind == "drop caches":
-        return [*row, *[""] * (4 + len(amounts)), cached, *[""] * (len(times) + len(completing))]
-    wall, content = sum(verb.seconds for verb in verbs), sum(verb.bytes for verb in verbs)
-    once = sum(verb.bytes_once for verb in verbs)
-    rate = once / wall if wall > 0 and once else None
-    return [
-        *row,
-        number(statistics.fmean(verb.files for verb in verbs), 1),
-        size(content / len(verbs)),
-        *(_amount([getattr(verb, name) for verb in verbs]) for name in amounts),
-        number(rate if rate is None else rate / 1e9),
-        number(rate if rate is None else rate / 2**30),
-        cached,
-        *(seconds(statistics.fmean(getattr(verb, time).mean for verb in verbs), 3) for time in times),
-        *(seconds(statistics.fmean(getattr(verb, time).max for verb in verbs), 3) for time in completing),
-    ]
-
-
-def _amount(values: Sequence[int | None]) -> str:
-    """Return the mean of bytes over runs; empty where it is unknown for one."""
-    known = [value for value in values if value is not None]
-    return size(statistics.fmean(known)) if known and len(known) == len(values) else ""
+    return statistics.fmean(shares) if shares else None
 
 
 def _end_section(run: RunSummary) -> str:

@@ -87,6 +87,20 @@ def format_table(table: Table) -> str:
     return grid(table.title, table.headings, table.rows, table.groups)
 
 
+def format_columns(
+    title: str, first: str, named: Sequence[tuple[str, T]], groups: Sequence[Sequence[Column[T]]]
+) -> str:
+    """Return a table with a row for each of `named`, without the optional columns that are empty.
+
+    `first` is the heading of the names. Where the table is too wide, it is broken between groups of columns.
+    """
+    rows = [row for _, row in named]
+    shown = [some for group in groups if (some := select_columns(group, rows))]
+    columns = [one for group in shown for one in group]
+    cells = [[name, *(one.cell(row) for one in columns)] for name, row in named]
+    return grid(title, [first, *(one.heading for one in columns)], cells, [len(group) for group in shown])
+
+
 def split_columns(
     headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = ()
 ) -> list[list[int]]:

@@ -13,7 +13,7 @@ from dliosim.compare.verdict import compose_verdict
 from dliosim.readable import ABSENT, count, number, seconds
 from dliosim.report.conditions import align_rows, environment_rows
 from dliosim.report.reader.labels import variant_names
-from dliosim.report.text_table import WIDTH, Column, count_cell, grid, select_columns, time_cell
+from dliosim.report.text_table import WIDTH, Column, count_cell, format_columns, grid, time_cell
 
 
 def _format_percent(share: float | None) -> str:
@@ -148,9 +148,8 @@ def _verdict_table(
 
 def _columns_table(outcome: Outcome, names: list[str], columns: Sequence[Column[VariantResult]], title: str) -> str:
     """Return a row for each variant, without the optional columns that are empty."""
-    some = select_columns(columns, outcome.measured)
-    rows = [[name, *(column.cell(one) for column in some)] for name, one in zip(names, outcome.measured, strict=True)]
-    return grid(title, ["variant", *(column.heading for column in some)], rows, [1] * len(some))
+    named = list(zip(names, outcome.measured, strict=True))
+    return format_columns(title, "variant", named, [[column] for column in columns])
 
 
 def _sweep_table(outcome: Outcome, column: Column[VariantResult], what: str) -> str:

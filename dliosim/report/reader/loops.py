@@ -12,9 +12,9 @@ from dliosim.errors import UsageError
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import column_of, time_parts
 from dliosim.measure.phase import LoopPhase
+from dliosim.report.hdf5_files import SCHEMA_VERSION
 from dliosim.report.reader.arrays import Hdf5Group, Ints, open_hdf5
 from dliosim.report.reader.fields import check_version
-from dliosim.report.timeline import SCHEMA_VERSION
 
 #: Columns of ranks.h5 that pictures need: the parts of the wall time; their sum is the wall time.
 TIME_COLUMNS = tuple(column_of(part) for part in time_parts(EpochSummary))
