@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 
 from dliosim.measure import aggregate
@@ -28,14 +29,9 @@ def _check_expectation(expectation: Expectation, run: RunSummary) -> Expectation
     if len(epochs) == 1:
         over = "the only epoch"
     measured = _MEASURES[expectation.figure, expectation.unit](later)
-    held = _is_met(expectation, measured)
+    is_within = operator.ge if expectation.bound == "at least" else operator.le
+    held = measured is not None and is_within(measured, expectation.value)
     return ExpectationResult(expectation.text, measured, expectation.unit, held, over, doubt)
-
-
-def _is_met(expectation: Expectation, measured: float | None) -> bool:
-    if measured is None:
-        return False
-    return measured >= expectation.value if expectation.bound == "at least" else measured <= expectation.value
 
 
 def _p99(epochs: Sequence[EpochSummary]) -> float | None:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter
 
-from dliosim.pictures.style import FAINT, time_axis
+from dliosim.pictures.style import FAINT, faint_text, time_axis
 from dliosim.readable import seconds
 from dliosim.report.reader.arrays import Floats
 from dliosim.report.reader.loops import RecordedEpoch
@@ -57,17 +57,7 @@ def mark_epochs(axes: Axes, places: Sequence[EpochSpan]) -> float:
             axes.axvline(place.begin * unit, color=FAINT, linewidth=1.0, linestyle=(0, (4, 2)))
         share = (place.end - place.begin) / whole
         name = f"epoch {place.epoch.epoch + 1}" if share > 0.08 else f"{place.epoch.epoch + 1}"
-        middle = (place.begin + place.end) / 2 * unit
-        axes.text(
-            middle,
-            1.01,
-            name,
-            transform=axes.get_xaxis_transform(),
-            ha="center",
-            va="bottom",
-            color=FAINT,
-            fontsize=8.5,
-        )
+        faint_text(axes, (place.begin + place.end) / 2 * unit, 1.01, name, "x", "center")
     return unit
 
 

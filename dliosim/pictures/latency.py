@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dliosim.pictures.epochs import EpochSpan, align_epochs, mark_epochs, rank_text
-from dliosim.pictures.style import FAINT, SERIES, figure, grid_lines, log_axis, log_time_axis
+from dliosim.pictures.style import FAINT, SERIES, faint_text, figure, grid_lines, log_axis, log_time_axis
 from dliosim.readable import seconds
 from dliosim.report.reader.arrays import Floats, Ints
 from dliosim.report.reader.loops import RecordedEpoch
@@ -95,16 +95,7 @@ def _finish_axes(axes: Axes, name: str, found: Sequence[Ints]) -> None:
         if share * most < 1:
             continue
         axes.axhline(share, color=FAINT, linewidth=0.8)
-        axes.text(
-            1.0,
-            share,
-            quantile,
-            transform=axes.get_yaxis_transform(),
-            ha="right",
-            va="bottom",
-            color=FAINT,
-            fontsize=8.5,
-        )
+        faint_text(axes, 1.0, share, quantile, "y", "right")
 
 
 def _share(value: float) -> str:

@@ -150,6 +150,12 @@ def grid_lines(axes: Axes, axis: Literal["x", "y", "both"]) -> None:
     axes.grid(True, axis=axis)
 
 
+def faint_text(axes: Axes, x: float, y: float, text: str, across: Literal["x", "y"], ha: str) -> None:
+    """Write a remark above (x, y): one of them in units of the axis `across`, the other a share of the axes."""
+    transform = axes.get_xaxis_transform() if across == "x" else axes.get_yaxis_transform()
+    axes.text(x, y, text, transform=transform, ha=ha, va="bottom", color=FAINT, fontsize=8.5)
+
+
 def brief_size(value: float) -> str:
     """Return bytes for a tick: `10 MB`."""
     return _trim_zeros(size, value) if value else "0"

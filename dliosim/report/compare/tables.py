@@ -100,7 +100,7 @@ def comparison_report(outcome: Outcome) -> str:
     sections = [
         _header(outcome),
         _legend(outcome, labels),
-        *(_stall_tables(outcome, labels) if outcome.subject is STALL else _loop_tables(outcome, labels)),
+        *_tables(outcome, labels),
         "\n".join(textwrap.fill(sentence, WIDTH, subsequent_indent="    ") for sentence in compose_verdict(short)),
         _not_run(outcome),
         f"whole comparison: {seconds(outcome.total_seconds)}",
@@ -108,25 +108,19 @@ def comparison_report(outcome: Outcome) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def _loop_tables(outcome: Outcome, names: list[str]) -> list[str]:
+def _tables(outcome: Outcome, names: list[str]) -> list[str]:
+    main, what, columns, ratio = _SAMPLES, "samples/s", _LOOP_COLUMNS, "times as\nfast"
     meaning = "times as fast as the first variant"
-    title = f"{outcome.what}: batch latency, where the time of all ranks went, and what was read"
+    about = "batch latency, where the time of all ranks went, and what was read"
+    if outcome.subject is STALL:
+        main, what, columns, ratio = _STALL, "stall", _STALL_COLUMNS, "times\nless"
+        meaning = "how many times less than the first variant it stalls"
+        about = "how long until complete, and the longest of any rank in each part (making contents left out)"
+    named = list(zip(names, outcome.measured, strict=True))
     return [
-        _verdict_table(outcome, names, (_SAMPLES, _GIGABYTES), "times as\nfast", meaning),
-        _columns_table(outcome, names, _LOOP_COLUMNS, title),
-        _sweep_table(outcome, _SAMPLES, "samples/s"),
-    ]
-
-
-def _stall_tables(outcome: Outcome, names: list[str]) -> list[str]:
-    meaning = "how many times less than the first variant it stalls"
-    title = (
-        f"{outcome.what}: how long until complete, and the longest of any rank in each part (making contents left out)"
-    )
-    return [
-        _verdict_table(outcome, names, (_STALL, _GIGABYTES), "times\nless", meaning),
-        _columns_table(outcome, names, _STALL_COLUMNS, title),
-        _sweep_table(outcome, _STALL, "stall"),
+        _verdict_table(outcome, names, (main, _GIGABYTES), ratio, meaning),
+        format_columns(f"{outcome.what}: {about}", "variant", named, [[column] for column in columns]),
+        _sweep_table(outcome, main, what),
     ]
 
 
@@ -144,12 +138,6 @@ def _verdict_table(
     )
     headings = (column.heading for column in columns)
     return grid(title, ["variant", *headings, ratio, "from", "to", "p", "would\nshow", "verdict"], rows)
-
-
-def _columns_table(outcome: Outcome, names: list[str], columns: Sequence[Column[VariantResult]], title: str) -> str:
-    """Return a row for each variant, without the optional columns that are empty."""
-    named = list(zip(names, outcome.measured, strict=True))
-    return format_columns(title, "variant", named, [[column] for column in columns])
 
 
 def _sweep_table(outcome: Outcome, column: Column[VariantResult], what: str) -> str:
