@@ -38,13 +38,12 @@ WAYS = {
 }
 
 
-def loops(described: Dataset, begin: int, step: int) -> list[Loop]:
-    """One of every `step` ways of reading, from number `begin` on."""
+def loops(described: Dataset) -> list[Loop]:
     ways = WAYS | (TOGETHER if described.layout.files == 1 else {})
     if isinstance(bind(described), LibraryReadable):
         ways = ways | LIBRARY
     made = []
-    for name, access in list(ways.items())[begin::step]:
+    for name, access in ways.items():
         # In the order of the file, calls continue where those before them ended.
         shuffle = Shuffle() if "each" in name else Shuffle("globally")
         made.append(Loop("train", name, "d", access, batch=4, shuffle=shuffle, last_batch="keep", epochs=2))
@@ -62,8 +61,7 @@ def main(comm: MPI.Intracomm, where: str) -> None:
             place.mkdir(parents=True)
         comm.Barrier()
         written = Access(api=APIS[number % 2], transfer=TRANSFERS[number % 3])
-        # One rank alone reads in all ways, two in every other one: what they do together takes them long.
-        verbs = (Prepare("d", written), *loops(described, number % comm.size, comm.size))
+        verbs = (Prepare("d", written), *loops(described))
         workload = Workload("formats", "", 5, Job(comm.size), (described,), (), verbs)
         phases = run_workload(Session(workload, world, {"data": place}, Options(), ProgressLine(None)))
         if comm.rank == 0:
