@@ -24,12 +24,14 @@ from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.execute.phases.context import Phase, Session
 from dliosim.formats.protocols import ExistingFiles
 from dliosim.language.compile import compile_pattern
+from dliosim.measure.answer import answer_run, goals_of
 from dliosim.measure.expectations import evaluate
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import RunSummary
 from dliosim.model import Job, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
+from dliosim.report.phase_titles import group_phases
 from dliosim.report.results import write_partial, write_results
 from dliosim.report.run_report import run_report
 
@@ -87,7 +89,11 @@ def collect_results(
                 seconds=setup.seconds,
                 phases=summaries,
             )
-            run = replace(run, expectations=evaluate(workload.expectations, run))
+            run = replace(
+                run,
+                expectations=evaluate(workload.expectations, run),
+                answers=answer_run(run, group_phases(run.loops), goals_of(workload.expectations)),
+            )
             with unfinished.final_write():
                 return _write_report(run, phases, directory)
 

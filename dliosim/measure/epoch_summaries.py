@@ -74,6 +74,10 @@ class EpochSummary:
     #: sum over syncs of the most that any rank would take for its steps with storage that needs no time / the same with
     #: this storage: see "Utilization of storage alone"
     storage_utilization: Share | None = figure(of=Reduced.storage_utilization)
+    #: time that the steps after the first would take with this storage, if nothing else held them
+    storage_step_seconds: float = figure(of=Reduced.storage_step_seconds)
+    #: bytes of the steps after the first, as in `bytes`
+    steady_bytes: int
     #: least of any rank
     utilization_min: float | None = figure(of=lambda ranks: ranks.to_ratio(ranks.least, "utilization"))
     #: greatest of any rank

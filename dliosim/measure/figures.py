@@ -122,6 +122,10 @@ class Reduced:
         least, whole = self.storage_ns.sum(axis=0).tolist()
         return least / whole if self.known["utilization"] and whole else None
 
+    def storage_step_seconds(self) -> float:
+        """Return the time of the steps with this storage, if nothing else holds them."""
+        return int(self.storage_ns[:, 1].sum()) * 1e-9
+
     def oversleep_share(self) -> float | None:
         """Return the compute time beyond the asked one / compute asked; None without compute."""
         asked = self.total["compute_ns"] - self.total["oversleep_ns"]

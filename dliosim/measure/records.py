@@ -95,6 +95,8 @@ class EpochRecord:
     steady_ns: Column = 0
     #: samples of the steps after the first
     steady_samples: Column = 0
+    #: bytes of these samples, as in `bytes`
+    steady_bytes: InnerColumn = 0
     #: compute drawn (not slept) for the steps after the first
     nominal_ns: Column = 0
     #: steps waiting for data while read calls ran

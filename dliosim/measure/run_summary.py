@@ -1,4 +1,4 @@
-"""A whole run as a value: its conditions, its phases, and what its `expect` lines came to. Only rank 0 has it."""
+"""A whole run as a value: conditions, phases, answers, and what its `expect` lines came to. Only rank 0 has it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,56 @@ class ExpectationResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure over the epochs that count."""
+
+    #: mean
+    mean: float
+    #: least
+    min: float
+    #: greatest
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Advice on the next step."""
+
+    #: sentence
+    text: str
+    #: command line that does it; empty where only the user can know it
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer about the storage of one loop. `got` / `needs` is `storage_utilization` / `goal`."""
+
+    #: name of the loop
+    loop: str
+    #: `feeds`, `does not feed`, `too close to say`, `not asked` (the loop has no compute), `not a storage result`
+    verdict: str
+    #: why it is so, and what makes it doubtful
+    reasons: tuple[str, ...]
+    #: where the bytes came from: `device`, `memory`, `mixed`, `null` (nothing was read), `unknown` (not counted)
+    source: str
+    #: epochs that count, from 1 over all runs of the loop
+    epochs: tuple[int, ...]
+    #: utilization of storage alone that is asked for
+    goal: float
+    #: utilization of the loop in these epochs; None without compute
+    utilization: Spread | None
+    #: utilization of storage alone in these epochs; None without compute
+    storage_utilization: Spread | None
+    #: bytes/s for the goal; None without compute
+    needs_bytes_per_second: Spread | None
+    #: bytes/s that this storage gives the loop, if nothing else holds its steps; None where it was not asked for any
+    got_bytes_per_second: Spread | None
+    #: what to do next
+    advice: tuple[Advice, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """A whole run, at rank 0."""
 
@@ -61,6 +111,8 @@ class RunSummary:
     phases: tuple[PhaseSummary, ...]
     #: results of the `expect` lines
     expectations: tuple[ExpectationResult, ...] = ()
+    #: what the run says about the storage of each loop, in the order of `group_phases`
+    answers: tuple[Answer, ...] = ()
     #: command line
     arguments: tuple[str, ...] = ()
     #: True for a run without I/O

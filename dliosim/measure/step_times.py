@@ -231,6 +231,7 @@ class StepAccount:
         samples, nominal = plan.samples[:steps], plan.compute[:steps]
         record.samples, record.steady_samples = int(samples.sum()), int(samples[1:].sum())
         record.bytes, record.nominal_ns = plan.done_bytes[steps - 1], sum(nominal[1:])
+        record.steady_bytes = record.bytes - plan.done_bytes[0]
         record.oversleep_ns = record.compute_ns - sum(nominal)
         record.batch_latency, record.request_latency = self._batch_latency, self._request_latency
         record.last_arrival = np.concatenate(self._arrivals)

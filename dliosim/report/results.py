@@ -48,6 +48,7 @@ def results_content(run: RunSummary) -> dict[str, Any]:
         "overrides": [list(pair) for pair in run.overrides],
         "arguments": list(run.arguments),
         "environment": asdict(run.environment) | {"details": dict(run.environment.details)},
+        "answer": [asdict(answer) for answer in run.answers],
         "digest": run.digest,
         "order_hash": f"{run.order_hash:016x}",
         "extent_hash": f"{run.extent_hash:016x}",

@@ -14,6 +14,7 @@ from dliosim.measure.machine import DISK_KINDS
 from dliosim.measure.run_summary import ExpectationResult, RunSummary
 from dliosim.measure.validity import doubt_of_utilization
 from dliosim.readable import number, percent, seconds, size
+from dliosim.report.answer_lines import answer_lines
 from dliosim.report.checkpoints import checkpoint_tables
 from dliosim.report.conditions import format_notes, header
 from dliosim.report.loops import latency_cells, loop_tables
@@ -36,6 +37,7 @@ def run_report(run: RunSummary) -> str:
         for group in group_phases(run.loops)
     ]
     sections = [
+        answer_lines(run),
         header(run),
         format_warnings(run),
         _file_table(run.files),

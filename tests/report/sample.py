@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from dliosim.measure.answer import answer_run
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures import BoundShares, TimeSpread
 from dliosim.measure.file_phases import FilePhase, SavePhase
@@ -12,6 +13,7 @@ from dliosim.measure.histogram import Histogram
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import ExpectationResult, RunSummary
+from dliosim.report.phase_titles import group_phases
 
 S = TypeVar("S")
 
@@ -191,4 +193,5 @@ def run(**changed: object) -> RunSummary:
         ),
         mtbf=4 * 3600.0,
     )
-    return replace(whole, **changed)  # type: ignore[arg-type]
+    changed_run = replace(whole, **changed)  # type: ignore[arg-type]
+    return replace(changed_run, answers=answer_run(changed_run, group_phases(changed_run.loops), {}))

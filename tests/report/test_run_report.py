@@ -244,7 +244,7 @@ def file_phase_of(kind, verb, **changed):
 
 
 def warnings_of(*phases, **changed):
-    text = run_report(run(phases=phases, expectations=(), **changed)).split("\n\n")[1]
+    text = run_report(run(phases=phases, expectations=(), **changed)).split("\n\n")[2]
     return [" ".join(line.split()) for line in text.split("warning: ")[1:] if "is in memory" not in line]
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from dliosim.measure.figures import BoundShares, TimeSpread
 from dliosim.measure.histogram import Histogram, Quantiles
+from dliosim.measure.run_summary import Advice, Spread
 from dliosim.report.reader.fields import Fields
 
 T = TypeVar("T")
@@ -54,6 +55,9 @@ _READERS: dict[str, Callable[[Fields, str], object]] = {
     "Hash": _read_hash,
     "tuple[str, ...]": Fields.texts,
     "tuple[tuple[str, str], ...]": Fields.text_pairs,
+    "tuple[int, ...]": lambda found, key: tuple(int(value) for value in found.numbers(key)),
+    "tuple[Advice, ...]": lambda found, key: tuple(read_object(Advice, one) for one in found.child_list(key)),
+    "Spread": lambda found, key: read_object(Spread, found.child(key)),
     "Histogram": lambda found, key: Histogram(),
     "Part": lambda found, key: read_object(TimeSpread, found.child(key)),
     "TimeSpread": lambda found, key: read_object(TimeSpread, found.child(key)),

@@ -8,7 +8,7 @@ from dliosim.measure.figures import latency_kinds
 from dliosim.measure.file_phases import FILE_PHASES
 from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
-from dliosim.measure.run_summary import ExpectationResult, RunSummary
+from dliosim.measure.run_summary import Answer, ExpectationResult, RunSummary
 from dliosim.model.job import MAX_RANKS
 from dliosim.report.phase_titles import title_of
 from dliosim.report.reader.by_type import read_object, read_quantiles
@@ -35,6 +35,7 @@ def parse_run(results: Fields) -> tuple[RunSummary, dict[str, Latencies]]:
         environment=parse_environment(results.child("environment")),
         phases=tuple(_phase(one, ranks, null) for one in results.child_list("phases")),
         expectations=tuple(read_object(ExpectationResult, one) for one in results.child_list("expectations")),
+        answers=tuple(read_object(Answer, one) for one in results.child_list("answer")),
         mtbf=_positive_seconds(results, "mtbf_seconds"),
         restart_time=_positive_seconds(results, "restart_seconds"),
         partial=_partial(results.child_or_none("partial")),

@@ -1,0 +1,132 @@
+"""The first lines that a run prints: does this storage feed this job, how is that known, and what to do next."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+from dliosim.measure import aggregate
+from dliosim.measure.answer import NO_STORAGE
+from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figures import time_parts
+from dliosim.measure.file_phases import FilePhase
+from dliosim.measure.phase import LoopPhase
+from dliosim.measure.run_summary import Answer, RunSummary
+from dliosim.readable import count, percent, seconds, size
+from dliosim.report.phase_titles import group_phases, shorten_name
+
+#: Columns of the first lines, and their greatest number.
+_WIDTH, _MOST = 80, 8
+
+#: Parts of the time are named from this share on, and no more than this many.
+_WORTH_A_WORD, _PARTS = 0.005, 3
+
+#: Up to this many epochs are listed.
+_FEW = 4
+
+_GAVE_BY = {
+    "device": "from the device",
+    "unknown": "from where is not counted",
+    "mixed": "part of it from memory",
+    "memory": "from memory, not from storage",
+}
+
+_NAMES = {"data wait": "storage", "sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
+
+
+def answer_lines(run: RunSummary) -> str:
+    """Return the first lines of a run's report, at most 8: a title, and a line for each question that it can answer.
+
+    Of loops after the first only the answer itself is there.
+    """
+    groups = group_phases(run.loops)
+    rows = list(_main_rows(groups[0], run.answers[0])) if run.answers else []
+    rows += [
+        ("ALSO", f"{shorten_name(one.loop)}: {'; '.join([_verdict(one), *one.reasons[:1]])}")
+        for one in run.answers[1:3]
+    ]
+    rows += [*_file_rows("SAVES", run.saves, run), *_file_rows("RESTORES", run.restores, run)]
+    advice = [one for answer in run.answers for one in answer.advice][:1]
+    room = _MOST - 1 - sum(1 + bool(one.command) for one in advice)
+    rows = rows[:room] + [("TRY", f"{one.text}:\n{one.command}" if one.command else one.text) for one in advice]
+    return "\n".join([_title(run), *(_cut(f"{name:<8} {text}", name) for name, text in rows)])
+
+
+def _cut(line: str, name: str) -> str:
+    """Return a line, cut to the width; a command line stays whole, so that it can be pasted."""
+    return line if len(line) <= _WIDTH or name == "TRY" else f"{line[: _WIDTH - 3]}..."
+
+
+def _title(run: RunSummary) -> str:
+    """Return what ran where, cut to one line."""
+    apis = dict.fromkeys(phase.api for phase in run.phases if phase.api and phase.api != "null")
+    places = [f"{place.kind} {place.directory}" for place in run.environment.file_systems[:1]]
+    nodes = "1 node (says nothing of many)" if run.nodes == 1 else count(run.nodes, "node")
+    text = "  ".join([run.name, f"{count(run.ranks, 'rank')} on {nodes}", ", ".join(apis), *places])
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 28]}...{text[-25:]}"
+
+
+def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str, str]]:
+    epochs = [epoch for phase in runs for epoch in phase.epochs]
+    counted = [epochs[number - 1] for number in answer.epochs] or epochs
+    yield "ANSWER", _verdict(answer)
+    yield from (("WHY", reason) for reason in answer.reasons[:1])
+    if answer.got_bytes_per_second is not None:
+        needs, gave = answer.needs_bytes_per_second, _GAVE_BY[answer.source]
+        asked = f"needs {size(needs.mean, 3)}/s, " if needs and answer.verdict != NO_STORAGE else ""
+        rate = f"{size(answer.got_bytes_per_second.mean, 3)}/s"
+        yield "STORAGE", f"{asked}gave {rate} {gave} ({name_epochs(answer.epochs)})"
+    others = [number for number in range(1, len(epochs) + 1) if number not in answer.epochs]
+    if others and answer.source in ("device", "unknown", "mixed"):
+        yield "MEMORY", f"{name_epochs(others)} came from the page cache, all or in part: not counted"
+    yield "LOOP", _shares(counted)
+
+
+def _verdict(answer: Answer) -> str:
+    alone = answer.storage_utilization
+    if alone is None or answer.verdict == NO_STORAGE:
+        return answer.verdict
+    figures = f"{percent(alone.mean, 3)} utilization of storage alone", f"goal {percent(answer.goal, 2)}"
+    return f"{answer.verdict}: {', '.join(figures)}"
+
+
+def _shares(epochs: Sequence[EpochSummary]) -> str:
+    """Return how busy the loop was, and what it waited for, as shares of the time of the loop with its saves."""
+    busy = aggregate.utilization(epochs)
+    times = {name: statistics.fmean(getattr(one, name).mean for one in epochs) for name in time_parts(EpochSummary)}
+    whole = sum(times.values())
+    named = {name.removesuffix("_seconds").replace("_", " "): time / whole for name, time in times.items() if whole > 0}
+    longest = sorted((share, name) for name, share in named.items() if share >= _WORTH_A_WORD and name != "compute")
+    waits = [f"{_NAMES.get(name, name)} {percent(share, 2)}" for share, name in longest[: -_PARTS - 1 : -1]]
+    text = f"{percent(busy, 3)} busy; " if busy is not None else ""
+    return f"{text}of the loop's time: {', '.join(waits) or 'no waits'}"
+
+
+def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Iterator[tuple[str, str]]:
+    if not phases:
+        return
+    verbs = [phase.verb for phase in phases]
+    mean, most = statistics.fmean(one.seconds for one in verbs), sum(phase.seconds for phase in phases)
+    rate = sum(one.bytes_once for one in verbs) / sum(one.seconds for one in verbs) if most > 0 else None
+    text = f"{len(phases)} x {seconds(mean, 3)}, {size(rate, 3)}/s{_device_share(verbs) if name == 'RESTORES' else ''}"
+    yield name, f"{text}, {percent(most / run.seconds, 2) if run.seconds > 0 else '-'} of the run's time"
+
+
+def _device_share(verbs: Sequence[VerbSummary]) -> str:
+    device = [one.device_bytes for one in verbs if one.device_bytes is not None]
+    content = sum(one.bytes_once for one in verbs)
+    if len(device) < len(verbs) or not content:
+        return ""
+    return f" ({percent(min(1.0, sum(device) / content), 2)} from the device)"
+
+
+def name_epochs(numbers: Sequence[int]) -> str:
+    """Return epochs by their numbers, from 1."""
+    if not numbers:
+        return "no epoch"
+    if len(numbers) == 1:
+        return f"epoch {numbers[0]}"
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"epochs {numbers[0]} to {numbers[-1]}"
+    few = f"epochs {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+    return few if len(numbers) <= _FEW else f"{len(numbers)} epochs"

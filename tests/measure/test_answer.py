@@ -1,0 +1,136 @@
+"""Answers about storage, on literal figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dliosim.measure.answer import answer_run, epoch_source
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.machine import FileSystem
+from dliosim.measure.run_summary import Answer, RunSummary
+from dliosim.report.phase_titles import group_phases
+from tests.report import sample
+
+GB = 10**9
+
+
+def epoch(alone: float | None, device: float | None, **changed: Any) -> EpochSummary:
+    """An epoch that reads 16 GB, of these so much from the device; 15 GB of it in steps of 10 s without waits."""
+    known = {
+        "bytes": 16 * GB,
+        "bytes_moved": 16 * GB,
+        "steady_bytes": 15 * GB,
+        "amplification": 1.0,
+        "storage_amplification": device,
+        "storage_utilization": alone,
+        "utilization": None if alone is None else alone * 0.9,
+        "storage_step_seconds": 10.0 if alone is None else 10.0 / alone,
+        "core_wait_seconds": sample.spread(0.0),
+    }
+    return sample.epoch(**(known | changed))
+
+
+def answer(*epochs: EpochSummary, kind: str = "ext4", goal: float = 0.9, **changed: Any) -> Answer:
+    """Answer for a loop of these epochs on a file system of a kind."""
+    (train, *_) = sample.run().loops
+    loop = replace(train, **({"epochs": epochs, "prefetch": 0} | changed))
+    return answer_run(on(kind, loop), group_phases([loop]), {"train": goal})[0]
+
+
+def on(kind: str, *loops: Any) -> RunSummary:
+    """A run of these loops with its data on a file system of a kind."""
+    run = sample.run()
+    places = (FileSystem("data", "/scratch", kind),)
+    arguments = ("run", "a b.dlio", "--output", "out")
+    return replace(run, environment=replace(run.environment, file_systems=places), phases=loops, arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("device", "source"),
+    [(1.0, "device"), (0.99, "device"), (0.98, "mixed"), (0.01, "mixed"), (0.009, "memory"), (None, "unknown")],
+)
+def test_an_epoch_is_storages_if_the_device_gave_its_bytes(device: float | None, source: str) -> None:
+    assert epoch_source(epoch(0.5, device), "device") == source
+
+
+def test_where_nothing_can_come_from_a_device_the_counter_does_not_matter() -> None:
+    assert epoch_source(epoch(0.5, 0.0), "unknown") == "unknown"
+    assert epoch_source(epoch(0.5, 1.0), "memory") == "memory"
+    assert epoch_source(epoch(0.5, 1.0, null=True), "device") == "null"
+    assert epoch_source(epoch(0.5, 0.0, bytes_moved=0), "device") == "memory"
+
+
+@pytest.mark.parametrize(
+    ("alone", "verdict"),
+    [
+        ((0.95, 0.9), "feeds"),
+        ((0.85, 0.95), "too close to say"),
+        ((0.85, 0.8), "does not feed"),
+        ((0.9,), "feeds"),
+        ((0.89,), "does not feed"),
+    ],
+)
+def test_the_verdict_is_that_of_all_epochs_that_count(alone: tuple[float, ...], verdict: str) -> None:
+    assert answer(*(epoch(one, 1.0) for one in alone)).verdict == verdict
+
+
+def test_epochs_out_of_memory_do_not_count() -> None:
+    found = answer(epoch(0.6, 1.0), epoch(0.99, 0.0), epoch(0.99, 0.5))
+    assert (found.verdict, found.source, found.epochs) == ("does not feed", "device", (1,))
+    assert found.storage_utilization is not None and found.storage_utilization.max == 0.6
+
+
+def test_what_it_got_and_needs_agree_with_its_utilization() -> None:
+    found = answer(epoch(0.6, 1.0), goal=0.8)
+    assert found.got_bytes_per_second is not None and found.needs_bytes_per_second is not None
+    assert found.got_bytes_per_second.mean == pytest.approx(0.6 * 1.5 * GB)
+    assert found.needs_bytes_per_second.mean == pytest.approx(0.8 * 1.5 * GB)
+
+
+def test_mixed_epochs_may_show_that_storage_is_too_slow_but_never_that_it_feeds() -> None:
+    assert answer(epoch(0.5, 0.5)).verdict == "does not feed"
+    assert answer(epoch(0.95, 0.5)).verdict == "not a storage result"
+    assert answer(epoch(0.95, 0.5), epoch(0.5, 0.5)).verdict == "not a storage result"
+
+
+def test_memory_is_never_storage() -> None:
+    assert answer(epoch(0.5, 0.0)).reasons == ("all bytes came from the page cache",)
+    found = answer(epoch(0.99, 0.0), kind="tmpfs")
+    assert (found.verdict, found.source) == ("not a storage result", "memory")
+    assert found.reasons == ("the data are in a file system in memory",)
+
+
+def test_without_compute_a_rate_is_given_and_no_verdict() -> None:
+    found = answer(epoch(None, 1.0))
+    assert (found.verdict, found.needs_bytes_per_second) == ("not asked", None)
+    assert found.got_bytes_per_second is not None
+
+
+def test_where_the_kernel_does_not_count_only_what_cannot_be_memory_counts() -> None:
+    cold = answer(epoch(0.5, 0.0), epoch(0.99, 0.0), kind="lustre", resident_share=0.0)
+    assert (cold.source, cold.verdict, cold.epochs) == ("unknown", "does not feed", (1,))
+    assert "cold before these epochs" in cold.reasons[-1]
+    warm = answer(epoch(0.5, 0.0), kind="lustre", resident_share=0.5)
+    assert (warm.verdict, warm.epochs) == ("not a storage result", ())
+    direct = answer(epoch(0.95, 0.0), epoch(0.95, 0.0), kind="lustre", cache="off")
+    assert (direct.verdict, direct.epochs) == ("feeds", (1, 2))
+
+
+def test_steps_that_were_all_read_ahead_say_nothing() -> None:
+    found = answer(epoch(0.99, 1.0), prefetch=15)
+    assert found.verdict == "not a storage result"
+    assert "read ahead" in found.reasons[0]
+
+
+def test_waiting_for_a_core_may_be_what_is_missing() -> None:
+    waiting = {"loop_seconds": 1.0, "core_wait_seconds": sample.spread(0.2)}
+    assert answer(epoch(0.8, 1.0, **waiting)).verdict == "too close to say"
+    assert answer(epoch(0.5, 1.0, **waiting)).verdict == "does not feed"
+
+
+def test_advice_is_a_command_line_with_its_own_results() -> None:
+    (found,) = answer(epoch(0.5, 0.0)).advice
+    assert found.command == "mpiexec -n 4 dliosim run 'a b.dlio' -D train.cache=off"

@@ -1,0 +1,79 @@
+"""The first lines of a run's report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dliosim.measure.run_summary import Advice, Answer, RunSummary, Spread
+from dliosim.report.answer_lines import answer_lines, name_epochs
+from tests.report.sample import run
+
+
+def flat(value: float) -> Spread:
+    return Spread(value, value, value)
+
+
+def answered(**changed: object) -> Answer:
+    """An answer about the first epoch of five."""
+    answer = Answer(
+        "train",
+        "does not feed",
+        (),
+        "device",
+        (1,),
+        0.9,
+        flat(0.55),
+        flat(0.612),
+        flat(2.91e9),
+        flat(1.97e9),
+        (Advice("read past the page cache", "dliosim run cosmoflow.dlio -D train.cache=off" + " -D files=20_000" * 3),),
+    )
+    return replace(answer, **changed)  # type: ignore[arg-type]
+
+
+def lines_of(*answers: Answer, **changed: object) -> list[str]:
+    found: RunSummary = replace(run(**changed), answers=answers)
+    return answer_lines(found).splitlines()
+
+
+def test_the_answer_is_on_the_second_line_and_how_it_is_known_below() -> None:
+    lines = lines_of(answered())
+    assert lines[1] == "ANSWER   does not feed: 61.2 % utilization of storage alone, goal 90 %"
+    assert lines[2] == "STORAGE  needs 2.91 GB/s, gave 1.97 GB/s from the device (epoch 1)"
+    assert lines[3] == "MEMORY   epochs 2 to 5 came from the page cache, all or in part: not counted"
+    assert lines[4].startswith("LOOP     ")
+
+
+def test_it_is_eight_lines_of_80_columns_and_a_command_that_can_be_pasted() -> None:
+    lines = lines_of(answered(reasons=("because " * 20,)), answered(loop="l" * 99))
+    assert len(lines) == 8
+    *others, command = lines
+    assert command == answered().advice[0].command
+    assert max(map(len, others)) <= 80
+
+
+def test_what_came_out_of_memory_is_never_called_storage() -> None:
+    lines = lines_of(answered(verdict="not a storage result", source="memory", reasons=("all bytes came from memory",)))
+    assert lines[1:3] == ["ANSWER   not a storage result", "WHY      all bytes came from memory"]
+    assert lines[3] == "STORAGE  gave 1.97 GB/s from memory, not from storage (epoch 1)"
+
+
+def test_a_run_without_loops_has_its_saves_and_restores() -> None:
+    saves = run().saves
+    assert [line.split()[0] for line in lines_of(phases=tuple(saves))] == ["cosmoflow", "SAVES"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((), "no epoch"),
+        ((3,), "epoch 3"),
+        ((1, 2), "epochs 1 to 2"),
+        ((1, 3), "epochs 1 and 3"),
+        ((1, 3, 5, 7, 9), "5 epochs"),
+    ],
+)
+def test_epochs_are_named_briefly(numbers: tuple[int, ...], text: str) -> None:
+    assert name_epochs(numbers) == text
