@@ -16,9 +16,9 @@ from dliosim.commands.environment import describe_environment
 from dliosim.commands.mpi_entry import write_and_print
 from dliosim.commands.options import parse_overrides, parse_roots
 from dliosim.commands.partial import PartialResults
-from dliosim.commands.patterns import find_pattern
+from dliosim.commands.patterns import find_pattern, locate_pattern
 from dliosim.commands.results_dir import results_directory
-from dliosim.errors import ExecutionError, ExpectationMissed
+from dliosim.errors import DliosimError, ExecutionError, ExpectationMissed
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.execute.phases.context import Phase, Session
@@ -92,13 +92,34 @@ def collect_results(
             run = replace(
                 run,
                 expectations=evaluate(workload.expectations, run),
-                answers=answer_run(run, group_phases(run.loops), goals_of(workload.expectations)),
+                answers=answer_run(
+                    run,
+                    group_phases(run.loops),
+                    goals_of(workload.expectations),
+                    lambda override: _accepts_override(setup, workload, override),
+                ),
             )
             with unfinished.final_write():
                 return _write_report(run, phases, directory)
 
         unfinished.begin(summarize_partial, lambda run: write_partial(directory(), run))
         yield finish
+
+
+def _accepts_override(setup: Setup, workload: Workload, override: tuple[str, str]) -> bool:
+    """Return whether the pattern can run with one more override, so that advice works when it is typed.
+
+    False for files that existed already: to find them again may take minutes.
+    """
+    if any(dataset.source for dataset in workload.datasets):
+        return False
+    parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
+    finder = FileFinder(parse_roots(parsed), setup.progress)
+    path = locate_pattern(parsed.pattern)
+    try:
+        return path is not None and bool(compile_pattern(path, [*parse_overrides(parsed), override], job, finder))
+    except (DliosimError, OSError):  # the pattern may have changed since
+        return False
 
 
 def _write_report(run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
@@ -14,6 +15,9 @@ from dliosim.measure.run_summary import Advice, Answer, RunSummary, Spread
 from dliosim.measure.validity import CORE_WAIT_LIMIT, doubt_of_prefetch
 from dliosim.model import Expectation
 from dliosim.readable import percent
+
+#: Whether a pattern can run with one more override: name and phrase of a -D.
+Accepts: TypeAlias = Callable[[tuple[str, str]], bool]
 
 FEEDS = "feeds"
 STARVES = "does not feed"
@@ -53,7 +57,7 @@ def epoch_source(epoch: EpochSummary, kind: str) -> str:
     return "device" if share >= _ALL else "memory" if share < _NONE else "mixed"
 
 
-def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float) -> Answer:
+def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accepts: Accepts) -> Answer:
     kind = "unknown"
     for name, kinds in (("memory", MEMORY_KINDS), ("device", DISK_KINDS)):
         kind = name if run.is_stored_on(runs[0], kinds) else kind
@@ -82,7 +86,7 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float) -> Ans
         alone,
         _spread(some, lambda one: _needed_rate(one, goal)),
         got,
-        tuple(_advise(run, runs, source, verdict, waited)),
+        tuple(_advise(run, runs, source, verdict, waited, accepts)),
     )
 
 
@@ -148,27 +152,30 @@ def _needed_rate(epoch: EpochSummary, goal: float) -> float | None:
     return None if rate is None or not epoch.storage_utilization else rate * goal / epoch.storage_utilization
 
 
-def _advise(run: RunSummary, runs: Sequence[LoopPhase], source: str, verdict: str, waited: float) -> Iterator[Advice]:
+def _advise(
+    run: RunSummary, runs: Sequence[LoopPhase], source: str, verdict: str, waited: float, accepts: Accepts
+) -> Iterator[Advice]:
+    """Yield what to do next; of changes by -D only those that the pattern `accepts`."""
     loop = runs[0]
-    can_bypass = loop.api == "posix" and loop.through == "direct" and loop.cache == "page"
+
+    def change(text: str, setting: str, phrase: str) -> Iterator[Advice]:
+        override = f"{loop.name}.{setting}", phrase
+        if accepts(override):
+            yield Advice(text, command_line(run, "=".join(override)))
+
     if source == "null":
         yield Advice("read the data", command_line(run, without=("--null",)))
     elif run.is_stored_on(loop, MEMORY_KINDS):
         yield Advice("put the data on the storage in question: --dir DIR")
-    elif source != "device" and can_bypass:
-        yield Advice("read past the page cache", command_line(run, f"{loop.name}.cache=off"))
     elif source != "device" and loop.cache != "off":
+        yield from change("read past the page cache", "cache", "off")
         yield Advice("use more data than memory, or `drop caches` before the loop")
     elif verdict in (TOO_CLOSE, STARVES) and waited > CORE_WAIT_LIMIT:
         yield Advice("give each rank and each reader a core of its own: use fewer of either")
     elif verdict == TOO_CLOSE:
-        epochs = 2 * sum(len(phase.epochs) for phase in runs)
-        yield Advice("run more epochs", command_line(run, f"{loop.name}.epochs={epochs}"))
-    elif verdict == STARVES and not loop.readers:
-        yield Advice("read ahead of the steps", command_line(run, f"{loop.name}.readers=4 by batch"))
+        yield from change("run more epochs", "epochs", str(2 * sum(len(phase.epochs) for phase in runs)))
     elif verdict == STARVES:
-        more = f"{loop.name}.readers={2 * loop.readers} by batch"
-        yield Advice("read more batches at the same time", command_line(run, more))
+        yield from change("read more batches at the same time", "readers", f"{2 * loop.readers or 4} by batch")
 
 
 def command_line(run: RunSummary, override: str = "", without: tuple[str, ...] = ()) -> str:

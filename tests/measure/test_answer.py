@@ -33,11 +33,13 @@ def epoch(alone: float | None, device: float | None, **changed: Any) -> EpochSum
     return sample.epoch(**(known | changed))
 
 
-def answer(*epochs: EpochSummary, kind: str = "ext4", goal: float = 0.9, **changed: Any) -> Answer:
+def answer(
+    *epochs: EpochSummary, kind: str = "ext4", goal: float = 0.9, accepted: bool = True, **changed: Any
+) -> Answer:
     """Answer for a loop of these epochs on a file system of a kind."""
     (train, *_) = sample.run().loops
     loop = replace(train, **({"epochs": epochs, "prefetch": 0} | changed))
-    return answer_run(on(kind, loop), group_phases([loop]), {"train": goal})[0]
+    return answer_run(on(kind, loop), group_phases([loop]), {"train": goal}, lambda override: accepted)[0]
 
 
 def on(kind: str, *loops: Any) -> RunSummary:
@@ -132,5 +134,10 @@ def test_waiting_for_a_core_may_be_what_is_missing() -> None:
 
 
 def test_advice_is_a_command_line_with_its_own_results() -> None:
-    (found,) = answer(epoch(0.5, 0.0)).advice
+    found, *_ = answer(epoch(0.5, 0.0)).advice
     assert found.command == "mpiexec -n 4 dliosim run 'a b.dlio' -D train.cache=off"
+
+
+def test_a_change_that_the_pattern_does_not_take_is_not_advised() -> None:
+    (found,) = answer(epoch(0.5, 0.0), accepted=False).advice
+    assert (found.text, found.command) == ("use more data than memory, or `drop caches` before the loop", "")

@@ -194,4 +194,6 @@ def run(**changed: object) -> RunSummary:
         mtbf=4 * 3600.0,
     )
     changed_run = replace(whole, **changed)  # type: ignore[arg-type]
-    return replace(changed_run, answers=answer_run(changed_run, group_phases(changed_run.loops), {}))
+    return replace(
+        changed_run, answers=answer_run(changed_run, group_phases(changed_run.loops), {}, lambda override: True)
+    )

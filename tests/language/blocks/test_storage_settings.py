@@ -163,7 +163,7 @@ def test_a_format_of_another_package_is_known_by_its_name(patterns: Patterns, mo
     assert found.help == ("did you mean `zarr_v3`?",)
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(64))
 @given(st.text(st.sampled_from('0123456789xX ofuintgz:.,()$n"-+*/ m\u00d7'), max_size=24))
 def test_any_phrase_gives_a_data_set_or_a_mistake(tmp_path_factory: pytest.TempPathFactory, phrase: str) -> None:
     path = tmp_path_factory.mktemp("phrases") / "p.dlio"
