@@ -25,6 +25,9 @@ TOO_CLOSE = "too close to say"
 NOT_ASKED = "not asked"
 NO_STORAGE = "not a storage result"
 
+#: Where bytes of an epoch may come from (`Answer.source`): of the sources of a loop the first one counts.
+SOURCES = ("device", "unknown", "mixed", "memory", "null")
+
 #: Utilization of storage alone that storage has to reach, where no `expect` line says another.
 GOAL = 0.9
 
@@ -32,9 +35,14 @@ GOAL = 0.9
 _ALL, _NONE = 0.99, 0.01
 
 
-def answer_run(run: RunSummary, loops: Sequence[Sequence[LoopPhase]], goals: Mapping[str, float]) -> tuple[Answer, ...]:
-    """Return the answer of each loop: `loops` has the runs of each, `goals` the goal of a loop that has its own."""
-    return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL)) for runs in loops)
+def answer_run(
+    run: RunSummary, loops: Sequence[Sequence[LoopPhase]], goals: Mapping[str, float], accepts: Accepts
+) -> tuple[Answer, ...]:
+    """Return the answer of each loop: `loops` has the runs of each, `goals` the goal of a loop that has its own.
+
+    `accepts` returns whether the pattern can run with one more override.
+    """
+    return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL), accepts) for runs in loops)
 
 
 def goals_of(expectations: Sequence[Expectation]) -> dict[str, float]:
@@ -63,7 +71,7 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
         kind = name if run.is_stored_on(runs[0], kinds) else kind
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     sources = [epoch_source(epoch, kind) for epoch in epochs]
-    source = next(each for each in ("device", "unknown", "mixed", "memory", "null") if each in sources)
+    source = next(each for each in SOURCES if each in sources)
     counted = [number for number, each in enumerate(sources) if each == source]
     reasons: list[str] = []
     if source == "unknown":
@@ -84,7 +92,7 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
         goal,
         _spread(some, lambda one: one.utilization),
         alone,
-        _spread(some, lambda one: _needed_rate(one, goal)),
+        _spread(some, lambda one: _rate_for_goal(one, goal)),
         got,
         tuple(_advise(run, runs, source, verdict, waited, accepts)),
     )
@@ -147,7 +155,7 @@ def _storage_rate(epoch: EpochSummary) -> float | None:
     return epoch.steady_bytes * epoch.bytes_once / epoch.bytes / epoch.storage_step_seconds
 
 
-def _needed_rate(epoch: EpochSummary, goal: float) -> float | None:
+def _rate_for_goal(epoch: EpochSummary, goal: float) -> float | None:
     rate = _storage_rate(epoch)
     return None if rate is None or not epoch.storage_utilization else rate * goal / epoch.storage_utilization
 

@@ -87,9 +87,14 @@ def definitions(pairs: Sequence[tuple[str, str]]) -> str:
     return f"<dl>{''.join(f'<dt>{escape(name)}</dt><dd>{escape(value)}</dd>' for name, value in pairs)}</dl>"
 
 
+def lines(text: str) -> str:
+    """Return a text with its own lines."""
+    return f"<pre>{escape(text)}</pre>"
+
+
 def collapse_text(summary: str, text: str) -> str:
     """Return a long text that is hidden until it is opened."""
-    return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
+    return f"<details><summary>{escape(summary)}</summary>{lines(text)}</details>"
 
 
 def contents(entries: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> str:

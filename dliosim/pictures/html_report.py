@@ -14,7 +14,7 @@ from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lin
 from dliosim.report.conditions import conditions, environment_rows
 from dliosim.report.reader.load import SavedComparison, SavedRun, loop_titles
 from dliosim.report.run_report import expectation_line
-from dliosim.report.side_by_side import label_places, tables_of_runs, warnings_of_runs
+from dliosim.report.side_by_side import answers_of_runs, label_places, tables_of_runs, warnings_of_runs
 from dliosim.report.warnings import warnings_of
 
 _HOW = (
@@ -49,6 +49,7 @@ def page(results: Sequence[SavedRun | SavedComparison]) -> str:
     labels = ", ".join(one.label for one in results)
     body = [
         html.heading(1, f"dliosim: {labels}" if len(labels) < 80 else f"dliosim: {count(len(results), 'result')}"),
+        *map(html.lines, answers_of_runs(runs)),
         html.paragraph(_HOW, "faint"),
         html.contents([(one.title, one.anchor, one.parts) for one in sections]),
     ]

@@ -13,6 +13,7 @@ from dliosim.measure.figures import ResultFigure, latency_kinds, name_part, resu
 from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
+from dliosim.report.answer_lines import answer_lines
 from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
 from dliosim.report.conditions import cache_state
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
@@ -20,6 +21,9 @@ from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.text_table import LINE, WIDTH, Table, format_table
 from dliosim.report.warnings import warnings_of
+
+# Answers of more results than this are not shown: the tables compare them.
+_MOST_ANSWERS = 4
 
 # Longer cells are cut.
 _BRIEF = 26
@@ -32,7 +36,7 @@ _MOST_LINES = 24
 def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     """Return all tables and warnings of results as text, at most 120 columns wide except for long paths."""
     runs = [one for one in results if isinstance(one, SavedRun)]
-    sections = ["\n".join(label_places(results)), *map(format_table, tables_of_runs(runs))]
+    sections = ["\n".join(label_places(results)), *answers_of_runs(runs), *map(format_table, tables_of_runs(runs))]
     warned = [
         textwrap.fill(f"warning: {label}: {line}", WIDTH, subsequent_indent=" " * 9)
         for label, line in warnings_of_runs(runs)
@@ -43,6 +47,13 @@ def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
             sections += [_wrap_lines(legend_of_comparison(one)), *map(format_table, tables_of_comparison(one))]
             sections += [_wrap_lines(not_run_lines(one.comparison)), _wrap_lines(one.comparison.verdict)]
     return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def answers_of_runs(runs: Sequence[SavedRun]) -> list[str]:
+    """Return the first lines of each run, below its label if there are several runs; of too many runs none."""
+    if len(runs) > _MOST_ANSWERS:
+        return []
+    return [f"{one.label}:\n{answer_lines(one.run)}" if len(runs) > 1 else answer_lines(one.run) for one in runs]
 
 
 def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:

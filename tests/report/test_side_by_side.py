@@ -67,7 +67,7 @@ def test_saves_have_rows_of_how_long_they_held_ranks_and_were_flushed(tmp_path: 
     assert row_of(text, "stall of state") == ["20.0 ms"]
     assert row_of(text, "flush of state") == ["880 ms"]
     assert "flush of model" not in text
-    assert "stall of" not in format_side_by_side([replace(one, run=replace(one.run, phases=()))])
+    assert "stall of" not in format_side_by_side([replace(one, run=replace(one.run, phases=(), answers=()))])
 
 
 def test_a_comparison_has_a_column_of_decoding_where_a_variant_did_any(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_labels_that_are_not_the_name_of_the_directory_are_explained(tmp_path: P
     for name in names:
         write_run(tmp_path / name, 1, 2, 1)
     text = shown(tmp_path, *names)
-    assert text.startswith(f"(1): {tmp_path / names[0]}\n(2): {tmp_path / names[1]}\n\nconditions\n")
+    assert text.startswith(f"(1): {tmp_path / names[0]}\n(2): {tmp_path / names[1]}\n\n(1):\ncosmoflow  ")
     assert row_of(text, "workload") == ["cosmoflow", "cosmoflow"]
 
 
@@ -182,6 +182,7 @@ def test_a_loop_that_one_result_lacks_leaves_a_dash(tmp_path: Path) -> None:
         .replace('"kind": "train"', '"kind": "infer"')
         .replace('"name": "train"', '"name": ""')
         .replace('"title": "train"', '"title": "infer"')
+        .replace('"loop": "train"', '"loop": ""')
     )
     text = format_side_by_side(load_results([str(tmp_path / "a"), str(tmp_path / "b")], with_arrays=False))
     train, infer = text.split("train: over")[1].split("infer: over")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dliosim.measure.aggregate import Latencies
+from dliosim.measure.answer import SOURCES
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures import latency_kinds
 from dliosim.measure.file_phases import FILE_PHASES
@@ -10,7 +11,7 @@ from dliosim.measure.machine import Environment, FileSystem
 from dliosim.measure.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
 from dliosim.measure.run_summary import Answer, ExpectationResult, RunSummary
 from dliosim.model.job import MAX_RANKS
-from dliosim.report.phase_titles import title_of
+from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.reader.by_type import read_object, read_quantiles
 from dliosim.report.reader.fields import Fields
 from dliosim.report.results import SCHEMA_VERSION
@@ -44,7 +45,19 @@ def parse_run(results: Fields) -> tuple[RunSummary, dict[str, Latencies]]:
     for phase in run.loops:
         if title_of(phase) not in latencies:
             raise results.field_error("loops", f"does not have {title_of(phase)}")
+    _check_answers(run, results)
     return run, latencies
+
+
+def _check_answers(run: RunSummary, results: Fields) -> None:
+    """Check that each loop has its answer, about epochs that it has; partial results have none."""
+    groups = group_phases(run.loops) if run.answers or run.partial is None else []
+    if [one.loop for one in run.answers] != [runs[0].name for runs in groups]:
+        raise results.field_error("answer", "does not have one entry a loop")
+    for answer, runs in zip(run.answers, groups, strict=True):
+        epochs = sum(len(one.epochs) for one in runs)
+        if answer.source not in SOURCES or any(not 1 <= number <= epochs for number in answer.epochs):
+            raise results.field_error("answer", f"has a source or an epoch that {answer.loop} does not have")
 
 
 def _partial(found: Fields | None) -> PartialProgress | None:

@@ -57,7 +57,7 @@ def test_a_run_read_back_writes_the_same_results_but_for_what_needs_histograms(t
 
 def test_partial_results_are_read_back_and_say_what_they_have(tmp_path: Path) -> None:
     loops = (LoopProgress("train", 3, 5), LoopProgress("evaluate", 1, None))
-    ended = replace(run(), partial=PartialProgress("SIGTERM", 2, 4, loops))
+    ended = replace(run(), answers=(), partial=PartialProgress("SIGTERM", 2, 4, loops))
     write_partial(tmp_path, ended)
     (found,) = load_results([str(tmp_path)], with_arrays=True)
     assert isinstance(found, SavedRun) and found.run.partial == ended.partial
@@ -112,6 +112,10 @@ def test_results_of_another_version_are_refused_with_what_to_do(tmp_path: Path) 
         ),
         (lambda one: one["phases"][4]["epochs"][0].update(order_hash="-1"), "order_hash is not 16 hexadecimal digits"),
         (lambda one: one["loops"].pop(), "loops does not have evaluate universe"),
+        (lambda one: one["answer"].pop(), "answer does not have one entry a loop"),
+        (lambda one: one["answer"][0].update(source="heaven"), "answer has a source or an epoch that train does not"),
+        (lambda one: one["answer"][0].update(epochs=[6]), "answer has a source or an epoch that train does not"),
+        (lambda one: one["answer"][0].update(goal="high"), "answer[0].goal is not a number"),
         (lambda one: one["environment"].update(details={"a": []}), "environment.details.a is not a text"),
         (lambda one: one.update(mtbf_seconds=0), "mtbf_seconds is not above 0"),
         (lambda one: one.update(mtbf_seconds="4 h"), "mtbf_seconds is not a number"),
