@@ -60,10 +60,12 @@ def _cut(line: str, name: str) -> str:
 def _title(run: RunSummary) -> str:
     """Return what ran where, cut to one line."""
     apis = dict.fromkeys(phase.api for phase in run.phases if phase.api and phase.api != "null")
-    places = [f"{place.kind} {place.directory}" for place in run.environment.file_systems[:1]]
+    place = next(iter(run.environment.file_systems), None)
+    kind, directory = (place.kind, place.directory) if place else ("", "")
     nodes = "1 node (says nothing of many)" if run.nodes == 1 else count(run.nodes, "node")
-    text = "  ".join([run.name, f"{count(run.ranks, 'rank')} on {nodes}", ", ".join(apis), *places])
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 28]}...{text[-25:]}"
+    parts = [run.name, f"{count(run.ranks, 'rank')} on {nodes}", kind, ", ".join(apis), directory]
+    text = "  ".join(filter(None, parts))
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
 def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str, str]]:
@@ -98,8 +100,9 @@ def _shares(epochs: Sequence[EpochSummary]) -> str:
     named = {name.removesuffix("_seconds").replace("_", " "): time / whole for name, time in times.items() if whole > 0}
     longest = sorted((share, name) for name, share in named.items() if share >= _WORTH_A_WORD and name != "compute")
     waits = [f"{_NAMES.get(name, name)} {percent(share, 2)}" for share, name in longest[: -_PARTS - 1 : -1]]
-    text = f"{percent(busy, 3)} busy; " if busy is not None else ""
-    return f"{text}of the loop's time: {', '.join(waits) or 'no waits'}"
+    between = " between saves" if named.get("checkpoint") else ""  # utilization is without their time
+    text = f"{percent(busy, 2)} busy{between}; " if busy is not None else ""
+    return f"{text}of the loop: {', '.join(waits) or 'no waits'}"
 
 
 def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Iterator[tuple[str, str]]:
