@@ -19,7 +19,7 @@ from dliosim.report.phase_titles import group_phases, shorten_name
 _WIDTH, _MOST = 80, 8
 
 #: Parts of the time are named from this share on, and no more than this many.
-_WORTH_A_WORD, _PARTS = 0.005, 3
+_WORTH_A_WORD, _PARTS = 0.01, 3
 
 #: Up to this many epochs are listed.
 _FEW = 4
