@@ -101,13 +101,13 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
 def _choose_uncounted(runs: Sequence[LoopPhase], numbers: list[int]) -> tuple[list[int], str]:
     """Return the epochs that count where the kernel counts no bytes of a device, and what is known instead."""
     if runs[0].cache == "off":
-        return numbers, "the kernel does not count what this file system reads; O_DIRECT passed the page cache"
+        return numbers, "bytes from the device were not counted; O_DIRECT passed the page cache"
     first, cold = 0, []
     for phase in runs:
         if phase.epochs and phase.resident_share is not None and phase.resident_share < _NONE:
             cold.append(first)
         first += len(phase.epochs)
-    text = "the kernel does not count what this file system reads; the page cache was "
+    text = "bytes from the device were not counted; the page cache was "
     return cold, text + ("cold before these epochs" if cold else "not known to be cold")
 
 

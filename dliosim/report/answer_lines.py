@@ -8,21 +8,18 @@ from collections.abc import Iterator, Sequence
 from dliosim.measure import aggregate
 from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
-from dliosim.measure.figures import time_parts
+from dliosim.measure.figures import name_part, time_parts
 from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import Answer, RunSummary
 from dliosim.readable import count, percent, seconds, size
-from dliosim.report.phase_titles import group_phases, shorten_name
+from dliosim.report.phase_titles import group_phases, name_epochs, shorten_name
 
 #: Columns of the first lines, and their greatest number.
 _WIDTH, _MOST = 80, 8
 
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3
-
-#: Up to this many epochs are listed.
-_FEW = 4
 
 _GAVE_BY = {
     "device": "from the device",
@@ -77,10 +74,14 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str,
         needs, gave = answer.needs_bytes_per_second, _GAVE_BY[answer.source]
         asked = f"needs {size(needs.mean, 3)}/s, " if needs and answer.verdict != NO_STORAGE else ""
         rate = f"{size(answer.got_bytes_per_second.mean, 3)}/s"
-        yield "STORAGE", f"{asked}gave {rate} {gave} ({name_epochs(answer.epochs)})"
+        yield (
+            "MEMORY" if answer.source == "memory" else "STORAGE",
+            f"{asked}gave {rate} {gave} ({name_epochs(answer.epochs)})",
+        )
     others = [number for number in range(1, len(epochs) + 1) if number not in answer.epochs]
     if others and answer.source in ("device", "unknown", "mixed"):
-        yield "MEMORY", f"{name_epochs(others)} came from the page cache, all or in part: not counted"
+        came = "may have come" if answer.source == "unknown" else "came"
+        yield "MEMORY", f"{name_epochs(others)} {came} from the page cache, all or in part: not counted"
     yield "LOOP", _shares(counted)
 
 
@@ -97,7 +98,7 @@ def _shares(epochs: Sequence[EpochSummary]) -> str:
     busy = aggregate.utilization(epochs)
     times = {name: statistics.fmean(getattr(one, name).mean for one in epochs) for name in time_parts(EpochSummary)}
     whole = sum(times.values())
-    named = {name.removesuffix("_seconds").replace("_", " "): time / whole for name, time in times.items() if whole > 0}
+    named = {name_part(name): time / whole for name, time in times.items() if whole > 0}
     longest = sorted((share, name) for name, share in named.items() if share >= _WORTH_A_WORD and name != "compute")
     waits = [f"{_NAMES.get(name, name)} {percent(share, 2)}" for share, name in longest[: -_PARTS - 1 : -1]]
     between = " between saves" if named.get("checkpoint") else ""  # utilization is without their time
@@ -106,13 +107,15 @@ def _shares(epochs: Sequence[EpochSummary]) -> str:
 
 
 def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Iterator[tuple[str, str]]:
-    if not phases:
-        return
+    """Yield number, mean time and rate of saves or restores, and the share of the run in which they held the ranks."""
     verbs = [phase.verb for phase in phases]
-    mean, most = statistics.fmean(one.seconds for one in verbs), sum(phase.seconds for phase in phases)
-    rate = sum(one.bytes_once for one in verbs) / sum(one.seconds for one in verbs) if most > 0 else None
-    text = f"{len(phases)} x {seconds(mean, 3)}, {size(rate, 3)}/s{_device_share(verbs) if name == 'RESTORES' else ''}"
-    yield name, f"{text}, {percent(most / run.seconds, 2) if run.seconds > 0 else '-'} of the run's time"
+    whole = sum(one.seconds for one in verbs)
+    if whole <= 0 or run.seconds <= 0:
+        return
+    is_save = name == "SAVES"  # a save in the background continues while ranks work
+    held = sum(one.longest_stall_seconds if is_save else one.seconds for one in verbs) / run.seconds
+    rate = f"{size(sum(one.bytes_once for one in verbs) / whole, 3)}/s{'' if is_save else _device_share(verbs)}"
+    yield name, f"{len(verbs)} x {seconds(whole / len(verbs), 3)}, {rate}, held the ranks {percent(held, 2)} of the run"
 
 
 def _device_share(verbs: Sequence[VerbSummary]) -> str:
@@ -121,15 +124,3 @@ def _device_share(verbs: Sequence[VerbSummary]) -> str:
     if len(device) < len(verbs) or not content:
         return ""
     return f" ({percent(min(1.0, sum(device) / content), 2)} from the device)"
-
-
-def name_epochs(numbers: Sequence[int]) -> str:
-    """Return epochs by their numbers, from 1."""
-    if not numbers:
-        return "no epoch"
-    if len(numbers) == 1:
-        return f"epoch {numbers[0]}"
-    if numbers[-1] - numbers[0] == len(numbers) - 1:
-        return f"epochs {numbers[0]} to {numbers[-1]}"
-    few = f"epochs {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
-    return few if len(numbers) <= _FEW else f"{len(numbers)} epochs"

@@ -31,3 +31,12 @@ def group_phases(phases: Sequence[P]) -> list[list[P]]:
     for phase in phases:
         groups.setdefault(title_of(phase), []).append(phase)
     return list(groups.values())
+
+
+def name_epochs(numbers: Sequence[int]) -> str:
+    """Return epochs by their numbers, from 1: `epochs 2 to 5`; empty if there are none."""
+    if len(numbers) < 2:
+        return f"epoch {numbers[0]}" if numbers else ""
+    if len(numbers) > 2 and len(numbers) == numbers[-1] - numbers[0] + 1:
+        return f"epochs {numbers[0]} to {numbers[-1]}"
+    return f"epochs {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"

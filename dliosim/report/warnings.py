@@ -15,7 +15,7 @@ from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_oversleep, doubt_of_prefetch
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent, size
-from dliosim.report.phase_titles import group_phases, title_of
+from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.text_table import WIDTH
 
 #: Warn from this ratio on: bytes of read calls by bytes asked.
@@ -184,13 +184,14 @@ def _cache_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
 
 
 def _loop_cache_warnings(run: RunSummary, phase: LoopPhase) -> Iterator[str]:
-    cached = _format_epochs([epoch for epoch in phase.epochs if _is_from_cache(epoch)])
+    cached = name_epochs([epoch.epoch + 1 for epoch in phase.epochs if _is_from_cache(epoch)])
     if cached and run.is_stored_on(phase, DISK_KINDS):
         yield (
             f"{cached} read less than half of the bytes from the device, and the rest from the page cache: use more "
             "data than memory, or `drop caches` and the loop in a `repeat`"
         )
-    shared = _format_epochs([epoch for epoch in phase.epochs if _has_repeated_reads(epoch.bytes_from_storage, epoch)])
+    repeated = [one for one in phase.epochs if _has_repeated_reads(one.bytes_from_storage, one)]
+    shared = name_epochs([epoch.epoch + 1 for epoch in repeated])
     if shared:
         epoch = max(phase.epochs, key=lambda one: one.bytes_from_storage - one.bytes_once)
         yield f"in {shared} {_describe_repeats(epoch.bytes_from_storage, epoch)}; rates are what ranks got"
@@ -228,16 +229,6 @@ def _checkpoint_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
             f"{doing} contents took more than {percent(_CONTENT_SHARE, 2)} of its own time, outside the clock: storage "
             "may have worked on meanwhile, and rates may be too good"
         )
-
-
-def _format_epochs(epochs: Sequence[EpochSummary]) -> str:
-    """Return epochs by their numbers, from 1; empty if there are none."""
-    some = [epoch.epoch + 1 for epoch in epochs]
-    if len(some) < 2:
-        return f"epoch {some[0]}" if some else ""
-    if len(some) > 2 and len(some) == some[-1] - some[0] + 1:
-        return f"epochs {some[0]} to {some[-1]}"
-    return f"epochs {', '.join(map(str, some[:-1]))} and {some[-1]}"
 
 
 def _hint_warnings(phase: PhaseSummary) -> Iterator[str]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dliosim.measure.run_summary import Advice, Answer, RunSummary, Spread
-from dliosim.report.answer_lines import answer_lines, name_epochs
+from dliosim.report.answer_lines import answer_lines
+from dliosim.report.phase_titles import name_epochs
 from tests.report.sample import run
 
 
@@ -57,7 +58,7 @@ def test_it_is_eight_lines_of_80_columns_and_a_command_that_can_be_pasted() -> N
 def test_what_came_out_of_memory_is_never_called_storage() -> None:
     lines = lines_of(answered(verdict="not a storage result", source="memory", reasons=("all bytes came from memory",)))
     assert lines[1:3] == ["ANSWER   not a storage result", "WHY      all bytes came from memory"]
-    assert lines[3] == "STORAGE  gave 1.97 GB/s from memory, not from storage (epoch 1)"
+    assert lines[3] == "MEMORY   gave 1.97 GB/s from memory, not from storage (epoch 1)"
 
 
 def test_a_run_without_loops_has_its_saves_and_restores() -> None:
@@ -68,12 +69,12 @@ def test_a_run_without_loops_has_its_saves_and_restores() -> None:
 @pytest.mark.parametrize(
     ("numbers", "text"),
     [
-        ((), "no epoch"),
+        ((), ""),
         ((3,), "epoch 3"),
-        ((1, 2), "epochs 1 to 2"),
+        ((1, 2), "epochs 1 and 2"),
         ((1, 3), "epochs 1 and 3"),
-        ((1, 3, 5, 7, 9), "5 epochs"),
+        ((2, 3, 4, 5), "epochs 2 to 5"),
     ],
 )
-def test_epochs_are_named_briefly(numbers: tuple[int, ...], text: str) -> None:
+def test_epochs_are_named(numbers: tuple[int, ...], text: str) -> None:
     assert name_epochs(numbers) == text
