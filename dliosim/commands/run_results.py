@@ -116,8 +116,9 @@ def _accepts_override(setup: Setup, workload: Workload, override: tuple[str, str
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     finder = FileFinder(parse_roots(parsed), setup.progress)
     path = locate_pattern(parsed.pattern)
+    overrides = [*(given for given in parse_overrides(parsed) if given[0] != override[0]), override]
     try:
-        return path is not None and bool(compile_pattern(path, [*parse_overrides(parsed), override], job, finder))
+        return path is not None and bool(compile_pattern(path, overrides, job, finder))
     except (DliosimError, OSError):  # the pattern may have changed since
         return False
 

@@ -187,11 +187,16 @@ def _advise(
 
 
 def command_line(run: RunSummary, override: str = "", without: tuple[str, ...] = ()) -> str:
-    """Return the command line of the run with one more -D, and without some options; results go to a new directory."""
-    words, skipped = [], False
-    for word in run.arguments:
-        if not skipped and word not in without and word != "--output" and not word.startswith("--output="):
-            words.append(word)
-        skipped = word == "--output"
+    """Return the command line of the run with one more -D, and without some options; results go to a new directory.
+
+    The -D replaces an earlier one of the same name.
+    """
+    words: list[str] = []
+    name, rest = f"{override.partition('=')[0]}=", iter(run.arguments)
+    for word in rest:
+        value = next(rest, "") if word in ("-D", "--output") else ""
+        same = bool(override) and (value or word.removeprefix("-D")).startswith(name)
+        if not (same or word in without or word == "--output" or word.startswith("--output=")):
+            words += [word, value] if word == "-D" else [word]
     launcher = ["mpiexec", "-n", str(run.ranks)] if run.ranks > 1 else []
     return shlex.join([*launcher, "dliosim", *words, *(["-D", override] if override else [])])

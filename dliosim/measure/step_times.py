@@ -141,7 +141,7 @@ class StepAccount:
         self._arrivals: list[NDArray[np.int64]] = []
         self._since_sync, self._block = np.zeros(5, np.int64), np.zeros(4, np.int64)
         self._storage: list[NDArray[np.int64]] = []
-        self._storage_since_sync, self._ready = np.zeros(2, np.int64), 0
+        self._storage_since_sync = np.zeros(2, np.int64)
 
     def start(self, now: int) -> None:
         """Start the epoch's clock."""
@@ -186,10 +186,8 @@ class StepAccount:
         """
         compute, extra = np.array(self._plan.compute[steps]), None
         if self._plan.ahead:
-            # When the next step would have begun if nothing but compute and its checkpoint had held this one.
-            ready = times.fetched + compute + times.saved - times.synced
-            extra = times.begun - np.append(self._ready, ready[:-1])
-            self._ready = int(ready[-1])
+            # Of the same step, not of the one before its wait: so no rank's step gets longer than it was.
+            extra = times.whole - times.data_wait - times.processing - compute
         storage, decoding = split_waits(times.data_wait, times.called, times.decoded, extra)
         least = compute + times.processing + decoding
         rows = np.stack([least, least + storage], axis=1)

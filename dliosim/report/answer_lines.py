@@ -43,7 +43,7 @@ def answer_lines(run: RunSummary) -> str:
         for one in run.answers[1:3]
     ]
     rows += [*_file_rows("SAVES", run.saves, run), *_file_rows("RESTORES", run.restores, run)]
-    advice = [one for answer in run.answers for one in answer.advice][:1]
+    advice = run.answers[0].advice[:1] if run.answers else ()
     room = _MOST - 1 - sum(1 + bool(one.command) for one in advice)
     rows = rows[:room] + [("TRY", f"{one.text}:\n{one.command}" if one.command else one.text) for one in advice]
     return "\n".join([_title(run), *(_cut(f"{name:<8} {text}", name) for name, text in rows)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dliosim.measure.answer import answer_run, epoch_source
+from dliosim.measure.answer import answer_run, command_line, epoch_source
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.machine import FileSystem
 from dliosim.measure.run_summary import Answer, RunSummary
@@ -136,6 +136,14 @@ def test_waiting_for_a_core_may_be_what_is_missing() -> None:
 def test_advice_is_a_command_line_with_its_own_results() -> None:
     found, *_ = answer(epoch(0.5, 0.0)).advice
     assert found.command == "mpiexec -n 4 dliosim run 'a b.dlio' -D train.cache=off"
+
+
+def test_advice_replaces_what_was_given_before() -> None:
+    run = replace(
+        on("ext4"), arguments=("run", "a.dlio", "-D", "train.readers=0", "-Dfiles=8", "--output", "o"), ranks=1
+    )
+    expected = "dliosim run a.dlio -Dfiles=8 -D 'train.readers=4 by batch'"
+    assert command_line(run, "train.readers=4 by batch") == expected
 
 
 def test_a_change_that_the_pattern_does_not_take_is_not_advised() -> None:

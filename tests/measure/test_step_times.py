@@ -126,10 +126,25 @@ def test_a_record_has_the_sums_of_its_steps() -> None:
 
 
 def test_what_held_a_step_hides_reading_ahead() -> None:
-    # The second step begins 88 after the compute of the first one; its wait of 10 would have been 98, of these 90 in
-    # calls and 8 for decoding. The third begins 8 after the compute and the save of the second, and took 10 to read.
+    # The second step takes 60 with 7 of compute and 10 of waiting: 43 of it hid reading, of what it took 90 in calls.
+    # The third waited 10, and reading it took no longer.
     record = account_of(STEPS, [2], 2, EpochSeries(), True)
-    assert record.storage_ns.tolist() == [[7 + 8, 7 + 8 + 90], [7, 7 + 10]]
+    assert record.storage_ns.tolist() == [[7, 7 + 10 + 43], [7, 7 + 10]]
+
+
+@given(st.lists(st.lists(st.integers(0, 50), min_size=12, max_size=12), min_size=2, max_size=12), st.booleans())
+def test_a_step_with_this_storage_alone_is_never_longer_than_it_was(gaps: list[list[int]], ahead: bool) -> None:
+    now, steps = 90, []
+    for came, begun, fetched, called, decoded, processing, asked, computed, arrived, synced, saved, _ in gaps:
+        # A step computes the 7 that it was asked for, or longer.
+        times = [now + came, begun, fetched + processing, asked, computed + 7, arrived, synced, saved]
+        clock = np.cumsum(times).tolist()
+        steps.append([*clock[:3], called, decoded, processing, *clock[3:], 0])
+        now = clock[-1]
+    table = np.array(steps, np.int64)
+    alone = account_of(table, [], 1, EpochSeries(), ahead).storage_ns[1:-1]
+    whole = StepTimes(table, 90).whole[1:]
+    assert (alone[:, 0] <= alone[:, 1]).all() and (alone[:, 1] <= whole).all()
 
 
 @given(
