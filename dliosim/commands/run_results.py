@@ -89,16 +89,14 @@ def collect_results(
                 seconds=setup.seconds,
                 phases=summaries,
             )
-            run = replace(
+            answers = answer_run(
                 run,
-                expectations=evaluate(workload.expectations, run),
-                answers=answer_run(
-                    run,
-                    group_phases(run.loops),
-                    goals_of(workload.expectations),
-                    lambda override: _accepts_override(setup, workload, override),
-                ),
+                group_phases(run.loops),
+                goals_of(workload.expectations),
+                lambda override: _accepts_override(setup, workload, override),
             )
+            run = replace(run, answers=answers)
+            run = replace(run, expectations=evaluate(workload.expectations, run))
             with unfinished.final_write():
                 return _write_report(run, phases, directory)
 

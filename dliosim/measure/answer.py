@@ -7,12 +7,11 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.machine import DISK_KINDS, MEMORY_KINDS
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import Advice, Answer, RunSummary, Spread
-from dliosim.measure.validity import CORE_WAIT_LIMIT, doubt_of_prefetch
+from dliosim.measure.validity import CORE_WAIT_LIMIT, core_wait_bound, doubt_of_prefetch
 from dliosim.model import Expectation
 from dliosim.readable import percent
 
@@ -78,10 +77,9 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
         counted, reason = _choose_uncounted(runs, counted)
         reasons.append(reason)
     some = [epochs[number] for number in counted]
-    alone = _spread(some, lambda one: one.storage_utilization)
-    got = _spread(some, _storage_rate)
-    readers = max(phase.readers for phase in runs)
-    waited = max(aggregate.core_wait_share(some) or 0.0, aggregate.reader_core_wait_share(some, readers) or 0.0)
+    alone = _spread_alone(some)
+    got = spread_over(some, _storage_rate)
+    waited = core_wait_bound(run.environment, some, max(phase.readers for phase in runs))
     verdict, why = _judge(run, runs, source, alone, goal, waited)
     return Answer(
         runs[0].name,
@@ -90,11 +88,11 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
         source,
         tuple(number + 1 for number in counted),
         goal,
-        _spread(some, lambda one: one.utilization),
+        spread_over(some, lambda one: one.utilization),
         alone,
-        _spread(some, lambda one: _rate_for_goal(one, goal)),
+        spread_over(some, lambda one: _rate_for_goal(one, goal)),
         got,
-        tuple(_advise(run, runs, source, verdict, waited, accepts)),
+        tuple(_advise(run, runs, source, verdict, len(some), waited, accepts)),
     )
 
 
@@ -130,10 +128,17 @@ def _judge(
     if alone.min >= goal:
         return FEEDS, ()
     if alone.max >= goal:
-        return TOO_CLOSE, (f"the goal is between the epochs: {percent(alone.min, 3)} to {percent(alone.max, 3)}",)
-    if alone.mean + waited >= goal:
-        return TOO_CLOSE, (f"{percent(waited, 2)} of the time was waiting for a core, and may be what is missing",)
+        return TOO_CLOSE, (f"the goal is within the spread: {percent(alone.min, 3)} to {percent(alone.max, 3)}",)
+    if alone.max >= goal * (1 - waited):
+        return TOO_CLOSE, (core_wait_text(waited),)
     return STARVES, ()
+
+
+def core_wait_text(share: float) -> str:
+    """Return that waiting for a core, a `share` of the time, may be what is missing; 1 where it was not counted."""
+    if share >= 1:
+        return "there are more ranks than cores, and waiting for a core is not counted here"
+    return f"{percent(share, 2)} of the time was waiting for a core, and may be what is missing"
 
 
 def _memory_reason(run: RunSummary, runs: Sequence[LoopPhase]) -> str:
@@ -143,7 +148,17 @@ def _memory_reason(run: RunSummary, runs: Sequence[LoopPhase]) -> str:
     return "`cache memory` kept all samples" if kept else "all bytes came from the page cache"
 
 
-def _spread(epochs: Sequence[EpochSummary], figure: Callable[[EpochSummary], float | None]) -> Spread | None:
+def _spread_alone(epochs: Sequence[EpochSummary]) -> Spread | None:
+    """Return the utilization of storage alone over epochs; one epoch has the 95 % interval of its steps as spread."""
+    found = spread_over(epochs, lambda one: one.storage_utilization)
+    if found is None or len(epochs) > 1:
+        return found
+    error = 2 * (epochs[0].storage_utilization_error or 0.0)
+    return Spread(found.mean, max(found.mean - error, 0.0), min(found.mean + error, 1.0))
+
+
+def spread_over(epochs: Sequence[EpochSummary], figure: Callable[[EpochSummary], float | None]) -> Spread | None:
+    """Return a figure over epochs; None unless every one has it."""
     known = [value for value in map(figure, epochs) if value is not None]
     return Spread(statistics.fmean(known), min(known), max(known)) if known and len(known) == len(epochs) else None
 
@@ -161,10 +176,10 @@ def _rate_for_goal(epoch: EpochSummary, goal: float) -> float | None:
 
 
 def _advise(
-    run: RunSummary, runs: Sequence[LoopPhase], source: str, verdict: str, waited: float, accepts: Accepts
+    run: RunSummary, runs: Sequence[LoopPhase], source: str, verdict: str, counted: int, waited: float, accepts: Accepts
 ) -> Iterator[Advice]:
-    """Yield what to do next; of changes by -D only those that the pattern `accepts`."""
-    loop = runs[0]
+    """Yield what to do next, where `counted` epochs count; of changes by -D only those that the pattern `accepts`."""
+    loop, epochs = runs[0], sum(len(phase.epochs) for phase in runs)
 
     def change(text: str, setting: str, phrase: str) -> Iterator[Advice]:
         override = f"{loop.name}.{setting}", phrase
@@ -180,8 +195,10 @@ def _advise(
         yield Advice("use more data than memory, or `drop caches` before the loop")
     elif verdict in (TOO_CLOSE, STARVES) and waited > CORE_WAIT_LIMIT:
         yield Advice("give each rank and each reader a core of its own: use fewer of either")
+    elif verdict == TOO_CLOSE and loop.cache != "off" and counted < epochs:
+        yield from change("read past the page cache, so that all epochs count", "cache", "off")
     elif verdict == TOO_CLOSE:
-        yield from change("run more epochs", "epochs", str(2 * sum(len(phase.epochs) for phase in runs)))
+        yield from change("run more epochs", "epochs", str(2 * epochs))
     elif verdict == STARVES:
         yield from change("read more batches at the same time", "readers", f"{2 * loop.readers or 4} by batch")
 

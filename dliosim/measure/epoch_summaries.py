@@ -74,6 +74,8 @@ class EpochSummary:
     #: sum over syncs of the most that any rank would take for its steps with storage that needs no time / the same with
     #: this storage: see "Utilization of storage alone"
     storage_utilization: Share | None = figure(of=Reduced.storage_utilization)
+    #: standard error of `storage_utilization`, from the times between syncs; None with fewer than two
+    storage_utilization_error: float | None = figure(of=Reduced.storage_utilization_error)
     #: time that the steps after the first would take with this storage, if nothing else held them
     storage_step_seconds: float = figure(of=Reduced.storage_step_seconds)
     #: bytes of the steps after the first, as in `bytes`

@@ -122,6 +122,14 @@ class Reduced:
         least, whole = self.storage_ns.sum(axis=0).tolist()
         return least / whole if self.known["utilization"] and whole else None
 
+    def storage_utilization_error(self) -> float | None:
+        """Return the standard error of `storage_utilization`, a ratio of sums over syncs; None with fewer than two."""
+        share, rows = self.storage_utilization(), self.storage_ns[self.storage_ns[:, 1] > 0]
+        if share is None or len(rows) < 2:
+            return None
+        apart = rows[:, 0] - share * rows[:, 1]
+        return float(np.sqrt((apart**2).sum() * len(rows) / (len(rows) - 1)) / rows[:, 1].sum())
+
     def storage_step_seconds(self) -> float:
         """Return the time of the steps with this storage, if nothing else holds them."""
         return int(self.storage_ns[:, 1].sum()) * 1e-9

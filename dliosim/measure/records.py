@@ -160,9 +160,10 @@ class EpochRecord:
     request_latency: Histogram = field(default_factory=Histogram)
     #: one of `pack_arrivals` for each step that ended in a sync; the same length on every rank
     last_arrival: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    #: time of the steps up to each sync, and of those after the last, without the epoch's first, int64 (syncs + 1, 2):
-    #: with storage that needs no time, and with this one, if nothing else held them; see `storage_time`
-    storage_ns: NDArray[np.int64] = field(default_factory=lambda: np.zeros((1, 2), np.int64))
+    #: time of the steps up to each sync, and of those after the last, without the epoch's first, int64 (syncs + 1, 3):
+    #: with storage that needs no time, and with this one, if nothing else held them; see `storage_time`. The third
+    #: column is minus the time from when this rank left the first sync to when it left this one
+    storage_ns: NDArray[np.int64] = field(default_factory=lambda: np.zeros((1, 3), np.int64))
     #: steps between checkpoints, for the figures of DLIO
     blocks: list[StepBlock] = field(default_factory=list)
 

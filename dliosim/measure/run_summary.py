@@ -16,15 +16,15 @@ class ExpectationResult:
 
     #: the `expect` line
     text: str
-    #: the figure over the epochs of `over`, in `unit`; None where there was nothing to measure
+    #: the figure over `epochs`, in `unit`; None where there was nothing to measure
     measured: float | None
     #: `ratio`, `B/s`, `samples/s` or `s`
     unit: str
     #: True where the figure is within the bound
     held: bool
-    #: the epochs, in words
-    over: str
-    #: why a figure cannot be trusted and so fails no run; None where it can
+    #: epochs that count, from 1 over all runs of the loop: those of `Answer.epochs`, or all if there are none
+    epochs: tuple[int, ...]
+    #: why a figure says nothing about storage, or may be missed by chance, and so fails no run; else None
     reported_only: str | None = None
 
     @property

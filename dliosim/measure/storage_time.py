@@ -24,3 +24,15 @@ def split_waits(waited: Column, called: Column, decoded: Column, extra: Column |
     needed = np.where(waited > 0, np.minimum(waited + np.maximum(extra, 0), called + decoded), 0)
     storage = np.minimum(needed, called)
     return storage, needed - storage
+
+
+def limit_steps(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the first two columns of `EpochRecord.storage_ns` over all ranks, (syncs + 1, 2), from all three.
+
+    Ranks leave a sync at different times, some of them late for lack of a core. So the longest step of any rank may be
+    longer than the step of all: from the first rank that left the sync before to the first one that left its own.
+    """
+    times = rows[:, :2].copy()
+    lasted = -np.diff(rows[:-1, 2])
+    times[1:-1, 1] = np.maximum(np.minimum(times[1:-1, 1], lasted), times[1:-1, 0])
+    return np.asarray(times)

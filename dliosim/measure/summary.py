@@ -16,6 +16,7 @@ from dliosim.measure import dlio_metrics
 from dliosim.measure.histogram import PACKED, Histogram
 from dliosim.measure.records import EpochRecord, VerbRecord, column_names
 from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reducer
+from dliosim.measure.storage_time import limit_steps
 
 if TYPE_CHECKING:
     from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
@@ -141,5 +142,5 @@ def _reduce_columns(
         name_values(-greatest[count : 2 * count]),
         {name: Histogram.unpack_histogram(latencies[i], ends[2 * i : 2 * i + 2]) for i, name in enumerate(histograms)},
         -least,
-        times.reshape(-1, 2),
+        limit_steps(times.reshape(-1, 3)),
     )

@@ -1,13 +1,11 @@
-"""Doubts about figures, in one place.
-
-They give the mark `?` and the warnings; a doubtful figure cannot fail a run by `expect`.
-"""
+"""Doubts about figures, in one place: they give the mark `?` and the warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from dliosim.measure import aggregate
+from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.machine import Environment
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import RunSummary
@@ -26,6 +24,17 @@ def doubt_of_times(run: RunSummary, phases: Sequence[LoopPhase]) -> str:
         return "nothing was read (--null)"
     verified = "what was read was checked within the steps (--verify)" if run.verify else ""
     return doubt_of_core_waits(run.environment, phases) or verified
+
+
+def core_wait_bound(environment: Environment, epochs: Sequence[EpochSummary], readers: int) -> float:
+    """Return the share of the epochs' time in which ranks, or each of a rank's `readers`, waited for a core.
+
+    1 where no kernel counts it and ranks outnumber cores.
+    """
+    own = aggregate.core_wait_share(epochs)
+    if own is None:
+        return float(environment.is_oversubscribed)
+    return max(own, aggregate.reader_core_wait_share(epochs, readers) or 0.0)
 
 
 def doubt_of_core_waits(environment: Environment, phases: Sequence[LoopPhase]) -> str:

@@ -18,7 +18,7 @@ from dliosim.report.answer_lines import answer_lines
 from dliosim.report.checkpoints import checkpoint_tables
 from dliosim.report.conditions import format_notes, header
 from dliosim.report.loops import latency_cells, loop_tables
-from dliosim.report.phase_titles import group_phases, shorten_name, title_of
+from dliosim.report.phase_titles import group_phases, name_epochs, shorten_name, title_of
 from dliosim.report.text_table import Column, format_columns, grid, percent_cell, time_cell
 from dliosim.report.warnings import format_warnings
 
@@ -60,10 +60,11 @@ def expectation_line(result: ExpectationResult) -> str:
         measured = f"{size(result.measured)}/s"
     else:
         measured = f"{number(result.measured)} {result.unit}"
+    found = ", ".join(filter(None, [measured, name_epochs(result.epochs)]))
     if result.reported_only is not None:
         outcome = "" if result.measured is None else ", held" if result.held else ", missed"
-        return f"reported only{outcome}: expect {result.text} ({measured}, over {result.over}): {result.reported_only}"
-    return f"{'held' if result.held else 'MISSED'}: expect {result.text} ({measured}, over {result.over})"
+        return f"reported only{outcome}: expect {result.text} ({found}): {result.reported_only}"
+    return f"{'held' if result.held else 'MISSED'}: expect {result.text} ({found})"
 
 
 def _file_table(phases: Sequence[FilePhase]) -> str:

@@ -3,6 +3,9 @@
  * SLOW_READS_NS is added to a read that returns bytes, SLOW_READS_EMPTY_NS to one that returns none (the end of a file,
  * which most storage answers from what it knows of the file, without asking a server).
  *
+ * SLOW_READS_LEDGER is a file to which each process appends a line at its end: how many reads that return bytes it
+ * delayed, and the nanoseconds that these took, the added time with them.
+ *
  * The time is slept after the call, to 20 us before its end, and the rest is spun. It is slept by the system call
  * nanosleep, which glibc does not use, so that a trace tells these sleeps from a program's own. Which file a descriptor stands for is
  * asked of /proc for every read: descriptors are closed and opened by calls that cannot be seen from here. What that
@@ -38,6 +41,7 @@ static long long number(const char *name)
 }
 
 static long long full_ns, empty_ns;
+static _Atomic long long delayed_calls, delayed_ns;
 static char folder[PATH_MAX];
 static size_t folder_length;
 
@@ -48,6 +52,16 @@ __attribute__((constructor)) static void begin(void)
     empty_ns = number("SLOW_READS_EMPTY_NS");
     if (given && snprintf(folder, sizeof folder, "%s/", given) < (int)sizeof folder)
         folder_length = strlen(folder);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    const char *ledger = getenv("SLOW_READS_LEDGER");
+    FILE *file = ledger && delayed_calls ? fopen(ledger, "a") : NULL;
+    if (file) {
+        fprintf(file, "%lld %lld\n", (long long)delayed_calls, (long long)delayed_ns);
+        fclose(file);
+    }
 }
 
 static int below(int descriptor)
@@ -71,7 +85,7 @@ static void on_time(void)
     }
 }
 
-static ssize_t slow(int descriptor, ssize_t result)
+static ssize_t slow(int descriptor, long long called, ssize_t result)
 {
     int kept = errno;
     long long began, until, left, added = result > 0 ? full_ns : empty_ns;
@@ -86,6 +100,10 @@ static ssize_t slow(int descriptor, ssize_t result)
             }
             while (now() < until)
                 ;
+            if (result > 0) {
+                delayed_calls++;
+                delayed_ns += now() - called;
+            }
         }
     }
     errno = kept;
@@ -97,9 +115,10 @@ static ssize_t slow(int descriptor, ssize_t result)
     ssize_t name parameters                                                   \
     {                                                                         \
         static ssize_t(*next) parameters;                                     \
+        long long called = now();                                             \
         if (!next)                                                            \
             next = (ssize_t(*) parameters)dlsym(RTLD_NEXT, #name);            \
-        return slow(descriptor, next arguments);                              \
+        return slow(descriptor, called, next arguments);                      \
     }
 
 SLOWED(read, (int descriptor, void *into, size_t size), (descriptor, into, size))

@@ -79,6 +79,19 @@ def test_the_verdict_is_that_of_all_epochs_that_count(alone: tuple[float, ...], 
     assert answer(*(epoch(one, 1.0) for one in alone)).verdict == verdict
 
 
+@pytest.mark.parametrize(("error", "verdict"), [(0.014, "does not feed"), (0.016, "too close to say")])
+def test_of_an_only_epoch_the_steps_say_how_sure_its_figure_is(error: float, verdict: str) -> None:
+    found = answer(epoch(0.87, 1.0, storage_utilization_error=error))
+    assert found.verdict == verdict
+    assert found.storage_utilization is not None and found.storage_utilization.min == pytest.approx(0.87 - 2 * error)
+
+
+def test_more_epochs_are_advised_where_they_would_count() -> None:
+    close = epoch(0.89, 1.0, storage_utilization_error=0.1)
+    assert answer(close).advice[0].command.endswith("-D train.epochs=2")
+    assert answer(close, epoch(0.99, 0.0)).advice[0].command.endswith("-D train.cache=off")
+
+
 def test_epochs_out_of_memory_do_not_count() -> None:
     found = answer(epoch(0.6, 1.0), epoch(0.99, 0.0), epoch(0.99, 0.5))
     assert (found.verdict, found.source, found.epochs) == ("does not feed", "device", (1,))

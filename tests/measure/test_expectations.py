@@ -2,135 +2,174 @@ from dataclasses import replace
 
 import pytest
 
+from dliosim.measure.answer import answer_run
 from dliosim.measure.expectations import evaluate
 from dliosim.measure.histogram import Histogram
+from dliosim.measure.machine import FileSystem
 from dliosim.measure.phase import LoopPhase
 from dliosim.model import Expectation
+from dliosim.report.phase_titles import group_phases
 from tests.report.sample import epoch, run, spread
 
 MS = 1_000_000
+
+#: What makes an epoch storage's, in `on_disk`.
+DEVICE = {"storage_amplification": 1.0, "core_wait_seconds": spread(0.0), "storage_utilization": 0.7}
 
 
 def expecting(figure, bound, value, unit, loop="train"):
     return Expectation(figure, loop, bound, value, unit, f"expect {figure} {bound} {value}")
 
 
-def result_of(expectation, *epochs, name="train"):
-    (result,) = evaluate([expectation], run(phases=(LoopPhase(name, "train", 1.0, epochs=epochs),)))
+def cold(**changed):
+    """An epoch whose bytes all came from the device."""
+    return epoch(0, **(DEVICE | changed))
+
+
+def result_of(line, *epochs, kind="ext4", environment=None, loop=(), **changed):
+    """Judge a line for a loop of these epochs on a file system of a kind."""
+    phase = replace(LoopPhase("train", "train", 1.0, epochs=epochs), **dict(loop))
+    places = (FileSystem("data", "/scratch", kind),)
+    whole = run(phases=(phase,), **changed)
+    whole = replace(whole, environment=replace(environment or whole.environment, file_systems=places))
+    goal = {"train": line.value} if line.figure == "utilization" else {}
+    whole = replace(whole, answers=answer_run(whole, group_phases(whole.loops), goal, lambda override: True))
+    (result,) = evaluate([line], whole)
+    assert result.is_missed == (not result.held and result.reported_only is None)
     return result
 
 
-def test_the_first_epoch_does_not_count():
-    later = [epoch(1, utilization=0.8), epoch(2, utilization=0.6)]
-    result = result_of(expecting("utilization", "at least", 0.7, "ratio"), epoch(0, utilization=0.1), *later)
-    assert result.measured == pytest.approx(0.7)
-    assert result.held
-    assert result.over == "2 epochs after the first"
+UTILIZATION = expecting("utilization", "at least", 0.7, "ratio")
+P99 = expecting("p99", "at most", 0.05, "s")
 
 
-def test_an_only_epoch_counts_and_the_result_says_so():
-    result = result_of(expecting("utilization", "at least", 0.7, "ratio"), epoch(0, utilization=0.69))
-    assert (result.measured, result.held, result.over) == (0.69, False, "the only epoch")
+def test_the_first_epoch_counts_where_it_came_from_storage_and_later_ones_from_memory_do_not():
+    warm = epoch(1, storage_amplification=0.0, storage_utilization=0.99)
+    result = result_of(UTILIZATION, cold(storage_utilization=0.6), warm, warm)
+    assert (result.measured, result.epochs, result.is_missed) == (0.6, (1,), True)
 
 
-def test_of_two_epochs_the_second_counts():
-    result = result_of(expecting("utilization", "at most", 0.7, "ratio"), epoch(0), epoch(1, utilization=0.5))
-    assert (result.measured, result.held, result.over) == (0.5, True, "the second epoch")
+def test_utilization_is_that_of_storage_alone_over_all_epochs_that_count():
+    result = result_of(UTILIZATION, *(cold(storage_utilization=one, utilization=0.1) for one in (0.8, 0.7)))
+    assert result.measured == pytest.approx(0.75)
+    assert (result.held, result.epochs) == (True, (1, 2))
 
 
-@pytest.mark.parametrize(("unit", "field", "per_second"), [("B/s", "bytes", 200.0), ("samples/s", "samples", 200.0)])
+@pytest.mark.parametrize("line", [UTILIZATION, P99])
+@pytest.mark.parametrize(
+    ("epochs", "kind", "changed", "said"),
+    [
+        ([epoch(0, storage_amplification=0.0)], "ext4", {}, "all bytes came from the page cache"),
+        ([epoch(0, storage_amplification=0.0)], "tmpfs", {}, "in a file system in memory"),
+        ([cold(storage_amplification=0.5, storage_utilization=0.1)], "ext4", {}, "the page cache gave part"),
+        ([cold()], "lustre", {}, "not known to be cold"),
+        ([cold(null=True)], "ext4", {"null": True}, "nothing was read"),
+        ([cold()], "ext4", {"verify": True}, "what was read was checked"),
+    ],
+)
+def test_what_is_not_storages_is_reported_only(line, epochs, kind, changed, said):
+    result = result_of(line, *epochs, kind=kind, **changed)
+    assert said in result.reported_only
+
+
+def test_a_line_is_missed_only_where_no_epoch_holds_it():
+    slow, quick = cold(storage_utilization=0.6), cold(storage_utilization=0.65)
+    assert result_of(UTILIZATION, slow, quick).is_missed
+    result = result_of(UTILIZATION, slow, cold(storage_utilization=0.71))
+    assert "spread" in result.reported_only
+
+
+def test_a_line_is_missed_by_an_only_epoch_where_its_steps_show_it():
+    one = cold(storage_utilization=0.6, storage_utilization_error=0.04)
+    assert result_of(UTILIZATION, one).is_missed
+    assert "spread" in result_of(UTILIZATION, replace(one, storage_utilization_error=0.06)).reported_only
+
+
+LOOP = {"loop_seconds": 1.0, "bytes": 800, "bytes_moved": 800, "amplification": 1.0, "samples": 800}
+
+
+@pytest.mark.parametrize(
+    ("line", "figures"),
+    [
+        (expecting("utilization", "at least", 1.0, "ratio"), {"storage_utilization": 0.8}),
+        (expecting("throughput", "at least", 1000.0, "B/s"), {}),
+        (expecting("throughput", "at least", 1000.0, "samples/s"), {}),
+        (expecting("p99", "at most", 0.04, "s"), {"batch_latency": Histogram([50 * MS])}),
+    ],
+)
+@pytest.mark.parametrize(("waited", "is_missed"), [(0.19, True), (0.21, False)])
+@pytest.mark.parametrize("who", ["core_wait_seconds", "reader_core_wait_seconds"])
+def test_what_waits_for_cores_may_have_taken_misses_nothing(line, figures, waited, is_missed, who):
+    readers = 4 if who == "reader_core_wait_seconds" else 0
+    times = LOOP | figures | {who: spread(waited * max(readers, 1))}
+    result = result_of(line, cold(**times), loop={"readers": readers})
+    assert not result.held
+    assert result.is_missed == is_missed
+    assert is_missed or f"{waited * 100:.0f} % of the time was waiting for a core" in result.reported_only
+
+
+def test_waits_for_cores_that_no_kernel_counts_may_be_anything_where_ranks_outnumber_cores():
+    one = cold(core_wait_seconds=None, storage_utilization=0.1)
+    assert result_of(UTILIZATION, one).is_missed
+    crowded = replace(run().environment, cores_per_node=3)
+    assert "more ranks than cores" in result_of(UTILIZATION, one, environment=crowded).reported_only
+
+
+@pytest.mark.parametrize(("slept", "is_missed"), [(0.15, True), (0.3, False)])
+def test_compute_that_took_too_long_may_have_taken_throughput_but_nothing_else(slept, is_missed):
+    late = {"compute_seconds": spread(0.8 * (1 + slept)), "oversleep_share": slept}
+    one = cold(**LOOP | late, batch_latency=Histogram([60 * MS]), storage_utilization=0.65)
+    result = result_of(expecting("throughput", "at least", 1000.0, "B/s"), one)
+    assert result.is_missed == is_missed
+    assert is_missed or "compute took 24 % of the time too long" in result.reported_only
+    assert result_of(UTILIZATION, one).is_missed
+    assert result_of(P99, one).is_missed
+
+
+def test_waits_excuse_nothing_that_they_make_better():
+    crowded = cold(**LOOP, core_wait_seconds=spread(0.5))
+    assert result_of(expecting("throughput", "at most", 700.0, "B/s"), crowded).is_missed
+
+
+@pytest.mark.parametrize(("unit", "field", "per_second"), [("B/s", "bytes", 100.0), ("samples/s", "samples", 100.0)])
 def test_throughput_is_all_that_was_read_by_all_the_time(unit, field, per_second):
-    epochs = [epoch(i, loop_seconds=time, **{field: 300}) for i, time in enumerate((9.0, 1.0, 2.0))]
-    result = result_of(expecting("throughput", "at least", 199.0, unit), *epochs)
+    sizes = {field: 300} | ({"bytes_moved": 300} if field == "bytes" else {})
+    epochs = [cold(loop_seconds=time, amplification=1.0, **sizes) for time in (6.0, 1.0, 2.0)]
+    result = result_of(expecting("throughput", "at least", 99.0, unit), *epochs)
     assert result.measured == pytest.approx(per_second)
     assert result.held
 
 
-def test_p99_is_of_all_later_epochs_together():
+def test_p99_is_of_all_epochs_together():
     slow, fast = Histogram([100 * MS] * 2), Histogram([1 * MS] * 98)
-    epochs = [epoch(0), epoch(1, batch_latency=slow), epoch(2, batch_latency=fast)]
-    assert result_of(expecting("p99", "at most", 0.05, "s"), *epochs).measured == pytest.approx(0.1)
+    assert result_of(P99, cold(batch_latency=slow), cold(batch_latency=fast)).measured == pytest.approx(0.1)
 
 
 def test_p99_is_of_requests_where_there_are_any():
-    one = epoch(0, request_latency=Histogram([30 * MS]), batch_latency=Histogram([1 * MS]))
-    result = result_of(expecting("p99", "at most", 0.04, "s"), one)
+    one = cold(request_latency=Histogram([30 * MS]), batch_latency=Histogram([1 * MS]))
+    result = result_of(P99, one)
     assert result.measured == pytest.approx(0.03)
     assert result.held
 
 
 def test_what_could_not_be_measured_does_not_hold():
-    result = result_of(expecting("utilization", "at least", 0.0, "ratio"), replace(epoch(0), utilization=None))
+    result = result_of(UTILIZATION, cold(utilization=None, storage_utilization=None))
     assert (result.measured, result.held) == (None, False)
 
 
 def test_a_loop_that_did_not_run_does_not_hold():
-    result = result_of(expecting("utilization", "at least", 0.0, "ratio", loop="other"), epoch(0))
-    assert (result.measured, result.held, result.over) == (None, False, "no epoch")
-
-
-def reason(figure, phase, **changed):
-    unit, bound = {"utilization": ("ratio", "at least"), "p99": ("s", "at most")}[figure]
-    (result,) = evaluate(
-        [expecting(figure, bound, 0.99 if unit == "ratio" else 1e-9, unit)], run(phases=phase, **changed)
-    )
-    assert not result.held
-    assert result.is_missed == (result.reported_only is None)
-    return result.reported_only
-
-
-CROWDED = replace(run().environment, cores_per_node=3)
-
-
-@pytest.mark.parametrize("figure", ["utilization", "p99"])
-@pytest.mark.parametrize("environment", [run().environment, CROWDED])
-@pytest.mark.parametrize(
-    ("own", "of_readers", "said"),
-    [
-        (0.049, 0.19, None),
-        (0.051, 0.19, "5.1 % of the time was waiting for a core"),
-        (0.049, 0.212, "readers waited for a core 5.3 % of the time"),
-    ],
-)
-def test_a_loop_counts_where_its_ranks_waited_little_for_cores_however_many_there_are(
-    figure, environment, own, of_readers, said
-):
-    waits = {"core_wait_seconds": spread(2 * own), "reader_core_wait_seconds": spread(2 * of_readers)}
-    later = epoch(1, loop_seconds=2.0, **waits)
-    first = replace(later, epoch=0, core_wait_seconds=spread(1.0))
-    phase = LoopPhase("train", "train", 1.0, epochs=(first, later), readers=4)
-    assert reason(figure, (phase,), environment=environment) == said
-
-
-@pytest.mark.parametrize("figure", ["utilization", "p99"])
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({}, None),
-        ({"null": True}, "nothing was read"),
-        ({"verify": True}, "what was read was checked"),
-        ({"environment": CROWDED}, "more ranks than cores"),
-    ],
-)
-def test_a_run_that_says_nothing_about_storage_misses_nothing(figure, changed, said):
-    found = reason(figure, (LoopPhase("train", "train", 1.0, epochs=(epoch(0, core_wait_seconds=None),)),), **changed)
-    assert found == said if said is None else said in found
-
-
-@pytest.mark.parametrize(("share", "judged"), [(0.0099, True), (0.0101, False)])
-def test_utilization_counts_for_nothing_where_compute_took_longer_than_asked(share, judged):
-    phase = (LoopPhase("train", "train", 1.0, epochs=(epoch(0, oversleep_share=share), epoch(1))),)
-    assert (reason("utilization", phase) is None) == judged
-    assert reason("p99", phase) is None
+    result = result_of(replace(UTILIZATION, loop="other"), cold())
+    assert (result.measured, result.held, result.epochs) == (None, False, ())
 
 
 @pytest.mark.parametrize(("prefetch", "judged"), [(14, True), (15, False)])
-def test_utilization_counts_for_nothing_where_all_later_steps_are_read_during_the_first(prefetch, judged):
-    phase = (LoopPhase("train", "train", 1.0, epochs=(epoch(0), epoch(1, steps=3)), prefetch=prefetch),)
-    assert (reason("utilization", phase) is None) == judged
-    assert reason("p99", phase) is None
+def test_utilization_says_nothing_where_all_later_steps_are_read_during_the_first(prefetch, judged):
+    late = {"batch_latency": Histogram([60 * MS])}
+    result = result_of(UTILIZATION, cold(storage_utilization=0.1, **late), loop={"prefetch": prefetch})
+    assert (result.reported_only is None) == judged
+    assert result_of(P99, cold(**late), loop={"prefetch": prefetch}).is_missed
 
 
 def test_without_io_there_is_no_bandwidth():
-    result = result_of(expecting("throughput", "at most", 1e15, "B/s"), epoch(0, null=True))
+    result = result_of(expecting("throughput", "at most", 1e15, "B/s"), cold(null=True))
     assert (result.measured, result.held) == (None, False)

@@ -104,10 +104,26 @@ def test_where_requests_arrive_by_themselves_there_is_no_utilization_and_no_au_o
 
 def test_utilization_of_storage_alone_takes_the_slowest_rank_of_each_step():
     held = {"nominal_ns": 40, "steady_ns": 400}
-    first = record(storage_ns=np.array([[20, 20], [20, 60]]), **held)
-    second = record(storage_ns=np.array([[10, 40], [30, 30]]), **held)
+    first = record(storage_ns=np.array([[20, 20, 0], [20, 60, 0]]), **held)
+    second = record(storage_ns=np.array([[10, 40, 0], [30, 30, 0]]), **held)
     assert summary_of(first, second).storage_utilization == pytest.approx((20 + 30) / (40 + 60))
-    assert summary_of(record(storage_ns=np.array([[20, 40]]))).storage_utilization is None
+    assert summary_of(record(storage_ns=np.array([[20, 40, 0]]))).storage_utilization is None
+
+
+def test_a_step_of_all_ranks_ends_when_the_first_of_them_leaves_its_sync():
+    held = {"nominal_ns": 40, "steady_ns": 400}
+    early = record(storage_ns=np.array([[0, 0, 0], [20, 60, -100], [20, 60, -200], [0, 0, 0]]), **held)
+    late = record(storage_ns=np.array([[0, 0, 0], [20, 150, -170], [20, 30, -200], [0, 0, 0]]), **held)
+    assert summary_of(early, late).storage_step_seconds == pytest.approx(160e-9)
+
+
+def test_the_error_of_utilization_of_storage_alone_is_that_of_a_ratio_of_sums():
+    held = {"nominal_ns": 40, "steady_ns": 400}
+    rows = [[20, 40, 0], [20, 60, -60], [0, 0, 0]]
+    found = summary_of(record(storage_ns=np.array(rows), **held)).storage_utilization_error
+    assert found == pytest.approx(((20 - 16) ** 2 + (20 - 24) ** 2) ** 0.5 * 2**0.5 / 100)
+    only = record(storage_ns=np.array([[20, 40, 0], [0, 0, 0]]), **held)
+    assert summary_of(only).storage_utilization_error is None
 
 
 def test_without_compute_or_with_one_step_there_is_no_utilization():
@@ -282,13 +298,13 @@ def test_an_epoch_costs_two_reductions_of_a_size_that_ranks_do_not_change():
         summarise(one, Counting())
         return lengths
 
-    one = record(last_arrival=np.zeros(1000, np.int64), storage_ns=np.zeros((1001, 2), np.int64))
+    one = record(last_arrival=np.zeros(1000, np.int64), storage_ns=np.zeros((1001, 3), np.int64))
     (alone,), (first, *others) = on_ranks(lengths_of, [one]), on_ranks(lengths_of, [one] * 4)
     assert first == alone
     assert others == [alone] * 3
     # Of each column the sum, the number of ranks that know it, the greatest and the least; of each histogram its ends.
     columns = (alone[0] - 3 * PACKED) // 2
-    assert alone == [2 * columns + 3 * PACKED, 1000 + 2 * 1001 + 2 * columns + 2 * 3]
+    assert alone == [2 * columns + 3 * PACKED, 1000 + 3 * 1001 + 2 * columns + 2 * 3]
     assert columns < 60
 
 

@@ -237,17 +237,16 @@ def test_what_was_never_saved_cannot_be_restored(place: Place) -> None:
 # --- results
 
 
-def test_an_expectation_that_is_missed_counts_where_there_are_cores(prepared: Place) -> None:
+def test_an_expectation_that_is_missed_counts_where_the_bytes_came_from_storage(prepared: Place) -> None:
     prepared.write(DATASET, TRAIN, "expect throughput of train at least 100 TB/s\n")
-    # Five ranks have too few cores, and one has too few where other programs take them: what counts is in the results.
-    for ranks in (5, 1):
-        missed = prepared.run(ranks)
-        (line,) = json.loads((prepared.output / "results.json").read_text())["expectations"]
-        doubt = line["reported_only"]
-        assert not line["held"] and (doubt is None or "waiting for a core" in doubt)
-        assert missed.returncode == (3 if doubt is None else 0)
-        assert missed.stdout.count("MISSED: expect throughput of train") == (doubt is None)
-        assert missed.stderr.endswith("error: 1 of 1 expect line missed\n") == (doubt is None)
+    # What was just written is in memory, unless the tests' folder is on a file system that keeps nothing.
+    missed = prepared.run(2)
+    (line,) = json.loads((prepared.output / "results.json").read_text())["expectations"]
+    doubt = line["reported_only"]
+    assert not line["held"] and (doubt is None or "memory" in doubt or "cache" in doubt)
+    assert missed.returncode == (3 if doubt is None else 0)
+    assert missed.stdout.count("MISSED: expect throughput of train") == (doubt is None)
+    assert missed.stderr.endswith("error: 1 of 1 expect line missed\n") == (doubt is None)
     prepared.write(DATASET, TRAIN, "expect throughput of train at least 1 B/s\n")
     (expectation,) = prepared.results(1)["expectations"]
     assert expectation["held"]

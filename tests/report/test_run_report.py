@@ -213,26 +213,26 @@ def test_cold_and_warm_are_said_with_the_share_that_was_resident(share, text):
 
 @pytest.mark.parametrize("held", [True, False])
 def test_an_expectation_that_is_not_judged_says_why(held):
-    result = ExpectationResult("it", 0.689, "ratio", held, "the only epoch", "it rains")
+    result = ExpectationResult("it", 0.689, "ratio", held, (2,), "it rains")
     assert (
         expectation_line(result)
-        == f"reported only, {'held' if held else 'missed'}: expect it (68.90 %, over the only epoch): it rains"
+        == f"reported only, {'held' if held else 'missed'}: expect it (68.90 %, epoch 2): it rains"
     )
 
 
 @pytest.mark.parametrize(
     ("measured", "unit", "held", "text"),
     [
-        (0.689, "ratio", False, "MISSED: expect it (68.90 %, over the only epoch)"),
-        (0.0312, "s", True, "held: expect it (31.20 ms, over the only epoch)"),
-        (1.5e9, "B/s", True, "held: expect it (1.500 GB/s, over the only epoch)"),
-        (1234.0, "samples/s", True, "held: expect it (1234 samples/s, over the only epoch)"),
-        (None, "s", False, "MISSED: expect it (nothing was measured, over the only epoch)"),
-        (math.inf, "s", False, "MISSED: expect it (inf, over the only epoch)"),
+        (0.689, "ratio", False, "MISSED: expect it (68.90 %, epoch 1)"),
+        (0.0312, "s", True, "held: expect it (31.20 ms, epoch 1)"),
+        (1.5e9, "B/s", True, "held: expect it (1.500 GB/s, epoch 1)"),
+        (1234.0, "samples/s", True, "held: expect it (1234 samples/s, epoch 1)"),
+        (None, "s", False, "MISSED: expect it (nothing was measured, epoch 1)"),
+        (math.inf, "s", False, "MISSED: expect it (inf, epoch 1)"),
     ],
 )
 def test_an_expectation_says_what_was_measured(measured, unit, held, text):
-    assert expectation_line(ExpectationResult("it", measured, unit, held, "the only epoch")) == text
+    assert expectation_line(ExpectationResult("it", measured, unit, held, (1,))) == text
 
 
 def phase_of(*epochs, kind="train", **changed):
