@@ -82,7 +82,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Found:
-    """What a run came to."""
+    """Result of a run."""
 
     #: utilization of storage alone of each epoch
     alone: tuple[float, ...]
@@ -143,7 +143,7 @@ def report(name: str, expected: float, found: Found) -> None:
     )
 
 
-def delayed(loop: Loop, share: float) -> Loop:
+def add_delay(loop: Loop, share: float) -> Loop:
     """Return the loop with a delay in its reads that makes this utilization, without the calls' own time."""
     step = loop.compute / share
     return replace(loop, delay=(step - loop.compute) if not loop.readers else step * loop.readers)
@@ -160,7 +160,7 @@ def slow_reads(library: Path, place: Path, epochs: int) -> None:
     for ranks in (1, 2):
         for readers in (0, 1, 2):
             for share in (0.9, 0.7, 0.5):
-                loop = delayed(Loop(ranks, readers), share)
+                loop = add_delay(Loop(ranks, readers), share)
                 found = measure(loop, library, place, epochs)
                 report(
                     f"reads of {loop.delay:.2f} ms, {ranks} ranks, {readers} readers",
@@ -169,10 +169,10 @@ def slow_reads(library: Path, place: Path, epochs: int) -> None:
                 )
 
 
-def planted_sleep(library: Path, place: Path, epochs: int) -> None:
+def sleep_in_tool(library: Path, place: Path, epochs: int) -> None:
     """Compare with a sleep of 5 % of a step, in the tool and in the reads."""
     for readers in (0, 1):
-        loop = replace(delayed(Loop(1, readers), 0.7), tool=0.5)
+        loop = replace(add_delay(Loop(1, readers), 0.7), tool=0.5)
         found = measure(loop, library, place, epochs)
         report(f"0.5 ms in the tool, {readers} readers", expect_of(loop, found.call), found)
     loop = Loop(1, 0, delay=0.5)
@@ -197,7 +197,7 @@ def busy_core() -> Iterator[None]:
 def other_program(library: Path, place: Path, epochs: int) -> None:
     """Compare with another program on one core."""
     for readers in (0, 1):
-        loop = delayed(Loop(1, readers), 0.7)
+        loop = add_delay(Loop(1, readers), 0.7)
         alone = statistics.median(measure(loop, library, place, epochs).alone)
         with busy_core():
             report(f"another program, {readers} readers", alone, measure(loop, library, place, epochs))
@@ -252,7 +252,7 @@ def null_patterns(library: Path, place: Path, epochs: int) -> None:
 
 CASES = {
     "delays": slow_reads,
-    "planted": planted_sleep,
+    "planted": sleep_in_tool,
     "other": other_program,
     "dlrm": null_loops,
     "patterns": null_patterns,
@@ -266,7 +266,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), help="some of the cases")
     parser.add_argument("--epochs", type=int, default=4, help="epochs of a row (default 4)")
     parsed = parser.parse_args()
-    header("case", "by arithmetic", "least", "median", "greatest", "points apart")
+    header("case", "by arithmetic", "least", "median", "greatest", "difference, points")
     with scratch(parsed.place) as place:
         library = build_library(place)
         for name in parsed.only:
