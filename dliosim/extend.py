@@ -86,25 +86,16 @@ __all__ = [
     "truncation_error",
 ]
 
-#: Names of a backend by the module that has them. The package `execute` needs mpi4py.
-_BACKEND_NAMES: Final = {
-    "Reader": "execute.backends.contract",
-    "Writer": "execute.backends.contract",
-    "Backend": "execute.backends.registry",
-    "Files": "execute.backends.contract",
-    "backend_names": "execute.backends.registry",
-    "backend_of": "execute.backends.registry",
-    "call_error": "execute.io_errors",
-    "truncation_error": "execute.io_errors",
-    "check_backend": "execute.testing.backend_contract",
-    "Meter": "measure.meter",
-    "Calls": "plan.samples.io_requests",
-    "sample_heads": "plan.samples.io_requests",
-}
+#: The modules of the names above that are not imported yet, those that load no MPI first.
+_BACKEND_MODULES: Final = (
+    *("measure.meter", "plan.samples.io_requests", "execute.io_errors", "execute.backends.contract"),
+    *("execute.backends.registry", "execute.testing.backend_contract"),
+)
 
 
 def __getattr__(name: str) -> object:
     """Import a name of a backend's contract when it is asked for."""
-    if name not in _BACKEND_NAMES:
-        raise AttributeError(f"module 'dliosim.extend' has no attribute {name!r}")
-    return getattr(import_module(f"dliosim.{_BACKEND_NAMES[name]}"), name)
+    for module in _BACKEND_MODULES if name in __all__ else ():
+        if (found := getattr(import_module(f"dliosim.{module}"), name, None)) is not None:
+            return found
+    raise AttributeError(f"module 'dliosim.extend' has no attribute {name!r}")

@@ -128,6 +128,15 @@ class Format(ABC):
     modules: ClassVar[tuple[str, ...]] = ()
     #: suffixes of the files (`idx`) next to each file that hold no contents but that readers need
     sidecars: ClassVar[tuple[str, ...]] = ()
+    #: opens of a file by the rank that makes it and writes its samples
+    opens: ClassVar[int] = 1
+    #: True if several ranks can open a file together to write it
+    shares_open: ClassVar[bool] = True
+
+    @property
+    def needs_index(self) -> bool:
+        """True if only the files know where samples are: files that a library makes, and existing ones."""
+        return True
 
     def refuse(self) -> tuple[str, str] | None:
         """Return the setting that this format cannot serve, and why (the end of a sentence); or None."""
@@ -178,6 +187,11 @@ class Framed(Format):
 
     #: True if all but contents are zeros, so that bytes of a file can be made without the whole sample
     bare: ClassVar[bool] = False
+
+    @property
+    def needs_index(self) -> bool:
+        """True of existing files, by any writer."""
+        return bool(self.dataset.source)
 
     @property
     def checksum(self) -> Callable[[memoryview, int], int] | None:
@@ -272,6 +286,8 @@ class Resolved(Format):
 class Preallocated(Resolved):
     """A format whose library gives every sample its place in a file, so that all ranks can write it."""
 
+    opens = 2  # by the library, and to write samples
+
     @abstractmethod
     def lay_out(self, path: Path, count: int) -> None:
         """Create a file with room for `count` samples, none written yet; `index` then says where they are."""
@@ -279,6 +295,8 @@ class Preallocated(Resolved):
 
 class Built(Resolved):
     """A format whose library writes a file whole."""
+
+    shares_open = False
 
     @property
     @abstractmethod

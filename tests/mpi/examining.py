@@ -35,7 +35,7 @@ from dliosim.plan.samples.order_hash import order_hash
 from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.sample_index import concat_indexes
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import bind_framed, sample_sizes
+from dliosim.plan.samples.sizes import sample_sizes
 from dliosim.report.progress import ProgressLine
 from dliosim.report.reader.fields import read_json
 from dliosim.report.reader.results import parse_run
@@ -152,7 +152,7 @@ class Examined:
             return
         for (name, hashes), (loop, salt, epochs) in zip(found, expected, strict=True):
             dataset = self.workload.dataset(loop.dataset)
-            if loop.arrivals is not None or not hashes or not (bind_framed(dataset) or dataset.found):
+            if loop.arrivals is not None or not hashes or (bind(dataset).needs_index and not dataset.found):
                 continue
             for epoch in range(epochs):
                 plans = self._plans(loop, dataset, epoch)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dliosim.formats.protocols import Framed
+from dliosim.formats.registry import bind
 from dliosim.model import Dataset, Job, Loop
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.places import FramedPlaces
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import bind_framed, block_count, block_totals, needs_totals, prefix_sum
+from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals, prefix_sum
 
 
 def placed(dataset: Dataset) -> FramedPlaces:
-    form = bind_framed(dataset)
-    assert form is not None
+    form = bind(dataset)
+    assert isinstance(form, Framed)
     totals = block_totals(form, 0, block_count(dataset)) if needs_totals(dataset) else None
     return FramedPlaces(form, None if totals is None else prefix_sum(totals))
 

@@ -55,9 +55,7 @@ class FileFinder:
 
     def find_prepared(self, dataset: Dataset) -> ExistingFiles | None:
         """Return the files of a complete prepared data set if only they know the places of samples, else None."""
-        from dliosim.plan.samples.sizes import bind_framed  # needs numpy, and `check` calls nothing of it
-
-        if dataset.root not in self.roots or dataset.source or bind_framed(dataset) is not None:
+        if dataset.root not in self.roots or dataset.source or not bind(dataset).needs_index:
             return None
         folder = f"{dataset.path}/{dataset.digest()}"
         if find_dataset_fault(dataset, self.roots[dataset.root] / folder) is not None:

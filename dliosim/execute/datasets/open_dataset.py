@@ -21,7 +21,7 @@ from dliosim.model import Dataset
 from dliosim.plan.forecast.layout_forecast import guess_places
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import bind_framed, block_count, block_totals, needs_totals
+from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals
 
 
 def open_known_datasets(sessions: Sequence[Session]) -> None:
@@ -34,7 +34,7 @@ def open_known_datasets(sessions: Sequence[Session]) -> None:
 
 def open_planned(session: Session, dataset: Dataset) -> OpenDataset | None:
     """Open a data set whose samples have known places before they are written; return None for others. Collective."""
-    return open_dataset(session, dataset) if dataset.source or bind_framed(dataset) is not None else None
+    return open_dataset(session, dataset) if dataset.source or not bind(dataset).needs_index else None
 
 
 def open_dataset(session: Session, dataset: Dataset) -> OpenDataset:

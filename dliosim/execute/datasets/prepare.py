@@ -29,7 +29,7 @@ from dliosim.execute.store.manifest import remove_manifest, sync_directory
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Prepare
-from dliosim.plan.samples.prepare_partition import file_parts, sample_parts
+from dliosim.plan.samples.prepare_partition import sample_parts
 from dliosim.plan.samples.sizes import sample_sizes
 from dliosim.readable import number, size
 
@@ -210,10 +210,8 @@ def present_bytes(dataset: Dataset, directory: Path) -> int:
 def _bytes_to_write(session: Session, dataset: Dataset) -> int:
     """Return the bytes that this rank writes."""
     opened, world = session.opened.get(dataset), session.world
-    if opened is None:
-        parts = sample_parts(dataset, world.size, world.rank)
-    else:
-        parts = file_parts(opened.places, world.size, world.rank)
+    ranks = world.size, world.rank
+    parts = sample_parts(dataset, *ranks) if opened is None else opened.places.parts(*ranks)
     return sum(part.length for part in parts)
 
 

@@ -29,7 +29,6 @@ from dliosim.formats.protocols import Built, GroupEncoder, Preallocated
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
-from dliosim.plan.samples.prepare_partition import file_parts
 
 _Made = TypeVar("_Made")
 
@@ -51,17 +50,16 @@ def _bind_writer(job: WriteJob) -> Iterator[int]:
     if isinstance(form, Preallocated):
         lay_out_files(job, form)
     writer = make_writer(open_dataset(job.session, job.dataset).places)
-    assert writer is not None
     access = add_striping_hints(job.verb.access, job.dataset.stripe)
     return (_write_shared_file if job.is_shared_open else _write_own_files)(job, writer, access)
 
 
-def make_writer(places: Places) -> FileWriter | None:
-    """Return what makes the bytes of files; None for those that a library builds."""
-    if isinstance(places, IndexedPlaces):
-        return None if isinstance(places.form, Built) else PreallocatedWriter(places)
-    assert isinstance(places, FramedPlaces)
-    return RawWriter(places) if places.form.bare else FramedWriter(places)
+def make_writer(places: Places) -> FileWriter:
+    """Return what makes the bytes of files that no library builds."""
+    if isinstance(places, FramedPlaces):
+        return RawWriter(places) if places.form.bare else FramedWriter(places)
+    assert isinstance(places, IndexedPlaces)
+    return PreallocatedWriter(places)
 
 
 def create_files(job: WriteJob) -> None:
@@ -76,7 +74,7 @@ def _write_own_files(job: WriteJob, writer: FileWriter, access: Access) -> Itera
     """Write the parts of this rank, one file after the other."""
     world, create = job.session.world, writer.makes_files and not job.is_precreated
     buffer = memoryview(b"")
-    for placed in _time_items(writer.place(file_parts(writer.places, world.size, world.rank)), job.record):
+    for placed in _time_items(writer.place(writer.places.parts(world.size, world.rank)), job.record):
         part = placed.part
         needed = writer.largest_chunk(part, access.transfer)
         if len(buffer) < needed:
@@ -95,7 +93,7 @@ def _write_shared_file(job: WriteJob, writer: FileWriter, access: Access) -> Ite
     If the access is collective, all ranks take part in as many calls as the rank with most chunks has.
     """
     world = job.session.world
-    parts = list(file_parts(writer.places, world.size, world.rank))
+    parts = list(writer.places.parts(world.size, world.rank))
     needed = max((writer.largest_chunk(part, access.transfer) for part in parts), default=0)
     buffer = world.run_on_all(lambda: allocate(needed))
     chunks: Chunks = (chunk for placed in writer.place(parts) for chunk in placed.chunks(access.transfer, buffer))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,7 @@ from dliosim.formats.protocols import Built, Format
 from dliosim.formats.registry import bind, import_libraries, import_modules
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Job, Workload
-from dliosim.plan.samples.prepare_partition import FilePart, file_parts
-from dliosim.plan.samples.sizes import bind_framed
+from dliosim.plan.samples.prepare_partition import FilePart
 
 _ASTRAY = {errno.ENOENT: "is missing", errno.ELOOP: "is a symbolic link, not a file"}
 
@@ -255,15 +254,14 @@ def _verify_dataset(session: Session, dataset: Dataset, directory: Path, size: i
     for folder in sorted({".", *folders})[world.rank :: world.size]:
         tally.find_surplus(directory, folder, partial(_is_part, form))
     opened = open_files(session, DatasetFiles(dataset, directory, dataset.file_name))
-    writer, total = make_writer(opened.places), opened.places.total_bytes
-    if total != size and world.rank == 0 and bind_framed(dataset) is None:
+    total, own = opened.places.total_bytes, opened.places.parts(world.size, world.rank)
+    if total != size and world.rank == 0 and form.needs_index:
         tally.add_fault(NAME, f"says that all files have {size} bytes, and they have {total}")
-    own = file_parts(opened.places, world.size, world.rank)
     with session.progress.track_bytes(f"verify {dataset.name}", lambda: size // world.size):
-        if writer is None:
-            _verify_samples(session, opened, own, tally)
+        if isinstance(form, Built):
+            _verify_samples(session, opened, form, own, tally)
         else:
-            _verify_chunks(session, opened, writer, own, tally)
+            _verify_chunks(session, opened, make_writer(opened.places), own, tally)
     return tally.join(world)
 
 
@@ -302,9 +300,10 @@ def _verify_sidecars(opened: OpenDataset, file: int, tally: Tally) -> None:
                 _check_size(tally, name, descriptor, at, True)
 
 
-def _verify_samples(session: Session, opened: OpenDataset, parts: Iterable[FilePart], tally: Tally) -> None:
+def _verify_samples(
+    session: Session, opened: OpenDataset, form: Built, parts: Iterable[FilePart], tally: Tally
+) -> None:
     """Make the samples of parts of files again, and compare them with what the format's library reads."""
-    form = cast(Built, opened.places.form)  # the only kind without a writer
     library = form.library_reader()
     found: NDArray[np.uint8] = np.empty((max(1, form.batch), form.size), np.uint8)
     done = 0

@@ -29,10 +29,9 @@ from dliosim.plan.forecast.forecast_types import (
 )
 from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, place_samples
 from dliosim.plan.forecast.prepare_forecast import forecast_prepare
-from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, bind_framed, block_count, local_prefix_sums, needs_totals
+from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, needs_totals
 
 #: Resident memory of a rank before it reads anything: the interpreter, numpy and the MPI library.
 PROCESS_BYTES = 80 * 1024 * 1024
@@ -97,7 +96,9 @@ def list_reads(
         raise PlanError(f"there is no loop `{loop}`" if loop else "the pattern has no loop")
     dataset = workload.dataset(chosen.dataset)
     index, names = found.get(dataset.found or dataset.digest(), (None, ()))
-    places = _place_listed(dataset) if index is None else IndexedPlaces(bind(dataset), index)
+    if index is None:
+        _refuse_unknown_places(dataset)
+    places = place_samples(dataset, index, _SUMMED).places
     steps = steps_of_epoch(chosen, dataset, job.ranks)
     # All requests are one epoch, with the number of passes that they take.
     epochs = sum(runs for each, runs in _loop_runs(workload.verbs) if each is chosen)
@@ -129,20 +130,16 @@ def list_reads(
     )
 
 
-def _place_listed(dataset: Dataset) -> FramedPlaces:
-    """Return the places of samples that are listed. Raises PlanError, see `list_reads`."""
-    form = bind_framed(dataset)
-    if form is None:
+def _refuse_unknown_places(dataset: Dataset) -> None:
+    """Raise PlanError where samples without an index cannot be listed, see `list_reads`."""
+    if bind(dataset).needs_index:
         text = f"data set `{dataset.name}`: only its files know where samples are in {dataset.format}"
         text = f"{text}, and there are none below --dir"
         raise PlanError(f"{text}: prepare them by `dliosim run`; the other tables of `plan` estimate it")
-    if not needs_totals(dataset):
-        return FramedPlaces(form)
     # Summing takes 30 to 200 ns for each sample whose size varies.
-    if dataset.samples > _SUMMED:
+    if needs_totals(dataset) and dataset.samples > _SUMMED:
         text = f"samples of varying size in shared files: --csv places at most {_SUMMED:_}, and there are"
         raise PlanError(f"data set `{dataset.name}`: {text} {dataset.samples:_}")
-    return FramedPlaces(form, local_prefix_sums(form))
 
 
 def _check_step_rows(workload: Workload) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.formats.protocols import Format, Resolved
+from dliosim.formats.protocols import Format, Framed, Resolved
 from dliosim.formats.registry import bind
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset
@@ -17,7 +17,7 @@ from dliosim.model.distributions import Distribution, constant
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
 from dliosim.plan.samples.sample_index import DataIndex, concat_indexes, repeat_index
 from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import bind_framed, local_prefix_sums, needs_totals, sample_sizes
+from dliosim.plan.samples.sizes import local_prefix_sums, needs_totals, sample_sizes
 
 AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
 _DRAWS = 65_536  # draws for a mean
@@ -43,8 +43,10 @@ def mean_read_bytes(dataset: Dataset) -> float | None:
 
     All figures of samples that are not planned use it, so that the same data have the same bytes everywhere.
     """
-    form = bind_framed(dataset)
-    return None if form is None else float(form.length(_representative_sizes(dataset)).mean())
+    form = bind(dataset)
+    if dataset.source or not isinstance(form, Framed):
+        return None
+    return float(form.length(_representative_sizes(dataset)).mean())
 
 
 def _representative_sizes(dataset: Dataset) -> NDArray[np.int64]:
@@ -60,19 +62,20 @@ def estimate_mean(distribution: Distribution) -> float:
     return float(draw(distribution, key(0, "expected"), np.arange(_DRAWS)).mean())
 
 
-def place_samples(dataset: Dataset, found: DataIndex | None = None) -> Placement:
+def place_samples(dataset: Dataset, found: DataIndex | None = None, affordable: int = AFFORDABLE) -> Placement:
     """Return the places of a data set's samples: the index of its files (`found`), an estimate of it, or sums of sizes.
 
-    Where sums are needed and not affordable, a stand-in replaces the data set: all its samples have the mean size.
+    Where sums of more than `affordable` sizes are needed, a stand-in replaces the data set: all its samples have the
+    mean size.
     """
-    form = bind_framed(dataset)
+    form = bind(dataset)
     if found is not None:
-        return Placement(IndexedPlaces(bind(dataset), found), True)
-    if form is None:
-        return Placement(guess_places(bind(dataset)), False)
+        return Placement(IndexedPlaces(form, found), True)
+    if dataset.source or not isinstance(form, Framed):
+        return Placement(guess_places(form), False)
     if not needs_totals(dataset):
         return Placement(FramedPlaces(form), True)
-    if dataset.samples <= AFFORDABLE:
+    if dataset.samples <= affordable:
         return Placement(FramedPlaces(form, local_prefix_sums(form)), True)
     mean = round(float(_representative_sizes(dataset).mean()))
     return Placement(FramedPlaces(replace(form, dataset=replace(dataset, size=constant(mean)))), False)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.formats.protocols import Built, Format, Framed, Preallocated
+from dliosim.formats.protocols import Format, Framed
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Prepare
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, RankSpread, spread_of, uniform_spread
@@ -20,7 +20,8 @@ from dliosim.plan.samples.sizes import local_prefix_sums
 
 _SAMPLED_FILES = 65_536
 
-_Column: TypeAlias = "NDArray[np.int64]"
+#: Samples, bytes and calls of each file.
+_Columns: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"
 
 #: Samples, bytes, files and calls of a rank.
 _Counts: TypeAlias = "tuple[RankSpread, RankSpread, RankSpread, RankSpread]"
@@ -36,7 +37,8 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
         if not places.form.bare:
             written, files, calls = _mark_frame_estimates(places.form, transfer, written, files, calls)
     else:
-        samples, written, files, calls = _count_whole_files(places, False, ranks, transfer)
+        few = dataset.layout.files < ranks
+        samples, written, files, calls = _deal_files(ranks, _count_files(places, transfer), (few, True, few, True))
     if verb.access.collective:
         calls = uniform_spread(calls.maximum, ranks, calls.estimated)
     # With O_DIRECT one call becomes up to three: its whole pages, and the bytes before and after them.
@@ -57,25 +59,23 @@ def _choose_count(form: Framed, ranks: int) -> Callable[[FramedPlaces, bool, int
 
 def _count_opens(form: Format, verb: Prepare, ranks: int, files: RankSpread) -> RankSpread:
     """Count the opens of a rank: a library opens a file that it lays out, and it is opened again to write samples."""
-    laid_out = isinstance(form, Preallocated)
     # With MPI-IO all ranks open one file together, also those that write nothing to it. One rank alone opens it by the
     # library, and opens its sidecars.
-    if verb.access.is_mpi and form.dataset.layout.files == 1 and not isinstance(form, Built):
-        return spread_of(1 + (np.arange(ranks) == 0) * (laid_out + len(form.sidecars)), ranks, False)
-    return files.scale(1 + laid_out)
+    if verb.access.is_mpi and form.dataset.layout.files == 1 and form.shares_open:
+        return spread_of(1 + (np.arange(ranks) == 0) * (form.opens - 1 + len(form.sidecars)), ranks, False)
+    return files.scale(form.opens)
 
 
-def _count_whole_files(places: Places, exact: bool, ranks: int, transfer: int | None) -> _Counts:
-    """Count samples, bytes, files and calls of a rank that writes files rank, rank + R, ...
-
-    Figures are estimates for files that a library makes whole, or lays out.
-    """
+def _count_files(places: Places, transfer: int | None) -> _Columns:
+    """Count samples, bytes and calls of each file."""
     files = np.arange(places.dataset.layout.files)
     sizes, samples = places.file_sizes(files), np.diff(places.first_samples(np.append(files, len(files))))
-    calls = samples if transfer is None else -(-sizes // transfer)
-    if not isinstance(places, FramedPlaces):
-        few = len(files) < ranks
-        return _deal_files(ranks, (samples, sizes, calls), (few, True, few, True))
+    return samples, sizes, samples if transfer is None else -(-sizes // transfer)
+
+
+def _count_whole_files(places: FramedPlaces, exact: bool, ranks: int, transfer: int | None) -> _Counts:
+    """Count samples, bytes, files and calls of a rank that writes files rank, rank + R, ..."""
+    samples, sizes, calls = _count_files(places, transfer)
     if transfer is None:
         calls = np.maximum(calls, sizes > 0)  # a file without samples still has its header to write
         if places.form.checksum is not None:
@@ -86,9 +86,7 @@ def _count_whole_files(places: Places, exact: bool, ranks: int, transfer: int | 
     return _deal_files(ranks, (samples, sizes, calls), (False, not exact, False, not known))
 
 
-def _deal_files(
-    ranks: int, columns: tuple[_Column, _Column, _Column], guessed: tuple[bool, bool, bool, bool]
-) -> _Counts:
+def _deal_files(ranks: int, columns: _Columns, guessed: tuple[bool, bool, bool, bool]) -> _Counts:
     """Return what ranks have of files that are dealt in turn, from samples, bytes and calls of each file."""
     (samples, sizes, calls), owner = columns, np.arange(len(columns[0])) % ranks
     counted = (np.bincount(owner, column, ranks) for column in (samples, sizes, None, calls))

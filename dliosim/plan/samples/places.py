@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -14,12 +15,14 @@ from dliosim.formats.protocols import Column, Format, Framed
 from dliosim.model.dataset import Dataset
 from dliosim.plan.samples import sample_to_file
 from dliosim.plan.samples.io_requests import Extents, ReadRanges
+from dliosim.plan.samples.prepare_partition import FilePart, sample_parts
 from dliosim.plan.samples.sample_index import DataIndex, locate_ranges, sample_places
 from dliosim.plan.samples.sizes import BLOCK, BLOCKS_AT_ONCE, sample_sizes, sample_strides
 
 Ints: TypeAlias = NDArray[np.int64]
 
 _FILES_AT_ONCE = 1 << 18
+_PARTS_AT_ONCE = 16_384
 _NO_UNITS = np.empty(0, np.int64)
 
 
@@ -90,6 +93,10 @@ class Places(ABC):
     @abstractmethod
     def file_sizes(self, files: Ints) -> Ints:
         """Return the bytes of each file."""
+
+    def parts(self, ranks: int, rank: int) -> Iterator[FilePart]:
+        """Return the parts of files that `rank` writes; those of all ranks cover every sample once."""
+        return sample_parts(self.dataset, ranks, rank)
 
     @abstractmethod
     def read_ranges(self, extents: Extents) -> ReadRanges:
@@ -175,6 +182,16 @@ class FramedPlaces(Places):
         final = np.array([last - 1])
         return int((self.locate(final)[1] + sample_strides(self.form, sample_sizes(self.dataset, final)))[0])
 
+    def parts(self, ranks: int, rank: int) -> Iterator[FilePart]:
+        """Return the parts of files that `rank` writes; those of all ranks cover every byte of every file once.
+
+        Ranks share files as in `sample_parts`, unless a checksum covers the whole file.
+        """
+        files = self.dataset.layout.files
+        if files >= ranks or self.form.checksum is not None:
+            return self._whole_file_parts(range(rank, files, ranks))
+        return self._share_parts(ranks, rank)
+
     def read_ranges(self, extents: Extents) -> ReadRanges:
         """Return samples as they are planned: one range each."""
         zeros = np.zeros(len(extents.sample), np.int64)
@@ -200,6 +217,33 @@ class FramedPlaces(Places):
             piece = samples[first : first + BLOCKS_AT_ONCE]
             result[first : first + len(piece)] = prefix[piece // BLOCK] + self._bytes_before_in_block(piece)
         return result
+
+    def _whole_file_parts(self, owned: range) -> Iterator[FilePart]:
+        for begin in range(0, len(owned), _PARTS_AT_ONCE):
+            piece = owned[begin : begin + _PARTS_AT_ONCE]
+            files = np.arange(piece.start, piece.stop, piece.step)
+            sizes = self.file_sizes(files).tolist()
+            first = self.first_samples(files).tolist()
+            last = self.first_samples(files + 1).tolist()
+            for row, file in enumerate(piece):
+                yield FilePart(file, 0, sizes[row], first[row], last[row], True)
+
+    def _share_parts(self, ranks: int, rank: int) -> Iterator[FilePart]:
+        def offset_of(sample: int) -> int:
+            return int(self.locate(np.array([sample]))[1][0])
+
+        def size_of(file: int) -> int:
+            return int(self.file_sizes(np.array([file]))[0])
+
+        for part in sample_parts(self.dataset, ranks, rank):
+            offset = 0 if part.first else offset_of(part.first_sample)
+            until = size_of(part.file) if part.last else offset_of(part.last_sample)
+            yield replace(part, offset=offset, length=until - offset)
+        # Files without samples (more files than samples) have only a header and a trailer.
+        for file in range(rank, self.dataset.layout.files, ranks):
+            start, stop = self.samples_of(file)
+            if start == stop:
+                yield FilePart(file, 0, size_of(file), start, stop, True)
 
     def _bytes_before_in_block(self, samples: Ints) -> Ints:
         blocks, row = np.unique(samples // BLOCK, return_inverse=True)

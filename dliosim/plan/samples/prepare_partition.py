@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from dliosim.model.dataset import Dataset
-from dliosim.plan.samples.places import FramedPlaces, Places
 from dliosim.plan.samples.sample_to_file import files_of, first_samples
 
 #: Samples of a part that are made at a time while preparing; a call never spans two such groups.
 SAMPLES_AT_ONCE = 65_536
-
-# Files whose places are computed at a time.
-_FILES_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +27,10 @@ class FilePart:
     last: bool = True  #: true: the part also holds the trailer
 
 
-def file_parts(places: Places, ranks: int, rank: int) -> Iterator[FilePart]:
-    """Return the parts that `rank` writes; those of all ranks cover every file once.
-
-    Rank f % R writes file f. With fewer files than ranks, each rank writes a contiguous 1/R of the samples, unless a
-    checksum covers the whole file.
-    """
-    if not isinstance(places, FramedPlaces):
-        return sample_parts(places.dataset, ranks, rank)
-    files = places.dataset.layout.files
-    if files >= ranks or places.form.checksum is not None:
-        return _whole_file_parts(places, range(rank, files, ranks))
-    return _share_parts(places, ranks, rank)
-
-
 def sample_parts(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
-    """Return the samples that `rank` writes, by file, to files that a library lays out; offsets have no meaning.
+    """Return the samples that `rank` writes, by file, to files that a library makes; offsets have no meaning.
 
-    The ranks share files as in `file_parts`.
+    Rank f % R writes file f. With fewer files than ranks, each rank writes a contiguous 1/R of the samples.
     """
     total, files, size = dataset.samples, dataset.layout.files, dataset.constant_size or 0
     begin, end, some = 0, total, range(rank, files, ranks)
@@ -61,32 +43,3 @@ def sample_parts(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
         first, last = max(begin, start), min(end, stop)
         if first < last:
             yield FilePart(file, 0, (last - first) * size, first, last, first == start, last == stop)
-
-
-def _whole_file_parts(places: FramedPlaces, owned: range) -> Iterator[FilePart]:
-    for begin in range(0, len(owned), _FILES_AT_ONCE):
-        piece = owned[begin : begin + _FILES_AT_ONCE]
-        files = np.arange(piece.start, piece.stop, piece.step)
-        sizes = places.file_sizes(files).tolist()
-        first = places.first_samples(files).tolist()
-        last = places.first_samples(files + 1).tolist()
-        for row, file in enumerate(piece):
-            yield FilePart(file, 0, sizes[row], first[row], last[row], True)
-
-
-def _share_parts(places: FramedPlaces, ranks: int, rank: int) -> Iterator[FilePart]:
-    def offset_of(sample: int) -> int:
-        return int(places.locate(np.array([sample]))[1][0])
-
-    def size_of(file: int) -> int:
-        return int(places.file_sizes(np.array([file]))[0])
-
-    for part in sample_parts(places.dataset, ranks, rank):
-        offset = 0 if part.first else offset_of(part.first_sample)
-        until = size_of(part.file) if part.last else offset_of(part.last_sample)
-        yield replace(part, offset=offset, length=until - offset)
-    # Files without samples (more files than samples) have only a header and a trailer.
-    for file in range(rank, places.dataset.layout.files, ranks):
-        start, stop = places.samples_of(file)
-        if start == stop:
-            yield FilePart(file, 0, size_of(file), start, stop, True)

@@ -16,12 +16,6 @@ from dliosim.model.dataset import Dataset
 from dliosim.plan.samples.sample_to_file import align_values
 
 
-def bind_framed(dataset: Dataset) -> Framed | None:
-    """Return the format of a data set that is written and has a place for every byte before that; None for others."""
-    form = bind(dataset)
-    return form if isinstance(form, Framed) and not dataset.source else None
-
-
 def sample_strides(form: Framed, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the bytes from the beginning of each sample to that of the next one, for samples of these sizes."""
     return align_values(form.stride(sizes), form.align)
@@ -47,7 +41,7 @@ def sample_sizes(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.int
 
 def needs_totals(dataset: Dataset) -> bool:
     """Return whether the offset of a sample depends on other sizes: sizes vary, and several samples share a file."""
-    return dataset.constant_size is None and dataset.layout.files < dataset.samples and bind_framed(dataset) is not None
+    return dataset.constant_size is None and dataset.layout.files < dataset.samples and not bind(dataset).needs_index
 
 
 def block_count(dataset: Dataset) -> int:

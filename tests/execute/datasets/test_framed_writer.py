@@ -17,7 +17,6 @@ from dliosim.execute.payload.payload_format import fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.formats import contract_tests
 from dliosim.model import Dataset, Distribution, Layout, constant
-from dliosim.plan.samples.prepare_partition import file_parts
 from dliosim.plan.samples.sample_to_file import first_samples
 from dliosim.plan.samples.sizes import sample_sizes
 from tests.examples import examples
@@ -87,7 +86,7 @@ def test_parts_of_all_ranks_make_the_files(
     small = {"_SMALL_SAMPLES": 7, "_SMALL_BYTES": small_bytes, "_BYTES": 3 * small_bytes, "allocate": dirty}
     with patch.object(makes, "SAMPLES_AT_ONCE", 7), patch.multiple(small_files, **small):
         for rank in range(ranks):
-            for one in maker.place(file_parts(places, ranks, rank)):
+            for one in maker.place(places.parts(ranks, rank)):
                 part = one.part
                 buffer = dirty(maker.largest_chunk(part, transfer))
                 calls = 0
@@ -105,7 +104,7 @@ def test_a_file_without_samples_is_still_a_file_of_the_format(name: str, transfe
     dataset = Dataset("d", 1, 2, constant(100), Layout("files", 3), "d", format=name)
     places = placed(dataset)
     maker = FramedWriter(places)
-    parts = [part for part in file_parts(places, 1, 0) if part.first_sample == part.last_sample]
+    parts = [part for part in places.parts(1, 0) if part.first_sample == part.last_sample]
     (one,) = maker.place(parts)
     buffer = memoryview(bytearray(maker.largest_chunk(one.part, transfer)))
     made = [bytes(data) for _, data in one.chunks(transfer, buffer)]

@@ -18,7 +18,6 @@ from dliosim.execute.payload.sample_bytes import fill_range, sample_keys
 from dliosim.formats.hdf5.format import PlainHdf5
 from dliosim.model import Chunk, Dataset, Layout, constant
 from dliosim.plan.samples.places import IndexedPlaces
-from dliosim.plan.samples.prepare_partition import file_parts
 from dliosim.plan.samples.sample_index import concat_indexes, locate_ranges
 from dliosim.plan.samples.sample_to_file import first_samples
 from tests.examples import examples
@@ -73,7 +72,7 @@ def test_chunks_of_all_ranks_fill_the_samples_and_skip_the_gaps(
     covered = [np.zeros(len(file), np.int64) for file in files]
     with patch.object(content_writer, "_PLACED_AT_ONCE", at_once):
         for rank in range(ranks):
-            for one in writer.place(file_parts(places, ranks, rank)):
+            for one in writer.place(places.parts(ranks, rank)):
                 part, count = one.part, 0
                 largest = writer.largest_chunk(part, transfer)
                 for offset, data in one.chunks(transfer, memoryview(bytearray(b"\xbb" * largest))):
@@ -90,7 +89,7 @@ def test_chunks_of_all_ranks_fill_the_samples_and_skip_the_gaps(
 
 def test_a_rank_between_others_fills_its_samples_of_each_part_of_a_record() -> None:
     places, empty = laid_out(replace(DATASET, samples=9, parts=3, layout=Layout("shared file", 1)))
-    (part,) = PreallocatedWriter(places).place(file_parts(places, 3, 1))
+    (part,) = PreallocatedWriter(places).place(places.parts(3, 1))
     assert (part.part.first_sample, part.part.last_sample, part.part.first, part.part.last) == (3, 6, False, False)
     made = [(offset, len(data)) for offset, data in part.chunks(1 << 20, memoryview(bytearray(1 << 20)))]
     begins = [int(column.offset[0]) + 3 * 200 for column in places.index.columns]

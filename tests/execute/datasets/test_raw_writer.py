@@ -12,7 +12,6 @@ from dliosim.execute.datasets import content_writer
 from dliosim.execute.datasets.content_writer import RawWriter
 from dliosim.execute.payload.sample_bytes import fill_range, sample_keys
 from dliosim.model import Dataset, Layout, constant
-from dliosim.plan.samples.prepare_partition import file_parts
 from tests.examples import examples
 from tests.plan.helpers import placed
 from tests.strategies import datasets
@@ -49,7 +48,7 @@ def test_chunks_of_all_ranks_make_the_files(
     group, together, parts = limits
     with patch.multiple(content_writer, SAMPLES_AT_ONCE=group, SMALL=together, PARTS_AT_ONCE=parts):
         for rank in range(ranks):
-            for one in writer.place(file_parts(places, ranks, rank)):
+            for one in writer.place(places.parts(ranks, rank)):
                 part = one.part
                 largest = writer.largest_chunk(part, transfer)
                 buffer = memoryview(bytearray(b"\xbb" * largest))
@@ -68,7 +67,7 @@ def test_chunks_of_all_ranks_make_the_files(
 
 def test_without_a_limit_a_chunk_is_a_sample_with_its_padding_and_the_first_has_the_header() -> None:
     dataset = Dataset("d", 1, 3, constant(10), Layout("shared file", 1), "d", header=5, align=8)
-    (part,) = RawWriter(placed(dataset)).place(file_parts(placed(dataset), 1, 0))
+    (part,) = RawWriter(placed(dataset)).place(placed(dataset).parts(1, 0))
     made = [(at, len(data)) for at, data in part.chunks(None, memoryview(bytearray(100)))]
     assert made == [(0, 24), (24, 16), (40, 16)]
 
@@ -76,7 +75,7 @@ def test_without_a_limit_a_chunk_is_a_sample_with_its_padding_and_the_first_has_
 def test_a_file_without_samples_is_its_header() -> None:
     dataset = Dataset("d", 1, 2, constant(10), Layout("files", 4), "d", header=5000)
     writer = RawWriter(placed(dataset))
-    made = list(writer.place(file_parts(placed(dataset), 1, 0)))
+    made = list(writer.place(placed(dataset).parts(1, 0)))
     empty = [one for one in made if one.part.first_sample == one.part.last_sample]
     assert len(empty) == 2
     for one in empty:

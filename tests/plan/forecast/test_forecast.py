@@ -43,7 +43,6 @@ from dliosim.plan.forecast.checkpoint_forecast import forecast_save
 from dliosim.plan.forecast.forecast import PROCESS_BYTES, forecast, list_reads
 from dliosim.plan.forecast.forecast_types import Listing, RankSpread
 from dliosim.plan.samples.io_requests import plan_calls
-from dliosim.plan.samples.prepare_partition import file_parts
 from dliosim.plan.samples.read_ranges import buffer_bytes
 from dliosim.plan.samples.sizes import sample_sizes
 from tests.plan.helpers import placed, plans
@@ -118,7 +117,7 @@ FILE_TOO_MANY = replace(DATASET, samples=1, layout=Layout("files", 2))
 @given(datasets(), jobs, st.none() | st.integers(1, 500))
 @example(FILE_TOO_MANY, Job(3), 1)
 def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job, transfer):
-    parts = [list(file_parts(placed(dataset), job.ranks, rank)) for rank in range(job.ranks)]
+    parts = [list(placed(dataset).parts(job.ranks, rank)) for rank in range(job.ranks)]
     made = forecast(workload(Prepare("d", Access(transfer=transfer)), dataset=dataset, job=job))
     (phase,) = made.phases
     places = placed(dataset)
@@ -135,7 +134,7 @@ def test_preparing_is_forecast_exactly_where_it_is_small(dataset, job, transfer)
 @given(datasets(), jobs)
 def test_preparing_counts_what_stands_behind_the_samples_of_files_that_ranks_share(dataset, job):
     dataset = replace(dataset, format="tar", header=0, align=1)
-    parts = [list(file_parts(placed(dataset), job.ranks, rank)) for rank in range(job.ranks)]
+    parts = [list(placed(dataset).parts(job.ranks, rank)) for rank in range(job.ranks)]
     phase = only(Prepare("d", Access()), dataset=dataset, job=job)
     assert is_of(phase.bytes, [sum(part.length for part in own) for own in parts])
     assert is_of(phase.files, [len(own) for own in parts])

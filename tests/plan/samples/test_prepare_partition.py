@@ -1,4 +1,4 @@
-"""Writers' parts and slices do not overlap and cover every byte; readers of a checkpoint find each byte once."""
+"""The parts of files that ranks write do not overlap, and cover every byte."""
 
 from __future__ import annotations
 
@@ -7,22 +7,14 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 
-from dliosim.model import Access, Checkpoint, Part, Writers
-from dliosim.plan.samples.prepare_partition import (
-    file_parts,
-)
 from tests.plan.helpers import placed
 from tests.strategies import datasets, jobs
-
-CHECKPOINT = Checkpoint(
-    "c", 1, (Part("w", 100, "total"), Part("o", 7, "per rank")), Writers("file per rank"), Access(), "c"
-)
 
 
 @given(datasets(), jobs)
 def test_parts_of_all_ranks_cover_every_file_once(dataset, job):
     places = placed(dataset)
-    parts = [part for rank in range(job.ranks) for part in file_parts(places, job.ranks, rank)]
+    parts = [part for rank in range(job.ranks) for part in places.parts(job.ranks, rank)]
     sizes = places.file_sizes(np.arange(dataset.layout.files))
     ends = [0] * dataset.layout.files
     made = [0] * dataset.layout.files
@@ -47,6 +39,6 @@ def test_parts_of_all_ranks_cover_every_file_once(dataset, job):
 def test_a_rank_writes_a_contiguous_range_where_files_are_few(dataset, job):
     if dataset.layout.files < job.ranks:
         for rank in range(job.ranks):
-            parts = file_parts(placed(dataset), job.ranks, rank)
+            parts = placed(dataset).parts(job.ranks, rank)
             for one, other in pairwise([part for part in parts if part.last_sample > part.first_sample]):
                 assert one.last_sample == other.first_sample
