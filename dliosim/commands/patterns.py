@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import dliosim
+from dliosim.language.source import PATTERNS
 from dliosim.readable import printable
 
 if TYPE_CHECKING:
     from dliosim.language.diagnostics import PatternError
-
-#: In a checkout a link to patterns/.
-FOLDER: Final = Path(dliosim.__file__).parent / "patterns"
 
 _USE = """
   dliosim explain NAME               every setting, with its value and where it is from
@@ -42,7 +39,7 @@ def locate_pattern(given: str) -> Path | None:
     """Return the file of a pattern, or None; one in the current folder comes before one of dliosim."""
     path, named = Path(given), Path(f"{given.removesuffix('.dlio')}.dlio")
     try:
-        files = [named] if "/" in given else [named, FOLDER / named]
+        files = [named] if "/" in given else [named, PATTERNS / named]
         if path.exists() and not path.is_dir():
             return path
         return next((file for file in files if file.is_file()), path if path.is_dir() else None)
@@ -52,7 +49,7 @@ def locate_pattern(given: str) -> Path | None:
 
 def names() -> list[str]:
     """Return the names of the patterns that come with dliosim, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.dlio"))
+    return sorted(path.stem for path in PATTERNS.glob("*.dlio"))
 
 
 def patterns_command(parsed: argparse.Namespace) -> int:
@@ -61,9 +58,9 @@ def patterns_command(parsed: argparse.Namespace) -> int:
     width = max(map(len, listed))
     for name in listed:
         # A pattern's first line is a comment that says what it stresses.
-        with (FOLDER / f"{name}.dlio").open(encoding="utf-8") as file:
+        with (PATTERNS / f"{name}.dlio").open(encoding="utf-8") as file:
             sys.stdout.write(f"{name:<{width}}  {file.readline().lstrip('# ')}")
-    sys.stdout.write(_USE.format(folder=FOLDER))
+    sys.stdout.write(_USE.format(folder=PATTERNS))
     return 0
 
 

@@ -5,6 +5,7 @@ Other ranks do not import this module, nor the modules that only it needs: the f
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -67,6 +68,7 @@ def collect_results(
         setup.started.isoformat(timespec="seconds"),
         seconds=0.0,
         phases=(),
+        program=_name_program(sys.argv[0], shutil.which("dliosim")),
         arguments=setup.arguments,
         null=session.options.null,
         verify=session.options.verify,
@@ -102,6 +104,13 @@ def collect_results(
 
         unfinished.begin(summarize_partial, lambda run: write_partial(directory(), run))
         yield finish
+
+
+def _name_program(started: str, on_path: str | None) -> str:
+    """Return what to type for dliosim: the path that was `started`, if it has a folder and PATH leads elsewhere."""
+    path = Path(started)
+    is_typed = path.name == "dliosim" != started and str(path.absolute()) != on_path
+    return started if is_typed else "dliosim"
 
 
 def _accepts_override(setup: Setup, workload: Workload, override: tuple[str, str]) -> bool:

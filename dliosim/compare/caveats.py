@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dliosim.compare.result import Outcome, VariantResult
 from dliosim.compare.statistics import FEWEST
-from dliosim.measure.machine import DISK_KINDS, MEMORY_KINDS
+from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.validity import CORE_WAIT_LIMIT
 from dliosim.readable import count, number, percent
 
@@ -97,7 +97,7 @@ def _cache_note(outcome: Outcome) -> Iterator[str]:
     """Yield a note where passes began cold on a disk, but later epochs were read from the page cache."""
     if outcome.caches != "cold":
         return
-    on_disks = [one for one in outcome.measured if outcome.environment.is_stored_on(one.root, DISK_KINDS)]
+    on_disks = [one for one in outcome.measured if not outcome.environment.is_stored_on(one.root, MEMORY_KINDS)]
     shares = [share for one in on_disks if (share := one.median("device_share")) is not None]
     if shares and min(shares) < _FROM_DEVICE:
         yield (

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import dliosim
+
 MAX_BYTES: Final = 1 << 18  # bytes of a pattern with all its includes; the densest ones take seconds to parse
 MAX_LINE_LENGTH: Final = 4096
+PATTERNS: Final = Path(dliosim.__file__).parent / "patterns"  # in a checkout a link to patterns/
 COMMAND_LINE: Final = "<command line>"
 
 
@@ -84,6 +87,12 @@ class Span:
     def end_span(self) -> Span:
         """Return the empty place after this one."""
         return Span(self.source, self.end, self.end)
+
+
+def find_source(folder: Path, name: str) -> Path:
+    """Return the file that a pattern in `folder` names: one there, else one that comes with dliosim, by its name."""
+    own, shipped = folder / name, PATTERNS / f"{name.removesuffix('.dlio')}.dlio"
+    return shipped if not os.path.lexists(own) and shipped in PATTERNS.rglob("*.dlio") else own
 
 
 def read_source(path: Path, name: str, room: int = MAX_BYTES) -> SourceText:

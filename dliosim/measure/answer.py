@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.machine import DISK_KINDS, MEMORY_KINDS
+from dliosim.measure.machine import MEMORY_KINDS, OWN_CACHE_KINDS, OWN_CACHE_WITH_DIRECT_KINDS, SERVER_KINDS
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import Advice, Answer, RunSummary, Spread
 from dliosim.measure.validity import CORE_WAIT_LIMIT, core_wait_bound, doubt_of_prefetch
 from dliosim.model import Expectation
-from dliosim.readable import percent
+from dliosim.readable import percent, size
 
 #: Whether a pattern can run with one more override: name and phrase of a -D.
 Accepts: TypeAlias = Callable[[tuple[str, str]], bool]
@@ -33,6 +33,12 @@ GOAL = 0.9
 #: From this share of its bytes on, an epoch is the device's; below the other one it is memory's.
 _ALL, _NONE = 0.99, 0.01
 
+#: Why a source is `unknown`; what is known instead follows.
+_UNCOUNTED = "reads are not counted"
+
+#: From this number of readers a rank on, more of them are no advice.
+_MANY_READERS = 16
+
 
 def answer_run(
     run: RunSummary, loops: Sequence[Sequence[LoopPhase]], goals: Mapping[str, float], accepts: Accepts
@@ -49,82 +55,98 @@ def goals_of(expectations: Sequence[Expectation]) -> dict[str, float]:
     return {one.loop: one.value for one in expectations if one.figure == "utilization" and one.bound == "at least"}
 
 
-def epoch_source(epoch: EpochSummary, kind: str) -> str:
-    """Return where the bytes of an epoch came from, as in `Answer.source`.
-
-    `kind` is `memory` for files in memory, `device` where the kernel counts the bytes of the device, else `unknown`.
-    """
+def epoch_source(epoch: EpochSummary, in_memory: bool = False) -> str:
+    """Return where the bytes of an epoch came from, as in `Answer.source`; `in_memory`: its files are in memory."""
     if epoch.null:
         return "null"
-    if kind == "memory" or not epoch.unique_bytes:
+    if in_memory or not epoch.unique_bytes:
         return "memory"
-    if kind == "unknown" or epoch.device_bytes is None:
+    if epoch.device_bytes is None:
         return "unknown"
     share = epoch.device_bytes / epoch.unique_bytes
     return "device" if share >= _ALL else "memory" if share < _NONE else "mixed"
 
 
 def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accepts: Accepts) -> Answer:
-    kind = "unknown"
-    for name, kinds in (("memory", MEMORY_KINDS), ("device", DISK_KINDS)):
-        kind = name if run.is_stored_on(runs[0], kinds) else kind
     epochs = [epoch for phase in runs for epoch in phase.epochs]
-    sources = [epoch_source(epoch, kind) for epoch in epochs]
+    sources = [epoch_source(epoch, run.is_stored_on(runs[0], MEMORY_KINDS)) for epoch in epochs]
     source = next(each for each in SOURCES if each in sources)
     counted = [number for number, each in enumerate(sources) if each == source]
-    reasons: list[str] = []
+    from_storage, reasons = source == "device", _source_reasons(run, runs, source)
     if source == "unknown":
-        counted, reason = _choose_uncounted(runs, counted)
-        reasons.append(reason)
+        counted, from_storage, reasons = _choose_uncounted(run, runs, counted)
     some = [epochs[number] for number in counted]
     alone = _spread_alone(some)
-    got = spread_over(some, _storage_rate)
     waited = core_wait_bound(run.environment, some, max(phase.readers for phase in runs))
-    verdict, why = _judge(run, runs, source, alone, goal, waited)
+    verdict, why = _judge(runs, source, from_storage, alone, goal, waited)
     return Answer(
         runs[0].name,
         verdict,
         (*why, *reasons),
         source,
+        from_storage,
         tuple(number + 1 for number in counted),
         goal,
         spread_over(some, lambda one: one.utilization),
         alone,
         spread_over(some, lambda one: _rate_for_goal(one, goal)),
-        got,
-        tuple(_advise(run, runs, source, verdict, len(some), waited, accepts)),
+        spread_over(some, _storage_rate),
+        tuple(_advise(run, runs, source, from_storage, verdict, len(some), waited, accepts)),
     )
 
 
-def _choose_uncounted(runs: Sequence[LoopPhase], numbers: list[int]) -> tuple[list[int], str]:
-    """Return the epochs that count where the kernel counts no bytes of a device, and what is known instead."""
-    if runs[0].cache == "off":
-        return numbers, "bytes from the device were not counted; O_DIRECT passed the page cache"
+def _source_reasons(run: RunSummary, runs: Sequence[LoopPhase], source: str) -> tuple[str, ...]:
+    """Return what has to be known of a source of bytes, other than `unknown`."""
+    if source == "null":
+        return ("nothing was read (--null)",)
+    if source == "memory":
+        return (_memory_reason(run, runs),)
+    if source == "mixed":
+        return ("the page cache gave part of the bytes of every epoch",)
+    return ("a server gave the bytes, perhaps out of its memory",) if run.is_stored_on(runs[0], SERVER_KINDS) else ()
+
+
+def _choose_uncounted(
+    run: RunSummary, runs: Sequence[LoopPhase], numbers: list[int]
+) -> tuple[list[int], bool, tuple[str, ...]]:
+    """Return the epochs that count where the kernel counts no bytes of a device, and what is known instead.
+
+    True: their bytes came from storage. False: they may have come from memory. `numbers` are those not counted.
+    """
+    if runs[0].cache == "off" and not run.is_stored_on(runs[0], OWN_CACHE_WITH_DIRECT_KINDS):
+        return numbers, True, (f"{_UNCOUNTED}; O_DIRECT passed the page cache",)
+    epochs = [epoch for phase in runs for epoch in phase.epochs]
+    least, memory = min(epochs[each].unique_bytes for each in numbers), run.environment.memory_per_node * run.nodes
+    if 0 < memory <= (1 - _ALL) * least:
+        return numbers, True, (f"{_UNCOUNTED}; memory has room for less than 1 % of {size(least, 3)}",)
+    has_own_cache = run.is_stored_on(runs[0], OWN_CACHE_KINDS)
     first, cold = 0, []
     for phase in runs:
-        if phase.epochs and phase.resident_share is not None and phase.resident_share < _NONE:
+        # The loop around an evaluation may have read its data since they were looked at.
+        share = None if phase.kind == "evaluate" else phase.resident_share
+        if phase.epochs and share is not None and share < _NONE:
             cold.append(first)
         first += len(phase.epochs)
-    text = "bytes from the device were not counted; the page cache was "
-    return cold, text + ("cold before these epochs" if cold else "not known to be cold")
+    if cold and not has_own_cache:
+        return cold, True, (f"{_UNCOUNTED}; the page cache was cold before",)
+    reasons = (f"{_UNCOUNTED}; {size(least, 3)} may have come from {size(memory, 3)} of memory",)
+    return numbers, False, (*reasons, "this file system may have a cache of its own") if has_own_cache else reasons
 
 
 def _judge(
-    run: RunSummary, runs: Sequence[LoopPhase], source: str, alone: Spread | None, goal: float, waited: float
+    runs: Sequence[LoopPhase], source: str, from_storage: bool, alone: Spread | None, goal: float, waited: float
 ) -> tuple[str, tuple[str, ...]]:
     """Return the verdict and its reasons; `waited` is the share of the time in which threads waited for a core."""
-    if source == "null":
-        return NO_STORAGE, ("nothing was read (--null)",)
-    if source == "memory":
-        return NO_STORAGE, (_memory_reason(run, runs),)
+    if source in ("null", "memory"):
+        return NO_STORAGE, ()
     early = doubt_of_prefetch(runs)
     if early:
         return NO_STORAGE, (early,)
     if alone is None:
         has_compute = any(epoch.utilization is not None for phase in runs for epoch in phase.epochs)
         return NO_STORAGE if has_compute else NOT_ASKED, ()
-    if source == "mixed" and alone.max >= goal:
-        return NO_STORAGE, ("the page cache gave part of the bytes of every epoch",)
+    if not from_storage and alone.max >= goal:
+        return NO_STORAGE, ()
     if alone.min >= goal:
         return FEEDS, ()
     if alone.max >= goal:
@@ -176,7 +198,14 @@ def _rate_for_goal(epoch: EpochSummary, goal: float) -> float | None:
 
 
 def _advise(
-    run: RunSummary, runs: Sequence[LoopPhase], source: str, verdict: str, counted: int, waited: float, accepts: Accepts
+    run: RunSummary,
+    runs: Sequence[LoopPhase],
+    source: str,
+    from_storage: bool,
+    verdict: str,
+    counted: int,
+    waited: float,
+    accepts: Accepts,
 ) -> Iterator[Advice]:
     """Yield what to do next, where `counted` epochs count; of changes by -D only those that the pattern `accepts`."""
     loop, epochs = runs[0], sum(len(phase.epochs) for phase in runs)
@@ -190,23 +219,39 @@ def _advise(
         yield Advice("read the data", command_line(run, without=("--null",)))
     elif run.is_stored_on(loop, MEMORY_KINDS):
         yield Advice("put the data on the storage in question: --dir DIR")
-    elif source != "device" and loop.cache != "off":
-        yield from change("read past the page cache", "cache", "off")
+    elif not from_storage:
+        if loop.cache != "off" and not run.is_stored_on(loop, OWN_CACHE_WITH_DIRECT_KINDS):
+            yield from change("read past the page cache", "cache", "off")
         yield Advice("use more data than memory, or `drop caches` before the loop")
     elif verdict in (TOO_CLOSE, STARVES) and waited > CORE_WAIT_LIMIT:
-        yield Advice("give each rank and each reader a core of its own: use fewer of either")
+        yield from _free_cores(run, loop, change)
     elif verdict == TOO_CLOSE and loop.cache != "off" and counted < epochs:
         yield from change("read past the page cache, so that all epochs count", "cache", "off")
     elif verdict == TOO_CLOSE:
         yield from change("run more epochs", "epochs", str(2 * epochs))
-    elif verdict == STARVES:
+    elif verdict == STARVES and loop.readers < _MANY_READERS:
         yield from change("read more batches at the same time", "readers", f"{2 * loop.readers or 4} by batch")
 
 
-def command_line(run: RunSummary, override: str = "", without: tuple[str, ...] = ()) -> str:
-    """Return the command line of the run with one more -D, and without some options; results go to a new directory.
+def _free_cores(
+    run: RunSummary, loop: LoopPhase, change: Callable[[str, str, str], Iterator[Advice]]
+) -> Iterator[Advice]:
+    """Yield how each rank and each reader gets a core of its own."""
+    machine = run.environment
+    readers = max(machine.cores_per_node // machine.ranks_per_node - 1, 1)
+    ranks = max(machine.cores_per_node // (1 + min(loop.readers, readers)), 1)
+    if loop.readers > readers:
+        yield from change("give each reader a core", "readers", f"{readers} by batch")
+    if ranks < machine.ranks_per_node:
+        yield Advice("give each rank a core", command_line(run, ranks=ranks * run.nodes))
+    elif loop.readers <= readers:
+        yield Advice("other work had the cores; repeat this when the machine is quiet", command_line(run))
 
-    The -D replaces an earlier one of the same name.
+
+def command_line(run: RunSummary, override: str = "", without: tuple[str, ...] = (), ranks: int = 0) -> str:
+    """Return the command line of the run with one more -D, without some options, or by other `ranks`.
+
+    The -D replaces an earlier one of the same name. Results go to a new directory.
     """
     words: list[str] = []
     name, rest = f"{override.partition('=')[0]}=", iter(run.arguments)
@@ -215,5 +260,6 @@ def command_line(run: RunSummary, override: str = "", without: tuple[str, ...] =
         same = bool(override) and (value or word.removeprefix("-D")).startswith(name)
         if not (same or word in without or word == "--output" or word.startswith("--output=")):
             words += [word, value] if word == "-D" else [word]
-    launcher = ["mpiexec", "-n", str(run.ranks)] if run.ranks > 1 else []
-    return shlex.join([*launcher, "dliosim", *words, *(["-D", override] if override else [])])
+    number = ranks or run.ranks
+    launcher = ["mpiexec", "-n", str(number)] if number > 1 else []
+    return shlex.join([*launcher, run.program, *words, *(["-D", override] if override else [])])

@@ -142,7 +142,8 @@ class EpochSummary:
     #: where that file is missing on any rank, and where it does not count what is read (`engine mmap`, `engine
     #: queued`): -1 in ranks.h5
     amplification: float | None = figure("read() /\nasked", "checks", optional=True, of=quotient("rchar", "bytes"))
-    #: bytes from storage below the page cache (/proc/self/io) / `bytes`; network file systems may not count there
+    #: bytes from storage below the page cache (/proc/self/io) / `bytes`; `null` where the kernel does not count what is
+    #: read from the file system, which is found by reading one page before the loop: -1 in ranks.h5
     storage_amplification: float | None = figure(
         "device /\nasked", "checks", optional=True, of=quotient("read_bytes", "bytes")
     )
@@ -311,7 +312,8 @@ class VerbSummary:
     #: for a restore: bytes by read calls of the ranks, while they read its files (without the file of all plans);
     #: `null` where they are not counted, as while a checkpoint is drained
     read_call_bytes: int | None = figure("read()", "amounts", of=lambda ranks: ranks.total_if_known("rchar"))
-    #: for a restore: bytes from storage in that time; `null` likewise
+    #: for a restore: bytes from storage in that time; `null` likewise, and where the kernel does not count what is read
+    #: from the file system
     device_bytes: int | None = figure("device", "amounts", of=lambda ranks: ranks.total_if_known("read_bytes"))
 
     @property

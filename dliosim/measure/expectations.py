@@ -43,8 +43,8 @@ def _check_expectation(line: Expectation, run: RunSummary, answer: Answer | None
 
 def _no_storage_reason(run: RunSummary, answer: Answer, is_utilization: bool) -> str:
     """Return why a figure of the epochs of an answer is not storage's; empty where it is."""
-    if not answer.epochs or answer.source not in ("device", "unknown"):
-        return answer.reasons[0] if answer.reasons else "the page cache gave part of the bytes"
+    if not answer.from_storage:
+        return answer.reasons[0]
     if is_utilization and answer.verdict == NO_STORAGE:
         return next(iter(answer.reasons), "")
     return "what was read was checked within the steps (--verify)" if run.verify else ""

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: File systems on block devices; the kernel counts the bytes read from these.
-DISK_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"})
-
 #: File systems that store their files in memory.
 MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
+
+#: File systems that may keep files in the memory of this node outside of the page cache, whatever that has of them; and
+#: those of these that do so with O_DIRECT as well. The names of FUSE file systems begin with `fuse.`.
+OWN_CACHE_KINDS = frozenset({"fuse", "fuseblk", "zfs", "gpfs"})
+OWN_CACHE_WITH_DIRECT_KINDS = OWN_CACHE_KINDS - {"gpfs"}
+
+#: File systems of servers, whose own memory may have the files.
+SERVER_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +61,4 @@ class Environment:
     def is_stored_on(self, root: str | None, kinds: frozenset[str]) -> bool:
         """Return True if a root is on a file system of these kinds; for an unknown root, if all roots are."""
         own = [place for place in self.file_systems if place.root == root] or self.file_systems
-        return bool(own) and all(place.kind in kinds for place in own)
+        return bool(own) and all(place.kind.partition(".")[0] in kinds for place in own)

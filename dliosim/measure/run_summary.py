@@ -67,6 +67,8 @@ class Answer:
     reasons: tuple[str, ...]
     #: where the bytes came from: `device`, `memory`, `mixed`, `null` (nothing was read), `unknown` (not counted)
     source: str
+    #: True if the bytes of the epochs that count are known to have come from storage
+    from_storage: bool
     #: epochs that count, from 1 over all runs of the loop
     epochs: tuple[int, ...]
     #: utilization of storage alone that is asked for
@@ -113,7 +115,9 @@ class RunSummary:
     expectations: tuple[ExpectationResult, ...] = ()
     #: what the run says about the storage of each loop, in the order of `group_phases`
     answers: tuple[Answer, ...] = ()
-    #: command line
+    #: the program as it was typed: a path, where it is not that of PATH
+    program: str = "dliosim"
+    #: command line after the program
     arguments: tuple[str, ...] = ()
     #: True for a run without I/O
     null: bool = False

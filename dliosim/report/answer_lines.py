@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from dliosim.measure import aggregate
 from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures import name_part, time_parts
@@ -21,12 +20,8 @@ _WIDTH, _MOST = 80, 8
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3
 
-_GAVE_BY = {
-    "device": "from the device",
-    "unknown": "from where is not counted",
-    "mixed": "part of it from memory",
-    "memory": "from memory, not from storage",
-}
+#: Where bytes came from.
+_GAVE_BY = {"device": " from the device", "memory": " from memory, not from storage"}
 
 _NAMES = {"data wait": "storage", "sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
 
@@ -71,18 +66,17 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str,
     yield "ANSWER", _verdict(answer)
     yield from (("WHY", reason) for reason in answer.reasons[:1])
     if answer.got_bytes_per_second is not None:
-        needs, gave = answer.needs_bytes_per_second, _GAVE_BY[answer.source]
+        needs, is_memory = answer.needs_bytes_per_second, answer.source == "memory"
         asked = f"needs {size(needs.mean, 3)}/s, " if needs and answer.verdict != NO_STORAGE else ""
-        rate = f"{size(answer.got_bytes_per_second.mean, 3)}/s"
-        yield (
-            "MEMORY" if answer.source == "memory" else "STORAGE",
-            f"{asked}gave {rate} {gave} ({name_epochs(answer.epochs)})",
-        )
+        most = "" if answer.from_storage or is_memory else "at most "
+        rate = f"{most}{size(answer.got_bytes_per_second.mean, 3)}/s{_GAVE_BY.get(answer.source, '')}"
+        yield "MEMORY" if is_memory else "STORAGE", f"{asked}gave {rate} ({name_epochs(answer.epochs)})"
     others = [number for number in range(1, len(epochs) + 1) if number not in answer.epochs]
     if others and answer.source in ("device", "unknown", "mixed"):
         came = "may have come" if answer.source == "unknown" else "came"
         yield "MEMORY", f"{name_epochs(others)} {came} from the page cache, all or in part: not counted"
-    yield "LOOP", _shares(counted)
+    whole = "the loop's time" if len(counted) == len(epochs) else f"the time of {name_epochs(answer.epochs)}"
+    yield "LOOP", f"{_shares(counted)} of {whole}"
 
 
 def _verdict(answer: Answer) -> str:
@@ -94,16 +88,14 @@ def _verdict(answer: Answer) -> str:
 
 
 def _shares(epochs: Sequence[EpochSummary]) -> str:
-    """Return how busy the loop was, and what it waited for, as shares of the time of the loop with its saves."""
-    busy = aggregate.utilization(epochs)
+    """Return how busy the ranks were, and what they waited for, as shares of all time of epochs, saves included."""
     times = {name: statistics.fmean(getattr(one, name).mean for one in epochs) for name in time_parts(EpochSummary)}
     whole = sum(times.values())
     named = {name_part(name): time / whole for name, time in times.items() if whole > 0}
-    longest = sorted((share, name) for name, share in named.items() if share >= _WORTH_A_WORD and name != "compute")
+    busy = named.pop("compute", 0.0)
+    longest = sorted((share, name) for name, share in named.items() if share >= _WORTH_A_WORD)
     waits = [f"{_NAMES.get(name, name)} {percent(share, 2)}" for share, name in longest[: -_PARTS - 1 : -1]]
-    between = " between saves" if named.get("checkpoint") else ""  # utilization is without their time
-    text = f"{percent(busy, 2)} busy{between}; " if busy is not None else ""
-    return f"{text}of the loop: {', '.join(waits) or 'no waits'}"
+    return ", ".join([*([f"{percent(busy, 2)} busy"] if busy or not waits else []), *waits])
 
 
 def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Iterator[tuple[str, str]]:

@@ -46,6 +46,7 @@ def results_content(run: RunSummary) -> dict[str, Any]:
         "title": run.title,
         "pattern": run.pattern,
         "overrides": [list(pair) for pair in run.overrides],
+        "program": run.program,
         "arguments": list(run.arguments),
         "environment": asdict(run.environment) | {"details": dict(run.environment.details)},
         "answer": [asdict(answer) for answer in run.answers],

@@ -10,7 +10,7 @@ from dliosim.measure.epoch_summaries import VerbSummary
 from dliosim.measure.figures import result_figures
 from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.histogram import merge_histograms
-from dliosim.measure.machine import DISK_KINDS
+from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.run_summary import ExpectationResult, RunSummary
 from dliosim.measure.validity import doubt_of_utilization
 from dliosim.readable import number, percent, seconds, size
@@ -32,7 +32,7 @@ def run_report(run: RunSummary) -> str:
         loop_tables(
             group,
             bool(doubt_of_utilization(run, group)),
-            run.is_stored_on(group[0], DISK_KINDS),
+            not run.is_stored_on(group[0], MEMORY_KINDS),
         )
         for group in group_phases(run.loops)
     ]

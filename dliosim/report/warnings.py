@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.file_phases import RestorePhase, SavePhase
-from dliosim.measure.machine import DISK_KINDS, MEMORY_KINDS, Environment
+from dliosim.measure.machine import MEMORY_KINDS, Environment
 from dliosim.measure.phase import LoopPhase, PartialProgress, PhaseSummary
 from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_oversleep, doubt_of_prefetch
@@ -185,7 +185,7 @@ def _cache_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
 
 def _loop_cache_warnings(run: RunSummary, phase: LoopPhase) -> Iterator[str]:
     cached = name_epochs([epoch.epoch + 1 for epoch in phase.epochs if _is_from_cache(epoch)])
-    if cached and run.is_stored_on(phase, DISK_KINDS):
+    if cached:
         yield (
             f"{cached} read less than half of the bytes from the device, and the rest from the page cache: use more "
             "data than memory, or `drop caches` and the loop in a `repeat`"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from dliosim.cli import main
-from dliosim.commands.patterns import FOLDER, find_pattern, names
+from dliosim.commands.patterns import find_pattern, names
 from dliosim.language.diagnostics import PatternError
+from dliosim.language.source import PATTERNS, find_source
 from tests.commands.test_cli import PATTERN
 
 ROOT = Path(__file__).parents[2]
@@ -22,13 +23,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_patterns_of_the_package_are_those_of_the_checkout() -> None:
-    assert FOLDER.resolve() == ROOT / "patterns"
+    assert PATTERNS.resolve() == ROOT / "patterns"
 
 
 @pytest.mark.parametrize("given", ["cosmoflow", "cosmoflow.dlio"])
 def test_a_name_is_a_pattern_of_dliosim(given: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert find_pattern(given) == FOLDER / "cosmoflow.dlio"
-    assert capsys.readouterr().err == f"note: {given} is {FOLDER / 'cosmoflow.dlio'}\n"
+    assert find_pattern(given) == PATTERNS / "cosmoflow.dlio"
+    assert capsys.readouterr().err == f"note: {given} is {PATTERNS / 'cosmoflow.dlio'}\n"
 
 
 @pytest.mark.parametrize("file", ["cosmoflow", "cosmoflow.dlio"])
@@ -39,7 +40,7 @@ def test_a_file_of_the_current_folder_comes_first(file: str, folder: Path) -> No
 
 def test_a_folder_of_the_name_is_no_pattern(folder: Path) -> None:
     Path("cosmoflow").mkdir()
-    assert find_pattern("cosmoflow") == FOLDER / "cosmoflow.dlio"
+    assert find_pattern("cosmoflow") == PATTERNS / "cosmoflow.dlio"
 
 
 def test_a_file_that_is_given_by_its_path_needs_no_note(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,6 +66,28 @@ def test_a_pattern_of_any_name_is_compiled_with_what_it_includes(
 ) -> None:
     assert main(["check", name]) == 0
     assert f"{name}: ok ({name}, " in capsys.readouterr().out
+
+
+def test_a_pattern_extends_and_includes_those_of_dliosim_by_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.dlio").write_text('dlio 1\nworkload mine ""\nextends "cosmoflow.dlio"\ntrain {\n    epochs 3\n}\n')
+    assert main(["check", "mine.dlio"]) == 0
+    assert "ok (mine, " in capsys.readouterr().out
+    for name in ("cosmoflow", "profiles/h100.dlio"):
+        assert find_source(folder, name) == PATTERNS / f"{name.removesuffix('.dlio')}.dlio"
+
+
+def test_a_file_next_to_a_pattern_comes_before_one_of_dliosim(folder: Path) -> None:
+    Path("cosmoflow.dlio").touch()
+    assert find_source(folder, "cosmoflow.dlio") == folder / "cosmoflow.dlio"
+
+
+@pytest.mark.parametrize(
+    "name", ["profiles/../cosmoflow.dlio", f"{PATTERNS.parent}/../x.dlio", "profiles", "none.dlio"]
+)
+def test_what_is_no_file_of_dliosim_is_looked_for_next_to_the_pattern_alone(name: str, folder: Path) -> None:
+    assert find_source(folder, name) == folder / name
 
 
 def test_plan_and_explain_take_a_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.commands.run_results import _write_report
+from dliosim.commands.run_results import _name_program, _write_report
 from tests.report.sample import run
 
 
@@ -21,3 +21,17 @@ def test_an_expectation_that_is_missed_is_the_status_unless_times_are_in_doubt(
     printed = capsys.readouterr()
     assert printed.out.count("MISSED: expect utilization of train") == (status == 3)
     assert printed.err == ("error: 1 of 1 expect line missed\n" if status else "")
+
+
+@pytest.mark.parametrize(
+    ("started", "on_path", "typed"),
+    [
+        ("/opt/env/bin/dliosim", "/opt/env/bin/dliosim", "dliosim"),
+        ("env/bin/dliosim", None, "env/bin/dliosim"),
+        ("/other/bin/dliosim", "/opt/env/bin/dliosim", "/other/bin/dliosim"),
+        ("dliosim", None, "dliosim"),
+        ("/opt/env/lib/dliosim/cli.py", None, "dliosim"),
+    ],
+)
+def test_the_program_is_named_so_that_it_can_be_typed_again(started: str, on_path: str | None, typed: str) -> None:
+    assert _name_program(started, on_path) == typed

@@ -261,11 +261,13 @@ def test_what_cannot_be_measured_of_the_page_cache_is_noted_and_ends_nothing(tmp
         saves.save(CHECKPOINT)
     with failing("fstat", errno.EIO, r"\.raw|ckpt$"):
         found = measure_dataset_residency(own, DATASET)
-        record, (note,) = restore(own, CHECKPOINT, Restore("c"))
+        record, (note, uncounted) = restore(own, CHECKPOINT, Restore("c"))
     assert found[:2] == (record.resident_bytes, record.examined_bytes) == (0, 0)
     for said, name in ((found.notes[0], "000000.raw"), (note, "000000.ckpt")):
         assert said.startswith("residency unknown: rank 0: ")
         assert said.endswith(f"{name}: Input/output error")
+    assert uncounted.startswith("bytes from the device unknown: ")
+    assert record.read_bytes == -1
     (own.directory("data", "d", DATASET.digest()) / DATASET.file_name(0)).unlink()
     with pytest.raises(ExecutionError, match="is damaged"):
         measure_dataset_residency(own, DATASET)

@@ -55,14 +55,13 @@ def on(kind: str, *loops: Any) -> RunSummary:
     [(1.0, "device"), (0.99, "device"), (0.98, "mixed"), (0.01, "mixed"), (0.009, "memory"), (None, "unknown")],
 )
 def test_an_epoch_is_storages_if_the_device_gave_its_bytes(device: float | None, source: str) -> None:
-    assert epoch_source(epoch(0.5, device), "device") == source
+    assert epoch_source(epoch(0.5, device)) == source
 
 
 def test_where_nothing_can_come_from_a_device_the_counter_does_not_matter() -> None:
-    assert epoch_source(epoch(0.5, 0.0), "unknown") == "unknown"
-    assert epoch_source(epoch(0.5, 1.0), "memory") == "memory"
-    assert epoch_source(epoch(0.5, 1.0, null=True), "device") == "null"
-    assert epoch_source(epoch(0.5, 0.0, bytes_moved=0), "device") == "memory"
+    assert epoch_source(epoch(0.5, 1.0), in_memory=True) == "memory"
+    assert epoch_source(epoch(0.5, 1.0, null=True)) == "null"
+    assert epoch_source(epoch(0.5, 0.0, bytes_moved=0)) == "memory"
 
 
 @pytest.mark.parametrize(
@@ -124,14 +123,45 @@ def test_without_compute_a_rate_is_given_and_no_verdict() -> None:
     assert found.got_bytes_per_second is not None
 
 
-def test_where_the_kernel_does_not_count_only_what_cannot_be_memory_counts() -> None:
-    cold = answer(epoch(0.5, 0.0), epoch(0.99, 0.0), kind="lustre", resident_share=0.0)
-    assert (cold.source, cold.verdict, cold.epochs) == ("unknown", "does not feed", (1,))
-    assert "cold before these epochs" in cold.reasons[-1]
-    warm = answer(epoch(0.5, 0.0), kind="lustre", resident_share=0.5)
-    assert (warm.verdict, warm.epochs) == ("not a storage result", ())
-    direct = answer(epoch(0.95, 0.0), epoch(0.95, 0.0), kind="lustre", cache="off")
-    assert (direct.verdict, direct.epochs) == ("feeds", (1, 2))
+@pytest.mark.parametrize(
+    ("kind", "known", "verdict", "epochs", "reason"),
+    [
+        ("lustre", {"resident_share": 0.0}, "feeds", (1,), "the page cache was cold before"),
+        ("lustre", {"cache": "off"}, "feeds", (1, 2), "O_DIRECT passed the page cache"),
+        ("gpfs", {"cache": "off"}, "feeds", (1, 2), "O_DIRECT passed the page cache"),
+        ("lustre", {}, "not a storage result", (1, 2), "16.0 GB may have come from 25.8 GB of memory"),
+        ("lustre", {"resident_share": 0.5}, "not a storage result", (1, 2), "16.0 GB may have come from"),
+        # What the page cache has says nothing of a cache that the file system itself has in this node's memory.
+        ("gpfs", {"resident_share": 0.0}, "not a storage result", (1, 2), "16.0 GB may have come from"),
+        ("fuse.bindfs", {"resident_share": 0.0}, "not a storage result", (1, 2), "16.0 GB may have come from"),
+        ("fuse.bindfs", {"cache": "off"}, "not a storage result", (1, 2), "16.0 GB may have come from"),
+    ],
+)
+def test_where_the_kernel_does_not_count_only_what_cannot_be_memory_feeds(
+    kind: str, known: dict[str, Any], verdict: str, epochs: tuple[int, ...], reason: str
+) -> None:
+    found = answer(epoch(0.95, None), epoch(0.95, None), kind=kind, **({"resident_share": None} | known))
+    assert (found.source, found.verdict, found.epochs) == ("unknown", verdict, epochs)
+    assert found.reasons[0].startswith("reads are not counted; ")
+    assert reason in found.reasons[0]
+
+
+def test_what_may_be_memory_shows_that_storage_is_too_slow() -> None:
+    assert answer(epoch(0.5, None), kind="fuse", resident_share=None).verdict == "does not feed"
+
+
+def test_data_that_are_a_hundred_times_as_large_as_memory_are_storages() -> None:
+    known = {"bytes": 3000 * GB, "bytes_moved": 3000 * GB}
+    found = answer(epoch(0.95, None, **known), kind="fuse", resident_share=None)
+    assert (found.verdict, found.reasons) == (
+        "feeds",
+        ("reads are not counted; memory has room for less than 1 % of 3.00 TB",),
+    )
+
+
+def test_bytes_of_a_server_may_be_out_of_its_memory() -> None:
+    found = answer(epoch(0.95, 1.0), kind="nfs4")
+    assert (found.verdict, found.reasons) == ("feeds", ("a server gave the bytes, perhaps out of its memory",))
 
 
 def test_steps_that_were_all_read_ahead_say_nothing() -> None:
@@ -144,6 +174,31 @@ def test_waiting_for_a_core_may_be_what_is_missing() -> None:
     waiting = {"loop_seconds": 1.0, "core_wait_seconds": sample.spread(0.2)}
     assert answer(epoch(0.8, 1.0, **waiting)).verdict == "too close to say"
     assert answer(epoch(0.5, 1.0, **waiting)).verdict == "does not feed"
+
+
+@pytest.mark.parametrize(
+    ("cores", "readers", "command"),
+    [
+        (8, 4, "mpiexec -n 4 dliosim run 'a b.dlio' -D 'train.readers=1 by batch'"),
+        (2, 0, "mpiexec -n 2 dliosim run 'a b.dlio'"),
+        (2, 1, "dliosim run 'a b.dlio'"),
+        (16, 1, "mpiexec -n 4 dliosim run 'a b.dlio'"),
+    ],
+)
+def test_ranks_that_waited_for_cores_get_a_command_line_that_leaves_each_its_own(
+    cores: int, readers: int, command: str
+) -> None:
+    (train, *_) = sample.run().loops
+    waiting = epoch(0.5, 1.0, loop_seconds=1.0, core_wait_seconds=sample.spread(0.2))
+    run = on("ext4", replace(train, epochs=(waiting,), prefetch=0, readers=readers))
+    run = replace(run, environment=replace(run.environment, cores_per_node=cores))
+    ((advice, *_),) = (one.advice for one in answer_run(run, group_phases(run.loops), {}, lambda override: True))
+    assert advice.command == command
+
+
+def test_advice_names_the_program_as_it_was_typed() -> None:
+    run = replace(on("ext4"), program="env/bin/dliosim", ranks=1)
+    assert command_line(run) == "env/bin/dliosim run 'a b.dlio'"
 
 
 def test_advice_is_a_command_line_with_its_own_results() -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
+from dliosim.execute.node.page_cache import counts_reads
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.machine import DISK_KINDS
 from dliosim.model import Job
 from tests.mpi.jobs import Place, phases
 from tests.mpi.launch import running, start_ranks
@@ -63,9 +62,10 @@ OTHER_BYTES = 3 * MIB
 @pytest.fixture
 def on_disk(tmp_path: Path) -> Place:
     """A place on a file system where the kernel counts the bytes from its device."""
-    kind = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True).stdout
-    if kind.strip() not in DISK_KINDS | {"ext2/ext3"}:
-        pytest.skip(f"{tmp_path} is on {kind.strip()}, where the kernel does not count bytes from a device")
+    page = tmp_path / "page"
+    page.write_bytes(os.urandom(4096))
+    if not counts_reads(page):
+        pytest.skip(f"on the file system of {tmp_path} the kernel does not count bytes from a device")
     return Place(tmp_path)
 
 

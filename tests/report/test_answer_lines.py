@@ -23,6 +23,7 @@ def answered(**changed: object) -> Answer:
         "does not feed",
         (),
         "device",
+        True,
         (1,),
         0.9,
         flat(0.55),
@@ -56,9 +57,25 @@ def test_it_is_eight_lines_of_80_columns_and_a_command_that_can_be_pasted() -> N
 
 
 def test_what_came_out_of_memory_is_never_called_storage() -> None:
-    lines = lines_of(answered(verdict="not a storage result", source="memory", reasons=("all bytes came from memory",)))
+    memory = {"verdict": "not a storage result", "source": "memory", "from_storage": False}
+    lines = lines_of(answered(**memory, reasons=("all bytes came from memory",)))
     assert lines[1:3] == ["ANSWER   not a storage result", "WHY      all bytes came from memory"]
     assert lines[3] == "MEMORY   gave 1.97 GB/s from memory, not from storage (epoch 1)"
+
+
+@pytest.mark.parametrize("source", ["unknown", "mixed"])
+def test_what_memory_may_have_given_is_a_bound_of_what_storage_gave(source: str) -> None:
+    lines = lines_of(answered(source=source, from_storage=False))
+    assert lines[2] == "STORAGE  needs 2.91 GB/s, gave at most 1.97 GB/s (epoch 1)"
+
+
+def test_the_shares_of_a_loop_have_one_whole_and_name_it() -> None:
+    def loop_of(*epochs: int) -> str:
+        (line,) = (one for one in lines_of(answered(epochs=epochs)) if one.startswith("LOOP"))
+        return line
+
+    assert loop_of(1) == "LOOP     49 % busy, storage 50 % of the time of epoch 1"
+    assert loop_of(1, 2, 3, 4, 5).endswith(" of the loop's time")
 
 
 def test_a_run_without_loops_has_its_saves_and_restores() -> None:

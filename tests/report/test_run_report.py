@@ -407,7 +407,6 @@ def test_another_root_in_memory_silences_no_warning_of_a_disk():
         assert len(warnings_of(replace(cached, root=root), environment=both)) == said
         read = file_phase_of("restore", verb(1.0, content_seconds=spread(0.0)), resident_share=1.0, root=root)
         assert len(warnings_of(read, environment=both)) == said
-    assert warnings_of(replace(cached, kind="infer", name="i"), environment=both) == [], "of old results it is unknown"
 
 
 def test_waiting_for_data_is_reported_where_no_step_is_put_down_to_storage():

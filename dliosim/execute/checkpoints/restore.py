@@ -15,7 +15,7 @@ from dliosim.execute.checkpoints.state_reader import ReadPass, read_state
 from dliosim.execute.io_errors import unreadable_error, wrap_call
 from dliosim.execute.mpi.world import split_ranks
 from dliosim.execute.phases.context import Session
-from dliosim.execute.phases.residency import measure_file_residency
+from dliosim.execute.phases.residency import find_uncounted_reads, measure_file_residency
 from dliosim.execute.safe_open import open_for_read, read_pieces
 from dliosim.execute.store.checkpoint_manifest import OLDER
 from dliosim.measure.records import VerbRecord
@@ -69,7 +69,7 @@ def _read_checkpoint(
 ) -> tuple[VerbRecord, FoundCheckpoint, tuple[str, ...]]:
     """Read what this rank needs, from the copies of partners where a file is lost.
 
-    Returns the record, the checkpoint with its lost files, and notes on why the share in the page cache is unknown.
+    Returns the record, the checkpoint with its lost files, and notes on what the kernel does not say of the reads.
     Collective. Raises _DamagedCheckpoint, and DliosimError for what is no damage, on every rank.
     """
     while True:
@@ -77,10 +77,12 @@ def _read_checkpoint(
         sound = files.redirect_to_partners(found.lost)
         try:
             with _plan_passes(session, sound, holder, verb) as passes:
-                residency = _inspect_checkpoint(session, sound, found, record)
+                residency, uncounted = _inspect_checkpoint(session, sound, found, record)
                 read_state(session, sound, found, passes, record)
             record.root = found.root
-            return record, found, residency
+            if uncounted:
+                record.read_bytes = -1
+            return record, found, (*residency, *uncounted)
         except ExecutionError as error:
             if not error.shared or error.code not in _OF_DATA:
                 raise
@@ -132,16 +134,20 @@ def _plan_passes(session: Session, files: StateFiles, holder: Split, verb: Resto
 
 def _inspect_checkpoint(
     session: Session, files: StateFiles, found: FoundCheckpoint, record: VerbRecord
-) -> tuple[str, ...]:
-    """Measure how much of it is in the page cache, and read its file of plans; return notes on what is unknown."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Measure how much of it is in the page cache, and read its file of plans.
+
+    Returns notes: why the share in the page cache is unknown, and why the bytes from the device are.
+    """
     excluded = {METADATA, *found.lost, *(name for name, _ in files.partner_files())}
     names = sorted(found.saved.files.keys() - excluded)
     record.resident_bytes, record.examined_bytes, notes = measure_file_residency(
         session, len(names), lambda file: found.directory / names[file]
     )
+    uncounted = find_uncounted_reads(session, found.directory / names[0]) if names else ""
     if files.checkpoint.metadata:
         session.world.run_on_all(lambda: _read_metadata(found, record))
-    return notes
+    return notes, (uncounted,) if uncounted else ()
 
 
 def _read_metadata(found: FoundCheckpoint, record: VerbRecord) -> None:

@@ -36,6 +36,7 @@ from dliosim.execute.mpi.world import file_communicator, free_communicator
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.phases.context import Phase, RunningLoop, Session
 from dliosim.execute.phases.phase_summary import share_granted_hints
+from dliosim.execute.phases.residency import find_uncounted_reads
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.records import EpochRecord
@@ -97,7 +98,9 @@ class LoopRunner:
         resident, examined = world.allreduce(np.array(residency[:2], np.int64), "sum").tolist()
         # The share of the examined pages that were resident before the loop; None if none were examined.
         self._resident = resident / examined if examined else None
-        self._residency_notes = residency.notes
+        # Why the kernel's count of bytes from the device says nothing; empty where it counts them
+        self._uncounted = "" if self._null else find_uncounted_reads(session, data.path(0))
+        self._cache_notes = (*residency.notes, self._uncounted)
         self._batches: Batches | None = None  # threads, open files and buffers, from the first epoch on
         self._buffer_size = 0
         self._rows: list[NDArray[np.int64]] = []  # a row of `RANK_COLUMNS` for each epoch
@@ -168,6 +171,8 @@ class LoopRunner:
         record = account.make_record(self._salt, epoch, loop.batch, self._null)
         source.record_reads(record)
         counts.record_counts(record, loop, self.saves.core_wait_ns)
+        if self._uncounted:
+            record.read_bytes = -1
         if processing is not None:
             record.decode_ns, record.preprocess_ns = sum(processing.decode_ns), sum(processing.preprocess_ns)
         record_plan(session, loop, data, work, record)
@@ -253,7 +258,7 @@ class LoopRunner:
             "" if self._null else library_read_note(access, counted),
             _compression_note(self._dataset),
             self._data.note,
-            *self._residency_notes,
+            *self._cache_notes,
         )
         summary = replace(
             self.make_view(1).so_far(),

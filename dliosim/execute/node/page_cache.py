@@ -22,6 +22,12 @@ _WINDOW = 1 << 30
 # A file that is larger than _LOOKS windows of _LOOK bytes is examined in that many windows, evenly spread: the kernel
 # takes some 10 ms for 1 GiB.
 _LOOKS, _LOOK = 16, 1 << 26
+
+# The kernel drops a folio as a whole or not at all, and none is larger than this on most machines.
+_LARGEST_FOLIO = 1 << 21
+
+# Counts of the process, and of the thread that reads them.
+_PROCESS_IO, _THREAD_IO = Path("/proc/self/io"), Path("/proc/thread-self/io")
 _WRITES = re.compile(rb"wchar: (?P<bytes>\d+)\n.*\nsyscw: (?P<calls>\d+)\n")
 
 
@@ -74,7 +80,7 @@ def count_resident_bytes(path: Path, whole: bool = False) -> tuple[int, int]:
         wrap_call("mincore", path, reading=True),
     ):
         status = os.fstat(descriptor)
-        if status.st_uid != os.geteuid() and not os.access(path, os.W_OK, effective_ids=True):
+        if not _shows_residency(path, status):
             return 0, 0
         size = status.st_size
         windows = _mincore_windows(size, whole)
@@ -85,6 +91,54 @@ def count_resident_bytes(path: Path, whole: bool = False) -> tuple[int, int]:
     return found, sum(length for _, length in windows)
 
 
+def counts_reads(path: Path) -> bool | None:
+    """Return whether the kernel counts the bytes that a process reads from a file below the page cache.
+
+    The first page is dropped and read, which has to count, and read again from the page cache, which must not: some
+    file systems count neither, and some both. None where the page stays in memory (it is mapped, or that is where its
+    file system has it), or where the kernel does not say. Up to 2 MiB of the file are dropped and, if any of these were
+    in the page cache, read again. Raises ExecutionError, and ValueError for a file that is cut short meanwhile.
+    """
+    with (
+        wrap_call("open", path, reading=True),
+        open_for_read(path) as descriptor,
+        wrap_call("read", path, reading=True),
+    ):
+        status = os.fstat(descriptor)
+        window, page = (min(status.st_size, most) for most in (_LARGEST_FOLIO, mmap.PAGESIZE))
+        if not page:
+            return None
+        is_shown = _shows_residency(path, status)
+        was_cached = is_shown and _count_resident(descriptor, 0, window) > 0
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no other page is read ahead, and counted
+        os.posix_fadvise(descriptor, 0, window, os.POSIX_FADV_DONTNEED)
+        if was_cached and _count_resident(descriptor, 0, page):  # it may be dirty
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, window, os.POSIX_FADV_DONTNEED)
+        was_dropped = is_shown and not _count_resident(descriptor, 0, page)
+        first, second = _count_read(descriptor, page), _count_read(descriptor, page)
+        if was_cached:
+            os.pread(descriptor, window, 0)
+        else:
+            os.posix_fadvise(descriptor, 0, window, os.POSIX_FADV_DONTNEED)
+    if first is None or second is None or not (first or was_dropped):
+        return None
+    return first > 0 and not second
+
+
+def _count_read(descriptor: int, length: int) -> int | None:
+    """Read the first bytes of a file; return what the kernel counts of that for this thread, None where it does not."""
+    before = read_process_io(_THREAD_IO)
+    os.pread(descriptor, length, 0)
+    after = read_process_io(_THREAD_IO)
+    return None if before is None or after is None else after.storage_read - before.storage_read
+
+
+def _shows_residency(path: Path, status: os.stat_result) -> bool:
+    """Return True if the kernel says which pages of a file are in memory; to others it claims that all are."""
+    return status.st_uid == os.geteuid() or os.access(path, os.W_OK, effective_ids=True)
+
+
 def _mincore_windows(size: int, whole: bool) -> list[tuple[int, int]]:
     """Return the windows to examine in a file of `size` bytes: first byte, a multiple of the page size, and length."""
     if whole or size <= _LOOKS * _LOOK:
@@ -93,10 +147,10 @@ def _mincore_windows(size: int, whole: bool) -> list[tuple[int, int]]:
     return [(first, min(_LOOK, size - first)) for first in spread]
 
 
-def read_process_io() -> ProcessIO | None:
-    """Return the counts of /proc/self/io; None where there is no such file."""
+def read_process_io(path: Path = _PROCESS_IO) -> ProcessIO | None:
+    """Return the counts of the process, or of a thread by its own file; None where there is no such file."""
     try:
-        text = Path("/proc/self/io").read_text()
+        text = path.read_text()
     except OSError:
         return None
     values = {name: int(value) for name, value in (line.split(": ") for line in text.splitlines())}
@@ -120,7 +174,7 @@ class WriteCounter:
 
     def __init__(self) -> None:
         try:
-            self._descriptor: int | None = os.open("/proc/thread-self/io", os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor: int | None = os.open(_THREAD_IO, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             self._descriptor = None
 

@@ -1,4 +1,4 @@
-"""The share of files that is in the page caches of their readers' nodes, before they are read."""
+"""Tell, before files are read, how much of them page caches have, and whether the kernel counts what is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.node.page_cache import count_resident_bytes
+from dliosim.execute.node.environment import find_mount
+from dliosim.execute.node.page_cache import count_resident_bytes, counts_reads
 from dliosim.execute.phases.context import Session
 
 #: The most files that a node examines before they are read. This opens them, and the next open of a file is faster
@@ -62,6 +63,25 @@ def measure_residency(session: Session, look: Callable[[], tuple[int, int]]) -> 
     if first == world.size:
         return Residency(*found)
     return Residency(notes=(world.broadcast_object(f"residency unknown: rank {first}: {why}", first),))
+
+
+def find_uncounted_reads(session: Session, path: Path) -> str:
+    """Return why the bytes from the device are not known of a file and of others like it; empty if they are counted.
+
+    The first rank of each node reads a page of the file. Collective; no failure ends the run.
+    """
+    answers = {True: 1, None: 0, False: -1}
+    found: bool | None = True
+    if session.world.node.rank == 0:
+        try:
+            found = find_mount(path).is_memory_backed or counts_reads(path)  # no device gives what is in memory
+        except (ExecutionError, ValueError):  # ValueError: the file was cut short meanwhile
+            found = None
+    least = int(session.world.allreduce(np.array([answers[found]], np.int64), "min")[0])
+    if least > 0:
+        return ""
+    why = "the kernel does not count" if least < 0 else "it could not be found whether the kernel counts"
+    return f"bytes from the device unknown: {why} what is read from this file system"
 
 
 def resident_share(session: Session, files: int, most: int, path: Callable[[int], Path]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.language.diagnostics import Diagnostic, Mistake, collect, mistake
-from dliosim.language.source import MAX_BYTES, SourceText, Span, UnreadableFile, read_source
+from dliosim.language.source import MAX_BYTES, SourceText, Span, UnreadableFile, find_source, read_source
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, first_word, split_head
 from dliosim.language.syntax.block_splitter import Statement, split_statements
@@ -94,7 +94,7 @@ class Loader:
 
     def open_document(self, quoted: Span, chain: tuple[str, ...], *, included: bool) -> Document | None:
         """Return the document of an included or extended file; None where it is included already."""
-        path = Path(quoted.source.name).parent / quoted.text[1:-1]
+        path = find_source(Path(quoted.source.name).parent, quoted.text[1:-1])
         name = str(path)
         try:
             source = self._read_text(path)

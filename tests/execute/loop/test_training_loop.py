@@ -14,10 +14,14 @@ from pathlib import Path
 import pytest
 
 from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.node.environment import Mount
+from dliosim.execute.phases import residency
 from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.file_phases import FilePhase
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.records import EpochRecord
 from dliosim.measure.step_times import StepAccount
 from dliosim.model import Job
@@ -105,3 +109,27 @@ def test_what_delays_a_step_is_blamed_on_storage_only_if_it_is_in_a_call(
     # Four delays of 50 ms, but for the first where it is ahead of the clock.
     assert parts.pop(blamed) > max(0.15, *parts.values())
     assert getattr(epoch.bound_by, blamed) >= 0.75
+
+
+@pytest.mark.parametrize(
+    ("counts", "note"),
+    [(True, ""), (False, "the kernel does not count"), (None, "it could not be found whether the kernel counts")],
+)
+def test_bytes_from_a_device_are_known_only_where_the_kernel_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: bool | None, note: str
+) -> None:
+    monkeypatch.setattr(residency, "counts_reads", lambda path: counts)
+    monkeypatch.setattr(residency, "find_mount", lambda path: Mount("fuse", "/", "", ""))
+    pattern = tmp_path / "counted.dlio"
+    checkpoint = 'checkpoint c {\npart w 1 kB total\npath "c"\n}\n'
+    pattern.write_text(f"{DATASET}{checkpoint}prepare d\nsave c\ntrain {{\nread d\n}}\nrestore c\n")
+    workload, _ = compile_pattern(pattern, [], Job(1))
+    session = Session(workload, world_of_one(), {"data": tmp_path}, Options(), ProgressLine(None))
+    phases = {phase.summary.kind: phase.summary for phase in run_workload(session)}
+    train, restore = phases["train"], phases["restore"]
+    assert isinstance(train, LoopPhase) and isinstance(restore, FilePhase)
+    for summary, notes in ((train.epochs[0], train.notes), (restore.verb, restore.notes)):
+        assert (summary.device_bytes is not None) == (counts is True)
+        assert [one for one in notes if one.startswith("bytes from the device unknown: ")] == (
+            [f"bytes from the device unknown: {note} what is read from this file system"] if note else []
+        )

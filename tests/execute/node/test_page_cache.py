@@ -13,7 +13,9 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.node import page_cache
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.node.page_cache import (
+    ProcessIO,
     count_resident_bytes,
+    counts_reads,
     drop_pages,
     process_io_since,
     read_process_io,
@@ -108,6 +110,52 @@ def test_of_a_large_file_stretches_are_looked_at_that_are_evenly_spread(tmp_path
     found, looked_at = count_resident_bytes(large)
     assert 0 < found < looked_at, "the end is among them"
     assert (1 << 30) - mmap.PAGESIZE < looked_at <= 1 << 30
+
+
+@pytest.fixture
+def stored(written: Path) -> Path:
+    if find_mount(written).is_memory_backed:
+        pytest.skip("files there are in memory")
+    return written
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_file_is_in_the_page_cache_as_before_when_the_counter_was_tried(stored: Path, cached: bool) -> None:
+    if not cached:
+        drop_pages(stored)
+    assert counts_reads(stored) or find_mount(stored).kind not in ("ext4", "xfs", "btrfs")
+    assert count_resident_bytes(stored) == (SIZE if cached else 0, SIZE)
+
+
+@pytest.mark.parametrize(
+    ("counts", "outcome"),
+    [
+        ((0, 4096, 4096, 4096), True),
+        ((0, 0, 0, 0), False),
+        # What comes from memory is counted as well.
+        ((0, 4096, 4096, 8192), False),
+    ],
+)
+def test_a_counter_counts_what_was_dropped_and_nothing_else(
+    stored: Path, monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...], outcome: bool
+) -> None:
+    found = iter(counts)
+    monkeypatch.setattr(page_cache, "read_process_io", lambda path: ProcessIO(0, next(found)))
+    assert counts_reads(stored) is outcome
+
+
+def test_a_page_that_stays_in_memory_says_nothing_of_the_counter(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "posix_fadvise", lambda *given: None)
+    assert counts_reads(written) is None
+    (tmp_path / "empty").touch()
+    assert counts_reads(tmp_path / "empty") is None
+
+
+def test_without_proc_it_is_not_known_whether_reads_are_counted(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_cache, "read_process_io", lambda path: None)
+    assert counts_reads(written) is None
 
 
 def test_what_asking_takes_is_none_of_what_was_read() -> None:
