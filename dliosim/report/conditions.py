@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 from dliosim.measure.machine import Environment
@@ -10,7 +9,7 @@ from dliosim.measure.phase import LoopPhase, PhaseSummary
 from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import count, number, percent
 from dliosim.report.phase_titles import title_of
-from dliosim.report.text_table import WIDTH
+from dliosim.report.text_table import align_rows, wrap_text
 
 
 def header(run: RunSummary) -> str:
@@ -58,16 +57,10 @@ def environment_rows(environment: Environment, ranks: int, nodes: int) -> list[t
     return [*rows, *environment.details]
 
 
-def align_rows(rows: Sequence[tuple[str, str]]) -> str:
-    """Return names and values, a pair a line; values are aligned and wrapped."""
-    indent = max(len(name) for name, _ in rows) + 2
-    return "\n".join(_wrap_text(value, f"{name:<{indent}}", " " * indent) for name, value in rows)
-
-
 def format_notes(phases: Sequence[PhaseSummary]) -> str:
     """Return all notes of phases, each once."""
     notes = dict.fromkeys(f"{title_of(phase)}: {note}" for phase in phases for note in phase.notes)
-    return "\n".join(_wrap_text(note, "", " " * 4) for note in notes)
+    return "\n".join(wrap_text(note, "", " " * 4) for note in notes)
 
 
 def cache_state(phase: LoopPhase) -> str:
@@ -123,10 +116,3 @@ def _group_by_text(texts: Sequence[tuple[str, str]]) -> list[str]:
     for name, text in texts:
         names.setdefault(text, {})[name] = None
     return [f"{', '.join(those)}: {text}" for text, those in names.items()]
-
-
-def _wrap_text(text: str, first: str, later: str) -> str:
-    """Wrap a text, but break no long word: a path must stay whole so that it can be copied."""
-    return textwrap.fill(
-        text, WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
-    )

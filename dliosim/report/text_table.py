@@ -132,3 +132,16 @@ def _draw_table(headings: Sequence[str], rows: Sequence[Sequence[str]], columns:
     text = tabulate(lines, tablefmt="simple", disable_numparse=True, colalign=align)
     # Without headings tabulate draws a line above and one below.
     return "\n".join(line.rstrip() for line in text.splitlines()[1:-1])
+
+
+def align_rows(rows: Sequence[tuple[str, str]]) -> str:
+    """Return names and values, a pair a line; values are aligned and wrapped."""
+    indent = max(len(name) for name, _ in rows) + 2
+    return "\n".join(wrap_text(value, f"{name:<{indent}}", " " * indent) for name, value in rows)
+
+
+def wrap_text(text: str, first: str, later: str) -> str:
+    """Wrap a text, but break no long word: a path must stay whole so that it can be copied."""
+    return textwrap.fill(
+        text, WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+    )

@@ -11,9 +11,9 @@ from dliosim.compare.result import Outcome, VariantResult
 from dliosim.compare.statistics import VariantComparison
 from dliosim.compare.verdict import compose_verdict
 from dliosim.readable import ABSENT, count, number, seconds
-from dliosim.report.conditions import align_rows, environment_rows
+from dliosim.report.conditions import environment_rows
 from dliosim.report.reader.labels import variant_names
-from dliosim.report.text_table import WIDTH, Column, count_cell, format_columns, grid, time_cell
+from dliosim.report.text_table import WIDTH, Column, align_rows, count_cell, format_columns, grid, time_cell
 
 
 def _format_percent(share: float | None) -> str:

@@ -9,9 +9,8 @@ from dliosim.model import Background, Checkpoint, Pace, Transformer, Workload
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
 from dliosim.plan.forecast.interval_forecast import StateRisks
 from dliosim.readable import count, number, seconds, size
-from dliosim.report.checkpoints import EXPLAINED, IntervalRow, format_long_time, interval_table
-from dliosim.report.conditions import align_rows
-from dliosim.report.text_table import WIDTH
+from dliosim.report.interval_table import EXPLAINED, IntervalRow, format_long_time, interval_table
+from dliosim.report.text_table import WIDTH, align_rows
 
 #: Of more parts than this, only the sum of their bytes is shown.
 _MOST_PARTS = 6
