@@ -19,6 +19,7 @@ from dliosim.language.setting_words import read_comment
 from dliosim.language.settings.phrases import write_phrase
 from dliosim.language.syntax.declarations import TOKEN, Declaration, list_settings
 from dliosim.language.syntax.vocabulary import BLOCKS, SETTINGS
+from dliosim.model import EXPECTABLE
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "language.md"
 MARKS = re.compile(r"(<!-- settings of (\w+)(?:: ([^>]*))? -->\n).*?(<!-- end of settings -->)", re.DOTALL)
@@ -56,7 +57,10 @@ def _show_token(token: re.Match[str]) -> str:
 
 
 def write_table(kind: str, keywords: str | None) -> str:
-    """Return the table of a kind of block, of these keywords only where there are some."""
+    """Return the table of a kind of block, of these keywords only where there are some; of `expect` its figures."""
+    if kind == "expect":
+        rows = (f"| `{name}` | {one.meaning} | {one.written} |" for name, one in EXPECTABLE.items())
+        return "\n".join(["| figure | meaning | bounds |", "|---|---|---|", *rows])
     settings = [one for one in list_settings(BLOCKS[kind], kind) if one.inside != "access"]
     known = {one.keyword: one for one in settings}
     lines = ["| setting | meaning | default |", "|---|---|---|"]

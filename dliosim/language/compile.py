@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from dliosim.language.blocks import checkpoints, datasets, transformers
 from dliosim.language.blocks.external_datasets import missing_finder
@@ -32,8 +32,8 @@ from dliosim.language.syntax.ast import PatternBlock
 from dliosim.language.syntax.loader import Loader
 from dliosim.language.values.evaluator import Scope
 from dliosim.language.values.quantities import MAX_SIZE, Value, literal_text, nearest_float
-from dliosim.model import Checkpoint, Dataset, Expectation, Finder, Job, Transformer, Workload
-from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, Dimension, format_bytes, format_seconds
+from dliosim.model import EXPECTABLE, Checkpoint, Dataset, Expectation, Finder, Job, Transformer, Workload
+from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, format_bytes, format_seconds
 
 
 @dataclass(slots=True)
@@ -181,65 +181,55 @@ def _compile_expectations(context: CompileContext, verbs: VerbCompiler) -> tuple
     return tuple(found for found, _ in made.values())
 
 
-#: The dimensions of each figure, and how its bounds are written.
-_FIGURES: Final = {
-    "utilization": ((RATIO,), "ratios are written as 90 %"),
-    "throughput": ((RATE, FREQUENCY), "rates are written as 200 MB/s, or 1000 samples/s"),
-    "p99": ((TIME,), "times are written as 10 ms, 1.5 s or 2 min"),
-}
-_UNITS: dict[Dimension, Literal["ratio", "B/s", "samples/s", "s"]] = {
-    RATIO: "ratio",
-    RATE: "B/s",
-    FREQUENCY: "samples/s",
-    TIME: "s",
-}
+#: The dimension of a unit of figures; others are counts.
+_DIMENSIONS: Final = {"ratio": RATIO, "B/s": RATE, "samples/s": FREQUENCY, "s": TIME}
 
 
 def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: VerbCompiler) -> Expectation | None:
     figure = block.header["FIGURE"].text
     with context.reporting():
         value = context.scope.value(block.header["value"])
-        if value.dimension not in _FIGURES[figure][0]:
+        unit = {_DIMENSIONS.get(unit, COUNT): unit for unit in EXPECTABLE[figure].units}.get(value.dimension)
+        if unit is None:
             raise _wrong_dimension(figure, value)
-        if not 0 < nearest_float(value.amount) <= (1 if figure == "utilization" else MAX_SIZE):
-            bounds = "0 % to 100 %" if figure == "utilization" else f"must be above 0, and at most {MAX_SIZE:.0e}"
+        if not 0 < nearest_float(value.amount) <= (1 if unit == "ratio" else MAX_SIZE):
+            bounds = "0 % to 100 %" if unit == "ratio" else f"must be above 0, and at most {MAX_SIZE:.0e}"
             raise mistake("E113", f"`{figure}` cannot be {value}", value.span, bounds)
         loop = _find_loop(context, block, verbs)
         if figure == "utilization":
             _refuse_requests(context, block, loop)
         bound: Literal["at least", "at most"] = "at least" if "at_least" in block.header else "at most"
-        unit = _UNITS[value.dimension]
         return Expectation(
-            cast(Literal["utilization", "throughput", "p99"], figure),
+            figure,
             loop,
             bound,
             float(value.amount),
             unit,
-            f"{figure} of {loop} {bound} {literal_text(value) or _exact_text(value, unit)}",
+            f"{figure} of {loop} {bound} {literal_text(value) or _exact_text(value)}",
         )
     return None
 
 
 def _wrong_dimension(figure: str, value: Value) -> Mistake:
     """Return the E111 for a value that cannot bound a figure; mostly its unit was left out."""
-    dimensions, hint = _FIGURES[figure]
-    needed, missing = " or ".join(map(str, dimensions)), value.dimension == COUNT
-    if figure == "utilization" and missing and 0 < value.amount <= 100:
+    expectable, missing = EXPECTABLE[figure], value.dimension == COUNT
+    needed, hint = " or ".join(str(_DIMENSIONS.get(unit, COUNT)) for unit in expectable.units), expectable.written
+    if "ratio" in expectable.units and missing and 0 < value.amount <= 100:
         hint = f"write `{float(value.amount * 100 if value.amount <= 1 else value.amount):g} %`"
     label = f"this is {value.dimension}" + ("; a unit is missing" if missing else "")
     return mistake("E111", f"`{figure}` is {needed}, not {value.dimension}", value.span, label, hint=hint)
 
 
-def _exact_text(value: Value, unit: str) -> str:
+def _exact_text(value: Value) -> str:
     """Return the text of a computed value; parsed again, the text gives the same value."""
     exact = Decimal(repr(float(value.amount)))
-    if unit == "ratio":
+    if value.dimension == RATIO:
         return f"{(exact * 100).normalize():f} %"
-    if unit == "s":
+    if value.dimension == TIME:
         return format_seconds(float(value.amount))
-    if unit == "B/s" and value.amount.denominator == 1:
+    if value.dimension == RATE and value.amount.denominator == 1:
         return f"{format_bytes(int(value.amount))}/s"
-    return f"{exact.normalize():f} {unit}"
+    return f"{exact.normalize():f}{ {RATE: ' B/s', FREQUENCY: ' samples/s'}.get(value.dimension, '') }"
 
 
 def _find_loop(context: CompileContext, block: PatternBlock, verbs: VerbCompiler) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from dliosim.measure import aggregate
 from dliosim.measure.answer import NO_STORAGE, core_wait_text, spread_over
@@ -30,7 +31,7 @@ def _check_expectation(line: Expectation, run: RunSummary, answer: Answer | None
         return ExpectationResult(line.text, None, line.unit, False, ())
     numbers = answer.epochs or tuple(range(1, len(epochs) + 1))
     counted = [epochs[number - 1] for number in numbers]
-    measure = _MEASURES[line.figure, line.unit]
+    measure = _MEASURES.get((line.figure, line.unit), partial(_mean, line.figure))
     measured, is_utilization = measure(counted), line.figure == "utilization"
     spread = answer.storage_utilization if is_utilization else spread_over(counted, lambda epoch: measure([epoch]))
     is_within = operator.ge if line.bound == "at least" else operator.le
@@ -72,8 +73,8 @@ def _oversleep_share(epochs: Sequence[EpochSummary]) -> float:
     return late / sum(epoch.loop_seconds for epoch in epochs)
 
 
-def _storage_utilization(epochs: Sequence[EpochSummary]) -> float | None:
-    spread = spread_over(epochs, lambda epoch: epoch.storage_utilization)
+def _mean(figure: str, epochs: Sequence[EpochSummary]) -> float | None:
+    spread = spread_over(epochs, operator.attrgetter(figure))
     return None if spread is None else spread.mean
 
 
@@ -83,7 +84,7 @@ def _p99(epochs: Sequence[EpochSummary]) -> float | None:
 
 
 _MEASURES: dict[tuple[str, str], Callable[[Sequence[EpochSummary]], float | None]] = {
-    ("utilization", "ratio"): _storage_utilization,
+    ("utilization", "ratio"): partial(_mean, "storage_utilization"),
     ("throughput", "B/s"): aggregate.bytes_per_second,
     ("throughput", "samples/s"): aggregate.samples_per_second,
     ("p99", "s"): _p99,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 
+from dliosim.model import EXPECTABLE
+
 
 def read_comments(kind: type) -> dict[str, str]:
     """Return what each field of a dataclass means: its comment; of a property the first line of its docstring."""
@@ -25,8 +27,9 @@ def describe_figure(name: str) -> str:
     """Return what a figure of an epoch is and where it is seen; empty for other names."""
     from dliosim.measure.epoch_summaries import EpochSummary
 
-    meaning = read_comments(EpochSummary).get(name.lower().replace(" ", "_").replace("-", "_"), "")
-    if not meaning:
-        return ""
-    more = f"\nIn a pattern, `expect {name} at least 90 %` asks for it." if name == "utilization" else ""
-    return f"`{name}` is a figure of each epoch: {meaning}.\n`dliosim report RESULTS` shows it.{more}"
+    found = EXPECTABLE.get(name)
+    meaning = read_comments(EpochSummary).get(name.lower().replace(" ", "_").replace("-", "_"))
+    lines = [f"`{name}` is a figure of each epoch: {meaning}.\n`dliosim report RESULTS` shows it."] if meaning else []
+    if found:
+        lines.append(f"In a pattern, write `expect {name} {found.example}`: {found.meaning}.")
+    return "\n".join(lines)

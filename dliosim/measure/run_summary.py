@@ -18,7 +18,7 @@ class ExpectationResult:
     text: str
     #: the figure over `epochs`, in `unit`; None where there was nothing to measure
     measured: float | None
-    #: `ratio`, `B/s`, `samples/s` or `s`
+    #: `ratio`, `B/s`, `samples/s` or `s`; or the plural of what is counted
     unit: str
     #: True where the figure is within the bound
     held: bool

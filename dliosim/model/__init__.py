@@ -16,6 +16,7 @@ from dliosim.model.access import (
 from dliosim.model.checkpoint import Background, Checkpoint, Commit, Copies, Pace, Replicas, Writers
 from dliosim.model.dataset import ELEMENTS, Chunk, Compression, Dataset, FileSurvey, Finder, Layout, Shape, Stripe
 from dliosim.model.distributions import Distribution, constant
+from dliosim.model.expectation import EXPECTABLE, Expectation
 from dliosim.model.job import Job
 from dliosim.model.phrase import Phrase
 from dliosim.model.split import Split
@@ -37,4 +38,4 @@ from dliosim.model.verbs import (
     Sync,
     Verb,
 )
-from dliosim.model.workload import Expectation, Workload
+from dliosim.model.workload import Workload

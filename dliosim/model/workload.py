@@ -6,25 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal
+from typing import Any
 
 from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.dataset import Dataset
+from dliosim.model.expectation import Expectation
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop, Prepare, Repeat, Verb
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """A bound on a figure of one loop."""
-
-    #: utilization, throughput or 99th percentile of the batch latency
-    figure: Literal["utilization", "throughput", "p99"]
-    loop: str  #: name of the loop
-    bound: Literal["at least", "at most"]  #: kind of the bound
-    value: float  #: bound in `unit`
-    unit: Literal["ratio", "B/s", "samples/s", "s"]  #: utilization is a ratio, throughput in B/s or samples/s, p99 in s
-    text: str  #: the `expect` line
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ train {
     checkpoint c every 1 step
     epochs     1
 }
+expect saves of train at least 3
 """
 
 
@@ -47,6 +48,9 @@ if __name__ == "__main__":
     ):
         if main(command):
             sys.exit(f"{command} failed")
+    (place / "misspelt.dlio").write_text(PATTERN.replace("expect saves", "expect save"))
+    for command in (["check", "misspelt.dlio"], ["explain", "saves"]):
+        main(command)
     (saved,) = load_results(["run"], with_arrays=True)
     assert isinstance(saved, SavedRun)
     with apply_style():

@@ -56,6 +56,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     return {
         "printed": done.stdout,
+        "messages": done.stderr,
         "run": json.loads((place / "run/results.json").read_text()),
         "comparison": json.loads((place / "compared/compare.json").read_text()),
         **json.loads((place / "found.json").read_text()),
@@ -76,6 +77,13 @@ def test_tables_show_them(found: dict[str, Any]) -> None:
     assert "seeking" in run and "saves" in run and "seek " in run
     assert re.search("^time in seek  ", side_by_side, re.MULTILINE)
     assert re.search("^saves +3$", side_by_side, re.MULTILINE)
+
+
+def test_a_pattern_can_expect_it(found: dict[str, Any]) -> None:
+    (line,) = found["run"]["expectations"]
+    assert (line["text"], line["measured"], line["held"]) == ("saves of train at least 3", 3, True)
+    assert "write `expect saves of train at least 3`" in found["messages"]
+    assert "In a pattern, write `expect saves at least 1`: checkpoints between steps." in found["printed"]
 
 
 def test_comparisons_have_the_part(found: dict[str, Any]) -> None:

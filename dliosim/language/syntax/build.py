@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dliosim.language.syntax.vocabulary import RULES, SETTINGS, STATEMENTS
+from dliosim.model import EXPECTABLE
 
 HERE: Final = Path(__file__).parent
 GRAMMAR: Final = HERE / "grammar.lark"
@@ -20,8 +21,9 @@ TABLES: Final = HERE / "tables.json"
 
 
 def grammar_text() -> str:
-    """Return the whole grammar: the file, the rules of the phrases that the model declares, and their keywords."""
-    rules = "\n".join([GRAMMAR.read_text(encoding="utf-8"), *(f"{name}: {body}" for body, name in RULES.items())])
+    """Return the whole grammar: the file, the figures, rules and keywords that the model declares."""
+    text = GRAMMAR.read_text(encoding="utf-8").replace("{figures}", "|".join(EXPECTABLE))
+    rules = "\n".join([text, *(f"{name}: {body}" for body, name in RULES.items())])
     defined = set(re.findall(r"^(\w+)(?:\.2)?:", rules, re.MULTILINE))
     used = re.findall(r"\b_?[A-Z][A-Z_]*\b", re.sub(r"^(//|_?[A-Z]).*|\".*?\"", "", rules, flags=re.MULTILINE))
     return "\n".join([rules, *(f"{name}.2: /{_keyword(name)}\\b/" for name in sorted({*used} - defined)), ""])

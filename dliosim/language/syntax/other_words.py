@@ -23,6 +23,7 @@ from dliosim.language.syntax.declarations import TOKEN, Declaration, list_settin
 from dliosim.language.syntax.parser import SyntaxNode, parse
 from dliosim.language.syntax.rewrites import MAX_LENGTH, NO, clean, rewrite
 from dliosim.language.syntax.vocabulary import BLOCKS, LOOPS, STATEMENTS, _rule
+from dliosim.model import EXPECTABLE
 from dliosim.plugins import APIS
 from dliosim.units import COUNT, RATE, SIZE, TIME, UNITS, Dimension
 
@@ -395,7 +396,7 @@ def cure_statement(head: str, phrase: Span, rule: str, opened: bool) -> str:
 _FORMS: Final = {
     "prepare": ("DATASET",),
     "repeat": ("3",),
-    "expect": ("utilization at least 90 %", "throughput at least 1 GB/s", "p99 at most 10 ms"),
+    "expect": tuple(f"{name} {figure.example}" for name, figure in EXPECTABLE.items()),
     "checkpoint": ("NAME",),
     "dataset": ("NAME",),
     "pause": ("5 s",),

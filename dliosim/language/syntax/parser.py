@@ -13,6 +13,7 @@ from dliosim.language.diagnostics import Mistake, join_hints, mistake, suggest_w
 from dliosim.language.source import MAX_LINE_LENGTH, Span
 from dliosim.language.syntax.build import TABLES, grammar_text, parser_options, table_identity
 from dliosim.language.syntax.vocabulary import block_kinds
+from dliosim.model import EXPECTABLE
 from dliosim.units import UNITS
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ _WORD = re.compile(r"[^\s()*/+,=\"-]+(?:/s\b)?|.", re.DOTALL)
 _HYPHENED = re.compile(r"[A-Za-z]+(-[A-Za-z]+)+")
 _QUANTITY: Final = {"NUMBER", "PARAM", "_LPAR", "FUNCTION"}
 _SILENT: Final = {"PLUS", "MINUS", "STAR", "SLASH", "__IGNORE_0", "_RPAR", "PROCESSES"}
+_FIGURES: Final = [f"`{figure}`" for figure in EXPECTABLE]
+_RATIOS: Final = tuple(name for name, figure in EXPECTABLE.items() if "ratio" in figure.units)
 _DESCRIBED: Final = {
     "NAME": "a name",
     "STRING": "quoted text",
@@ -133,14 +136,13 @@ _DESCRIBED: Final = {
     "_EQ": "`=`",
     "_COMMA": "`,`",
     "_LPAR": "`(`",
-    "FIGURE": "`utilization`, `throughput` or `p99`",
+    "FIGURE": f"{', '.join(_FIGURES[:-1])} or {_FIGURES[-1]}",
     "_MPI_INDEPENDENT": "`mpi-independent`",
     "_MPI_COLLECTIVE": "`mpi-collective`",
     "_TWO_PHASE": "`two-phase`",
     "_NO_AGGREGATION": "`no-aggregation`",
 }
 _HYPHENED_WORDS: Final = {"_MPI_INDEPENDENT", "_MPI_COLLECTIVE", "_TWO_PHASE", "_NO_AGGREGATION"}
-FIGURES: Final = ("utilization", "throughput", "p99")
 FUNCTIONS: Final = ("min", "max", "ceil", "floor", "log2")
 DISTRIBUTIONS: Final = ("normal", "lognormal", "uniform", "exponential", "gamma", "poisson")
 _AMBIGUOUS: Final = {
@@ -271,7 +273,7 @@ def _keywords(expected: set[str]) -> list[str]:
     """Return the words of the language among the expected tokens."""
     names = (expected - _DESCRIBED.keys() - _QUANTITY - _SILENT) | (expected & _HYPHENED_WORDS)
     words = [name.strip("_").lower().replace("_", "-") for name in sorted(names)]
-    return [*words, *(FIGURES if "FIGURE" in expected else ())]
+    return [*words, *(EXPECTABLE if "FIGURE" in expected else ())]
 
 
 def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
@@ -281,7 +283,7 @@ def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
         return ""
     if rule == "expect" and letter in "<>=" and letter:
         bound, value = "at most" if letter == "<" else "at least", text[offset:].lstrip("<>= ")
-        if text.startswith("utilization") and re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0*)?", value):
+        if text.startswith(_RATIOS) and re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0*)?", value):
             value = f"{float(value) * 100:g} %"
         return f"write `{bound} {value or 'VALUE'}`"
     if rule == "dataset" and letter == '"' and text[:offset].split()[-2:] == ["from", "files"]:
