@@ -147,13 +147,14 @@ def _judge(
         return NO_STORAGE if has_compute else NOT_ASKED, ()
     if not from_storage and alone.max >= goal:
         return NO_STORAGE, ()
+    load = (f"{percent(waited, 2)} of the time was waiting for a core",) if waited >= CORE_WAIT_LIMIT else ()
     if alone.min >= goal:
-        return FEEDS, ()
+        return FEEDS, load
     if alone.max >= goal:
         return TOO_CLOSE, (f"the goal is within the spread: {percent(alone.min, 3)} to {percent(alone.max, 3)}",)
     if alone.max >= goal * (1 - waited):
         return TOO_CLOSE, (core_wait_text(waited),)
-    return STARVES, ()
+    return STARVES, load
 
 
 def core_wait_text(share: float) -> str:
