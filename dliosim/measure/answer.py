@@ -221,11 +221,13 @@ def _advise(
     elif run.is_stored_on(loop, MEMORY_KINDS):
         yield Advice("put the data on the storage in question: --dir DIR")
     elif not from_storage:
-        if loop.cache != "off" and not run.is_stored_on(loop, OWN_CACHE_WITH_DIRECT_KINDS):
+        if run.is_stored_on(loop, OWN_CACHE_WITH_DIRECT_KINDS):
+            yield Advice("use much more data than memory, or the file system behind this one: --dir DIR")
+        elif loop.cache != "off":
             yield from change("read past the page cache", "cache", "off")
         yield Advice("use more data than memory, or `drop caches` before the loop")
     elif verdict in (TOO_CLOSE, STARVES) and waited > CORE_WAIT_LIMIT:
-        yield from _free_cores(run, loop, change)
+        yield _free_cores(run, loop, accepts)
     elif verdict == TOO_CLOSE and loop.cache != "off" and counted < epochs:
         yield from change("read past the page cache, so that all epochs count", "cache", "off")
     elif verdict == TOO_CLOSE:
@@ -234,19 +236,16 @@ def _advise(
         yield from change("read more batches at the same time", "readers", f"{2 * loop.readers or 4} by batch")
 
 
-def _free_cores(
-    run: RunSummary, loop: LoopPhase, change: Callable[[str, str, str], Iterator[Advice]]
-) -> Iterator[Advice]:
-    """Yield how each rank and each reader gets a core of its own."""
-    machine = run.environment
-    readers = max(machine.cores_per_node // machine.ranks_per_node - 1, 1)
-    ranks = max(machine.cores_per_node // (1 + min(loop.readers, readers)), 1)
-    if loop.readers > readers:
-        yield from change("give each reader a core", "readers", f"{readers} by batch")
-    if ranks < machine.ranks_per_node:
-        yield Advice("give each rank a core", command_line(run, ranks=ranks * run.nodes))
-    elif loop.readers <= readers:
-        yield Advice("other work had the cores; repeat this when the machine is quiet", command_line(run))
+def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts) -> Advice:
+    """Return how each rank and each reader gets a core of its own."""
+    cores, crowd = run.environment.cores_per_node, run.environment.ranks_per_node
+    readers = min(loop.readers, max(cores // crowd - 1, 1))
+    ranks = min(max(cores // (1 + readers), 1), crowd)
+    override = (f"{loop.name}.readers", f"{readers} by batch")
+    changed = "=".join(override) if readers < loop.readers and accepts(override) else ""
+    if changed or ranks < crowd:
+        return Advice("give each rank and reader a core", command_line(run, changed, ranks=ranks * run.nodes))
+    return Advice("repeat this when the machine is quiet: other work had the cores", command_line(run))
 
 
 def command_line(run: RunSummary, override: str = "", without: tuple[str, ...] = (), ranks: int = 0) -> str:

@@ -75,7 +75,7 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str,
     if others and answer.source in ("device", "unknown", "mixed"):
         came = "may have come" if answer.source == "unknown" else "came"
         yield "MEMORY", f"{name_epochs(others)} {came} from the page cache, all or in part: not counted"
-    whole = "the loop's time" if len(counted) == len(epochs) else f"the time of {name_epochs(answer.epochs)}"
+    whole = "the loop's time" if len(counted) == len(epochs) else name_epochs(answer.epochs)
     yield "LOOP", f"{_shares(counted)} of {whole}"
 
 
@@ -92,7 +92,9 @@ def _shares(epochs: Sequence[EpochSummary]) -> str:
     times = {name: statistics.fmean(getattr(one, name).mean for one in epochs) for name in time_parts(EpochSummary)}
     whole = sum(times.values())
     named = {name_part(name): time / whole for name, time in times.items() if whole > 0}
-    busy = named.pop("compute", 0.0)
+    late = statistics.fmean(one.compute_seconds.mean * (1 - 1 / (1 + (one.oversleep_share or 0.0))) for one in epochs)
+    named["oversleep"] = late / whole if whole > 0 else 0.0
+    busy = named.pop("compute", 0.0) - named["oversleep"]
     longest = sorted((share, name) for name, share in named.items() if share >= _WORTH_A_WORD)
     waits = [f"{_NAMES.get(name, name)} {percent(share, 2)}" for share, name in longest[: -_PARTS - 1 : -1]]
     return ", ".join([*([f"{percent(busy, 2)} busy"] if busy or not waits else []), *waits])

@@ -181,6 +181,7 @@ def test_waiting_for_a_core_may_be_what_is_missing() -> None:
     ("cores", "readers", "command"),
     [
         (8, 4, "mpiexec -n 4 dliosim run 'a b.dlio' -D 'train.readers=1 by batch'"),
+        (2, 4, "dliosim run 'a b.dlio' -D 'train.readers=1 by batch'"),
         (2, 0, "mpiexec -n 2 dliosim run 'a b.dlio'"),
         (2, 1, "dliosim run 'a b.dlio'"),
         (16, 1, "mpiexec -n 4 dliosim run 'a b.dlio'"),

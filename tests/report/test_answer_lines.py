@@ -74,7 +74,7 @@ def test_the_shares_of_a_loop_have_one_whole_and_name_it() -> None:
         (line,) = (one for one in lines_of(answered(epochs=epochs)) if one.startswith("LOOP"))
         return line
 
-    assert loop_of(1) == "LOOP     49 % busy, storage 50 % of the time of epoch 1"
+    assert loop_of(1) == "LOOP     49 % busy, storage 50 % of epoch 1"
     assert loop_of(1, 2, 3, 4, 5).endswith(" of the loop's time")
 
 
