@@ -82,7 +82,7 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
     return Answer(
         runs[0].name,
         verdict,
-        (*why, *reasons),
+        (*reasons, *why) if verdict in (FEEDS, STARVES) else (*why, *reasons),
         source,
         from_storage,
         tuple(number + 1 for number in counted),
