@@ -147,7 +147,7 @@ def _case_text(tried: Tried) -> str:
     """Return all that is known of a case."""
     mutant = tried.mutant
     head = f"# seed {mutant.seed}, {mutant.source}, {mutant.ranks} ranks on {mutant.nodes} nodes; rank {mutant.rank}"
-    parts = [f"{head}, epoch {mutant.epoch}", *(f"# {cause}" for cause in tried.wrong)]
+    parts = [f"{head}, epoch {mutant.epoch + 1}", *(f"# {cause}" for cause in tried.wrong)]
     for done in tried.done:
         parts.append(f"# {done.command}: status {done.status}, {done.seconds:.2f} s, {done.resident / 1e6:.0f} MB")
         parts += [done.out[:20_000], done.err[:20_000]]

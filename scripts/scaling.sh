@@ -7,7 +7,7 @@
 #
 # --ranks   how many ranks, in order (default: powers of two up to what the allocation of Slurm or PBS has, and all of it;
 #           the cores of this machine elsewhere)
-# --output  a directory that gets one for each run, ranks-000004 and so on, and the tables of each next to it,
+# --output  a directory that gets one for each run, ranks-000004 and so on, and what each printed next to it,
 #           ranks-000004.txt (default: dliosim-scaling)
 # PATTERN and what follows go to `dliosim run` as they are, -D among them. Weak or strong is the pattern's matter: with
 # `samples 16 * $ranks` each rank has the same work on any number of them, with -D files=4096 all share the same.

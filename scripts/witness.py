@@ -151,8 +151,8 @@ def calls_of(files: Sequence[Path], data: Path) -> list[Call]:
 
 
 def plan_rows(pattern: Path, api: str, ranks: int, rank: int, loop: str, epoch: int) -> list[tuple[int, int, Extent]]:
-    """Return the output of `dliosim plan --csv` for an epoch from 0, as (step, sample, (file, offset, length))."""
-    chosen = ["--ranks", str(ranks), "--rank", str(rank), "--loop", loop, "--epoch", str(epoch + 1)]
+    """Return the output of `dliosim plan --csv` for an epoch from 1, as (step, sample, (file, offset, length))."""
+    chosen = ["--ranks", str(ranks), "--rank", str(rank), "--loop", loop, "--epoch", str(epoch)]
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(io.StringIO()):
         status = cli.main(["plan", str(pattern), "-D", f"api={api}", "--csv", *chosen])
@@ -204,7 +204,7 @@ def check_reads(calls: list[list[Call]], pattern: Path, api: str, workload: Work
         samples = workload.dataset(loop.dataset).samples
         orders: list[set[tuple[Extent, ...]]] = [set() for _ in range(ranks)]
         threads = set()
-        for epoch in range(loop.epochs):
+        for epoch in range(1, loop.epochs + 1):
             together: list[Extent] = []
             numbers: list[int] = []
             for rank in range(ranks):

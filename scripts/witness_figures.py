@@ -253,11 +253,11 @@ def check_loop(phase: Mapping[str, Any], rows: h5py.Group, seen: Sequence[Seen],
     """Check a loop. `spans` are those of its epochs: of each rank the two moments between which it counted."""
     name, total = phase["name"], 0
     dataset, way = name.rsplit("_", 1)
-    for epoch, of_ranks in enumerate(spans):
-        said, called, read = phase["epochs"][epoch], 0, []
+    for epoch, of_ranks in enumerate(spans, 1):
+        said, called, read = phase["epochs"][epoch - 1], 0, []
         for rank, (begin, end) in enumerate(of_ranks):
             what = f"{name}, epoch {epoch}, rank {rank}"
-            claimed = {column: int(rows[column][epoch, rank]) for column in ("calls", "bytes_moved", "rchar")}
+            claimed = {column: int(rows[column][epoch - 1, rank]) for column in ("calls", "bytes_moved", "rchar")}
             reads = [call for call in data_calls([seen[rank]], dataset, READS) if begin < call.time < end]
             calls, moved_bytes = count_and_bytes(reads)
             read.append(moved_bytes)

@@ -39,7 +39,7 @@ TABLES = {
     "rates": ("epoch", "float Share Signed BoundShares"),
     "latencies": ("epoch", "Histogram"),
     "hashes": ("epoch", "Hash"),
-    "verbs": ("files", "float int Share TimeSpread Histogram"),
+    "verbs": ("files", "float int Share Times TimeSpread Histogram"),
 }
 
 NUMBERS: dict[str, dict[str, Any]] = {
@@ -53,6 +53,7 @@ OTHERS = {
     "TimeSpread": {"$ref": "#/$defs/spread"},
     "Part": {"$ref": "#/$defs/spread"},
     "BoundShares": {"$ref": "#/$defs/bound_by"},
+    "Times": {"type": "object", "additionalProperties": {"type": "number"}},
     "Histogram": {"anyOf": [{"$ref": "#/$defs/quantiles"}, {"type": "null"}]},
 }
 

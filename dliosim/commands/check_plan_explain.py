@@ -7,7 +7,7 @@ import sys
 
 from dliosim.commands.options import parse_overrides, parse_roots
 from dliosim.commands.patterns import find_pattern, locate_pattern
-from dliosim.commands.terminal import user_terminal
+from dliosim.commands.terminal import has_colours, user_terminal
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
@@ -39,11 +39,11 @@ def check_command(parsed: argparse.Namespace) -> int:
             path = find_pattern(pattern)
             workload, warnings = compile_pattern(path, parse_overrides(parsed), job, _make_finder(parsed))
         except PatternError as error:
-            sys.stderr.write(render(error.diagnostics, sys.stderr.isatty()) + "\n")
+            sys.stderr.write(render(error.diagnostics, has_colours(sys.stderr, 2)) + "\n")
             status = max(status, error.exit_code)
             continue
         if warnings:
-            sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
+            sys.stderr.write(render(warnings, has_colours(sys.stderr, 2)) + "\n")
         place = count(parsed.ranks, "rank")
         sys.stdout.write(f"{printable(pattern)}: ok ({workload.name}, digest {workload.digest()} on {place})\n")
         for loop, dataset in workload.missing_prepares().items():
@@ -65,7 +65,7 @@ def plan_command(parsed: argparse.Namespace) -> int:
     path, finder = find_pattern(parsed.pattern), _make_finder(parsed)
     workload, warnings = compile_pattern(path, parse_overrides(parsed), _make_job(parsed), finder)
     if warnings:
-        sys.stderr.write(render(warnings, sys.stderr.isatty()) + "\n")
+        sys.stderr.write(render(warnings, has_colours(sys.stderr, 2)) + "\n")
     sources = dict(finder.sources)
     for dataset in workload.datasets:
         try:

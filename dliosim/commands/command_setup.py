@@ -16,7 +16,7 @@ from mpi4py import MPI
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.mpi_entry import DamageDiagnosticsError, DiagnosticsError, run_job
 from dliosim.commands.options import describe_dataset, parse_used_roots
-from dliosim.commands.terminal import user_terminal
+from dliosim.commands.terminal import has_colours, user_terminal
 from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import OpenDataset, Options, Session
 from dliosim.execute.stalls.watcher import StallLimits
@@ -75,7 +75,7 @@ def compile_or_explain(compile_pattern: Callable[[], tuple[T, Iterable[Diagnosti
     """Return what rank 0 compiles, and print the warnings; UsageError with all mistakes as text."""
     from dliosim.language.diagnostics import PatternError, render
 
-    colour = sys.stderr.isatty()
+    colour = has_colours(sys.stderr, 2)
     try:
         found, warnings = compile_pattern()
     except PatternError as error:

@@ -27,6 +27,8 @@ _REPORT_DESCRIPTION = """\
 Shows what runs measured, several of them side by side. It needs no MPI: run it where the results are, or where you are.
 
   dliosim report my-results                                    rates, utilization, latencies, where the time went
+  dliosim report my-results --full                             all tables of the run, epoch by epoch
+  dliosim report my-results --json | jq -r .answer[0].verdict  for scripts: verdict, needs, got, missed expect lines
   dliosim report on-2 on-4 on-8 --html scaling.html            one page: a scaling curve, then each run by itself
   dliosim report my-results --png pictures                     each picture as PNG and SVG, for a paper
 
@@ -122,6 +124,8 @@ _VALUES: Final = (
     _option("--root", "NAME=DIR", "another tier, for `root NAME` in a pattern", action="append", default=[]),
 )
 
+_JSON: Final = _flag("--json", "print the answer alone, as a line of JSON, for scripts (docs/answer.md)")
+
 _STALLS: Final = (
     _option(
         "--stall-report",
@@ -145,6 +149,14 @@ def _find_run_contradiction(parsed: Namespace) -> str:
         other = "--verify" if parsed.verify else "--with-null"
         return f"--null and {other}: a run without I/O has nothing to {'check' if parsed.verify else 'compare with'}"
     return _find_missing_mtbf(parsed, "restart_time")
+
+
+def _find_report_contradiction(parsed: Namespace) -> str:
+    if parsed.json and parsed.full:
+        return "--json and --full: one prints an answer for scripts, the other tables"
+    if (parsed.json or parsed.full) and (parsed.html is not None or parsed.png is not None):
+        return f"{'--json' if parsed.json else '--full'} prints, and --html and --png write files"
+    return ""
 
 
 def _find_plan_contradiction(parsed: Namespace) -> str:
@@ -181,6 +193,7 @@ COMMANDS: Final = {
             _flag("--null", "no I/O at all: measures the tool itself"),
             _flag("--with-null", "run every loop again without I/O: gives the slowdown"),
             _flag("--verify", "check every byte read, not only the ends of each sample"),
+            _JSON,
             *_failures("as long as the restores of this run, else as its saves"),
             *_STALLS,
         ),
@@ -275,10 +288,13 @@ COMMANDS: Final = {
         "dliosim report dliosim-results-*",
         (
             _option("results", "RESULTS", "directories that `dliosim run` or `dliosim compare` wrote", nargs="+"),
+            _JSON,
+            _flag("--full", "print all tables of each result, one result after the other"),
             _option("--html", "FILE", "write one page with all tables and pictures, complete in itself"),
             _option("--png", "DIR", "write each picture into DIR, as PNG and as SVG"),
         ),
         _REPORT_DESCRIPTION,
+        find_contradiction=_find_report_contradiction,
     ),
     "explain": Command(
         "check_plan_explain:explain_command",

@@ -15,7 +15,7 @@ from dliosim.commands.command_setup import Setup, compile_or_explain, open_sessi
 from dliosim.commands.compare_schedule import VariantRun, run_blocks
 from dliosim.commands.environment import describe_environment
 from dliosim.commands.garbage import freeze_objects
-from dliosim.commands.mpi_entry import write_and_print
+from dliosim.commands.mpi_entry import results_line, write_and_print
 from dliosim.commands.options import parse_overrides, parse_roots
 from dliosim.commands.patterns import find_pattern
 from dliosim.commands.results_dir import results_directory
@@ -189,5 +189,5 @@ def _write_report(outcome: Outcome, directory: Callable[[], Path]) -> int:
     def write(place: Path) -> None:
         write_comparison(place, outcome)
 
-    done = write_and_print(directory, write, lambda: comparison_report(outcome))
+    done = write_and_print(directory, write, lambda place: comparison_report(outcome) + results_line(place))
     return 0 if done else ExecutionError.exit_code

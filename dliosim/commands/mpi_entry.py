@@ -16,7 +16,7 @@ from mpi4py import MPI
 from dliosim.commands.launcher import launcher_rank
 from dliosim.commands.signals import handle_signals, ignore_sigusr1
 from dliosim.commands.stalls import watch_stalls
-from dliosim.commands.terminal import discard_output
+from dliosim.commands.terminal import print_text
 from dliosim.errors import DliosimError, UsageError
 from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.job_abort import abort, end_job, end_job_late, end_with_launcher, job_name
@@ -94,33 +94,30 @@ class DamageDiagnosticsError(DiagnosticsError):
     exit_code = 1
 
 
-def write_and_print(directory: Callable[[], Path], write: Callable[[Path], None], report: Callable[[], str]) -> bool:
+def write_and_print(
+    directory: Callable[[], Path], write: Callable[[Path], None], report: Callable[[Path | None], str]
+) -> bool:
     """Write results to `directory`, made if it is not there yet, and print the report; return whether both succeeded.
 
-    The report is printed even where the files cannot be written, so that the figures of a long run are not lost.
+    The report is printed even where the files cannot be written, so that the figures of a long run are not lost; it
+    gets None for their directory then.
     """
     failures: list[str] = []
-    written = ""
+    written: Path | None = None
     try:
         place = directory()
         write(place)
-        written = f"results: {printable(str(place))}\n"
+        written = place
     except OSError as error:
         failures.append(f"{rank_0_error('write the results', error)}\n")
     finally:
-        unprinted = print_text(report() + written)
+        unprinted = print_text(report(written))
     if unprinted is not None:
-        failures.append(f"{rank_0_error('print the tables', unprinted)}\n{printable(written, lines=True)}")
+        failures.append(f"{rank_0_error('print the tables', unprinted)}\n{results_line(written)}")
     sys.stderr.write("".join(failures))
     return not failures
 
 
-def print_text(text: str) -> OSError | None:
-    """Print a text; return the error where this fails, but None for a closed pipe, as the files have all of it."""
-    try:
-        sys.stdout.write(printable(text, lines=True))
-        sys.stdout.flush()
-    except OSError as error:
-        discard_output()
-        return None if isinstance(error, BrokenPipeError) else error
-    return None
+def results_line(place: Path | None) -> str:
+    """Return the line that says where results are; empty where there are none."""
+    return f"results: {printable(str(place))}\n" if place is not None else ""

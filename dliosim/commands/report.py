@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from dliosim.commands.terminal import print_text
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.readable import count, printable
 from dliosim.report.reader.load import SavedComparison, SavedRun, load_results
-from dliosim.report.results import write_atomic
+from dliosim.report.results import answer_json, write_atomic
+from dliosim.report.run_report import run_report
 from dliosim.report.side_by_side import format_side_by_side
 
 
 def report_command(parsed: argparse.Namespace) -> int:
     """Print the table of results, or write a page or pictures of them. Raises UsageError and ExecutionError."""
     if parsed.html is None and parsed.png is None:
-        sys.stdout.write(printable(format_side_by_side(load_results(parsed.results, with_arrays=False)), lines=True))
+        results = load_results(parsed.results, with_arrays=False)
+        show = _show_json if parsed.json else _show_all if parsed.full else format_side_by_side
+        if (error := print_text(show(results))) is not None:
+            raise error
         return 0
     _check_matplotlib()
     if parsed.html is not None and not parsed.html.lower().endswith((".html", ".htm")):
@@ -31,6 +38,28 @@ def report_command(parsed: argparse.Namespace) -> int:
     except OSError as error:
         raise ExecutionError(f"{error.filename or 'the report'} cannot be written: {error.strerror}") from error
     return 0
+
+
+def _show_json(results: Sequence[SavedRun | SavedComparison]) -> str:
+    """Return a line of JSON for each result: of a run as `dliosim run --json` prints it."""
+    return "".join(
+        answer_json(one.run, Path(one.place).absolute())
+        if isinstance(one, SavedRun)
+        else json.dumps({"name": one.comparison.name, "results": one.place, "verdict": one.comparison.verdict}) + "\n"
+        for one in results
+    )
+
+
+def _show_all(results: Sequence[SavedRun | SavedComparison]) -> str:
+    """Return all tables of each result, one after the other."""
+    texts = [
+        run_report(one.run, {loop.title: loop.latencies for loop in one.loops})
+        if isinstance(one, SavedRun)
+        else format_side_by_side([one])
+        for one in results
+    ]
+    heads = [f"{one.label}: {one.place}\n\n" if len(results) > 1 else "" for one in results]
+    return "\n".join(map(str.__add__, heads, texts))
 
 
 def _write_page(results: list[SavedRun | SavedComparison], path: Path) -> None:

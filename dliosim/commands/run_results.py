@@ -5,6 +5,7 @@ Other ranks do not import this module, nor the modules that only it needs: the f
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from dliosim.commands.command_setup import Setup, compile_or_explain
 from dliosim.commands.environment import describe_environment
-from dliosim.commands.mpi_entry import write_and_print
+from dliosim.commands.mpi_entry import results_line, write_and_print
 from dliosim.commands.options import parse_overrides, parse_roots
 from dliosim.commands.partial import PartialResults
 from dliosim.commands.patterns import find_pattern, locate_pattern
@@ -32,9 +33,11 @@ from dliosim.measure.run_summary import RunSummary
 from dliosim.model import Job, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
+from dliosim.report.loops import latencies_by_loop
 from dliosim.report.phase_titles import group_phases
-from dliosim.report.results import write_partial, write_results
+from dliosim.report.results import answer_json, write_partial, write_results
 from dliosim.report.run_report import run_report
+from dliosim.report.run_screen import run_screen
 
 
 def read_pattern(setup: Setup) -> tuple[Workload, dict[str, ExistingFiles]]:
@@ -100,7 +103,7 @@ def collect_results(
             run = replace(run, answers=answers)
             run = replace(run, expectations=evaluate(workload.expectations, run))
             with unfinished.final_write():
-                return _write_report(run, phases, directory)
+                return _write_report(run, phases, directory, parsed.json)
 
         unfinished.begin(summarize_partial, lambda run: write_partial(directory(), run))
         yield finish
@@ -130,8 +133,11 @@ def _accepts_override(setup: Setup, workload: Workload, override: tuple[str, str
         return False
 
 
-def _write_report(run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path]) -> int:
-    """Write the results to `directory`, made if it is not there yet, and print them; return the exit status."""
+def _write_report(run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path], as_json: bool) -> int:
+    """Write the results to `directory`, made if it is not there yet, and print them; return the exit status.
+
+    Where they cannot be written, all tables are printed.
+    """
     loops = [
         (phase.summary, phase.rank_rows)
         for phase in phases
@@ -141,7 +147,15 @@ def _write_report(run: RunSummary, phases: Sequence[Phase], directory: Callable[
     def write(place: Path) -> None:
         write_results(place, run, loops, [phase.timeline for phase in phases if phase.rank_rows is not None])
 
-    if not write_and_print(directory, write, lambda: run_report(run)):
+    def show(place: Path | None) -> str:
+        if as_json:
+            return answer_json(run, place)
+        if place is None:
+            return run_report(run, latencies_by_loop(run))
+        more = f"all tables: {shlex.join([run.program, 'report', str(place), '--full'])}\n"
+        return run_screen(run) + more + results_line(place)
+
+    if not write_and_print(directory, write, show):
         return ExecutionError.exit_code
     missed = [result for result in run.expectations if result.is_missed]
     if missed:

@@ -11,7 +11,7 @@ from pathlib import Path
 from mpi4py import MPI
 
 from dliosim.commands.command_setup import Setup, run_on_ranks
-from dliosim.commands.mpi_entry import print_text
+from dliosim.commands.terminal import print_text
 from dliosim.errors import UsageError
 from dliosim.execute.mpi.world import World
 from dliosim.execute.run.verify import FaultKind, Tally, Target, verify_target

@@ -98,7 +98,7 @@ def _compile_blocks(
         context.report(mistake("E003", "the pattern does nothing", here, "no verb follows", hint=hint))
     expectations = _compile_expectations(context, verbs)
     if not any(found.is_error for found in loader.found):
-        _warn_unused(context, bool(given))
+        _warn_unused(context, [phrase for _, phrase in given])
     diagnostics = _sort_diagnostics(loader.found)
     workload = document.workload
     if workload is None or any(found.is_error for found in diagnostics):
@@ -263,23 +263,26 @@ def _refuse_requests(context: CompileContext, block: PatternBlock, loop: str) ->
         )
 
 
-def _warn_unused(context: CompileContext, overridden: bool) -> None:
-    """Add W302 for each name that no line refers to, or only lines that an override replaced."""
+def _warn_unused(context: CompileContext, overrides: Sequence[str]) -> None:
+    """Add W302 for each name that no line refers to, or only lines that one of these phrases of a -D replaced.
+
+    A -D that says `off` replaces lines on purpose: then only names that no line refers to are reported.
+    """
     document = context.document
     text = re.sub(r'"[^"\n]*"|#[^\n]*', "", document.source.text)
-    mentioned = Counter(re.findall(r"\$?\w+", text)) if overridden else Counter()
+    mentioned = Counter(re.findall(r"\$?\w+", text)) if overrides else Counter()
 
-    def label(place: Span, replaced: bool) -> Label:
-        return Label(place, "-D replaced the only lines that refer to it" if replaced else "nothing refers to it")
+    def report(name: str, place: Span, replaced: bool) -> None:
+        if not (replaced and "off" in overrides):
+            why = "-D replaced the only lines that refer to it" if replaced else "nothing refers to it"
+            context.found.append(Diagnostic("W302", f"{name} is never used", (Label(place, why),)))
 
     for noun in document.nouns.values():
         if noun.own and noun.name not in context.used:
-            where = label(noun.place, mentioned[noun.name] > 1)
-            context.found.append(Diagnostic("W302", f"{noun.kind} `{noun.name}` is never used", (where,)))
+            report(f"{noun.kind} `{noun.name}`", noun.place, mentioned[noun.name] > 1)
     for param in document.params.values():
         if param.own and param.name not in context.scope.used:
-            where = label(param.place, mentioned["$" + param.name] > 0)
-            context.found.append(Diagnostic("W302", f"parameter `{param.name}` is never used", (where,)))
+            report(f"parameter `{param.name}`", param.place, mentioned["$" + param.name] > 0)
 
 
 def _sort_diagnostics(found: list[Diagnostic]) -> list[Diagnostic]:

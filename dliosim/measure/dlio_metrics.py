@@ -20,9 +20,10 @@ def samples_per_second(blocks: Sequence[StepBlock], batch: int) -> float | None:
     """Return DLIO's throughput of one rank and epoch: samples of all steps but two / the time of `utilization`.
 
     DLIO subtracts two steps for any number of excluded ones, so a block of one step counts as negative. This is kept,
-    so that the figure is the same as DLIO's.
+    so that the figure is the same as DLIO's; None where it would not be above 0.
     """
-    return _step_weighted(blocks, [(block.steps - 2) * batch * 1e9 for block in blocks])
+    rate = _step_weighted(blocks, [(block.steps - 2) * batch * 1e9 for block in blocks])
+    return rate if rate is not None and rate > 0 else None
 
 
 def _step_weighted(blocks: Sequence[StepBlock], amounts: Sequence[float]) -> float | None:

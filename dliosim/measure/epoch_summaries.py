@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dliosim.measure.figures import (
@@ -12,6 +13,7 @@ from dliosim.measure.figures import (
     Reduced,
     Share,
     Signed,
+    Times,
     TimeSpread,
     figure,
     quotient,
@@ -40,7 +42,7 @@ class EpochSummary:
     but the kernel does not say which.
     """
 
-    #: number of the epoch; an evaluation continues to count from run to run
+    #: number of the epoch, from 1; an evaluation continues to count from run to run
     epoch: int = figure(of=lambda ranks: ranks.most["epoch"])
     #: number of ranks
     ranks: int = figure(of=lambda ranks: ranks.ranks, saved=False)
@@ -73,7 +75,7 @@ class EpochSummary:
     utilization: float | None = figure("utili-\nzation %", of=lambda ranks: ranks.mean_ratio("utilization"))
     #: sum over syncs of the most that any rank would take for its steps with storage that needs no time / the same with
     #: this storage: see "Utilization of storage alone"
-    storage_utilization: Share | None = figure(of=Reduced.storage_utilization)
+    storage_utilization: Share | None = figure("storage\nalone %", of=Reduced.storage_utilization)
     #: standard error of `storage_utilization`, from the times between syncs; None with fewer than two
     storage_utilization_error: float | None = figure(of=Reduced.storage_utilization_error)
     #: time that the steps after the first would take with this storage, if nothing else held them
@@ -101,12 +103,12 @@ class EpochSummary:
     #: sum over steps: time idle until the request arrived (`requests … every` only)
     arrival_wait_seconds: Part = figure("arrival\nwait", "times", optional=True)
     #: sum over steps: end of the sleep (or busy work) - its begin; the time it took, not the time asked
-    compute_seconds: Part = figure("compute", "times")
+    compute_seconds: Part = figure("compute", "times", optional=True)
     #: sum over synced steps: end of the barrier or allreduce - own arrival at it
-    sync_wait_seconds: Part = figure("sync\nwait", "times")
+    sync_wait_seconds: Part = figure("sync\nwait", "times", optional=True)
     #: time that checkpoints held the steps, with the meeting before them: all of a blocking one, the stall of one in
     #: the background; also those after an epoch, but not those `at end`; without making their contents
-    checkpoint_seconds: Part = figure("check-\npoint", "times")
+    checkpoint_seconds: Part = figure("check-\npoint", "times", optional=True)
     #: sum over steps: decoding and preprocessing in the step itself (`readers 0`, `scatter by node`), after the batch
     #: is in memory; 0 with readers, where they are part of the data wait
     processing_seconds: Part
@@ -131,9 +133,13 @@ class EpochSummary:
     #: compute, tool, arrivals, decode; see "Bound by"
     bound_by: BoundShares | None = figure(of=Reduced.cause_shares)
     #: the rank that was last in most of the synced steps
-    slowest_rank: int | None = figure("rank most\noften last", "causes", of=Reduced.slowest_rank)
+    slowest_rank: int | None = figure(
+        "rank most\noften last", "causes", optional=True, usual=math.nan, of=Reduced.slowest_rank
+    )
     #: the share of synced steps in which that rank was last
-    slowest_rank_share: Share | None = figure("in\nsteps", "causes", of=Reduced.slowest_rank_share)
+    slowest_rank_share: Share | None = figure(
+        "in\nsteps", "causes", optional=True, usual=math.nan, of=Reduced.slowest_rank_share
+    )
     #: sum over synced steps of the least sync wait of any rank: the time of the syncs themselves
     least_sync_wait_seconds: float | None = figure(of=Reduced.least_sync_wait)
     #: sum over ranks of (`compute_ns` - compute asked) / sum of compute asked
@@ -141,21 +147,24 @@ class EpochSummary:
     #: bytes by read calls of the whole process (/proc/self/io; without those of reading that file) / `bytes`; `null`
     #: where that file is missing on any rank, and where it does not count what is read (`engine mmap`, `engine
     #: queued`): -1 in ranks.h5
-    amplification: float | None = figure("read() /\nasked", "checks", optional=True, of=quotient("rchar", "bytes"))
+    amplification: float | None = figure(
+        "read() /\nasked", "checks", optional=True, usual=1.0, of=quotient("rchar", "bytes")
+    )
     #: bytes from storage below the page cache (/proc/self/io) / `bytes`; `null` where the kernel does not count what is
     #: read from the file system, which is found by reading one page before the loop: -1 in ranks.h5
-    storage_amplification: float | None = figure(
-        "device /\nasked", "checks", optional=True, of=quotient("read_bytes", "bytes")
-    )
+    storage_amplification: float | None = figure("device /\nasked", of=quotient("read_bytes", "bytes"))
     #: sum over ranks of the latencies of all read calls / sum of their I/O busy: the mean number of calls in flight
     #: while any was, by `engine queued` and by several readers. 1 without either, and then not in the table; `null`
     #: without calls
-    depth: float | None = figure("calls in\nflight", of=quotient("call_ns", "io_busy_ns"))
+    depth: float | None = figure(
+        "calls in\nflight", "checks", optional=True, usual=1.0, of=quotient("call_ns", "io_busy_ns")
+    )
     #: compute as slept of the steps after the first / (block's time - first step's wait, processing and compute);
     #: step-weighted over blocks, mean over ranks: see "DLIO's own figures"
     dlio_au: float | None = figure("DLIO's\nAU %", "DLIO", optional=True, of=lambda ranks: ranks.mean_ratio("dlio_au"))
-    #: (steps - 2) x batch / the time of `dlio_au`; step-weighted over blocks, summed over ranks
-    dlio_samples_per_second: Signed | None = figure("DLIO's\nsamples/s", "DLIO", optional=True, of=Reduced.dlio_rate)
+    #: (steps - 2) x batch / the time of `dlio_au`; step-weighted over blocks, summed over ranks; `null` where it is not
+    #: above 0 on a rank
+    dlio_samples_per_second: float | None = figure("DLIO's\nsamples/s", "DLIO", optional=True, of=Reduced.dlio_rate)
     #: sum of hashes of: data set's name, epoch, step, rank, sample, length; and which loop of the run it is
     order_hash: Hash
     #: sum of hashes of: data set's digest, file, offset, length, for each range read from storage; and which loop
@@ -219,7 +228,7 @@ class EpochSummary:
 
     @Derived
     def bytes_per_second(self) -> float | None:
-        """Return `bytes` / `loop_seconds`; / 10^9 and / 2^30 on a terminal. None where nothing was read."""
+        """Return `bytes` / `loop_seconds`; / 10^9 on a terminal. None where nothing was read."""
         return self.bytes / self.loop_seconds if self.loop_seconds > 0 and not self.null else None
 
     @Derived
@@ -251,6 +260,8 @@ class VerbSummary:
     #: greatest wall time of any rank, from all ranks ready to files complete (fsync and renaming included). For saves
     #: and restores without making and checking contents; for a save in the background its stall and its flush
     seconds: float = figure("time", of=lambda ranks: ranks.most["wall_ns"] * 1e-9)
+    #: of the rank that took longest, each of the times below
+    slowest_rank_seconds: Times = figure(of=lambda ranks: ranks.slowest)
     #: time in write or read calls
     call_seconds: TimeSpread = figure("calls", "parts")
     #: making data to write, checking data read
@@ -270,10 +281,10 @@ class VerbSummary:
     #: fsync
     file_sync_seconds: TimeSpread = figure("sync", "parts")
     #: `metadata on`: gathering all ranks' plans, and the file of them; for a `restore` reading that file
-    plan_seconds: TimeSpread = figure("plans", "completing")
+    plan_seconds: TimeSpread = figure("plans", "parts")
     #: making a written checkpoint complete: informing rank 0 of what was written, and waiting for it. On rank 0 it
-    #: includes the three below, and `plan_seconds` of the file
-    commit_seconds: TimeSpread = figure("commit", "completing")
+    #: includes the three below
+    commit_seconds: TimeSpread = figure("commit", "parts")
     #: making directories durable
     directory_sync_seconds: TimeSpread = figure("dir.\nsync", "completing")
     #: writing, syncing and renaming the manifest

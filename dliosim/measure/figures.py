@@ -42,6 +42,9 @@ class TimeSpread:
     max: Signed
 
 
+#: Times of one rank by their names, in seconds.
+Times: TypeAlias = Mapping[str, float]
+
 #: A part of the wall time; the parts of an epoch do not overlap, and add up to it.
 Part: TypeAlias = TimeSpread
 
@@ -83,6 +86,8 @@ class Reduced:
     arrivals: NDArray[np.int64]
     #: of the steps up to each sync, the times of `EpochRecord.storage_ns` of the slowest rank, (syncs + 1, 2)
     storage_ns: NDArray[np.int64]
+    #: of a verb the times of the rank whose wall time is longest, in s
+    slowest: Times = field(default_factory=dict)
 
     @property
     def ranks(self) -> int:
@@ -173,6 +178,7 @@ def figure(
     *,
     of: Callable[[Reduced], object] | None = None,
     optional: bool = False,
+    usual: float = 0.0,
     saved: bool = True,
 ) -> Any:
     """Declare a figure that its type does not say all of.
@@ -181,10 +187,12 @@ def figure(
         heading: heading of its column on a terminal
         table: the table there that has it
         of: the formula; None where the column of that name is reduced by the type
-        optional: True if the column is left out where the figure is 0 or None in every row
+        optional: True if the column is left out where the figure is `usual` or None in every row
+        usual: figure that says nothing
         saved: False if results.json does not have the figure
     """
-    return field(metadata={"heading": heading, "table": table, "optional": optional, "saved": saved, "formula": of})
+    shown = {"heading": heading, "table": table, "optional": optional, "usual": usual}
+    return field(metadata=shown | {"saved": saved, "formula": of})
 
 
 def quotient(above: str, below: str, unit: float = 1.0) -> Callable[[Reduced], float | None]:
@@ -250,8 +258,10 @@ class ResultFigure(NamedTuple):
     heading: str = ""
     #: the table there that has it; empty if there is none
     table: str = ""
-    #: True if the column is left out where the figure is 0 or None in every row
+    #: True if the column is left out where the figure is `usual` or None in every row
     optional: bool = False
+    #: figure that says nothing
+    usual: float = 0.0
 
     @property
     def words(self) -> str:
@@ -271,7 +281,7 @@ def result_figures(summary: type, table: str | None = None) -> list[ResultFigure
             f"{name}_seconds" if kind == "Histogram" else name,
             name,
             kind,
-            *(how.get(key, default) for key, default in (("heading", ""), ("table", ""), ("optional", False))),
+            *(how[key] for key in ("heading", "table", "optional", "usual") if key in how),
         )
         for name, kind, how in found
     ]

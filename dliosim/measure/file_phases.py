@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from dliosim.measure.epoch_summaries import VerbSummary
 from dliosim.measure.phase import PhaseSummary
+
+#: Times of a rank in a verb that do not overlap.
+_PARTS: Final = (
+    *("wait", "stage", "content", "encode", "serialize", "send", "broadcast", "open", "view", "call", "file_sync"),
+    *("plan", "partner", "commit", "rename"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +21,22 @@ class FilePhase(PhaseSummary):
 
     #: its figures
     verb: VerbSummary
+
+    #: times that are not in the clock of such a verb, or are in the time of another part
+    _apart: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Return the parts of the time of the rank that took longest, in s, by the names of figures.
+
+        They add up to its `seconds`: `rest_seconds` is what no other part has, such as waiting for other ranks. Where
+        several calls are in flight, the time in calls is no more than what the others leave.
+        """
+        known, whole = self.verb.slowest_rank_seconds, self.verb.seconds
+        found = {f"{name}_seconds": known.get(f"{name}_seconds", 0.0) for name in _PARTS if name not in self._apart}
+        others = sum(found.values()) - found["call_seconds"]
+        found["call_seconds"] = max(0.0, min(found["call_seconds"], whole - others))
+        return found | {"rest_seconds": whole - others - found["call_seconds"]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +52,8 @@ class SavePhase(FilePhase):
     #: why it holds less than the whole checkpoint (`scale`, `subset`)
     part_of: str = ""
 
+    _apart = ("content", "rename")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePhase(FilePhase):
@@ -36,6 +61,8 @@ class RestorePhase(FilePhase):
 
     #: its options, which differ between restores of one checkpoint
     how: str = ""
+
+    _apart = ("content",)
 
 
 #: The phase of each verb.

@@ -69,7 +69,7 @@ class EpochRecord:
 
     #: number of the phase
     phase: int
-    #: number of the epoch, from 0
+    #: number of the epoch, from 1
     epoch: Column
     #: samples of a full step of this rank
     batch: int = 0
@@ -238,7 +238,7 @@ class VerbRecord:
     #: moving complete files into place; for a checkpoint on rank 0 only
     rename_ns: Column = 0
     #: making a written checkpoint complete: informing rank 0 of what was written, and waiting for it; on rank 0 it
-    #: includes `directory_sync_ns`, `manifest_ns` and `rename_ns`
+    #: includes `directory_sync_ns`, `manifest_ns` and `rename_ns`, but not `plan_ns`
     commit_ns: Column = 0
     #: writing the manifest; on rank 0 only
     manifest_ns: Column = 0

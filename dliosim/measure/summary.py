@@ -6,7 +6,7 @@ Rank 0 alone computes the figures, and it alone imports the formulas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +32,9 @@ _LATENCIES = column_names(EpochRecord, "Histogram")
 
 #: Columns of `gather_ranks`, in order; those that end in _ns are nanoseconds.
 RANK_COLUMNS = (*column_names(EpochRecord, *_SAVED), *_REMAINDERS, *(f"{name}_max_ns" for name in _LATENCIES))
+
+#: Times of a rank in a verb.
+_VERB_TIMES = tuple(name for name in column_names(VerbRecord, "Column") if name.endswith("_ns"))
 
 #: Arrivals and times of steps of a verb that has none.
 _NO_STEPS = np.empty(0, np.int64), np.empty((0, 2), np.int64)
@@ -68,15 +71,21 @@ def reduce_epoch(record: EpochRecord, reducer: Reducer) -> Reduced | None:
 
 
 def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
-    """Return the figures of a verb over all ranks at the root, None elsewhere. Collective: two reductions."""
+    """Return the figures of a verb over all ranks at the root, None elsewhere.
+
+    Collective: two reductions, and a gather of a row a rank.
+    """
     latencies = {"call_latency": record.call_latency}
     reduced = _reduce_columns(_column_values(record), latencies, *_NO_STEPS, reducer)
-    if reduced is None:
+    times = reducer.gather(np.array([getattr(record, name) for name in _VERB_TIMES], np.int64))
+    if reduced is None or times is None:
         return None
     from dliosim.measure.epoch_summaries import VerbSummary
     from dliosim.measure.figures import make_summary
 
-    return make_summary(VerbSummary, reduced)
+    slowest = times[times[:, _VERB_TIMES.index("wall_ns")].argmax()].tolist()
+    seconds = {f"{name[:-3]}_seconds": ns * 1e-9 for name, ns in zip(_VERB_TIMES, slowest, strict=True)}
+    return make_summary(VerbSummary, replace(reduced, slowest=seconds))
 
 
 def rank_row(record: EpochRecord) -> NDArray[np.int64]:

@@ -56,7 +56,7 @@ class Timeline:
 
     #: the chosen ranks
     ranks: NDArray[np.int64]
-    #: by number of the epoch
+    #: by number of the epoch, from 1
     epochs: dict[int, EpochTimeline]
 
 

@@ -133,10 +133,10 @@ def _timeline_pictures(saved: SavedRun, loop: LoopResult, recorded: Sequence[Rec
     with_steps = [epoch for epoch in recorded if (epoch.window_ns >= 0).any()]
     for epoch in with_steps[:1] + with_steps[1:][-1:]:
         yield Picture(
-            f"timeline-epoch-{epoch.epoch + 1}",
-            f"What each rank did, epoch {epoch.epoch + 1}",
+            f"timeline-epoch-{epoch.epoch}",
+            f"What each rank did, epoch {epoch.epoch}",
             f"{gantt.step_text(epoch)} {gantt.CAPTION}",
-            partial(gantt.rank_timeline, epoch, _gap_kind(loop.epochs[epoch.epoch])),
+            partial(gantt.rank_timeline, epoch, _gap_kind(loop.epochs[epoch.epoch - 1])),
         )
     # Without I/O, steps are still recorded with their bytes, but bandwidth would have no meaning.
     if not saved.run.null and any(epoch.bytes.any() for epoch in recorded):

@@ -56,7 +56,7 @@ def mark_epochs(axes: Axes, places: Sequence[EpochSpan]) -> float:
         if place.begin:
             axes.axvline(place.begin * unit, color=FAINT, linewidth=1.0, linestyle=(0, (4, 2)))
         share = (place.end - place.begin) / whole
-        name = f"epoch {place.epoch.epoch + 1}" if share > 0.08 else f"{place.epoch.epoch + 1}"
+        name = f"epoch {place.epoch.epoch}" if share > 0.08 else f"{place.epoch.epoch}"
         faint_text(axes, (place.begin + place.end) / 2 * unit, 1.01, name, "x", "center")
     return unit
 

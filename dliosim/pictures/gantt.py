@@ -64,7 +64,7 @@ def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
 def step_text(epoch: RecordedEpoch) -> str:
     """Return which ranks and steps of an epoch `rank_timeline` shows."""
     rows, steps = len(epoch.ranks), min(MOST_STEPS, epoch.steps, epoch.window_ns.shape[1])
-    caption = f"Epoch {epoch.epoch + 1}, its first {steps} of {epoch.steps} steps."
+    caption = f"Epoch {epoch.epoch}, its first {steps} of {epoch.steps} steps."
     if rows <= MOST_ROWS:
         return caption
     known = len(np.unique(epoch.reads_ns[:, 0]))

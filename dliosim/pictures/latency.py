@@ -42,13 +42,13 @@ def latency_distribution(epochs: Sequence[RecordedEpoch]) -> Figure:
         for j, (epoch, one) in enumerate(zip(epochs, found, strict=True)):
             if one[:, 1].sum():
                 colour, style = SERIES[j % len(SERIES)], _STYLES[j % len(_STYLES)]
-                _draw_curve(axes, one, f"epoch {epoch.epoch + 1}", colour, style)
+                _draw_curve(axes, one, f"epoch {epoch.epoch}", colour, style)
         _finish_axes(axes, name, [one for one in found if one[:, 1].sum()])
         if i == 0:
             axes.set_ylabel("share that took longer")
     # The legend is above the axes, as curves may be anywhere in them. Epochs without calls have no curve on the right.
     lines = {str(line.get_label()): line for axes in drawn.axes for line in axes.lines}
-    names = [f"epoch {epoch.epoch + 1}" for epoch in epochs if f"epoch {epoch.epoch + 1}" in lines]
+    names = [f"epoch {epoch.epoch}" for epoch in epochs if f"epoch {epoch.epoch}" in lines]
     drawn.legend([lines[name] for name in names], names, loc="outside upper left", ncols=len(names))
     return drawn
 
@@ -169,5 +169,5 @@ def longest_wait_text(epochs: Sequence[RecordedEpoch], ranks: int) -> str:
     epoch = max((place.epoch for place in places), key=lambda one: int(one.batch_latency_max_ns.max()))
     row = int(np.argmax(epoch.batch_latency_max_ns.max(axis=1)))
     longest = seconds(int(epoch.batch_latency_max_ns.max()) * 1e-9, 3)
-    where = f"rank {epoch.ranks[row]}'s in epoch {epoch.epoch + 1}"
+    where = f"rank {epoch.ranks[row]}'s in epoch {epoch.epoch}"
     return f"The longest of {rank_text(epoch, ranks)}, {longest}, was {where}."

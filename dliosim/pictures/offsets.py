@@ -52,7 +52,7 @@ def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
                 )
         else:
             axes.scatter(across, place, size, dots[:, 0], cmap=HEAT, norm=scale, linewidths=0, rasterized=image)
-        axes.set_title(f"epoch {epoch.epoch + 1}")
+        axes.set_title(f"epoch {epoch.epoch}")
         axes.set_xlabel("step")
         whole_axis(axes.xaxis)
     panels[0].set_ylim(bottom=0)

@@ -99,7 +99,7 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], doubtful: bool) -> Figu
     """Draw mean, least and greatest utilization of each epoch, from 0 to 100 %."""
     drawn = figure(height=2.8)
     axes = drawn.add_subplot()
-    x = np.array([epoch.epoch + 1 for epoch in epochs])
+    x = np.array([epoch.epoch for epoch in epochs])
     mean = np.array([epoch.utilization or 0.0 for epoch in epochs])
     low = np.array([_first_known(epoch.utilization_min, epoch.utilization) for epoch in epochs])
     high = np.array([_first_known(epoch.utilization_max, epoch.utilization) for epoch in epochs])
@@ -138,7 +138,7 @@ def rate_by_epoch(epochs: Sequence[EpochSummary]) -> Figure:
     rates = [(epoch.bytes_per_second if bytes_known else epoch.samples_per_second) or 0.0 for epoch in epochs]
     drawn = figure(height=2.8)
     axes = drawn.add_subplot()
-    axes.plot([epoch.epoch + 1 for epoch in epochs], rates, color=SERIES[0], marker="o" if len(epochs) <= 50 else ".")
+    axes.plot([epoch.epoch for epoch in epochs], rates, color=SERIES[0], marker="o" if len(epochs) <= 50 else ".")
     axes.set_ylim(0, 1.1 * max(rates) or 1.0)
     if bytes_known:
         rate_axis(axes.yaxis)

@@ -6,16 +6,17 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from dliosim.measure.answer import NO_STORAGE
-from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import name_part, time_parts
 from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import Answer, RunSummary
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.phase_titles import group_phases, name_epochs, shorten_name
+from dliosim.report.text_table import SCREEN
 
-#: Columns of the first lines, and their greatest number.
-_WIDTH, _MOST = 80, 8
+#: Greatest number of first lines.
+_MOST = 8
 
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3
@@ -46,7 +47,7 @@ def answer_lines(run: RunSummary) -> str:
 
 def _cut(line: str, name: str) -> str:
     """Return a line, cut to the width; a command line stays whole, so that it can be pasted."""
-    return line if len(line) <= _WIDTH or name == "TRY" else f"{line[: _WIDTH - 3]}..."
+    return line if len(line) <= SCREEN or name == "TRY" else f"{line[: SCREEN - 3]}..."
 
 
 def _title(run: RunSummary) -> str:
@@ -57,7 +58,7 @@ def _title(run: RunSummary) -> str:
     nodes = "1 node (says nothing of many)" if run.nodes == 1 else count(run.nodes, "node")
     parts = [run.name, f"{count(run.ranks, 'rank')} on {nodes}", kind, ", ".join(apis), directory]
     text = "  ".join(filter(None, parts))
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+    return text if len(text) <= SCREEN else f"{text[: SCREEN - 3]}..."
 
 
 def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str, str]]:
@@ -108,13 +109,14 @@ def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Itera
         return
     is_save = name == "SAVES"  # a save in the background continues while ranks work
     held = sum(one.longest_stall_seconds if is_save else one.seconds for one in verbs) / run.seconds
-    rate = f"{size(sum(one.bytes_once for one in verbs) / whole, 3)}/s{'' if is_save else _device_share(verbs)}"
+    rate = f"{size(sum(one.bytes_once for one in verbs) / whole, 3)}/s{'' if is_save else device_share(phases)}"
     yield name, f"{len(verbs)} x {seconds(whole / len(verbs), 3)}, {rate}, held the ranks {percent(held, 2)} of the run"
 
 
-def _device_share(verbs: Sequence[VerbSummary]) -> str:
-    device = [one.device_bytes for one in verbs if one.device_bytes is not None]
-    content = sum(one.bytes_once for one in verbs)
-    if len(device) < len(verbs) or not content:
+def device_share(phases: Sequence[FilePhase]) -> str:
+    """Return how much of what restores read came from the device, in brackets; empty where that is not known."""
+    device = [one.verb.device_bytes for one in phases if one.verb.device_bytes is not None]
+    content = sum(one.verb.bytes_once for one in phases)
+    if len(device) < len(phases) or not content:
         return ""
     return f" ({percent(min(1.0, sum(device) / content), 2)} from the device)"

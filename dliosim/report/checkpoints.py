@@ -44,7 +44,7 @@ def checkpoint_tables(run: RunSummary) -> str:
     """Return the tables of saves that follow the table of files."""
     if run.null:
         return ""
-    sections = [_background(run.saves), _overheads(run), _intervals(run)]
+    sections = [_background(run.saves), _overheads(run), interval_section(run)]
     return "\n\n".join(section for section in sections if section)
 
 
@@ -148,13 +148,14 @@ def _background_line(loop: str, flushed: StepTimes, clear: StepTimes) -> str:
     return textwrap.fill(f"{text} ({details}; steps of all ranks but their first)", WIDTH)
 
 
-def _intervals(run: RunSummary) -> str:
+def interval_section(run: RunSummary, width: int = WIDTH) -> str:
+    """Return how often it is best to save, if the user gave the time between failures; else an empty text."""
     rows = [IntervalRow(shorten_name(one.checkpoint), one.costs, one.interval) for one in checkpoint_costs(run)]
-    smaller = "\n".join(_partial_save_notes(run))
+    smaller = "\n".join(textwrap.fill(note, width) for note in _partial_save_notes(run))
     if run.mtbf is None or not rows:
         return smaller
     title = f"how often to save if the job fails every {format_long_time(run.mtbf)} on average, by the stalls measured"
-    table = f"{interval_table(title, '', rows)}\n\n{textwrap.fill(EXPLAINED, WIDTH)}"
+    table = f"{interval_table(title, '', rows, width)}\n\n{textwrap.fill(EXPLAINED, width)}"
     return f"{table}\n\n{smaller}" if smaller else table
 
 
@@ -165,4 +166,4 @@ def _partial_save_notes(run: RunSummary) -> Iterator[str]:
     for name, part in dict.fromkeys((phase.name, phase.part_of) for phase in run.saves if phase.part_of):
         unknown = f"how often to save {shorten_name(name)} is unknown"
         text = f"{unknown}: saves of only {part} do not tell the time of a whole one"
-        yield textwrap.fill(f"{text}; `dliosim plan --mtbf` takes it from a bandwidth or a save time", WIDTH)
+        yield f"{text}; `dliosim plan --mtbf` takes it from a bandwidth or a save time"

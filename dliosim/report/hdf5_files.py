@@ -14,7 +14,7 @@ from dliosim.measure.phase import LoopPhase
 from dliosim.measure.summary import RANK_COLUMNS
 from dliosim.measure.timeline import EpochTimeline, Timeline
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ def encode_timeline(phases: Sequence[tuple[LoopPhase, Timeline | None]]) -> memo
     def add_epochs(group: Any, phase: LoopPhase, timeline: Timeline | None) -> None:
         if timeline is not None:
             for number, epoch in timeline.epochs.items():
-                _add_epoch(group.create_group(f"{number:04d}"), timeline.ranks, epoch, phase.epochs[number])
+                _add_epoch(group.create_group(f"{number:04d}"), timeline.ranks, epoch, phase.epochs[number - 1])
 
     return _encode_loops(phases, add_epochs)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
 from dliosim.readable import number, seconds
-from dliosim.report.text_table import Column, format_columns, percent_cell
+from dliosim.report.text_table import WIDTH, Column, format_columns, percent_cell
 
 EXPLAINED = (
     "Intervals are of work between the end of a save and the beginning of the next. A save in the background costs its "
@@ -30,9 +30,9 @@ def format_long_time(value: float) -> str:
     return f"{number(value / 3600)} h" if value >= 3600 else seconds(value)
 
 
-def interval_table(title: str, first: str, rows: Sequence[IntervalRow]) -> str:
+def interval_table(title: str, first: str, rows: Sequence[IntervalRow], width: int = WIDTH) -> str:
     """Return the interval table below a title; `first` is the heading of the names."""
-    return format_columns(title, first, [(row.name, row) for row in rows], _INTERVAL_COLUMNS)
+    return format_columns(title, first, [(row.name, row) for row in rows], _INTERVAL_COLUMNS, width)
 
 
 def _best_share(heading: str, share: str) -> Column[IntervalRow]:

@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import ResultFigure, TimeSpread, latency_kinds, result_figures
-from dliosim.measure.histogram import Histogram, merge_histograms
+from dliosim.measure.histogram import Quantiles
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.records import CAUSES
+from dliosim.measure.run_summary import RunSummary
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.conditions import format_notes
-from dliosim.report.phase_titles import title_of
-from dliosim.report.summary_line import headline, processing_note
+from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.text_table import LINE, WIDTH, Column, grid, percent_cell, select_columns, time_cell
 
 #: Of more epochs than this, only the first ones and the last are printed; results.json has all.
 MOST_EPOCHS = 12
 
-#: Waiting for data is mentioned from this share of the time on.
+#: A wait is mentioned from this share of the time on.
 _WAIT_WORTH_A_WORD = 0.05
 
-#: Calls in flight have a column where they differ from 1 by this or more.
-_DEPTH_WORTH_A_COLUMN = 0.01
+#: From this share of their busy time on, readers are reported to process rather than read.
+_MOSTLY = 0.5
 
+#: Names of `Quantiles`, in order.
 _TAILS = ("p50", "p90", "p99", "p99.9", "max")
 
+#: A quantile from this share of the maximum on is the maximum, within the error of both.
+_MAXIMUM = 0.98
 
-def loop_tables(runs: Sequence[LoopPhase], doubtful: bool, counted: bool) -> str:
+
+def latencies_by_loop(run: RunSummary) -> dict[str, aggregate.Latencies]:
+    """Return the latencies of each loop by its title, over the epochs after the first (or the only one)."""
+    epochs = {
+        title_of(runs[0]): [epoch for phase in runs for epoch in phase.epochs] for runs in group_phases(run.loops)
+    }
+    return {title: aggregate.latencies(found[1:] or found) for title, found in epochs.items()}
+
+
+def loop_tables(runs: Sequence[LoopPhase], latencies: aggregate.Latencies, doubtful: bool) -> str:
     """Return the tables of all runs of one loop.
 
-    `doubtful` marks its utilization as not to be trusted. `counted` is True if the kernel counts the bytes from a
-    device.
+    `latencies` are those of the epochs after the first. `doubtful` marks its utilization as not to be trusted.
     """
     name = title_of(runs[0])
     # Epochs are numbered across runs, so that only the very first epoch is separate.
-    epochs = [replace(epoch, epoch=i) for i, epoch in enumerate(epoch for phase in runs for epoch in phase.epochs)]
+    epochs = [
+        replace(epoch, epoch=number)
+        for number, epoch in enumerate((epoch for phase in runs for epoch in phase.epochs), 1)
+    ]
     later = epochs[1:] or epochs
     most, fewest = max(one.steps for one in epochs), min(one.fewest_steps for one in epochs)
     steps = count(most, "step") if most == fewest else f"{fewest} to {most} steps"
@@ -50,11 +65,10 @@ def loop_tables(runs: Sequence[LoopPhase], doubtful: bool, counted: bool) -> str
     title += "; means over ranks, utilization without first steps"
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
-        headline(name, runs, epochs, doubtful, counted),
         _figure_table(title, [_rate_columns(doubtful), _table_columns("times"), _table_columns("core waits")], epochs),
         _shares_line(name, epochs, later),
-        _latency_table(f"{name}: latencies", epochs),
-        _figure_table(causes, [_CAUSES, [*_CHECKS, *_depth_columns(epochs)], _table_columns("DLIO")], epochs),
+        _latency_table(f"{name}: latencies", epochs, latencies),
+        _figure_table(causes, [_CAUSES, _CHECKS, _table_columns("DLIO")], epochs),
         *(textwrap.fill(note, WIDTH) for note in _wait_notes(name, runs[0], later)),
     ]
     return "\n\n".join(filter(None, [*tables, format_notes(runs)]))
@@ -71,20 +85,22 @@ def _access_method(phase: LoopPhase) -> str:
 
 
 def _shares_line(name: str, epochs: Sequence[EpochSummary], later: Sequence[EpochSummary]) -> str:
-    """Return the parts of the time of all ranks in one sentence; over the later epochs."""
+    """Return the parts of the loop's time in one sentence: mean over ranks, over the later epochs."""
     shares = aggregate.time_shares(later)
     sentence = ", ".join(f"{part} {percent(share, 3)}" for part, share in shares.items() if share)
     if not sentence:
         return ""
     when = " after the first epoch" if len(epochs) > 1 else ""
     waited = aggregate.core_wait_share(later)
-    within = f"; in these {percent(waited, 3)} waiting for a core" if waited else ""
-    return textwrap.fill(f"{name}: where the time went{when}: {sentence}{within}", WIDTH)
+    within = f"; {percent(waited, 3)} of it was waiting for a core" if waited else ""
+    return textwrap.fill(f"{name}: where the loop's time without saves went{when}: {sentence}{within}", WIDTH)
 
 
 def _wait_notes(name: str, phase: LoopPhase, epochs: Sequence[EpochSummary]) -> Iterator[str]:
-    """Yield what is behind waits for data: a part that took longer in each step, or with readers decoding."""
-    waited = aggregate.time_shares(epochs).get("data wait", 0.0)
+    """Yield what is behind waits for other ranks and for data."""
+    shares = aggregate.time_shares(epochs)
+    yield from (f"{name}: {note}" for note in _sync_notes(shares.get("sync wait", 0.0), epochs))
+    waited = shares.get("data wait", 0.0)
     if waited <= _WAIT_WORTH_A_WORD:
         return
     if all(one.bound_by is not None and one.bound_by.storage == 0 for one in epochs):
@@ -92,22 +108,49 @@ def _wait_notes(name: str, phase: LoopPhase, epochs: Sequence[EpochSummary]) -> 
             f"{name}: data wait took {percent(waited, 2)} of the time although no step was bound by storage: in each "
             "one the last rank had spent more on something else"
         )
-    processing = processing_note(phase, epochs) if phase.readers else ""
-    if processing:
-        yield f"{name}: {processing}: data waits, and steps bound by storage, are waits for that"
+    share = aggregate.processing_share(epochs, phase.readers)
+    if phase.readers and share > _MOSTLY:
+        yield (
+            f"{name}: readers spent {percent(share, 2)} of their busy time {_processing_parts(epochs)}, not reading: "
+            "data waits, and steps bound by storage, are waits for that"
+        )
+
+
+def _sync_notes(waited: float, epochs: Sequence[EpochSummary]) -> Iterator[str]:
+    """Yield the causes of sync waits: the sync itself, which the last rank waits for, too, and the last rank."""
+    causes = [astuple(one.bound_by) for one in epochs if one.bound_by is not None]
+    if waited <= _WAIT_WORTH_A_WORD or len(causes) < len(epochs):
+        return
+    itself = sum(one.least_sync_wait_seconds or 0.0 for one in epochs) / sum(one.loop_seconds for one in epochs)
+    text = f"sync wait was {percent(waited, 2)} of the loop's time: {percent(min(itself, waited), 2)} the sync itself"
+    late = max(0.0, waited - itself)
+    if late > 0 and epochs[0].ranks > 1:
+        share, cause = max(zip(map(statistics.fmean, zip(*causes, strict=True)), CAUSES, strict=True))
+        text += f", {percent(late, 2)} waiting for the last rank, which {cause} had made last in {percent(share, 2)} of"
+        text += " the steps"
+    yield text
+
+
+def _processing_parts(epochs: Sequence[EpochSummary]) -> str:
+    parts = {
+        "decoding": any(epoch.decode_seconds.max for epoch in epochs),
+        "preprocessing": any(epoch.preprocess_seconds.max for epoch in epochs),
+    }
+    return " and ".join(part for part, is_done in parts.items() if is_done)
 
 
 def _rate_columns(doubtful: bool) -> list[Column[EpochSummary]]:
     mark = "?" if doubtful else ""
     return [
         Column("samples\n/s", lambda one: one.samples_per_second),
-        Column("GB/s", lambda one: _scale(one.bytes_per_second, 1e-9)),
-        Column("GiB/s", lambda one: _scale(one.bytes_per_second, 2**-30)),
+        Column("GB/s\nasked", lambda one: _scale(one.bytes_per_second, 1e-9)),
+        Column("device /\nasked", lambda one: None if one.null else one.storage_amplification, optional=True, usual=math.nan),
         Column(
             "utili-\nzation %",
             lambda one: _scale(one.utilization, 100),
             lambda share: number(share) + (mark if share is not None else ""),
         ),
+        Column("storage\nalone %", lambda one: _scale(one.storage_utilization, 100), optional=True, usual=math.nan),
         Column("slow-\ndown", lambda one: one.slowdown, optional=True),
     ]
 
@@ -116,15 +159,9 @@ def _rank(rank: float | None) -> str:
     return ABSENT if rank is None else str(int(rank))
 
 
-def _depth_columns(epochs: Sequence[EpochSummary]) -> list[Column[EpochSummary]]:
-    """Return the column of calls in flight, if more than one was in flight in any epoch."""
-    several = any(one.depth is not None and abs(one.depth - 1) >= _DEPTH_WORTH_A_COLUMN for one in epochs)
-    return [Column("calls in\nflight", lambda one: one.depth)] if several else []
-
-
 def _cause_column(cause: str) -> Column[EpochSummary]:
-    optional = cause in ("arrivals", "decode")
-    return Column(cause, lambda one: one.bound_by and getattr(one.bound_by, cause), percent_cell, optional)
+    usual = 0.0 if cause in ("arrivals", "decode") else math.nan
+    return Column(cause, lambda one: one.bound_by and getattr(one.bound_by, cause), percent_cell, True, usual)
 
 
 def _table_columns(table: str) -> list[Column[EpochSummary]]:
@@ -134,7 +171,8 @@ def _table_columns(table: str) -> list[Column[EpochSummary]]:
 
 def _make_column(one: ResultFigure) -> Column[EpochSummary]:
     def figure(epoch: EpochSummary) -> float | None:
-        value = getattr(epoch, one.name)
+        # A single rank is always the last one.
+        value = None if epoch.ranks == 1 and one.name.startswith("slowest_rank") else getattr(epoch, one.name)
         return value.mean if isinstance(value, TimeSpread) else _scale(value, 100 if "%" in one.heading else 1)
 
     show: Callable[[float | None], str] = number
@@ -144,13 +182,13 @@ def _make_column(one: ResultFigure) -> Column[EpochSummary]:
         show = percent_cell
     elif one.kind == "int | None":
         show = _rank
-    return Column(one.heading, figure, show, one.optional)
+    return Column(one.heading, figure, show, one.optional, one.usual)
 
 
 _CAUSES = [*map(_cause_column, CAUSES), *_table_columns("causes")]
 
 _CHECKS = [
-    Column("moved /\nasked", lambda one: one.bytes_moved / one.bytes if one.bytes else None),
+    Column("moved /\nasked", lambda one: one.bytes_moved / one.bytes if one.bytes else None, optional=True, usual=1.0),
     *_table_columns("checks"),
 ]
 
@@ -159,7 +197,7 @@ def _figure_table(title: str, groups: Sequence[Sequence[Column[EpochSummary]]], 
     """Return the first epoch, the later ones, and of the later ones the mean and the standard deviation in per cent."""
     shown = [select_columns(group, epochs) for group in groups]
     columns = [one for group in shown for one in group]
-    rows = [(str(epoch.epoch + 1), *(one.cell(epoch) for one in columns)) for epoch in epochs]
+    rows = [(str(epoch.epoch), *(one.cell(epoch) for one in columns)) for epoch in epochs]
     rows = _separate_first(rows)
     later = epochs[1:]
     if len(later) > 1:
@@ -183,30 +221,33 @@ def _variation(amounts: Sequence[float]) -> str:
     return number(100 * statistics.stdev(amounts) / mean, 2) if mean else ABSENT
 
 
-def _latency_table(title: str, epochs: Sequence[EpochSummary]) -> str:
+def _latency_table(title: str, epochs: Sequence[EpochSummary], latencies: aggregate.Latencies) -> str:
     """Return a row for each epoch, then one for the latencies of all later epochs together."""
-    tables = []
+    headings, groups = ["epoch"], []
+    rows: list[tuple[str, ...]] = [(str(one.epoch),) for one in epochs]
+    rows.append((_epoch_range(epochs[1:] or epochs),))
     for kind in latency_kinds(EpochSummary):
-        found = [getattr(one, f"{kind}_latency") for one in epochs]
-        if any(one.count for one in found):
-            rows = _separate_first([(str(i + 1), *latency_cells(one)) for i, one in enumerate(found)])
-            if len(epochs) > 2:
-                rows += [LINE, (_epoch_range(epochs[1:]), *latency_cells(merge_histograms(found[1:])))]
-            tables.append((kind, rows))
-    headings = ["epoch", *(f"{kind}\n{tail}" for kind, _ in tables for tail in _TAILS)]
-    lines = [
-        sum((row[1:] for row in rest), first) if first else LINE
-        for first, *rest in zip(*(rows for _, rows in tables), strict=True)
+        each = [getattr(one, f"{kind}_latency").quantiles() for one in epochs]
+        if any(each):
+            names, cells = latency_cells([*each, latencies[kind]])
+            headings += [f"{kind}\n{name}" for name in names]
+            groups.append(len(names))
+            rows = [(*row, *more) for row, more in zip(rows, cells, strict=True)]
+    if not groups:
+        return ""
+    *rows, whole = rows
+    return grid(title, headings, [*_separate_first(rows), *([LINE, whole] if len(epochs) > 2 else [])], groups)
+
+
+def latency_cells(found: Sequence[Quantiles | None]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return the names of quantiles, and those of each row as text; without names that are the maximum in each row."""
+    values = [(math.nan,) * len(_TAILS) if one is None else astuple(one) for one in found]
+    shown = [
+        place
+        for place, name in enumerate(_TAILS)
+        if name in ("p50", "max") or any(row[place] < _MAXIMUM * row[-1] for row in values)
     ]
-    return grid(title, headings, lines, [len(_TAILS)] * len(tables)) if tables else ""
-
-
-def latency_cells(latencies: Histogram) -> tuple[str, ...]:
-    """Return p50, p90, p99, p99.9 and the maximum as text; the quantiles are exact to 1 %, the maximum is exact."""
-    found = latencies.quantiles()
-    if found is None:
-        return (ABSENT,) * len(_TAILS)
-    return (*(seconds(value, 3) for value in (found.p50, found.p90, found.p99, found.p999)), seconds(found.max))
+    return [_TAILS[place] for place in shown], [tuple(seconds(row[place], 3) for place in shown) for row in values]
 
 
 def _separate_first(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -217,7 +258,7 @@ def _separate_first(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 
 def _epoch_range(epochs: Sequence[EpochSummary]) -> str:
-    return f"{epochs[0].epoch + 1}..{epochs[-1].epoch + 1}"
+    return f"{epochs[0].epoch}..{epochs[-1].epoch}"
 
 
 def _scale(value: float | None, factor: float) -> float | None:

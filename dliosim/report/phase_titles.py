@@ -20,9 +20,10 @@ def title_of(phase: PhaseSummary) -> str:
     return f"{name} {phase.how}".rstrip() if isinstance(phase, RestorePhase) else name
 
 
-def shorten_name(name: str) -> str:
+def shorten_name(name: str, longest: int = _LONGEST) -> str:
     """Return the beginning and the end of a long name, so that there is room for figures."""
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 15]}...{name[-12:]}"
+    end = min(12, (longest - 3) // 2)
+    return name if len(name) <= longest else f"{name[: longest - 3 - end]}...{name[-end:]}"
 
 
 def group_phases(phases: Sequence[P]) -> list[list[P]]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dliosim
-from dliosim.measure import aggregate
+from dliosim.measure.aggregate import Latencies
 from dliosim.measure.checkpoint_overhead import loop_overheads, total_overhead
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures import result_figures
@@ -25,9 +25,9 @@ from dliosim.measure.timeline import Timeline
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
 from dliosim.report.checkpoints import CheckpointCosts, checkpoint_costs
 from dliosim.report.hdf5_files import encode_ranks, encode_timeline
-from dliosim.report.phase_titles import group_phases, title_of
+from dliosim.report.loops import latencies_by_loop
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 RESULTS = "results.json"
 #: The results so far of a run that a signal asked for them.
 PARTIAL = "results.partial.json"
@@ -38,7 +38,7 @@ TIMELINE = "timeline.h5"
 
 
 def results_content(run: RunSummary) -> dict[str, Any]:
-    """Return the content of results.json: plain values, None for no figure. Epochs and ranks count from 0."""
+    """Return the content of results.json: plain values, None for no figure. Epochs count from 1, ranks from 0."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "dliosim_version": dliosim.__version__,
@@ -67,10 +67,26 @@ def results_content(run: RunSummary) -> dict[str, Any]:
         "partial": run.partial and asdict(run.partial),
         "latency_relative_error": RELATIVE_ERROR,
         "phases": [_phase(phase) for phase in run.phases],
-        "loops": [_loop(runs) for runs in group_phases(run.loops)],
+        "loops": [_loop(title, found) for title, found in latencies_by_loop(run).items()],
         "expectations": [asdict(result) for result in run.expectations],
     }
     return {name: drop_nonfinite(value) for name, value in content.items()}
+
+
+def answer_json(run: RunSummary, place: Path | str | None) -> str:
+    """Return what scripts need of a run as one line of JSON: the answers, and the `expect` lines that were missed.
+
+    `place` is the directory of all results; None where these could not be written.
+    """
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "name": run.name,
+        "results": None if place is None else str(place),
+        "partial": run.partial and asdict(run.partial),
+        "answer": [asdict(answer) for answer in run.answers],
+        "missed": [asdict(result) for result in run.expectations if result.is_missed],
+    }
+    return json.dumps(drop_nonfinite(content), allow_nan=False) + "\n"
 
 
 def write_results(
@@ -164,13 +180,9 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
     }
 
 
-def _loop(runs: Sequence[LoopPhase]) -> dict[str, Any]:
-    """Return the latencies of all runs of a loop together, over the epochs after the first (or the only one)."""
-    epochs = [epoch for phase in runs for epoch in phase.epochs]
-    latencies = aggregate.latencies(epochs[1:] or epochs)
-    return {"title": title_of(runs[0])} | {
-        f"{kind}_latency_seconds": found and asdict(found) for kind, found in latencies.items()
-    }
+def _loop(title: str, latencies: Latencies) -> dict[str, Any]:
+    """Return the latencies of a loop."""
+    return {"title": title} | {f"{kind}_latency_seconds": found and asdict(found) for kind, found in latencies.items()}
 
 
 def _figures(summary: EpochSummary | VerbSummary) -> dict[str, Any]:

@@ -1,16 +1,16 @@
-"""The report that a run prints at its end: conditions, verbs that touched files, each loop, expectations and hashes."""
+"""All tables of a run: conditions, verbs that touched files, each loop, expectations and hashes."""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from dliosim.measure.aggregate import Latencies
 from dliosim.measure.epoch_summaries import VerbSummary
-from dliosim.measure.figures import result_figures
-from dliosim.measure.file_phases import FilePhase
-from dliosim.measure.histogram import merge_histograms
-from dliosim.measure.machine import MEMORY_KINDS
+from dliosim.measure.figures import ResultFigure, result_figures
+from dliosim.measure.file_phases import FilePhase, SavePhase
 from dliosim.measure.run_summary import ExpectationResult, RunSummary
 from dliosim.measure.validity import doubt_of_utilization
 from dliosim.readable import number, percent, seconds, size
@@ -25,15 +25,14 @@ from dliosim.report.warnings import format_warnings
 #: A column of the table of files: a row is about all runs of a verb.
 _VerbColumn: TypeAlias = Column[list[FilePhase]]
 
+#: Words for what is left of a verb's time.
+_REST = "rest_seconds"
 
-def run_report(run: RunSummary) -> str:
-    """Return all that a run prints at its end, at most 120 columns wide."""
+
+def run_report(run: RunSummary, latencies: Mapping[str, Latencies]) -> str:
+    """Return all tables of a run, at most 120 columns wide; `latencies` as of `loops.latencies_by_loop`."""
     loops = [
-        loop_tables(
-            group,
-            bool(doubt_of_utilization(run, group)),
-            not run.is_stored_on(group[0], MEMORY_KINDS),
-        )
+        loop_tables(group, latencies[title_of(group[0])], bool(doubt_of_utilization(run, group)))
         for group in group_phases(run.loops)
     ]
     sections = [
@@ -73,11 +72,11 @@ def _file_table(phases: Sequence[FilePhase]) -> str:
     if not groups:
         return ""
     verbs = [phase.verb for phase in phases]
-    # The parts of a verb's time are means over ranks; those of completing files are parts of rank 0 while others wait.
-    parts, completing = (
-        [one for one in result_figures(VerbSummary, table) if any(getattr(verb, one.name).max for verb in verbs)]
-        for table in ("parts", "completing")
-    )
+    completing = [
+        one
+        for one in result_figures(VerbSummary, "completing")
+        if any(getattr(phase.verb, one.name).max for phase in phases if isinstance(phase, SavePhase))
+    ]
     amounts = [
         one
         for one in result_figures(VerbSummary, "amounts")
@@ -92,25 +91,43 @@ def _file_table(phases: Sequence[FilePhase]) -> str:
             _mean("files", "files", lambda value: number(value, 1)),
             _mean("bytes", "bytes", size),
             *(_mean(one.heading, one.name, size) for one in amounts),
-            _rate("GB/s", 1e9),
-            _rate("GiB/s", 2**30),
-            Column("cached", _resident_share, percent_cell),
+            Column("GB/s", _rate, str),
+            Column("cached", _resident_share, percent_cell, optional=True, usual=math.nan),
         ],
-        [_mean(one.heading, one.name, time_cell, "mean") for one in parts],
-        [_mean(one.heading, one.name, time_cell, "max") for one in completing],
+        *([one] for one in _part_columns(phases)),
+        [_completing(one) for one in completing],
     ]
-    title = "files: a run's time is the slowest rank's, and so are rates; the parts are means over ranks"
-    title += ", those of completing files the slowest rank's" if completing else ""
+    title = "files: a run's time is that of its slowest rank; the parts of that rank's time add up to it"
     title += "; GB/s count once what ranks of a node ask for again" if amounts else ""
     text = format_columns(title, "", [(shorten_name(title_of(group[0])), group) for group in groups], columns)
-    tails = [
-        (shorten_name(title_of(group[0])), *latency_cells(calls))
-        for group in groups
-        if (calls := merge_histograms(phase.verb.call_latency for phase in group)).count
-    ]
-    latencies = grid("files: latency of calls", ["", "p50", "p90", "p99", "p99.9", "max"], tails) if tails else ""
-    notes = format_notes([phase for group in groups for phase in group])
-    return "\n\n".join(filter(None, [text, latencies, notes]))
+    return "\n\n".join(filter(None, [text, _call_latencies(groups), format_notes(phases)]))
+
+
+def _call_latencies(groups: Sequence[Sequence[FilePhase]]) -> str:
+    """Return the latencies of calls of each verb; of several runs those of the one that took longest."""
+    slowest = [max(group, key=lambda phase: phase.seconds) for group in groups]
+    known = [(phase, found) for phase in slowest if (found := phase.verb.call_latency.quantiles())]
+    if not known:
+        return ""
+    names, cells = latency_cells([found for _, found in known])
+    rows = [(shorten_name(title_of(phase)), *row) for (phase, _), row in zip(known, cells, strict=True)]
+    return grid("files: latency of calls, in the run that took longest", ["", *names], rows)
+
+
+def _part_columns(phases: Sequence[FilePhase]) -> list[_VerbColumn]:
+    """Return the columns of the parts of the slowest rank's time, means over runs, without those that nothing took."""
+    headings = {one.name: one.heading for one in result_figures(VerbSummary)} | {_REST: "rest"}
+    found = dict.fromkeys(name for phase in phases for name, time in phase.parts.items() if time)
+
+    def make_column(name: str) -> _VerbColumn:
+        def cell(group: list[FilePhase]) -> str:
+            known = [phase.parts.get(name) for phase in group]
+            times = [time for time in known if time is not None]
+            return time_cell(statistics.fmean(times)) if times and not _moves_nothing(group) else ""
+
+        return Column(headings[name], cell, str)
+
+    return [make_column(name) for name in headings if name in found]
 
 
 def _extreme(heading: str, choose: Callable[[Iterable[float]], float]) -> _VerbColumn:
@@ -122,26 +139,30 @@ def _extreme(heading: str, choose: Callable[[Iterable[float]], float]) -> _VerbC
     )
 
 
-def _mean(heading: str, figure: str, show: Callable[[float], str], over_ranks: str | None = None) -> _VerbColumn:
+def _mean(heading: str, figure: str, show: Callable[[float], str]) -> _VerbColumn:
     """Return the column of a figure's mean over runs; empty where one has none, and where no data are moved."""
 
     def cell(group: list[FilePhase]) -> str:
         values = [getattr(phase.verb, figure) for phase in group]
-        if None in values or _moves_nothing(group):
-            return ""
-        return show(statistics.fmean(getattr(value, over_ranks) if over_ranks else value for value in values))
+        return "" if None in values or _moves_nothing(group) else show(statistics.fmean(values))
 
     return Column(heading, cell, str)
 
 
-def _rate(heading: str, unit: float) -> _VerbColumn:
-    """Return the column of all bytes that storage may have given / all time."""
+def _completing(one: ResultFigure) -> _VerbColumn:
+    """Return the column of a time of completing saves: of the rank that took longest in it, mean over saves."""
 
     def cell(group: list[FilePhase]) -> str:
-        wall, once = sum(phase.verb.seconds for phase in group), sum(phase.verb.bytes_once for phase in group)
-        return "" if _moves_nothing(group) else number(once / wall / unit if wall > 0 and once else None)
+        is_save = isinstance(group[0], SavePhase)
+        return time_cell(statistics.fmean(getattr(phase.verb, one.name).max for phase in group)) if is_save else ""
 
-    return Column(heading, cell, str)
+    return Column(one.heading if one.name == "delete_seconds" else f"commit:\n{one.words}", cell, str)
+
+
+def _rate(group: list[FilePhase]) -> str:
+    """Return the GB/s of all bytes that storage may have given / all time."""
+    wall, once = sum(phase.verb.seconds for phase in group), sum(phase.verb.bytes_once for phase in group)
+    return "" if _moves_nothing(group) else number(once / wall / 1e9 if wall > 0 and once else None)
 
 
 def _moves_nothing(group: list[FilePhase]) -> bool:

@@ -13,7 +13,7 @@ from dliosim.measure.figures import ResultFigure, latency_kinds, name_part, resu
 from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
-from dliosim.report.answer_lines import answer_lines
+from dliosim.report.answer_lines import answer_lines, device_share
 from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
 from dliosim.report.conditions import cache_state
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
@@ -143,17 +143,17 @@ _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
 ]
 
 _ABOUT_LOOPS = (
-    "over the epochs after the first (or the only one), as in the headline of a run: rates are all bytes (samples) "
-    "by all time, latencies are those of all these epochs together, utilization is their mean"
+    "over the epochs after the first (or the only one), whatever gave their bytes: rates are all bytes (samples) by "
+    "all time, latencies are those of all these epochs together, utilization is their mean"
 )
 
 
 def _loop_rows(loops: Sequence[LoopResult | None]) -> _Rows:
-    """Return the figures of one loop over the epochs after the first, without rows that no run has."""
+    """Return the figures of one loop over the epochs after the first, without rows that say nothing of any run."""
     rows: _Rows = []
     for group in _loop_figures():
         some = [(name, *(ABSENT if loop is None else show(loop) for loop in loops)) for name, show in group]
-        some = [row for row in some if set(row[1:]) != {ABSENT}]
+        some = [row for row in some if set(row[1:]) not in ({ABSENT}, {"1.000"})]
         rows += [LINE, *some] if rows and some else some
     return rows
 
@@ -208,6 +208,10 @@ def _utilization(loop: LoopResult) -> str:
     return ABSENT if share is None else f"{number(100 * share)}{'?' if doubt else ''}"
 
 
+def _device_ratio(loop: LoopResult) -> str:
+    return number(aggregate.mean_by_bytes("storage_amplification", loop.later))
+
+
 def _reader_share(loop: LoopResult) -> str:
     """Return the share of their time that readers decoded and preprocessed; without readers it is in processing."""
     readers = loop.phases[0].readers
@@ -243,8 +247,8 @@ _LOOP_CONDITIONS: list[_LoopFigure] = [
 
 _RATES: list[_LoopFigure] = [
     ("samples/s", _rate(aggregate.samples_per_second)),
-    ("GB/s", _rate(aggregate.bytes_per_second, 1e9)),
-    ("GiB/s", _rate(aggregate.bytes_per_second, 2**30)),
+    ("GB/s asked", _rate(aggregate.bytes_per_second, 1e9)),
+    ("device / asked", _device_ratio),
     ("utilization %", _utilization),
 ]
 
@@ -262,10 +266,10 @@ def _verb_rows(runs: Sequence[RunSummary]) -> _Rows:
     for title in dict.fromkeys(title for of_run in groups for title in of_run):
         cells = []
         for of_run in groups:
-            verbs = [phase.verb for phase in of_run.get(title, [])]
-            wall, content = sum(verb.seconds for verb in verbs), sum(verb.bytes_once for verb in verbs)
-            rate = f", {size(content / wall, 3)}/s" if wall > 0 and content else ""
-            cells.append(f"{seconds(wall / len(verbs), 3)}{rate}" if verbs else ABSENT)
+            phases = of_run.get(title, [])
+            wall, content = sum(one.verb.seconds for one in phases), sum(one.verb.bytes_once for one in phases)
+            rate = f", {size(content / wall, 3)}/s{device_share(phases)}" if wall > 0 and content else ""
+            cells.append(f"{seconds(wall / len(phases), 3)}{rate}" if phases else ABSENT)
         rows.append((_shorten(title), *cells))
     return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,14 @@ from dliosim.readable import ABSENT, number, percent, seconds
 
 T = TypeVar("T")
 
-#: Columns of a terminal; no printed line is wider.
+#: Columns of a wide terminal; no printed line is wider.
 WIDTH = 120
+
+#: Columns of a terminal; what a run prints is no wider.
+SCREEN = 80
+
+#: Figures that differ by less than this share are the same to a reader.
+_SAME = 0.005
 
 #: A row that is drawn as a line.
 LINE: tuple[str, ...] = ()
@@ -26,16 +33,22 @@ class Column(Generic[T]):
     heading: str  #: heading of the column
     figure: Callable[[T], Any]  #: the figure of a row
     show: Callable[[Any], str] = number  #: the figure as text
-    optional: bool = False  #: True if the column is left out where the figure is 0 or None in every row
+    optional: bool = False  #: True if the column is left out where every row has the `usual` figure or None
+    usual: float = 0.0  #: figure that says nothing
 
     def cell(self, row: T) -> str:
         """Return the figure of a row as text."""
         return self.show(self.figure(row))
 
+    def is_usual(self, row: T) -> bool:
+        """Return True if the figure of a row says nothing."""
+        value = self.figure(row)
+        return value is None or math.isclose(value, self.usual, rel_tol=_SAME)
+
 
 def select_columns(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
-    """Return the columns without the optional ones that are empty."""
-    return [one for one in columns if not one.optional or any(map(one.figure, rows))]
+    """Return the columns without the optional ones that say nothing."""
+    return [one for one in columns if not (one.optional and all(map(one.is_usual, rows)))]
 
 
 def time_cell(value: float | None) -> str:
@@ -72,14 +85,16 @@ class Table:
         return [1] * (len(self.headings) - 1)
 
 
-def grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = ()) -> str:
+def grid(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = (), width: int = WIDTH
+) -> str:
     """Return a title and a table: text in the first column, numbers in the others; headings may have two lines.
 
     `groups` are the numbers of other columns that belong together, in order. Where the table is too wide, it is broken
     between two groups, and each part begins with the first column.
     """
-    tables = [_draw_table(headings, rows, columns) for columns in split_columns(headings, rows, groups)]
-    return textwrap.fill(title, WIDTH) + "\n" + "\n\n".join(tables)
+    tables = [_draw_table(headings, rows, columns) for columns in split_columns(headings, rows, groups, width)]
+    return textwrap.fill(title, width) + "\n" + "\n\n".join(tables)
 
 
 def format_table(table: Table) -> str:
@@ -88,7 +103,7 @@ def format_table(table: Table) -> str:
 
 
 def format_columns(
-    title: str, first: str, named: Sequence[tuple[str, T]], groups: Sequence[Sequence[Column[T]]]
+    title: str, first: str, named: Sequence[tuple[str, T]], groups: Sequence[Sequence[Column[T]]], width: int = WIDTH
 ) -> str:
     """Return a table with a row for each of `named`, without the optional columns that are empty.
 
@@ -98,18 +113,18 @@ def format_columns(
     shown = [some for group in groups if (some := select_columns(group, rows))]
     columns = [one for group in shown for one in group]
     cells = [[name, *(one.cell(row) for one in columns)] for name, row in named]
-    return grid(title, [first, *(one.heading for one in columns)], cells, [len(group) for group in shown])
+    return grid(title, [first, *(one.heading for one in columns)], cells, [len(group) for group in shown], width)
 
 
 def split_columns(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = ()
+    headings: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[int] = (), width: int = WIDTH
 ) -> list[list[int]]:
     """Return the columns, from 1, of each part into which `grid` breaks such a table."""
     ends = [0, *accumulate(groups or (len(headings) - 1,))]
     parts: list[list[int]] = [[]]
     for begin, end in pairwise(ends):
         block = list(range(1 + begin, 1 + end))
-        if parts[-1] and _text_width(_draw_table(headings, rows, parts[-1] + block)) > WIDTH:
+        if parts[-1] and _text_width(_draw_table(headings, rows, parts[-1] + block)) > width:
             parts.append([])
         parts[-1] += block
     return parts

@@ -16,7 +16,7 @@ from dliosim.measure.validity import doubt_of_core_waits, doubt_of_oversleep, do
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent, size
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
-from dliosim.report.text_table import WIDTH
+from dliosim.report.text_table import SCREEN
 
 #: Warn from this ratio on: bytes of read calls by bytes asked.
 _AMPLIFIED = 2.0
@@ -35,7 +35,7 @@ _DOUBTFUL = "utilization (marked ?) is not to be trusted"
 
 def format_warnings(run: RunSummary) -> str:
     """Return all warnings, a paragraph each; empty if there are none."""
-    lines = [textwrap.fill(f"warning: {line}", WIDTH, subsequent_indent=" " * 9) for line in warnings_of(run)]
+    lines = [textwrap.fill(f"warning: {line}", SCREEN, subsequent_indent=" " * 9) for line in warnings_of(run)]
     return "\n".join(lines)
 
 
@@ -184,14 +184,14 @@ def _cache_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
 
 
 def _loop_cache_warnings(run: RunSummary, phase: LoopPhase) -> Iterator[str]:
-    cached = name_epochs([epoch.epoch + 1 for epoch in phase.epochs if _is_from_cache(epoch)])
+    cached = name_epochs([epoch.epoch for epoch in phase.epochs if _is_from_cache(epoch)])
     if cached:
         yield (
             f"{cached} read less than half of the bytes from the device, and the rest from the page cache: use more "
             "data than memory, or `drop caches` and the loop in a `repeat`"
         )
     repeated = [one for one in phase.epochs if _has_repeated_reads(one.bytes_from_storage, one)]
-    shared = name_epochs([epoch.epoch + 1 for epoch in repeated])
+    shared = name_epochs([epoch.epoch for epoch in repeated])
     if shared:
         epoch = max(phase.epochs, key=lambda one: one.bytes_from_storage - one.bytes_once)
         yield f"in {shared} {_describe_repeats(epoch.bytes_from_storage, epoch)}; rates are what ranks got"

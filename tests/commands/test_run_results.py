@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dliosim.cli import main
 from dliosim.commands.run_results import _name_program, _write_report
 from tests.report.sample import run
 
@@ -17,7 +19,7 @@ def test_an_expectation_that_is_missed_is_the_status_unless_times_are_in_doubt(
 ) -> None:
     (result,) = [one for one in run().expectations if one.is_missed]
     judged = run(expectations=(replace(result, reported_only=doubt),))
-    assert _write_report(judged, (), lambda: tmp_path) == status
+    assert _write_report(judged, (), lambda: tmp_path, as_json=False) == status
     printed = capsys.readouterr()
     assert printed.out.count("MISSED: expect utilization of train") == (status == 3)
     assert printed.err == ("error: 1 of 1 expect line missed\n" if status else "")
@@ -35,3 +37,20 @@ def test_an_expectation_that_is_missed_is_the_status_unless_times_are_in_doubt(
 )
 def test_the_program_is_named_so_that_it_can_be_typed_again(started: str, on_path: str | None, typed: str) -> None:
     assert _name_program(started, on_path) == typed
+
+
+def test_json_is_all_that_is_printed_and_the_status_is_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _write_report(run(), (), lambda: tmp_path, as_json=True) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["results"], found["answer"][0]["verdict"]) == (str(tmp_path), "not a storage result")
+    assert [one["text"] for one in found["missed"]] == ["utilization of train at least 70 %"]
+    assert main(["report", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+
+
+def test_results_that_cannot_be_written_are_printed_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert _write_report(run(), (), lambda: tmp_path / "file", as_json=False) == 1
+    assert "train: latencies" in capsys.readouterr().out

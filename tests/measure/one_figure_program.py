@@ -44,6 +44,7 @@ if __name__ == "__main__":
     for command in (
         ["compare", *common, "--vary", "transfer=1 KiB,2 KiB", "--repeat", "1", "--output", "compared"],
         ["run", *common, "--output", "run"],
+        ["report", "run", "--full"],
         ["report", "run"],
     ):
         if main(command):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
-from dliosim.measure.figures import Part, figure, make_summary, result_figures, time_parts
+from dliosim.measure.figures import Part, figure, latency_kinds, make_summary, result_figures, time_parts
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.records import Column, EpochRecord, VerbRecord, column_names
 from dliosim.measure.reducer import Reducer
@@ -21,6 +21,9 @@ from dliosim.report.results import results_content
 from tests.measure.ranks import on_ranks
 from tests.report.sample import blank_summary, run, spread
 from tests.scripts.fidelity import script
+
+#: Of no loop.
+NO_LATENCIES = dict.fromkeys(latency_kinds(EpochSummary))
 
 write_figures = script("write_figures")
 
@@ -66,7 +69,7 @@ def test_a_figure_that_is_declared_is_measured_written_read_shown_and_described(
     found = read_object(WiderSummary, read_json(file), ranks=2, null=False)
     assert (found.seek_seconds, found.least_seek_seconds) == (summary.seek_seconds, 2.0)
     monkeypatch.setattr(loops, "EpochSummary", WiderSummary)
-    assert "seeking" in loops.loop_tables([phase], False, True)
+    assert "seeking" in loops.loop_tables([phase], NO_LATENCIES, False)
     monkeypatch.setitem(write_figures.SUMMARIES, "epoch", WiderSummary)
     schema = write_figures.fill_schema(json.loads(write_figures.SCHEMA.read_text()))["$defs"]["epoch"]
     assert schema["properties"]["seek_seconds"] == {"$ref": "#/$defs/spread"}
@@ -80,9 +83,9 @@ def test_an_optional_column_is_left_out_where_the_figure_is_0() -> None:
     (shown,) = [one for one in result_figures(WiderSummary, "times") if one.name == "seek_seconds"]
     assert (shown.heading, shown.optional) == ("seeking\ntapes", True)
     phase = run().phases[4]
-    assert "arrival" not in loops.loop_tables([phase], False, True)
+    assert "arrival" not in loops.loop_tables([phase], NO_LATENCIES, False)
     waited = tuple(replace(one, arrival_wait_seconds=spread(0.1)) for one in phase.epochs)
-    assert "arrival" in loops.loop_tables([replace(phase, epochs=waited)], False, True)
+    assert "arrival" in loops.loop_tables([replace(phase, epochs=waited)], NO_LATENCIES, False)
 
 
 def test_the_schema_has_the_figures_as_they_are_declared() -> None:

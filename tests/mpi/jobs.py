@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dliosim.report.reader.load import SavedRun, load_results
+from dliosim.report.run_report import run_report
 from tests.mpi.waiting import run_command
 
 HEAD = 'dlio 1\nworkload tiny "a test"\n'
@@ -91,6 +93,12 @@ class Place:
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         content: dict[str, Any] = json.loads((self.output / "results.json").read_text())
         return content
+
+    def tables(self) -> str:
+        """All tables of the last run, in one line."""
+        (saved,) = load_results([str(self.output)], with_arrays=False)
+        assert isinstance(saved, SavedRun)
+        return " ".join(run_report(saved.run, {one.title: one.latencies for one in saved.loops}).split())
 
     def files(self, pattern: str = "d/*/*.raw") -> list[Path]:
         """Data files, in order."""

@@ -133,9 +133,9 @@ def test_a_step_computes_as_long_as_asked(prepared: Place, busy: str) -> None:
 def test_an_evaluation_is_a_phase_of_its_own(prepared: Place) -> None:
     prepared.write(DATASET, train_with("evaluate every 2 epochs {", "read d", "steps 2", "}", epochs=4))
     results = prepared.results(2, "--verify")
-    assert [epoch["epoch"] for epoch in only_phase(results, "train")["epochs"]] == [0, 1, 2, 3]
+    assert [epoch["epoch"] for epoch in only_phase(results, "train")["epochs"]] == [1, 2, 3, 4]
     evaluated = only_phase(results, "evaluate")
-    assert [epoch["epoch"] for epoch in evaluated["epochs"]] == [0, 1]
+    assert [epoch["epoch"] for epoch in evaluated["epochs"]] == [1, 2]
     assert [(epoch["steps"], epoch["samples"]) for epoch in evaluated["epochs"]] == [(2, 4)] * 2
 
 
@@ -264,9 +264,9 @@ def test_a_second_run_without_io_gives_the_slowdown(prepared: Place) -> None:
 def test_figures_agree_with_each_other(prepared: Place) -> None:
     prepared.write(DATASET, train_with("compute 4 ms"))
     results = prepared.results(2)
-    assert (results["schema_version"], results["name"], results["ranks"], results["nodes"]) == (1, "tiny", 2, 1)
+    assert (results["schema_version"], results["name"], results["ranks"], results["nodes"]) == (2, "tiny", 2, 1)
     train = only_phase(results, "train")
-    assert [epoch["epoch"] for epoch in train["epochs"]] == [0, 1]
+    assert [epoch["epoch"] for epoch in train["epochs"]] == [1, 2]
     for epoch in train["epochs"]:
         assert (epoch["steps"], epoch["samples"]) == (STEPS, 40)
         assert epoch["calls"] == 40

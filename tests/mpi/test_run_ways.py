@@ -42,7 +42,7 @@ def test_who_reads_and_opens_for_whom_is_noted(place: Place) -> None:
 
 def test_a_collective_read_without_aggregation_is_called_what_it_is(place: Place) -> None:
     define = {"train.api": "mpi-collective", "train.hints": "no-aggregation"}
-    done = place.run(2, "--verify", define=define)
-    assert "mpi-collective without aggregation: independent reads in a collective call" in " ".join(done.stdout.split())
-    done = place.run(2, define={**define, "train.hints": "two-phase"})
-    assert "mpi-collective with hints two-phase" in " ".join(done.stdout.split())
+    place.results(2, "--verify", define=define)
+    assert "mpi-collective without aggregation: independent reads in a collective call" in place.tables()
+    place.results(2, define={**define, "train.hints": "two-phase"})
+    assert "mpi-collective with hints two-phase" in place.tables()

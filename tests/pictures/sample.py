@@ -127,7 +127,7 @@ def write_run(
     environment = replace(base.environment, ranks_per_node=ranks, cores_per_node=max(ranks, 8))
     whole = replace(base, environment=environment) if "environment" not in changed else base
     kept = sorted({*range(min(3, epochs)), epochs - 1})
-    write_results(directory, whole, [(train, rows)], [timeline({i: happened[i] for i in kept})])
+    write_results(directory, whole, [(train, rows)], [timeline({i + 1: happened[i] for i in kept})])
     return whole
 
 
@@ -136,7 +136,7 @@ def _rank_rows(index: int, found: Events) -> NDArray[np.int64]:
     ranks, steps = marks.shape[:2]
     spans = {name: (marks[:, :, b] - marks[:, :, a]).sum(axis=1) for name, (a, b) in _SPANS.items()}
     rows = np.zeros((ranks, len(RANK_COLUMNS)), np.int64)
-    values = {"epoch": index, "steps": steps, "samples": steps * BATCH, "bytes": steps * BATCH * SAMPLE, **spans}
+    values = {"epoch": index + 1, "steps": steps, "samples": steps * BATCH, "bytes": steps * BATCH * SAMPLE, **spans}
     values["wall_ns"] = marks[:, -1, 5]
     values["loop_ns"] = marks[:, -1, 5] - spans["checkpoint_ns"]
     values["steady_ns"] = values["loop_ns"] - (marks[:, 0, 4] - marks[:, 0, 0])

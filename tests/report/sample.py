@@ -31,6 +31,7 @@ NOTHING = {
     "TimeSpread": spread(0.0),
     "Part": spread(0.0),
     "Histogram": Histogram(),
+    "Times": {},
 }
 
 
@@ -45,7 +46,7 @@ def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummar
     wall = 16 * (wait + 10.2e-3)
     summary = blank_summary(
         EpochSummary,
-        epoch=index,
+        epoch=index + 1,
         ranks=4,
         steps=16,
         fewest_steps=16,
@@ -85,6 +86,12 @@ def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummar
     return replace(summary, **changed)  # type: ignore[arg-type]
 
 
+def times_of(summary: VerbSummary) -> dict[str, TimeSpread]:
+    """The times over ranks of a verb."""
+    known = {one.name: getattr(summary, one.name) for one in fields(summary)}
+    return {name: value for name, value in known.items() if isinstance(value, TimeSpread)}
+
+
 def verb(seconds: float, **changed: object) -> VerbSummary:
     summary = blank_summary(
         VerbSummary,
@@ -102,7 +109,9 @@ def verb(seconds: float, **changed: object) -> VerbSummary:
         rename_seconds=spread(0.00031),
         call_latency=Histogram([1_500_000 + 1000 * i for i in range(64)]),
     )
-    return replace(summary, **changed)  # type: ignore[arg-type]
+    changed_verb = replace(summary, **changed)  # type: ignore[arg-type]
+    slowest = {name: one.mean for name, one in times_of(changed_verb).items()}
+    return replace(changed_verb, slowest_rank_seconds=slowest)
 
 
 #: A fourth of the steps of an epoch ran during a save.

@@ -10,10 +10,16 @@ from dliosim.measure.file_phases import FilePhase, RestorePhase, SavePhase
 from dliosim.measure.histogram import LIMIT_NS, Histogram
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import ExpectationResult
-from dliosim.report.run_report import expectation_line, run_report
+from dliosim.report.loops import latencies_by_loop
+from dliosim.report.run_report import expectation_line
+from dliosim.report.run_report import run_report as all_tables
 from tests.report.sample import epoch, run, spread, verb
 
 GOLDEN = Path(__file__).parent / "run.txt"
+
+
+def run_report(found):
+    return all_tables(found, latencies_by_loop(found))
 
 
 def report_of(*epochs, runs=1, **changed):
@@ -97,11 +103,12 @@ def test_not_even_with_1024_ranks_long_names_and_every_optional_column():
 
 
 def test_latencies_of_requests_have_a_table_of_their_own_where_the_others_leave_no_room():
-    text = report_of(epoch(0, request_latency=Histogram([10_500_000, 123_456_789])))
+    spread_out = Histogram([10**3] * 500 + [10**6] * 400 + [10**7] * 95 + [10**8] * 4 + [123_456_789])
+    text = report_of(epoch(0, **{f"{kind}_latency": spread_out for kind in ("batch", "call", "request")}))
     block = text[text.index("train: latencies") :]
     block = block[: block.index("train: bound by")]
     assert block.count("epoch ") == 2
-    assert "123.5 ms" in block
+    assert "123 ms" in block
 
 
 def test_utilization_is_marked_with_more_ranks_than_cores_where_no_kernel_counts_their_waits():
@@ -110,7 +117,6 @@ def test_utilization_is_marked_with_more_ranks_than_cores_where_no_kernel_counts
     uncounted = {"core_wait_seconds": None}
     text = report_of(epoch(0, **uncounted), environment=crowded)
     assert "warning: 4 ranks on 2 cores: utilization (marked ?) is not to be trusted" in text
-    assert "48.9 %? busy" in report_of(epoch(0, 2.5, **uncounted), environment=crowded)
     assert "48.90?" in report_of(epoch(0, 2.5, **uncounted), environment=crowded)
 
 
@@ -123,11 +129,11 @@ def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_r
     crowded = replace(run().environment, ranks_per_node=16, cores_per_node=2)
     text = report_of(*waiting(0.049), environment=crowded)
     assert "?" not in text
-    assert "; in these 4.90 % waiting for a core" in " ".join(text.split())
+    assert "; 4.90 % of it was waiting for a core" in " ".join(text.split())
     text = " ".join(report_of(*waiting(0.123), environment=crowded).split())
     assert "warning: train: 12 % of the time was waiting for a core, in data wait," in text
     assert "(16 ranks on 2 cores: use fewer ranks, or give each a core of its own)" in text
-    assert "%? busy" in text
+    assert "?" in text
     quiet = " ".join(report_of(*waiting(0.123)).split())
     assert "(other work had the cores: repeat this when the machine is quiet)" in quiet
 
@@ -142,7 +148,7 @@ def test_readers_that_wait_for_cores_are_distinguished():
 
 def test_more_ranks_than_cores_are_named_next_to_saves_whose_waits_are_not_counted():
     crowded = replace(run().environment, ranks_per_node=16, cores_per_node=2)
-    text = run_report(run(environment=crowded, phases=run().phases[:3]))
+    text = " ".join(run_report(run(environment=crowded, phases=run().phases[:3])).split())
     assert "warning: 16 ranks on 2 cores: saves and restores include waits for a core, which are only" in text
 
 
@@ -266,7 +272,7 @@ def test_without_io_one_warning_says_so_and_there_is_no_bandwidth():
     assert text.count("warning") == 1
     assert "warning: nothing was read or written (--null)" in text
     row = next(line for line in text.splitlines() if line.startswith("1 "))
-    assert row.split()[2:4] == ["-", "-"]
+    assert row.split()[2] == "-"
 
 
 def test_what_verify_checked_is_said_and_that_its_times_are_not_to_be_quoted():
@@ -274,8 +280,9 @@ def test_what_verify_checked_is_said_and_that_its_times_are_not_to_be_quoted():
     kept = epoch(1, bytes_moved=7)
     text = run_report(run(phases=(phase_of(epoch(0, bytes=5_000, bytes_moved=8_192), kept), restored), verify=True))
     assert re.search(r"^verified +1 005 007 bytes, all as prepared$", text, re.MULTILINE)
-    assert "warning: what was read was checked within the steps (--verify), as tool time: do not quote" in text
-    assert "%? busy" in text
+    said = "warning: what was read was checked within the steps (--verify), as tool time: do not quote"
+    assert said in " ".join(text.split())
+    assert "?" in text
 
 
 @pytest.mark.parametrize(("prefetch", "warned"), [(14, False), (15, True)])
@@ -379,11 +386,11 @@ def test_epochs_that_came_from_the_cache_are_named(cold, said):
 def test_ranks_that_ask_for_the_same_bytes_are_warned_about_where_the_device_gave_exactly_half():
     whole = epoch(0)
     half = {"distinct_bytes": whole.bytes // 2, "storage_amplification": 0.5}
-    phases = phase_of(replace(whole, **half), replace(whole, epoch=1, **half))
+    phases = phase_of(replace(whole, **half), replace(whole, epoch=2, **half))
     (found,) = warnings_of(phases, environment=ON_DISK)
     different = "ranks asked for 181.0 MB, and only 90.51 MB are different bytes: the page cache or another rank gave"
     assert found.startswith(f"train: in epochs 1 and 2 {different}")
-    assert "(50 % of it from the device)" in report_of(*phases.epochs, environment=ON_DISK)
+    assert re.search(r"^1 +\S+ +\S+ +0\.5000 ", report_of(*phases.epochs, environment=ON_DISK), re.MULTILINE)
     warm = replace(whole, distinct_bytes=whole.bytes // 2, storage_amplification=0.24)
     assert [" read less than half of" in line for line in warnings_of(phase_of(warm), environment=ON_DISK)] == [
         True,
@@ -396,7 +403,7 @@ def test_ranks_that_ask_for_the_same_bytes_are_warned_about_where_the_device_gav
     (found,) = warnings_of(restored, environment=ON_DISK)
     assert found.startswith(f"restore: {different}")
     row = next(line for line in run_report(run(phases=(restored,))).splitlines() if line.startswith("restore"))
-    assert row.split()[5:14] == ["181.0", "MB", "90.51", "MB", "90.51", "MB", "0.09051", "0.08430", "-"]
+    assert row.split()[5:12] == ["181.0", "MB", "90.51", "MB", "90.51", "MB", "0.09051"]
 
 
 def test_another_root_in_memory_silences_no_warning_of_a_disk():
@@ -430,28 +437,6 @@ def test_restores_that_differ_have_rows_of_their_own():
     assert re.search(r"^restore c everything once +1 ", text, re.MULTILINE)
 
 
-def test_the_first_line_of_a_loop_says_what_it_would_take_to_be_busy():
-    read_ahead = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1), prefetch=2),)))
-    # 64 samples of 2,828,486 B in 160 ms of compute / 0.9; without readers in what is left of that.
-    assert (
-        "train: 69.9 % busy, 791 MB/s, batch p99 4.16 ms after the first epoch; page cache unknown at its start\n"
-        in read_ahead
-    )
-    # With readers the rate is that while calls were in flight: 181 MB in 91.8 ms.
-    needs = "to be 90 % busy it needs 1.02 GB/s; it got 1.97 GB/s while it was read from"
-    assert f"{needs}, yet steps waited: reading did not keep ahead of them" in " ".join(read_ahead.split())
-    idle = run_report(run(phases=(phase_of(epoch(0, 2.5), epoch(1, data_wait_seconds=spread(0.001)), prefetch=2),)))
-    assert f"{needs}, so that the time went elsewhere (see below)" in " ".join(idle.split())
-    # Without readers, calls that were fast enough are not what steps waited for.
-    own = run_report(run(phases=(phase_of(epoch(0, data_wait_seconds=spread(0.015), tool_seconds=spread(0.05))),)))
-    assert (
-        "it needs 10.2 GB/s while steps wait; it got 12.1 GB/s, so that the time went elsewhere (see below)"
-        in " ".join(own.split())
-    )
-    alone = run_report(run(phases=(phase_of(epoch(0)),)))
-    assert "to be 90 % busy it needs 10.2 GB/s while steps wait; it got 2.76 GB/s\n" in alone
-
-
 def decoded(index, decode, preprocess=0.0, **changed):
     """An epoch whose readers, or steps, decode so long; reading takes 91.8 ms, compute 160 ms and waiting 65.6 ms."""
     return epoch(index, decode_seconds=spread(decode), preprocess_seconds=spread(preprocess), **changed)
@@ -465,12 +450,8 @@ def test_readers_that_mostly_decode_are_blamed_and_not_storage():
     one_reader = {"readers": 1, "prefetch": 2}
     decoding = text_of(decoded(0, 0.12), decoded(1, 0.12), **one_reader)
     spent = "readers spent 57 % of their busy time decoding, not reading"
-    assert f"it got 1.97 GB/s while it was read from, yet {spent}" in decoding
     assert f"train: {spent}: data waits, and steps bound by storage, are waits for that" in decoding
-    assert "reading did not keep ahead" not in decoding
-    reading = text_of(decoded(0, 0.05), decoded(1, 0.05), **one_reader)
-    assert "yet steps waited: reading did not keep ahead of them" in reading
-    assert "not reading" not in reading
+    assert "not reading" not in text_of(decoded(0, 0.05), decoded(1, 0.05), **one_reader)
     both = text_of(decoded(0, 0.05, 0.07), decoded(1, 0.05, 0.07), **one_reader)
     assert "57 % of their busy time decoding and preprocessing, not reading" in both
 
@@ -482,23 +463,6 @@ def test_reading_of_several_readers_counts_for_as_many_as_read_at_a_time():
     assert "57 % of their busy time decoding" in text_of(several, several, readers=1, prefetch=4)
 
 
-def test_where_decoding_alone_takes_too_long_no_storage_is_fast_enough():
-    slow = decoded(1, 0.6, 0.2)
-    assert (
-        "no storage makes it 90 % busy: the time for decoding and preprocessing alone is longer on 4 readers than"
-        in (text_of(slow, slow, readers=4, prefetch=4))
-    )
-    assert "no storage makes it" not in text_of(slow, slow, readers=5, prefetch=5)
-    inline = decoded(1, 0.02, processing_seconds=spread(0.02))
-    assert "decoding alone is longer than that allows; it got 2.76 GB/s train" in text_of(inline, inline)
-
-
-def test_what_steps_decode_themselves_leaves_less_time_to_read_in():
-    half = 0.5 * 0.16 * (1 / 0.9 - 1)
-    inline = decoded(1, half, processing_seconds=spread(half))
-    assert "to be 90 % busy it needs 20.4 GB/s while steps wait; it got 2.76 GB/s train" in text_of(inline, inline)
-
-
 def test_decoding_has_columns_only_where_something_was_decoded():
     plain = report_of(epoch(0), epoch(1))
     assert not any(word in plain for word in ("decode", "process", "encoding"))
@@ -506,7 +470,9 @@ def test_decoding_has_columns_only_where_something_was_decoded():
     text = report_of(epoch(0), some)
     assert re.search(r"busy +close +decode +compute", text)
     assert "pre-" not in text
-    assert re.search(r"train: where the time went after the first epoch: .*processing 5", " ".join(text.split()))
+    assert re.search(
+        r"train: where the loop.s time without saves went after the first epoch: .*processing 5", " ".join(text.split())
+    )
     assert re.search(r"storage +compute +tool +decode", text)
     assert re.search(r"pre- +sync.*\n.*close +process +compute", report_of(decoded(0, 0.0, 0.01)))
 
@@ -522,7 +488,6 @@ def test_what_memory_kept_is_none_of_the_storage():
     first = epoch(0, storage_amplification=1.0)
     kept = [epoch(number, bytes_moved=0, storage_amplification=0.0) for number in (1, 2)]
     assert warnings_of(phase_of(first, *kept), environment=ON_DISK) == []
-    assert "busy it needs" not in report_of(first, *kept)
     half = [replace(each, bytes_moved=each.bytes // 2, storage_amplification=0.4) for each in kept]
     assert warnings_of(phase_of(first, *half), environment=ON_DISK) == []
 

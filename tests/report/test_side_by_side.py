@@ -21,7 +21,6 @@ from dliosim.measure.phase import LoopPhase
 from dliosim.readable import number
 from dliosim.report.reader.load import SavedRun, load_results
 from dliosim.report.results import results_content
-from dliosim.report.run_report import run_report
 from dliosim.report.side_by_side import format_side_by_side
 from dliosim.report.text_table import WIDTH
 from tests.pictures.sample import comparison, write_comparison, write_run
@@ -44,7 +43,7 @@ def test_the_tables_are_the_golden_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["batch", "request"])
-def test_latencies_are_those_of_the_headline_however_epochs_differ(tmp_path: Path, kind: str) -> None:
+def test_latencies_are_those_of_all_later_epochs_together(tmp_path: Path, kind: str) -> None:
     """99 of 100 latencies of the last epoch are short, but most of one before it are long: the p99 of all is long."""
     many, few = [1_000_000] * 990 + [2_000_000] * 10, [1_000_000] * 10 + [50_000_000] * 90
     histograms = [Histogram([9_000_000_000] * 7), Histogram(few), Histogram(many), Histogram(many)]
@@ -53,9 +52,7 @@ def test_latencies_are_those_of_the_headline_however_epochs_differ(tmp_path: Pat
     phases = tuple(LoopPhase("train", "train", 1.0, epochs=some) for some in (epochs[:2], epochs[2:]))
     (tmp_path / "results.json").write_text(json.dumps(results_content(run(phases=phases))))
     (one,) = load_results([str(tmp_path)], with_arrays=False)
-    [shown] = re.findall(rf"{kind} p99 ([0-9.]+ m?s)", " ".join(run_report(run(phases=phases)).split()))
-    assert shown == "50.0 ms"
-    assert row_of(format_side_by_side([one]), f"{kind} p99") == [shown]
+    assert row_of(format_side_by_side([one]), f"{kind} p99") == ["50.0 ms"]
 
 
 def test_saves_have_rows_of_how_long_they_held_ranks_and_were_flushed(tmp_path: Path) -> None:
@@ -167,9 +164,9 @@ def test_rates_are_all_bytes_by_all_time_and_marked_where_ranks_waited_for_cores
     assert isinstance(found, SavedRun)
     later = found.loops[0].epochs[1:]
     rate = sum(epoch.bytes for epoch in later) / sum(epoch.loop_seconds for epoch in later)
-    assert row_of(text, "GB/s")[0] == number(rate * 1e-9)
+    assert row_of(text, "GB/s asked")[0] == number(rate * 1e-9)
     assert "rates are all bytes (samples) by all time" in " ".join(text.split())
-    for name in ("samples/s", "GB/s", "GiB/s"):
+    for name in ("samples/s", "GB/s asked"):
         assert [cell.endswith("?") for cell in row_of(text, name)] == [False, True]
 
 

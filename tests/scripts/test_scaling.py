@@ -73,7 +73,7 @@ def test_a_run_with_results_is_not_done_again(here: Path) -> None:
     first = run("scaling.sh", "--ranks", "1", "--output", "out", "small.dlio", "--verify", cwd=here, env=env)
     assert first.returncode == 0, first.stderr
     assert (here / "out" / "ranks-000001" / "results.json").exists()
-    assert "train: 2 epochs" in (here / "out" / "ranks-000001.txt").read_text()
+    assert "\ntrain 2 " in (here / "out" / "ranks-000001.txt").read_text()
     again = run("scaling.sh", "--ranks", "1 2", "--output", "out", "small.dlio", "--verify", cwd=here, env=env)
     assert again.returncode == 0, again.stderr
     assert ranks_asked(launcher) == ["1", "2"]

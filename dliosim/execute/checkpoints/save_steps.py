@@ -130,11 +130,12 @@ def write_checkpoint(session: Session, save: CheckpointSave, made: Callable[[], 
         if checkpoint.partner is not None:
             runs += copy_to_partner(session, files, checkpoint.partner, save.directory, made(), record)
             record.wall_ns += record.partner_ns
+        planned = record.plan_ns
         with Stopwatch(record, "commit_ns"):
             gathered = gather_runs(world, files, runs)
             doing = f"complete checkpoint `{checkpoint.name}`"
             world.run_on_rank_0(doing, lambda: _commit(session, save, plan, gathered or []))
-        record.wall_ns += record.commit_ns
+        record.wall_ns += record.commit_ns + record.plan_ns - planned
     except DliosimError:
         if world.rank == 0:
             session.stores.open_to_save(save.base).abandon(save.number)
@@ -150,7 +151,7 @@ def _commit(
     files, record, checkpoint = save.files, save.record, save.files.checkpoint
     found = join_runs(files, gathered)
     if plan is not None:
-        with Stopwatch(record, "plan_ns"):
+        with Stopwatch(record, "plan_ns", aside=True):
             found[METADATA] = write_metadata(files, plan, save.directory)
     ranks = files.split.present_ranks
     saved = CheckpointManifest(checkpoint.name, save.base.name, checkpoint.commit, ranks, files.split, found)

@@ -57,7 +57,8 @@ def record_plan(session: Session, loop: Loop, data: OpenDataset, work: EpochWork
     world, extents, asked, steps = session.world, work.extents, work.stored.extents, record.steps
     # The order hash takes the sizes of the samples themselves, so that it is equal for other formats of the same data.
     shown = replace(extents, length=extents.length if dataset.source else sample_sizes(dataset, extents.sample))
-    record.order_hash = order_hash(world.rank, shown, 0, steps, record.epoch, key(record.phase, dataset.name))
+    epoch = record.epoch - 1  # as the plan counts
+    record.order_hash = order_hash(world.rank, shown, 0, steps, epoch, key(record.phase, dataset.name))
     if record.null:
         return
     record.extent_hash = extent_hash(asked, 0, steps, key(record.phase, dataset.digest()))

@@ -168,7 +168,7 @@ class LoopRunner:
         world.run_on_all(batches.end)
         counts.stop()
         session.progress.end()
-        record = account.make_record(self._salt, epoch, loop.batch, self._null)
+        record = account.make_record(self._salt, epoch + 1, loop.batch, self._null)
         source.record_reads(record)
         counts.record_counts(record, loop, self.saves.core_wait_ns)
         if self._uncounted:
@@ -182,7 +182,7 @@ class LoopRunner:
         if self._timed:
             if not self._null and has_offsets(world.rank, world.size):
                 source.series.offsets = call_offsets(work.calls, record.steps)
-            keep_epoch(self._series, epoch, source.series)
+            keep_epoch(self._series, record.epoch, source.series)
         self._rows.append(rank_row(record))
         summary = summarise(record, world)
         if summary is not None:

@@ -99,8 +99,8 @@ class LoopSaves:
         return content
 
     def save_after_epoch(self, epoch: int) -> Iterator[tuple[int, int]]:
-        """Save what is due after an epoch (from 0); yield the ns that each save held the loop, and of contents."""
-        for cadence in self._pop_due("epochs", epoch + 1):
+        """Save what is due after an epoch (from 1); yield the ns that each save held the loop, and of contents."""
+        for cadence in self._pop_due("epochs", epoch):
             begun = perf_counter_ns()
             content = self._save([cadence])
             yield perf_counter_ns() - begun - content, content

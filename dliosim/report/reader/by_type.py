@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, TypeVar
 
 from dliosim.measure.figures import BoundShares, TimeSpread
 from dliosim.measure.histogram import Histogram, Quantiles
 from dliosim.measure.run_summary import Advice, Spread
+from dliosim.readable import printable
 from dliosim.report.reader.fields import Fields
 
 T = TypeVar("T")
+
+
+class _SavedHistogram(Histogram):
+    """A histogram of which results.json has the quantiles alone."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, known: Quantiles | None) -> None:
+        super().__init__()
+        self._known = known
+
+    def quantiles(self) -> Quantiles | None:
+        return self._known
+
 
 #: No figure is below this.
 _LEAST = -1e24
@@ -24,7 +39,7 @@ def read_object(kind: type[T], found: Fields, **given: Any) -> T:
 
 
 def _read_value(kind: str, found: Fields, key: str) -> object:
-    """Return the value of a key by its declared type. Histograms are not in results.json, and empty."""
+    """Return the value of a key by its declared type."""
     plain = kind.removesuffix(" | None")
     return None if plain != kind and found.is_null(key) else _READERS[plain](found, key)
 
@@ -45,6 +60,10 @@ def read_quantiles(found: Fields, key: str) -> Quantiles | None:
     return Quantiles(*(float("inf") if value is None else value for value in known))
 
 
+def _read_times(found: Fields) -> Iterator[tuple[str, float]]:
+    return ((printable(name), found.number(name, _LEAST)) for name in found.values)
+
+
 _READERS: dict[str, Callable[[Fields, str], object]] = {
     "str": Fields.text,
     "int": Fields.whole,
@@ -58,8 +77,9 @@ _READERS: dict[str, Callable[[Fields, str], object]] = {
     "tuple[int, ...]": lambda found, key: tuple(int(value) for value in found.numbers(key)),
     "tuple[Advice, ...]": lambda found, key: tuple(read_object(Advice, one) for one in found.child_list(key)),
     "Spread": lambda found, key: read_object(Spread, found.child(key)),
-    "Histogram": lambda found, key: Histogram(),
+    "Histogram": lambda found, key: _SavedHistogram(read_quantiles(found, f"{key}_seconds")),
     "Part": lambda found, key: read_object(TimeSpread, found.child(key)),
     "TimeSpread": lambda found, key: read_object(TimeSpread, found.child(key)),
+    "Times": lambda found, key: dict(_read_times(found.child(key))),
     "BoundShares": lambda found, key: read_object(BoundShares, found.child(key)),
 }

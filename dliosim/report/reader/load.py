@@ -141,7 +141,7 @@ def _join_phases(run: RunSummary, latencies: Latencies, parts: Sequence[_Part]) 
         run=run,
         title=title_of(phases[0]),
         phases=tuple(phases),
-        epochs=tuple(replace(epoch, epoch=i) for i, epoch in enumerate(epochs)),
+        epochs=tuple(replace(epoch, epoch=i) for i, epoch in enumerate(epochs, 1)),
         latencies=latencies,
         rank_times={name: np.concatenate([one[name] for one in times]) for name in TIME_COLUMNS} if all(times) else {},
         timeline=tuple(

@@ -30,7 +30,7 @@ class RecordedEpoch:
     R is the number of ranks with rows. docs/metrics.md says for how many ranks and calls there are events.
     """
 
-    #: number of the epoch, from 0
+    #: number of the epoch, from 1
     epoch: int
     #: number of steps
     steps: int
@@ -103,7 +103,7 @@ def read_timelines(path: Path, loops: Sequence[LoopPhase], ranks: int) -> list[l
 
 
 def _read_epoch(path: Path, name: str, group: Hdf5Group, ranks: int, epochs: int) -> RecordedEpoch:
-    if not name.isdecimal() or int(name[:12]) >= epochs:
+    if not name.isdecimal() or not 1 <= int(name[:12]) <= epochs:
         raise UsageError(f"{path}: {name} is not the number of an epoch; there are {epochs}")
     bin_ns = group.whole("bin_ns")
     if not 1 <= bin_ns <= _LONGEST_NS:

@@ -53,6 +53,13 @@ def test_off_on_the_command_line_replaces_every_cadence(base: Path) -> None:
     assert saves(base, ("train.checkpoint", "off")) == []
 
 
+def test_what_off_leaves_without_use_is_no_warning(base: Path) -> None:
+    assert compile_document(base, [("train.checkpoint", "off")], Job(2)).warnings == ()
+    base.write_text(base.read_text().replace("dataset d", "param unused = 1\ndataset d"))
+    (warning,) = compile_document(base, [("train.checkpoint", "off")], Job(2)).warnings
+    assert "`unused`" in warning.message
+
+
 def test_off_in_a_pattern_that_extends_replaces_every_cadence(base: Path) -> None:
     above = base.with_name("above.dlio")
     above.write_text('dlio 1\nworkload above "t"\nextends "w.dlio"\ntrain {\n    checkpoint off\n}\n')

@@ -26,7 +26,7 @@ def test_arrays_are_those_that_were_written(tmp_path: Path) -> None:
     write_run(tmp_path, ranks=3, steps=8, epochs=5)
     loop = loop_of(tmp_path)
     assert loop.rank_times["compute_ns"].shape == (5, 3)
-    assert [epoch.epoch for epoch in loop.timeline] == [0, 1, 2, 4]
+    assert [epoch.epoch for epoch in loop.timeline] == [1, 2, 3, 5]
     last, happened = loop.timeline[3], events(3, 8, cold=False, seed=4)
     np.testing.assert_array_equal(last.window_ns, happened.marks)
     np.testing.assert_array_equal(last.offsets, happened.offsets)
@@ -84,7 +84,7 @@ def _huge(group: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_link, "/0000/0000/bytes is a link"),
+        (_link, "/0000/0001/bytes is a link"),
         (_virtual, "bytes is not a data set of this file"),
         (_elsewhere, "bytes is not a data set of this file"),
         (_replaced("bytes", np.zeros((2, 3))), "bytes does not hold whole numbers"),
@@ -95,14 +95,14 @@ def _huge(group: Any) -> None:
         (_replaced("offsets", np.full((2, 4), 2**64 - 1, np.uint64)), "offsets holds numbers that are not between 0"),
         (_replaced("ranks", np.array([0, 2])), "a row for rank 2, and there are 2 ranks"),
         (_huge, f"reads_ns brings the numbers of the file above {MAX_NUMBERS}"),
-        (lambda group: group.__delitem__("offsets"), "/0000/0000/offsets is missing"),
+        (lambda group: group.__delitem__("offsets"), "/0000/0001/offsets is missing"),
         (lambda group: group.attrs.__setitem__("bin_ns", 0), "bins of 0 ns"),
         (lambda group: group.attrs.__setitem__("bin_ns", "long"), "bin_ns is not an attribute with a whole number"),
         (lambda group: group.parent.attrs.__setitem__("name", "other"), "has other loops than results.json next to it"),
-        (lambda group: group.parent.move("0000", "0009"), "0009 is not the number of an epoch; there are 1"),
+        (lambda group: group.parent.move("0001", "0009"), "0009 is not the number of an epoch; there are 1"),
         (
             lambda group: group.file.attrs.__setitem__("schema_version", 7),
-            "schema_version is 7, and this dliosim reads 1",
+            "schema_version is 7, and this dliosim reads 2",
         ),
     ],
 )
@@ -111,7 +111,7 @@ def test_a_timeline_that_is_not_as_it_must_be_is_refused(
 ) -> None:
     write_run(tmp_path, ranks=2, steps=4, epochs=1)
     with h5py.File(tmp_path / "timeline.h5", "r+") as file:
-        change(file["0000/0000"])
+        change(file["0000/0001"])
     with pytest.raises(UsageError) as found:
         loop_of(tmp_path)
     assert str(tmp_path / "timeline.h5") in str(found.value)

@@ -1,0 +1,107 @@
+"""What a run prints: its answer, what is to be doubted, and a row an epoch and a verb; `run_report` has all tables."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import textwrap
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.file_phases import FilePhase, RestorePhase
+from dliosim.measure.phase import LoopPhase
+from dliosim.measure.run_summary import RunSummary
+from dliosim.readable import seconds, size
+from dliosim.report.answer_lines import answer_lines
+from dliosim.report.checkpoints import interval_section
+from dliosim.report.phase_titles import group_phases, shorten_name, title_of
+from dliosim.report.run_report import expectation_line
+from dliosim.report.text_table import SCREEN, Column, format_columns, percent_cell, time_cell
+from dliosim.report.warnings import format_warnings
+
+#: Of more epochs than this, only the first ones and the last have a row.
+_MOST_EPOCHS = 5
+
+#: Characters of a name, so that tables fit.
+_LONGEST_NAME = 14
+
+
+def run_screen(run: RunSummary) -> str:
+    """Return what a run prints, at most 80 columns wide but for paths and for command lines."""
+    told = [expectation_line(one) for one in run.expectations if not one.held or one.reported_only is not None]
+    expected = "\n".join(textwrap.fill(line, SCREEN, subsequent_indent=" " * 4) for line in told)
+    sections = [answer_lines(run), expected, format_warnings(run), _loop_table(run), _file_table(run.files)]
+    sections.append(interval_section(run, SCREEN))
+    return "\n\n".join(filter(None, [*sections, f"whole run: {seconds(run.seconds)}"])) + "\n"
+
+
+def _loop_table(run: RunSummary) -> str:
+    rows = [row for runs in group_phases(run.loops) for row in _epoch_rows(runs)]
+    title = "loops: bytes asked, those that the device gave, and the time without saves"
+    return format_columns(title, "", rows, [[one] for one in _LOOP_COLUMNS]) if rows else ""
+
+
+def _epoch_rows(runs: Sequence[LoopPhase]) -> Iterator[tuple[str, EpochSummary]]:
+    """Yield name, figures and bytes from the device of the first epochs of a loop, and of its last one."""
+    name = shorten_name(title_of(runs[0]), _LONGEST_NAME)
+    epochs = [epoch for phase in runs for epoch in phase.epochs]
+    for number, epoch in enumerate(epochs, 1):
+        if number < _MOST_EPOCHS or number == len(epochs):
+            left_out = number == len(epochs) > _MOST_EPOCHS
+            yield f"{name} {'... ' * left_out}{number}", epoch
+
+
+def _p99(epoch: EpochSummary) -> float | None:
+    found = epoch.request_latency.quantiles() or epoch.batch_latency.quantiles()
+    return None if found is None else found.p99
+
+
+def _rate_cell(rate: float | None) -> str:
+    return f"{size(rate, 3)}/s" if rate is not None else size(None)
+
+
+_size_cell = partial(size, digits=3)
+
+_LOOP_COLUMNS: list[Column[EpochSummary]] = [
+    Column("asked", lambda one: None if one.null else one.bytes, _size_cell, True, math.nan),
+    Column("from the\ndevice", lambda one: None if one.null else one.device_bytes, _size_cell, True, math.nan),
+    Column("time", lambda one: one.loop_seconds, time_cell),
+    Column("asked /\ntime", lambda one: one.bytes_per_second, _rate_cell, True, math.nan),
+    Column("busy", lambda one: one.utilization, percent_cell, True, math.nan),
+    Column("storage\nalone", lambda one: one.storage_utilization, percent_cell, True, math.nan),
+    Column("latency\np99", _p99, time_cell),
+]
+
+
+def _file_table(phases: Sequence[FilePhase]) -> str:
+    """Return a row for each verb that moved data; one row for all its runs."""
+    groups = [group for group in group_phases(phases) if any(one.verb.bytes and one.verb.seconds for one in group)]
+    named = [(shorten_name(title_of(group[0]), _LONGEST_NAME + 2), group) for group in groups]
+    return (
+        format_columns(
+            "files: bytes and time of each verb, means over its runs", "", named, [[one] for one in _FILE_COLUMNS]
+        )
+        if named
+        else ""
+    )
+
+
+def _device_bytes(group: Sequence[FilePhase]) -> float | None:
+    known = [one.verb.device_bytes for one in group if isinstance(one, RestorePhase)]
+    return statistics.fmean(each for each in known if each is not None) if known and None not in known else None
+
+
+def _rate(group: Sequence[FilePhase]) -> float | None:
+    taken = sum(one.verb.seconds for one in group)
+    return sum(one.verb.bytes_once for one in group) / taken if taken > 0 else None
+
+
+_FILE_COLUMNS: list[Column[list[FilePhase]]] = [
+    Column("runs", len, str),
+    Column("bytes", lambda group: statistics.fmean(one.verb.bytes for one in group), _size_cell),
+    Column("from the\ndevice", _device_bytes, _size_cell, True, math.nan),
+    Column("time", lambda group: statistics.fmean(one.seconds for one in group), time_cell),
+    Column("longest", lambda group: max(one.seconds for one in group) if len(group) > 1 else None, time_cell, True),
+    Column("bytes /\ntime", _rate, _rate_cell),
+]

@@ -1,0 +1,55 @@
+"""What is printed where: in colours on terminals, and anything on a terminal that takes ASCII alone."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pictures.sample import write_run
+
+ROOT = Path(__file__).parents[2]
+
+
+def report_of(place: Path, **changed: str) -> bytes:
+    """What `dliosim report` prints on a terminal."""
+    own, terminal = pty.openpty()
+    known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    environment = known | {"PYTHONPATH": str(ROOT), "TERM": "xterm"} | changed
+    line = [sys.executable, "-m", "dliosim.cli", "report", str(place)]
+    with subprocess.Popen(line, stdout=terminal, env=environment) as process:
+        os.close(terminal)
+        printed = b""
+        while True:
+            try:
+                part = os.read(own, 65536)
+            except OSError:  # Linux reports the end of a terminal as an error
+                break
+            if not part:
+                break
+            printed += part
+    os.close(own)
+    assert process.returncode == 0
+    return printed.replace(b"\r\n", b"\n")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("results")
+    write_run(directory, ranks=1, steps=2, epochs=1, name="caf\u00e9")
+    return directory
+
+
+def test_a_terminal_has_colours_unless_the_user_wants_none(place: Path) -> None:
+    assert b"\x1b[" in report_of(place)
+    for refused in ({"NO_COLOR": "0"}, {"TERM": "dumb"}):
+        assert b"\x1b[" not in report_of(place, **refused)
+
+
+def test_a_stream_that_takes_ascii_alone_gets_question_marks_and_ends_no_command(place: Path) -> None:
+    found = report_of(place, PYTHONIOENCODING="ascii", NO_COLOR="1")
+    assert b"ANSWER" in found and all(byte < 128 for byte in found)

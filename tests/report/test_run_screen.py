@@ -1,0 +1,55 @@
+"""What a run prints below its answer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from dliosim.measure.file_phases import RestorePhase
+from dliosim.measure.phase import LoopPhase
+from dliosim.report.run_screen import run_screen
+from tests.report.sample import epoch, run, verb
+
+GOLDEN = Path(__file__).with_name("screen.txt")
+
+
+def on(kind: str, **changed: object) -> str:
+    place = replace(run().environment.file_systems[0], kind=kind)
+    return run_screen(run(environment=replace(run().environment, file_systems=(place,)), **changed))
+
+
+def row_of(text: str, name: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(name))
+
+
+def test_a_run_prints_the_golden_text() -> None:
+    assert run_screen(run()) == GOLDEN.read_text()
+
+
+def test_it_fits_80_columns_with_long_names() -> None:
+    name = "a_loop_over_the_whole_universe_of_a_cosmology_simulation"
+    read = verb(98_765.4, bytes=10**18, files=10**9, device_bytes=987_654_321_098_765_432)
+    loop = LoopPhase(name, "evaluate", 1.0, epochs=tuple(epoch(i, 1e6) for i in range(12)))
+    text = on("ext4", phases=(loop, RestorePhase(name, "restore", 98_765.4, verb=read, root="data")))
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_bytes_from_the_device_are_next_to_those_asked_where_they_are_counted() -> None:
+    restore = RestorePhase("c", "restore", 1.0, verb=verb(1.0, bytes=100_000_000, device_bytes=7_000_000), root="data")
+    loop = LoopPhase("train", "train", 1.0, epochs=(epoch(0, storage_amplification=0.25),), root="data")
+    counted, uncounted = (on(kind, phases=(loop, restore)) for kind in ("ext4", "nfs4"))
+    assert re.search(r" 181 MB +45\.3 MB ", row_of(counted, "train 1 "))
+    assert re.search(r" 100 MB +7\.00 MB ", row_of(counted, "restore c "))
+    assert "device\n" in counted and "from the" not in uncounted.split("loops: ")[1]
+
+
+def test_of_many_epochs_the_first_and_the_last_have_rows() -> None:
+    text = run_screen(run(phases=(LoopPhase("train", "train", 1.0, epochs=tuple(map(epoch, range(40)))),)))
+    rows = [line.split("  ")[0] for line in text.splitlines() if line.startswith("train ") and "warning" not in line]
+    assert rows == ["train 1", "train 2", "train 3", "train 4", "train ... 40"]
+
+
+def test_a_line_that_was_held_is_left_out_and_one_that_was_missed_is_there() -> None:
+    text = run_screen(run())
+    assert "MISSED: expect utilization of train" in text and "held: expect" not in text
