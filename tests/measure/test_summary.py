@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from dliosim.measure.epoch_summaries import storage_byte_bound
 from dliosim.measure.figures import BoundShares
+from dliosim.measure.file_phases import FilePhase, RestorePhase, SavePhase
 from dliosim.measure.histogram import PACKED, Histogram
 from dliosim.measure.records import (
     CAUSES,
@@ -317,6 +318,25 @@ def test_a_verb_s_figures_add_up():
     assert (summary.call_seconds.mean, summary.call_seconds.min, summary.call_seconds.max) == (1.0, 0.5, 1.5)
     assert (summary.encode_seconds.mean, summary.encode_seconds.max) == (0.05, 0.1)
     assert (summary.bytes_per_second, summary.resident_share) == (200.0, 0.25)
+
+
+def test_the_parts_of_a_save_are_those_of_the_slowest_rank_and_add_up_to_its_time():
+    writer = VerbRecord(wall_ns=1_000 * MS, call_ns=600 * MS, send_ns=100 * MS, commit_ns=200 * MS, rename_ns=50 * MS)
+    sender = VerbRecord(wall_ns=400 * MS, send_ns=300 * MS, commit_ns=90 * MS, content_ns=700 * MS)
+    summary, _ = on_ranks(summarise_verb, [sender, writer])
+    parts = SavePhase("c", "save", 1.0, verb=summary).parts
+    shown = {name: round(time, 9) for name, time in parts.items() if time}
+    assert shown == {"call_seconds": 0.6, "send_seconds": 0.1, "commit_seconds": 0.2, "rest_seconds": 0.1}
+    assert sum(parts.values()) == pytest.approx(summary.seconds)
+
+
+def test_calls_in_flight_together_take_no_more_than_the_other_parts_leave():
+    overlapping = VerbRecord(wall_ns=1_000 * MS, call_ns=5_000 * MS, open_ns=100 * MS, content_ns=300 * MS)
+    summary, _ = on_ranks(summarise_verb, [overlapping, VerbRecord(wall_ns=1)])
+    kinds = {FilePhase: 0.6, RestorePhase: 0.9}  # contents are in the clock of a prepare alone
+    for kind, calls in kinds.items():
+        parts = kind("d", "", 1.0, verb=summary).parts
+        assert (parts["call_seconds"], parts["rest_seconds"]) == pytest.approx((calls, 0.0))
 
 
 def test_calls_that_one_rank_could_not_count_are_no_figure():

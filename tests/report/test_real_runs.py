@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.report.reader.load import SavedRun, load_results
 from dliosim.report.results import results_content
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, Place, phases
 from tests.mpi.launch import ROOT
@@ -154,6 +155,14 @@ def test_saves_are_those_of_their_loop_and_held_it_for_what_they_took(made: Made
     steps = sum(epoch["loop_seconds"] for epoch in train["epochs"])
     assert (loop["held_seconds"], loop["steps_seconds"]) == pytest.approx((held, steps))
     assert loop["share"] == pytest.approx(held / (held + steps))
+
+
+def test_no_part_of_a_save_or_restore_is_counted_twice(made: Made) -> None:
+    (saved,) = load_results([str(made.place.output)], with_arrays=False)
+    assert isinstance(saved, SavedRun)
+    for phase in (*saved.run.saves, *saved.run.restores):
+        assert sum(phase.parts.values()) == pytest.approx(phase.seconds)
+        assert phase.parts["rest_seconds"] > -1e-6 and phase.parts["call_seconds"] > 0
 
 
 def test_with_an_mtbf_it_is_said_how_often_to_save_by_what_saves_took(made: Made) -> None:
