@@ -144,7 +144,12 @@ def _rate_columns(doubtful: bool) -> list[Column[EpochSummary]]:
     return [
         Column("samples\n/s", lambda one: one.samples_per_second),
         Column("GB/s\nasked", lambda one: _scale(one.bytes_per_second, 1e-9)),
-        Column("device /\nasked", lambda one: None if one.null else one.storage_amplification, optional=True, usual=math.nan),
+        Column(
+            "device /\nasked",
+            lambda one: None if one.null else one.storage_amplification,
+            optional=True,
+            usual=math.nan,
+        ),
         Column(
             "utili-\nzation %",
             lambda one: _scale(one.utilization, 100),

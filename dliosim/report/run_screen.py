@@ -1,4 +1,4 @@
-"""What a run prints: its answer, what is to be doubted, and a row an epoch and a verb; `run_report` has all tables."""
+"""The text that a run prints: its answer, warnings, a row an epoch and a verb; `run_report` has all tables."""
 
 from __future__ import annotations
 

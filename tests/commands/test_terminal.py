@@ -1,4 +1,4 @@
-"""What is printed where: in colours on terminals, and anything on a terminal that takes ASCII alone."""
+"""Printed texts: in colours on terminals, and any text on a terminal that takes ASCII alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def report_of(place: Path, **changed: str) -> bytes:
-    """What `dliosim report` prints on a terminal."""
+    """Return the output of `dliosim report` on a terminal."""
     own, terminal = pty.openpty()
     known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     environment = known | {"PYTHONPATH": str(ROOT), "TERM": "xterm"} | changed

@@ -1,4 +1,4 @@
-"""What a run prints below its answer."""
+"""The text that a run prints, below its answer."""
 
 from __future__ import annotations
 

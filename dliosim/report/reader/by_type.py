@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class _SavedHistogram(Histogram):
-    """A histogram of which results.json has the quantiles alone."""
+    """A histogram as results.json has it: its quantiles alone."""
 
     __slots__ = ("_known",)
 
