@@ -36,9 +36,16 @@ def test_it_fits_80_columns_with_long_names() -> None:
 
 
 def test_bytes_from_the_device_are_next_to_those_asked_where_they_are_counted() -> None:
-    restore = RestorePhase("c", "restore", 1.0, verb=verb(1.0, bytes=100_000_000, device_bytes=7_000_000), root="data")
-    loop = LoopPhase("train", "train", 1.0, epochs=(epoch(0, storage_amplification=0.25),), root="data")
-    counted, uncounted = (on(kind, phases=(loop, restore)) for kind in ("ext4", "nfs4"))
+    counted, uncounted = (
+        on(
+            "ext4",
+            phases=(
+                LoopPhase("train", "train", 1.0, epochs=(epoch(0, storage_amplification=share),)),
+                RestorePhase("c", "restore", 1.0, verb=verb(1.0, bytes=100_000_000, device_bytes=device)),
+            ),
+        )
+        for share, device in ((0.25, 7_000_000), (None, None))
+    )
     assert re.search(r" 181 MB +45\.3 MB ", row_of(counted, "train 1 "))
     assert re.search(r" 100 MB +7\.00 MB ", row_of(counted, "restore c "))
     assert ["from the" in text.split("loops: ")[1] for text in (counted, uncounted)] == [True, False]
