@@ -76,7 +76,7 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str,
     if others and answer.source in ("device", "unknown", "mixed"):
         came = "may have come" if answer.source == "unknown" else "came"
         yield "MEMORY", f"{name_epochs(others)} {came} from the page cache, all or in part: not counted"
-    whole = "the loop's time" if len(counted) == len(epochs) else name_epochs(answer.epochs)
+    whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)
     yield "LOOP", f"{_shares(counted)} of {whole}"
 
 
@@ -109,8 +109,10 @@ def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Itera
         return
     is_save = name == "SAVES"  # a save in the background continues while ranks work
     held = sum(one.longest_stall_seconds if is_save else one.seconds for one in verbs) / run.seconds
-    rate = f"{size(sum(one.bytes_once for one in verbs) / whole, 3)}/s{'' if is_save else device_share(phases)}"
-    yield name, f"{len(verbs)} x {seconds(whole / len(verbs), 3)}, {rate}, held the ranks {percent(held, 2)} of the run"
+    share = "" if is_save else device_share(phases)
+    most = "" if is_save or share else "at most "  # memory may have given a part of what the kernel does not count
+    rate = f"{most}{size(sum(one.bytes_once for one in verbs) / whole, 3)}/s{share}"
+    yield name, f"{len(verbs)} x {seconds(whole / len(verbs), 3)}, {rate}, held {percent(held, 2)} of the run"
 
 
 def device_share(phases: Sequence[FilePhase]) -> str:

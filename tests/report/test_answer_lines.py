@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dliosim.measure.file_phases import RestorePhase
 from dliosim.measure.run_summary import Advice, Answer, RunSummary, Spread
 from dliosim.report.answer_lines import answer_lines
 from dliosim.report.phase_titles import name_epochs
@@ -75,7 +76,7 @@ def test_the_shares_of_a_loop_have_one_whole_and_name_it() -> None:
         return line
 
     assert loop_of(1) == "LOOP     49 % busy, storage 50 % of epoch 1"
-    assert loop_of(1, 2, 3, 4, 5).endswith(" of the loop's time")
+    assert loop_of(1, 2, 3, 4, 5).endswith(" of the loop")
 
 
 def test_a_run_without_loops_has_its_saves_and_restores() -> None:
@@ -95,3 +96,14 @@ def test_a_run_without_loops_has_its_saves_and_restores() -> None:
 )
 def test_epochs_are_named(numbers: tuple[int, ...], text: str) -> None:
     assert name_epochs(numbers) == text
+
+
+def test_a_restore_whose_reads_are_not_counted_gave_at_most_its_rate() -> None:
+    (save, *_) = run().saves
+
+    def line_of(device: int | None) -> str:
+        verb = replace(save.verb, device_bytes=device)
+        return lines_of(phases=(RestorePhase("model", "restore", 0.24, verb=verb),))[1]
+
+    assert line_of(None) == "RESTORES 1 x 240 ms, at most 417 MB/s, held 7.5 % of the run"
+    assert line_of(50_000_000) == "RESTORES 1 x 240 ms, 417 MB/s (50 % from the device), held 7.5 % of the run"
