@@ -222,7 +222,7 @@ def _advise(
         yield Advice("put the data on the storage in question: --dir DIR")
     elif not from_storage:
         if run.is_stored_on(loop, OWN_CACHE_WITH_DIRECT_KINDS):
-            yield Advice("use much more data than memory, or the file system behind this one: --dir DIR")
+            yield Advice("use much more data than memory, or the file system behind: --dir DIR")
         elif loop.cache != "off":
             yield from change("read past the page cache", "cache", "off")
         yield Advice("use more data than memory, or `drop caches` before the loop")

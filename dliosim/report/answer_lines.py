@@ -53,7 +53,9 @@ def _cut(line: str, name: str) -> str:
 def _title(run: RunSummary) -> str:
     """Return what ran where, cut to one line."""
     apis = dict.fromkeys(phase.api for phase in run.phases if phase.api and phase.api != "null")
-    place = next(iter(run.environment.file_systems), None)
+    root = next((phase.root for phase in (*run.loops, *run.phases) if phase.root is not None), "")
+    places = {one.root: one for one in run.environment.file_systems}
+    place = places.get(root) or next(iter(places.values()), None)
     kind, directory = (place.kind, place.directory) if place else ("", "")
     nodes = "1 node (says nothing of many)" if run.nodes == 1 else count(run.nodes, "node")
     parts = [run.name, f"{count(run.ranks, 'rank')} on {nodes}", kind, ", ".join(apis), directory]

@@ -107,3 +107,12 @@ def test_a_restore_whose_reads_are_not_counted_gave_at_most_its_rate() -> None:
 
     assert line_of(None) == "RESTORES 1 x 240 ms, at most 417 MB/s, held 7.5 % of the run"
     assert line_of(50_000_000) == "RESTORES 1 x 240 ms, 417 MB/s (50 % from the device), held 7.5 % of the run"
+
+
+def test_the_title_has_the_file_system_of_the_loop() -> None:
+    (disk,) = run().environment.file_systems
+    environment = replace(
+        run().environment, file_systems=(disk, replace(disk, root="fast", kind="xfs", directory="/x"))
+    )
+    (loop, *_) = run().loops
+    assert lines_of(environment=environment, phases=(replace(loop, root="fast"),))[0].endswith("  xfs  posix  /x")

@@ -15,10 +15,10 @@ from dliosim.measure.machine import MEMORY_KINDS
 
 # From this number on, steps of a Slurm allocation were not started by srun: interactive, batch, extern, pending.
 _FIRST_SPECIAL_STEP = 0xFFFFFFFA
-# Files with the limit and the use of a control group's memory, and the line of its memory.stat with cached bytes that
+# Files with the limit and the use of a control group's memory, and the lines of its memory.stat with cached bytes that
 # can be dropped; each for the group and all groups below it.
-_UNIFIED = ("memory.max", "memory.current", "inactive_file")
-_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_UNIFIED = ("memory.max", "memory.current", "(?:in)?active_file")
+_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_(?:in)?active_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _cgroup_headroom(group: Path, limit: str, used: str, cached: str) -> int | N
     """Return the bytes that the limit of one control group leaves; None if it has none."""
     try:
         most, taken = int((group / limit).read_text()), int((group / used).read_text())
-        spare = re.search(rf"^{cached} (\d+)$", (group / "memory.stat").read_text(), re.MULTILINE)
+        spare = re.findall(rf"^{cached} (\d+)$", (group / "memory.stat").read_text(), re.MULTILINE)
     except (OSError, ValueError):  # not there, or "max"
         return None
-    return max(0, most - taken + (int(spare[1]) if spare else 0))
+    return max(0, most - taken + sum(map(int, spare)))

@@ -78,7 +78,9 @@ def make_group(directory: Path, names: tuple[str, str, str], limit: object, used
     directory.mkdir(parents=True, exist_ok=True)
     (directory / names[0]).write_text(f"{limit}\n")
     (directory / names[1]).write_text(f"{used}\n")
-    (directory / "memory.stat").write_text(f"anon 5\n{names[2]} {cached}\nactive_file 7\n")
+    active = names[2].replace("in", "")
+    stat = f"anon 5\n{names[2]} {cached - cached // 3}\n{active} {cached // 3}\nfile 9\n"
+    (directory / "memory.stat").write_text(stat)
 
 
 def test_a_batch_system_limits_the_job_and_not_its_task(tmp_path: Path) -> None:
