@@ -91,6 +91,11 @@ def parse_rate(text: str) -> float:
     return float(parse_quantity(text, RATE))
 
 
+def parse_size(text: str) -> float:
+    """Return the bytes of `512 GB`; ValueError for a missing or unknown unit."""
+    return float(parse_quantity(text, SIZE))
+
+
 def format_bytes(size: int) -> str:
     """Return the shortest exact text, which `parse_quantity` reads back: 4096 is `4 KiB`, 2828486 is `2_828_486 B`."""
     exact = (f"{size // factor:_} {name}" for name, factor in SIZES.items() if size % factor == 0)

@@ -19,7 +19,7 @@ from harness import ROOT, header, orderly, row
 
 sys.path.insert(0, str(ROOT))
 
-from dliosim.compare.statistics import compare_variants, find_differences
+from dliosim.compare.statistics import compare_pairs, compare_variants
 from tests.compare.synthetic import KINDS, equal, passes
 
 #: Largest share of false alarms, and smallest share of differences found.
@@ -39,7 +39,7 @@ def alarms(kind: str, variants: int, draws: int, seed: int) -> tuple[float, floa
     for number, seconds in enumerate(equal(kind, random, draws, variants)):
         found = compare_variants(seconds)
         table += any(one.verdict != "no difference shown" for one in found)
-        sentences += number % _FEWER == 0 and bool(find_differences(seconds, found)[1])
+        sentences += number % _FEWER == 0 and any(one.is_shown for one in compare_pairs(seconds, found).values())
     return table / draws, sentences / -(-draws // _FEWER)
 
 

@@ -15,6 +15,7 @@ from dliosim.units import (
     parse_quantity,
     parse_rate,
     parse_seconds,
+    parse_size,
 )
 
 
@@ -65,3 +66,9 @@ def test_a_rate_has_bytes_and_seconds() -> None:
     assert parse_rate("1 MiB/s") == 2**20
     with pytest.raises(ValueError, match="is not a rate such as 10 GB/s"):
         parse_rate("10 GB")
+
+
+def test_a_size_has_bytes() -> None:
+    assert parse_size("512 GB") == 512e9
+    with pytest.raises(ValueError, match="is not a size such as 4 KiB"):
+        parse_size("512")

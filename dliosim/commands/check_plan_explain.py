@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from dliosim.commands.options import parse_overrides, parse_roots
 from dliosim.commands.patterns import find_pattern, locate_pattern
-from dliosim.commands.terminal import has_colours, user_terminal
+from dliosim.commands.terminal import has_colours, print_text, user_terminal
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
@@ -56,8 +57,9 @@ def plan_command(parsed: argparse.Namespace) -> int:
     from dliosim.plan.forecast.forecast import forecast, list_reads
     from dliosim.plan.forecast.interval_forecast import FailureModel, forecast_risks
     from dliosim.plan.samples.sample_index import concat_indexes
+    from dliosim.report.plan.answer_lines import plan_lines
     from dliosim.report.plan.checkpoint_tables import risk_tables
-    from dliosim.report.plan.tables import plan_report, write_csv
+    from dliosim.report.plan.tables import plan_tables, write_csv
 
     rank, epoch = parsed.rank or 0, (parsed.epoch or 1) - 1
     if rank >= parsed.ranks:
@@ -83,16 +85,16 @@ def plan_command(parsed: argparse.Namespace) -> int:
         named = {name: (indexes[name], source.names) for name, source in sources.items()}
         write_csv(sys.stdout, list_reads(workload, rank, epoch, parsed.loop, named))
     else:
-        alone = parsed.nodes is None and parsed.ranks > 1
-        note = (
-            f"all {parsed.ranks} ranks are taken to be on one node: add --nodes N if they are on more" if alone else ""
-        )
+        note = " (if there are more: --nodes N)" if parsed.nodes is None and parsed.ranks > 1 else ""
+        memory = parsed.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         with show_elapsed(user_terminal(), f"plan {printable(parsed.pattern)} on {count(parsed.ranks, 'rank')}"):
             found = forecast(workload, indexes)
-        sys.stdout.write(printable(plan_report(workload, found, note), lines=True))
+        text = f"{plan_lines(workload, found, memory, note)}\n\n{plan_tables(workload, found)}"
         if parsed.mtbf is not None:
             failures = FailureModel(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)
-            sys.stdout.write(f"\n{risk_tables(failures.mtbf, list(forecast_risks(workload, found, failures)))}\n")
+            text += f"\n{risk_tables(failures.mtbf, list(forecast_risks(workload, found, failures)))}\n"
+        if (unprinted := print_text(text)) is not None:
+            raise unprinted
     return 0
 
 

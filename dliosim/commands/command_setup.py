@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,9 +48,21 @@ class Setup:
     load: float  #: load average before
 
     @property
+    def program(self) -> str:
+        """Command or path to type for dliosim."""
+        return name_program(sys.argv[0], shutil.which("dliosim"))
+
+    @property
     def seconds(self) -> float:
         """Wall time since the command began."""
         return (perf_counter_ns() - self.begun_ns) * 1e-9
+
+
+def name_program(started: str, on_path: str | None) -> str:
+    """Return what to type for dliosim: the path that was `started`, if it has a folder and PATH leads elsewhere."""
+    path = Path(started)
+    is_typed = path.name == "dliosim" != started and str(path.absolute()) != on_path
+    return started if is_typed else "dliosim"
 
 
 def run_on_ranks(

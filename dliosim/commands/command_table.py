@@ -219,6 +219,7 @@ COMMANDS: Final = {
             ),
             *_VALUES,
             _option("--loop", "NAME", "which loop to compare, if the pattern has several"),
+            _flag("--checkpoints", "let the loop save its checkpoints, which it does not while it is compared"),
             _option(
                 "--what",
                 "VERB",
@@ -237,6 +238,7 @@ COMMANDS: Final = {
             ),
             _option("--seed", "S", "of the order of passes (default 0)", type=types.parse_natural, default=0),
             _output("compare"),
+            _JSON,
             *_STALLS,
         ),
         _COMPARE_DESCRIPTION,
@@ -268,6 +270,9 @@ COMMANDS: Final = {
             _option("--rank", "R", "with --csv: which rank, from 0 (default 0)", type=types.parse_natural),
             _option("--epoch", "E", "with --csv: which epoch, from 1 (default 1)", type=types.parse_positive),
             _option("--loop", "NAME", "with --csv: which loop (default: the first)"),
+            _option(
+                "--memory", "SIZE", 'of a node, as "512 GB" (default: that of this machine)', type=types.parse_size
+            ),
             *_failures("as long as reading what all ranks restore, as fast as a save is written"),
             _option(
                 "--save-time", "D", 'with --mtbf: how long a save holds the ranks, as "30 s"', type=types.parse_time

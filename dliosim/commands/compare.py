@@ -8,32 +8,36 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
 from dliosim.commands.command_setup import Setup, compile_or_explain, open_sessions, run_on_ranks
 from dliosim.commands.compare_schedule import VariantRun, run_blocks
 from dliosim.commands.environment import describe_environment
-from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.mpi_entry import results_line, write_and_print
 from dliosim.commands.options import parse_overrides, parse_roots
 from dliosim.commands.patterns import find_pattern
 from dliosim.commands.results_dir import results_directory
+from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ComparisonPlan, ExcludedVariant, parse_varied
 from dliosim.compare.pass_figures import LOOP, STALL
 from dliosim.compare.result import Outcome, VariantResult
-from dliosim.errors import ExecutionError, UsageError
+from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.phases.context import Options, Phase
 from dliosim.execute.run.benchmark_pass import lock_variant_directories, prepare_datasets, separate_checkpoints
 from dliosim.execute.run.workload_runner import require_all
-from dliosim.model import DropCaches, Job, Loop, Restore, Save
+from dliosim.model import DropCaches, Finder, Job, Loop, Restore, Save
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import printable
-from dliosim.report.compare.results import write_comparison, write_rows
+from dliosim.report.compare.results import comparison_json, write_comparison, write_rows
 from dliosim.report.compare.tables import comparison_report
+
+if TYPE_CHECKING:
+    from dliosim.language.diagnostics import Diagnostic
 
 _UNFINISHED = "there is no verdict; rows.csv, if it is there, has the blocks that were done"
 
@@ -50,7 +54,9 @@ def _compare(setup: Setup) -> int:
     """Run all passes, judge them and write the results; return the exit status, the same on every rank. Collective."""
     world, parsed, progress = setup.world, setup.parsed, setup.progress
     finder = FileFinder(parse_roots(parsed), progress)
-    found = world.run_on_rank_0("read the pattern", lambda: _compile_variants(setup, finder))
+    found = world.run_on_rank_0(
+        "read the pattern", lambda: compile_or_explain(lambda: _compile_variants(setup, finder))
+    )
     caches = world.run_on_rank_0("look at the options", lambda: _choose_caches(found, parsed.caches))
     variants = found.variants
     first, started = variants[0].workload, setup.started
@@ -79,8 +85,10 @@ def _compare(setup: Setup) -> int:
                 title=first.title,
                 pattern=first.pattern,
                 overrides=tuple(parse_overrides(parsed)),
+                program=setup.program,
                 arguments=setup.arguments,
                 what=found.what,
+                without_saves=found.without_saves,
                 varied=found.varied,
                 ranks=world.size,
                 nodes=world.nodes,
@@ -97,20 +105,33 @@ def _compare(setup: Setup) -> int:
                 passes=tuple((one.variant.label, tuple(one.passes)) for one in running),
                 prepared=tuple(phase.summary for phase in prepared),
             )
-            status = _write_report(outcome, directory)
+            status = _write_report(setup, outcome, directory)
     return world.broadcast_object(status)
 
 
-def _compile_variants(setup: Setup, finder: FileFinder) -> ComparisonPlan:
-    """Compile the variants on rank 0, as no other rank loads the language."""
-    with freeze_objects():
-        from dliosim.compare.variants import compile_variants
+def _compile_variants(
+    setup: Setup, finder: Finder, more: Sequence[tuple[str, str]] = ()
+) -> tuple[ComparisonPlan, tuple[Diagnostic, ...]]:
+    """Compile the variants on rank 0, as no other rank loads the language; `more` overrides are added."""
+    from dliosim.compare.variants import compile_variants
 
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
-    overrides, varied = parse_overrides(parsed), parse_varied(parsed.vary)
-    return compile_or_explain(
-        lambda: compile_variants(find_pattern(parsed.pattern), overrides, job, varied, parsed.loop, parsed.what, finder)
-    )
+    overrides, varied = [*parse_overrides(parsed), *more], parse_varied(parsed.vary)
+    path, loop = find_pattern(parsed.pattern), parsed.loop
+    return compile_variants(path, overrides, job, varied, loop, parsed.what, parsed.checkpoints, finder)
+
+
+def _accepts_override(setup: Setup, override: tuple[str, str]) -> bool:
+    """Return whether the variants can run with one more override, so that advice works when it is typed.
+
+    False for files that existed already: to find them again may take minutes.
+    """
+    from dliosim.language.blocks.external_datasets import missing_finder
+
+    try:
+        return bool(_compile_variants(setup, missing_finder, [override]))
+    except (DliosimError, OSError):  # the pattern may have changed since
+        return False
 
 
 def _choose_caches(found: ComparisonPlan, asked: str | None) -> str:
@@ -149,7 +170,8 @@ def _list_failed_variants(running: Sequence[VariantRun]) -> list[ExcludedVariant
 
 
 def _make_variant_result(one: VariantRun) -> VariantResult:
-    last, variant = one.last, one.variant
+    last, variant, loop = one.last, one.variant, one.variant.verb if isinstance(one.variant.verb, Loop) else None
+    is_raw = loop is not None and loop.access.through == "direct"
     asked, granted = (last.hints_asked, last.hints_granted) if last is not None else ((), ())
     return VariantResult(
         variant.label,
@@ -160,6 +182,9 @@ def _make_variant_result(one: VariantRun) -> VariantResult:
         variant.added,
         asked,
         granted,
+        variant.access.cache,
+        loop.epochs if loop else 1,
+        variant.workload.dataset(loop.dataset).format if loop and is_raw else "",
         _read_back_striping(one),
         # The time of reading an index differs between variants, and is in none of the passes.
         tuple(note for note in (last.notes if last is not None else ()) if not note.startswith("index:")),
@@ -177,7 +202,7 @@ def _read_back_striping(one: VariantRun) -> str:
     return read_striping(one.session.directory(dataset.root, dataset.path, dataset.digest())) or NO_STRIPING
 
 
-def _write_report(outcome: Outcome, directory: Callable[[], Path]) -> int:
+def _write_report(setup: Setup, outcome: Outcome, directory: Callable[[], Path]) -> int:
     """Write the results to `directory`, made if it is not there yet, and print them; return the exit status."""
     if len(outcome.measured) < 2:
         reasons = "".join(f"\n  {one.label}: {one.reason}" for one in outcome.not_run)
@@ -186,8 +211,15 @@ def _write_report(outcome: Outcome, directory: Callable[[], Path]) -> int:
         sys.stderr.write(printable(text, lines=True))
         return ExecutionError.exit_code
 
-    def write(place: Path) -> None:
-        write_comparison(place, outcome)
+    answer = answer_comparison(outcome, lambda override: _accepts_override(setup, override))
 
-    done = write_and_print(directory, write, lambda place: comparison_report(outcome) + results_line(place))
+    def write(place: Path) -> None:
+        write_comparison(place, outcome, answer)
+
+    def show(place: Path | None) -> str:
+        if setup.parsed.json:
+            return comparison_json(outcome.name, answer, place)
+        return comparison_report(outcome, answer) + results_line(place)
+
+    done = write_and_print(directory, write, show)
     return 0 if done else ExecutionError.exit_code

@@ -28,6 +28,13 @@ def parse_bandwidth(text: str) -> float:
     return _parse_quantity(parse_rate, text)
 
 
+def parse_size(text: str) -> float:
+    """Return bytes."""
+    from dliosim import units
+
+    return _parse_quantity(units.parse_size, text)
+
+
 def parse_natural(text: str) -> int:
     """Return a whole number, 0 or more."""
     if not text.isdecimal() or len(text) > 12:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from dliosim.commands.terminal import print_text
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.readable import count, printable
+from dliosim.report.compare.results import comparison_json
 from dliosim.report.reader.load import SavedComparison, SavedRun, load_results
 from dliosim.report.results import answer_json, write_atomic
 from dliosim.report.run_report import run_report
@@ -41,11 +41,11 @@ def report_command(parsed: argparse.Namespace) -> int:
 
 
 def _show_json(results: Sequence[SavedRun | SavedComparison]) -> str:
-    """Return a line of JSON for each result: of a run as `dliosim run --json` prints it."""
+    """Return a line of JSON for each result, as `dliosim run --json` and `dliosim compare --json` print it."""
     return "".join(
         answer_json(one.run, Path(one.place).absolute())
         if isinstance(one, SavedRun)
-        else json.dumps({"name": one.comparison.name, "results": one.place, "verdict": one.comparison.verdict}) + "\n"
+        else comparison_json(one.comparison.name, one.comparison.answer, Path(one.place).absolute())
         for one in results
     )
 

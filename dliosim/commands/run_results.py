@@ -6,7 +6,6 @@ Other ranks do not import this module, nor the modules that only it needs: the f
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,11 +25,12 @@ from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.execute.phases.context import Phase, Session
 from dliosim.formats.protocols import ExistingFiles
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.answer import answer_run, goals_of
+from dliosim.measure.answer import answer_run
 from dliosim.measure.expectations import evaluate
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import RunSummary
 from dliosim.model import Job, Workload
+from dliosim.model.expectation import goals_of
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
 from dliosim.report.loops import latencies_by_loop
@@ -71,7 +71,7 @@ def collect_results(
         setup.started.isoformat(timespec="seconds"),
         seconds=0.0,
         phases=(),
-        program=_name_program(sys.argv[0], shutil.which("dliosim")),
+        program=setup.program,
         arguments=setup.arguments,
         null=session.options.null,
         verify=session.options.verify,
@@ -107,13 +107,6 @@ def collect_results(
 
         unfinished.begin(summarize_partial, lambda run: write_partial(directory(), run))
         yield finish
-
-
-def _name_program(started: str, on_path: str | None) -> str:
-    """Return what to type for dliosim: the path that was `started`, if it has a folder and PATH leads elsewhere."""
-    path = Path(started)
-    is_typed = path.name == "dliosim" != started and str(path.absolute()) != on_path
-    return started if is_typed else "dliosim"
 
 
 def _accepts_override(setup: Setup, workload: Workload, override: tuple[str, str]) -> bool:

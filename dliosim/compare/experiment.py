@@ -63,6 +63,7 @@ class ComparisonPlan:
     varied: tuple[VariedSetting, ...]  #: settings that differ
     variants: tuple[Variant, ...]  #: variants to run; the first is the reference
     not_run: tuple[ExcludedVariant, ...]  #: combinations that were left out
+    without_saves: bool  #: true for a loop whose checkpoints are left out
 
 
 def verb_title(verb: Compared) -> str:

@@ -141,6 +141,13 @@ def _loop_seconds(one: Measured) -> float:
     return sum(epoch.seconds for epoch in one.epochs)
 
 
+def _device_share_of_restore(one: Measured) -> float | None:
+    """Return the bytes from the device by the distinct bytes restored; None for a save, or where they are unknown."""
+    verb = _verb(one)
+    different = verb.distinct_bytes or verb.bytes
+    return None if verb.device_bytes is None or not different else verb.device_bytes / different
+
+
 def _device_share(one: Measured) -> float | None:
     """Return the bytes from the device by the distinct bytes asked; None where either is unknown or 0."""
     epochs: Sequence[EpochSummary] = one.epochs
@@ -276,6 +283,7 @@ STALL: Final = Subject(
         **_STALL_TIMES,
         "resident_share": lambda one: one.phase.resident_share,
         **_quantiles("call_latency", _call_latency, "p50", "p99"),
+        "device_share": _device_share_of_restore,
     },
     seconds="stall_seconds",
     latency="call_latency",
@@ -283,4 +291,5 @@ STALL: Final = Subject(
     medians={"rate_bytes_per_second": "bytes_per_second"} | {name: name for name in _STALL_TIMES},
     shares={},
     counts=("bytes", "files", "calls"),
+    unsaved=("device_share",),
 )

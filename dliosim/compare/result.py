@@ -17,6 +17,7 @@ from dliosim.compare.statistics import VariantComparison, compare_variants
 from dliosim.measure.histogram import Quantiles, merge_histograms
 from dliosim.measure.machine import Environment
 from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.run_summary import Advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class VariantResult:
     added: str  #: why it is there though the user did not ask for it; empty for all others
     hints_asked: tuple[tuple[str, str], ...]  #: pairs of MPI_Info as given
     hints_granted: tuple[tuple[str, str], ...]  #: pairs of MPI_Info as the library has them
+    cache: str  #: cache between calls and storage, as its access says
+    epochs: int  #: epochs of a pass; 1 for a save or restore
+    #: format whose samples a loop reads without the format's library; empty where the library reads, and for others
+    raw_format: str
     striping: str  #: striping that was granted to its data set; empty where none is asked for
     notes: tuple[str, ...]  #: notes of its loop, such as the queue of the kernel that it used
     passes: tuple[Pass, ...]  #: the warm-up, then one of every block
@@ -68,6 +73,39 @@ class VariantResult:
         return states.pop() if len(states) == 1 else "in some passes"
 
 
+@dataclass(frozen=True, slots=True)
+class ComparisonAnswer:
+    """The answer of a comparison. A ratio above 1 is faster, or stalls less."""
+
+    #: `use`; or why nothing can be said: `not judged` (too few repetitions), `no difference shown`, `too close to say`
+    #: (the difference may be waiting for a core), `not a storage result` (memory gave the bytes, all or in part)
+    verdict: str
+    #: why it is so
+    reasons: tuple[str, ...]
+    #: label of the variant to use, the first one if none is shown to be better; None where no difference is shown
+    use: str | None
+    #: label of the variant that `ratio` is against: the first one, or if that is to be used the best of the worse ones
+    against: str | None
+    #: how many times as fast as `against`, or how many times less it stalls
+    ratio: float | None
+    #: lower end of its interval of 95 %
+    ratio_low: float | None
+    #: upper end of its interval
+    ratio_high: float | None
+    #: labels of the variants that are not shown to differ from `use`, the fastest first
+    tied: tuple[str, ...]
+    #: where the bytes came from: `device`, `memory`, `mixed`, `unknown` (not counted); of saves where they went to
+    source: str
+    #: what such a comparison cannot show
+    limits: tuple[str, ...]
+    #: what to do next
+    advice: tuple[Advice, ...]
+
+    def place(self, outcome: Outcome) -> int | None:
+        """Return the number of the variant to use; None where no difference is shown."""
+        return next((number for number, one in enumerate(outcome.measured) if one.label == self.use), None)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A comparison at rank 0."""
@@ -77,8 +115,10 @@ class Outcome:
     title: str  #: title of the workload
     pattern: str  #: text of the main file
     overrides: tuple[tuple[str, str], ...]  #: pairs of -D (name, phrase)
+    program: str  #: what was typed for dliosim
     arguments: tuple[str, ...]  #: command line
     what: str  #: name of a loop, `save NAME` or `restore NAME`
+    without_saves: bool  #: true for a loop whose checkpoints are left out
     varied: tuple[VariedSetting, ...]  #: settings that differ
     ranks: int  #: ranks of the job
     nodes: int  #: nodes of the job
@@ -92,6 +132,11 @@ class Outcome:
     not_run: tuple[ExcludedVariant, ...]  #: variants that did not run, or failed
     passes: tuple[tuple[str, tuple[Pass, ...]], ...]  #: (label, passes) of every variant, also of those that failed
     prepared: tuple[PhaseSummary, ...]  #: phases that prepared data sets
+
+    @property
+    def is_stall_comparison(self) -> bool:
+        """True if stalls of the job are compared, False if rates of a loop are."""
+        return self.subject is STALL
 
     @cached_property
     def comparisons(self) -> tuple[VariantComparison, ...]:

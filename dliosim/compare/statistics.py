@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
 
@@ -94,6 +94,16 @@ class VariantComparison:
             return "no difference shown"
         return "faster" if self.ratio > 1 else "slower"
 
+    @property
+    def is_shown(self) -> bool:
+        """True where the variants are shown to differ."""
+        return self.verdict in ("faster", "slower")
+
+    def swap(self) -> VariantComparison:
+        """Return the reference against the variant."""
+        low, high = (None if end is None else 1 / end for end in (self.high, self.low))
+        return replace(self, ratio=1 / self.ratio, low=low, high=high)
+
 
 @dataclass(frozen=True, slots=True)
 class PairVerdict:
@@ -115,7 +125,10 @@ def compare_variants(seconds: NDArray[np.float64]) -> list[VariantComparison]:
     logs = np.log(seconds)
     if blocks < FEWEST:
         return [VariantComparison(ratio) for ratio in np.exp((logs[:, :1] - logs[:, 1:]).mean(axis=0)).tolist()]
-    judged = judge_pairs(logs, [(0, other) for other in range(1, variants)])
+    return _make_comparisons(judge_pairs(logs, [(0, other) for other in range(1, variants)]))
+
+
+def _make_comparisons(judged: Sequence[PairVerdict]) -> list[VariantComparison]:
     # The first round is the strictest, and is taken here: the round that shows a difference depends on other variants.
     strictest = max((one.critical for one in judged), default=0.0) + NormalDist().inv_cdf(POWER)
     found = []
@@ -194,20 +207,19 @@ def pair_differences(
     return means, np.sqrt(scatter / logs.shape[1] + _NOTHING)
 
 
-def find_differences(
+def compare_pairs(
     times: NDArray[np.float64], comparisons: Sequence[VariantComparison]
-) -> tuple[int, frozenset[tuple[int, int]]]:
-    """Return the fastest variant (by the mean of its log times), and the pairs (lower number first) shown to differ.
+) -> dict[tuple[int, int], VariantComparison]:
+    """Return the second variant of each pair (lower number first) against the first one.
 
-    `times` is (blocks, variants). `comparisons` is each variant but the first against the first: these pairs were
-    chosen before, and are judged as in the table. The fastest variant is known only after the passes, so all other
-    variants are judged against it, and all pairs together.
+    `times` is (blocks, variants), with at least `FEWEST` blocks. `comparisons` is each variant but the first against
+    the first: these pairs were chosen before, and a difference of the table stays one. Which variant is the fastest is
+    known only after the passes, so all pairs are judged together.
     """
     logs = np.log(times)
     pairs = list(itertools.combinations(range(logs.shape[1]), 2))
-    shown = {pair for pair, one in zip(pairs, judge_pairs(logs, pairs), strict=True) if one.p <= LEVEL}
-    shown |= {(0, number) for number, one in enumerate(comparisons, 1) if one.verdict in ("faster", "slower")}
-    return find_fastest(times), frozenset(shown)
+    found = dict(zip(pairs, _make_comparisons(judge_pairs(logs, pairs)), strict=True))
+    return found | {(0, number): one for number, one in enumerate(comparisons, 1) if one.is_shown}
 
 
 def find_fastest(times: NDArray[np.float64]) -> int:

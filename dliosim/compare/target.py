@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from dliosim.compare.experiment import Compared, verb_title
+from dliosim.compare.experiment import Compared, VariedSetting, verb_title
 from dliosim.errors import UsageError
 from dliosim.language.compile import CompiledPattern
+from dliosim.language.diagnostics import TooManyMistakes
 from dliosim.language.syntax import vocabulary
+from dliosim.language.syntax.loader import Loader
 from dliosim.model import Loop, Restore, Save, Workload
 from dliosim.model.verbs import flatten_verbs
 
@@ -59,6 +62,35 @@ def full_setting_name(name: str, base: CompiledPattern, chosen: Compared) -> str
         if name in vocabulary.SETTINGS.get(kind, {}):
             return f"{block}.{name}"
     return name
+
+
+def leave_saves_out(
+    path: Path, given: Sequence[tuple[str, str]], varied: Sequence[VariedSetting]
+) -> list[tuple[str, str]]:
+    """Return the overrides that leave out the checkpoints of loops.
+
+    There are none where -D says when to save, or where checkpoints vary: when they are saved, or one of their settings.
+    """
+    try:
+        document = Loader().load(path)
+    except TooManyMistakes:  # compiling reports them
+        return []
+    loops = list(document.loops())
+    kept = {block.name for block in document.nouns.values() if block.kind == "checkpoint"}
+    others = {head for kind in (*(loop.kind for loop in loops), "dataset") for head in vocabulary.SETTINGS[kind]}
+
+    def is_of_checkpoint(name: str) -> bool:
+        block, dot, head = name.rpartition(".")
+        if dot:
+            return head == "checkpoint" or block in kept
+        return name not in document.params and name in vocabulary.SETTINGS["checkpoint"] and name not in others
+
+    if any(name.endswith(".checkpoint") for name, _ in given) or any(is_of_checkpoint(one.name) for one in varied):
+        return []
+    lines = ((loop.name, line.head) for loop in loops for layer in loop.layers for line in layer)
+    return [
+        (f"{name}.checkpoint", "off") for name in dict.fromkeys(name for name, head in lines if head == "checkpoint")
+    ]
 
 
 def _parse_what(workload: Workload, what: str) -> Compared:

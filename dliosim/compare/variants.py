@@ -17,7 +17,7 @@ from dliosim.compare.experiment import (
     combine_values,
     verb_title,
 )
-from dliosim.compare.target import choose_verb, find_same_verb, full_setting_name
+from dliosim.compare.target import choose_verb, find_same_verb, full_setting_name, leave_saves_out
 from dliosim.errors import UsageError
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.compile import CompiledPattern, compile_document
@@ -40,17 +40,22 @@ def compile_variants(
     varied: Sequence[VariedSetting],
     loop: str | None,
     what: str | None = None,
+    keep_saves: bool = False,
     finder: Finder = missing_finder,
 ) -> tuple[ComparisonPlan, tuple[Diagnostic, ...]]:
     """Compile every combination of the varied settings, on top of the overrides `given`; with the warnings, each once.
 
     `loop` or `what` names the verb that is compared, see `target.choose_verb`; `finder` surveys files that exist
-    already. Where a variant uses MPI-IO with hints, the same variant with the library's defaults is added unless it is
-    there. Raises PatternError for mistakes in the pattern or a value, and UsageError where fewer than two variants are
-    left.
+    already. A loop is compared without its checkpoints, unless `keep_saves` or one of their settings varies. Where a
+    variant uses MPI-IO with hints, the same variant with the library's defaults is added unless it is there.
+
+    Raises PatternError for mistakes in the pattern or a value, and UsageError where fewer than two variants are left.
     """
+    without = [] if keep_saves or what else leave_saves_out(path, given, varied)
+    given = [*given, *without]
     base = compile_document(path, given, job, finder)
     chosen = choose_verb(base.workload, loop, what)
+    without_saves = any(name == f"{verb_title(chosen)}.checkpoint" for name, _ in without)
     full = {one.name: full_setting_name(one.name, base, chosen) for one in varied}
     _refuse_duplicates(full, given)
     varied = [_expand_hints(one, full[one.name], base.workload, chosen) for one in varied]
@@ -78,7 +83,7 @@ def compile_variants(
         reason = (
             _not_runnable_reason(one)
             or _no_effect_reason(compiled, known, one.access, varying)
-            or _duplicate_reason(one, variants)
+            or _duplicate_reason(one, variants, without_saves)
         )
         if reason:
             left_out.append(ExcludedVariant(one.label, reason))
@@ -91,7 +96,8 @@ def compile_variants(
         raise UsageError(f"nothing to compare: {len(variants)} variant is left, and a comparison takes two{reasons}")
     if len(variants) > MOST_VARIANTS:
         raise UsageError(f"{len(variants)} variants, and at most {MOST_VARIANTS} can be compared: vary less at a time")
-    return ComparisonPlan(verb_title(chosen), tuple(varied), tuple(variants), tuple(left_out)), tuple(warned.values())
+    plan = ComparisonPlan(verb_title(chosen), tuple(varied), tuple(variants), tuple(left_out), without_saves)
+    return plan, tuple(warned.values())
 
 
 def _refuse_duplicates(full: dict[str, str], given: Sequence[tuple[str, str]]) -> None:
@@ -171,14 +177,17 @@ def _not_runnable_reason(one: Variant) -> str:
     )
 
 
-def _duplicate_reason(one: Variant, others: Sequence[Variant]) -> str:
+def _duplicate_reason(one: Variant, others: Sequence[Variant], without_saves: bool) -> str:
     """Return that a variant does the same as an earlier one; empty where it differs.
 
     The labels would promise a difference. A parameter that nothing in the loop uses makes such a variant, and so does a
     setting that -D gives as well.
     """
     other = next((other for other in others if _is_same_variant(one, other)), None)
-    return f"`{verb_title(one.verb)}` does exactly what it does with {other.label}" if other else ""
+    if other is None:
+        return ""
+    without = " without its checkpoints, which --checkpoints keeps" if without_saves else ""
+    return f"`{verb_title(one.verb)}` does exactly what it does with {other.label}{without}"
 
 
 def _is_same_variant(one: Variant, other: Variant) -> bool:

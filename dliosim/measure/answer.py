@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.machine import MEMORY_KINDS, OWN_CACHE_KINDS, OWN_CACHE_WITH_DIRECT_KINDS, SERVER_KINDS
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import Advice, Answer, RunSummary, Spread
 from dliosim.measure.validity import CORE_WAIT_LIMIT, core_wait_bound, doubt_of_prefetch
-from dliosim.model import Expectation
+from dliosim.model.expectation import GOAL
 from dliosim.readable import percent, size
 
 #: Whether a pattern can run with one more override: name and phrase of a -D.
@@ -26,9 +26,6 @@ NO_STORAGE = "not a storage result"
 
 #: Where bytes of an epoch may come from (`Answer.source`): of the sources of a loop the first one counts.
 SOURCES = ("device", "unknown", "mixed", "memory", "null")
-
-#: Utilization of storage alone that storage has to reach, where no `expect` line says another.
-GOAL = 0.9
 
 #: From this share of its bytes on, an epoch is the device's; below the other one it is memory's.
 _ALL, _NONE = 0.99, 0.01
@@ -50,11 +47,6 @@ def answer_run(
     return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL), accepts) for runs in loops)
 
 
-def goals_of(expectations: Sequence[Expectation]) -> dict[str, float]:
-    """Return the utilization that `expect` lines ask for, by loop."""
-    return {one.loop: one.value for one in expectations if one.figure == "utilization" and one.bound == "at least"}
-
-
 def epoch_source(epoch: EpochSummary, in_memory: bool = False) -> str:
     """Return where the bytes of an epoch came from, as in `Answer.source`; `in_memory`: its files are in memory."""
     if epoch.null:
@@ -63,7 +55,11 @@ def epoch_source(epoch: EpochSummary, in_memory: bool = False) -> str:
         return "memory"
     if epoch.device_bytes is None:
         return "unknown"
-    share = epoch.device_bytes / epoch.unique_bytes
+    return share_source(epoch.device_bytes / epoch.unique_bytes)
+
+
+def share_source(share: float) -> str:
+    """Return where bytes came from, by the device's share of them."""
     return "device" if share >= _ALL else "memory" if share < _NONE else "mixed"
 
 
@@ -248,18 +244,40 @@ def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts) -> Advice:
     return Advice("repeat this when the machine is quiet: other work had the cores", command_line(run))
 
 
-def command_line(run: RunSummary, override: str = "", without: tuple[str, ...] = (), ranks: int = 0) -> str:
-    """Return the command line of the run with one more -D, without some options, or by other `ranks`.
+class RankCommand(Protocol):
+    """A command that ran on ranks."""
 
-    The -D replaces an earlier one of the same name. Results go to a new directory.
+    @property
+    def program(self) -> str:
+        """Return what to type for dliosim."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Return its words."""
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of ranks."""
+
+
+def command_line(
+    run: RankCommand,
+    override: str = "",
+    without: tuple[str, ...] = (),
+    ranks: int = 0,
+    option: tuple[str, ...] = (),
+) -> str:
+    """Return the command line with one more -D or `option` and its value, without some options, or by other `ranks`.
+
+    The -D and the option replace earlier ones of the same name. Results go to a new directory.
     """
     words: list[str] = []
     name, rest = f"{override.partition('=')[0]}=", iter(run.arguments)
     for word in rest:
-        value = next(rest, "") if word in ("-D", "--output") else ""
+        value = next(rest, "") if word in ("-D", "--output", *option[:1]) else ""
         same = bool(override) and (value or word.removeprefix("-D")).startswith(name)
-        if not (same or word in without or word == "--output" or word.startswith("--output=")):
+        if not (same or word.partition("=")[0] in (*without, "--output", *option[:1])):
             words += [word, value] if word == "-D" else [word]
     number = ranks or run.ranks
     launcher = ["mpiexec", "-n", str(number)] if number > 1 else []
-    return shlex.join([*launcher, run.program, *words, *(["-D", override] if override else [])])
+    return shlex.join([*launcher, run.program, *words, *(["-D", override] if override else []), *option])

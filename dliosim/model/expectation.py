@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
+
+#: Utilization of storage alone that storage has to reach, where no `expect` line gives another.
+GOAL: Final = 0.9
 
 
 class Expectable(NamedTuple):
@@ -53,3 +57,8 @@ class Expectation:
     value: float  #: bound in `unit`
     unit: str  #: one of the figure's units
     text: str  #: the `expect` line
+
+
+def goals_of(expectations: Sequence[Expectation]) -> dict[str, float]:
+    """Return the utilization that `expect` lines ask for, by loop."""
+    return {one.loop: one.value for one in expectations if one.figure == "utilization" and one.bound == "at least"}

@@ -10,6 +10,7 @@ from dliosim.pictures import html
 from dliosim.pictures.catalogue import Gallery, comparison_gallery, draw_pictures, loop_gallery, runs_gallery
 from dliosim.pictures.style import render_figure
 from dliosim.readable import count
+from dliosim.report.compare.answer_lines import comparison_lines
 from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
 from dliosim.report.conditions import conditions, environment_rows
 from dliosim.report.reader.load import SavedComparison, SavedRun, loop_titles
@@ -97,9 +98,8 @@ def _comparison_section(saved: SavedComparison, anchor: str) -> _Section:
     found = saved.comparison
     section = _Section(saved.label, anchor)
     section.pieces.append(html.paragraph(f"{found.name}: {found.title}" if found.title else found.name))
-    # The first sentence is the answer, the others say how far to trust it.
-    section.pieces += [html.paragraph(line, "verdict") for line in found.verdict[:1]]
-    section.pieces.append(html.items(found.verdict[1:]))
+    section.pieces.append(html.lines(comparison_lines(found, found.answer)))
+    section.pieces.append(html.items(found.notes))
     section.pieces.append(html.items(legend_of_comparison(saved)))
     section.pieces += [html.table(one) for one in tables_of_comparison(saved)]
     section.pieces.append(html.items(not_run_lines(found)))

@@ -10,7 +10,7 @@ from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import name_part, time_parts
 from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import Answer, RunSummary
+from dliosim.measure.run_summary import Advice, Answer, RunSummary
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.phase_titles import group_phases, name_epochs, shorten_name
 from dliosim.report.text_table import SCREEN
@@ -39,19 +39,23 @@ def answer_lines(run: RunSummary) -> str:
         for one in run.answers[1:3]
     ]
     rows += [*_file_rows("SAVES", run.saves, run), *_file_rows("RESTORES", run.restores, run)]
-    advice = run.answers[0].advice[:1] if run.answers else ()
-    room = _MOST - 1 - sum(1 + bool(one.command) for one in advice)
-    rows = rows[:room] + [("TRY", f"{one.text}:\n{one.command}" if one.command else one.text) for one in advice]
-    return "\n".join([_title(run), *(_cut(f"{name:<8} {text}", name) for name, text in rows)])
+    return first_lines(_title(run), rows, run.answers[0].advice if run.answers else ())
 
 
-def _cut(line: str, name: str) -> str:
+def first_lines(title: str, rows: Sequence[tuple[str, str]], advice: Sequence[Advice] = ()) -> str:
+    """Return a title, rows of a name and a text, and the first advice, as at most 8 lines cut to 80 columns."""
+    room = _MOST - 1 - sum(1 + bool(one.command) for one in advice[:1])
+    tried = [("TRY", f"{one.text}:\n{one.command}" if one.command else one.text) for one in advice[:1]]
+    return "\n".join([_cut(title), *(_cut(f"{name:<8} {text}", name) for name, text in [*rows[:room], *tried])])
+
+
+def _cut(line: str, name: str = "") -> str:
     """Return a line, cut to the width; a command line stays whole, so that it can be pasted."""
     return line if len(line) <= SCREEN or name == "TRY" else f"{line[: SCREEN - 3]}..."
 
 
 def _title(run: RunSummary) -> str:
-    """Return what ran where, cut to one line."""
+    """Return what ran where."""
     apis = dict.fromkeys(phase.api for phase in run.phases if phase.api and phase.api != "null")
     root = next((phase.root for phase in (*run.loops, *run.phases) if phase.root is not None), "")
     places = {one.root: one for one in run.environment.file_systems}
@@ -59,8 +63,7 @@ def _title(run: RunSummary) -> str:
     kind, directory = (place.kind, place.directory) if place else ("", "")
     nodes = "1 node (says nothing of many)" if run.nodes == 1 else count(run.nodes, "node")
     parts = [run.name, f"{count(run.ranks, 'rank')} on {nodes}", kind, ", ".join(apis), directory]
-    text = "  ".join(filter(None, parts))
-    return text if len(text) <= SCREEN else f"{text[: SCREEN - 3]}..."
+    return "  ".join(filter(None, parts))
 
 
 def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from dliosim.measure.run_summary import RunSummary
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
 from dliosim.report.answer_lines import answer_lines, device_share
+from dliosim.report.compare.answer_lines import comparison_lines
 from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
 from dliosim.report.conditions import cache_state
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
@@ -44,8 +45,9 @@ def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     sections.append("\n".join(warned))
     for one in results:
         if isinstance(one, SavedComparison):
+            sections += [comparison_lines(one.comparison, one.comparison.answer)]
             sections += [_wrap_lines(legend_of_comparison(one)), *map(format_table, tables_of_comparison(one))]
-            sections += [_wrap_lines(not_run_lines(one.comparison)), _wrap_lines(one.comparison.verdict)]
+            sections += [_wrap_lines(not_run_lines(one.comparison)), _wrap_lines(one.comparison.notes)]
     return "\n\n".join(filter(None, sections)) + "\n"
 
 

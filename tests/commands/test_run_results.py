@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dliosim.cli import main
-from dliosim.commands.run_results import _name_program, _write_report
+from dliosim.commands.command_setup import name_program
+from dliosim.commands.run_results import _write_report
 from tests.report.sample import run
 
 
@@ -36,7 +37,7 @@ def test_an_expectation_that_is_missed_is_the_status_unless_times_are_in_doubt(
     ],
 )
 def test_the_program_is_named_so_that_it_can_be_typed_again(started: str, on_path: str | None, typed: str) -> None:
-    assert _name_program(started, on_path) == typed
+    assert name_program(started, on_path) == typed
 
 
 def test_json_is_all_that_is_printed_and_the_status_is_the_same(

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ExcludedVariant, VariedSetting, draw_pass_order
 from dliosim.compare.pass_figures import LOOP, Pass
-from dliosim.compare.result import Outcome, VariantResult
+from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
 from dliosim.measure.histogram import Histogram
 from tests.compare.synthetic import passes
 from tests.report.sample import run
 
 ORDER = "0123456789abcdef"
+
+#: Figures of a pass whose bytes came from the device.
+COLD = {"device_share": 1.0, "resident_share": 0.0}
 
 
 def one_pass(block: int, position: int, seconds: float, latency: Histogram | None = None, **changed: object) -> Pass:
@@ -83,6 +87,9 @@ def measured(
                 added="",
                 hints_asked=(),
                 hints_granted=(),
+                cache="page",
+                epochs=1,
+                raw_format="",
                 striping="",
                 notes=(),
                 passes=tuple(own),
@@ -100,8 +107,10 @@ def outcome(variants: tuple[VariantResult, ...], repetitions: int = 8, **changed
         title="CosmoFlow training",
         pattern='dlio 1\nworkload cosmoflow "CosmoFlow training"\n',
         overrides=(("epochs", "1"),),
+        program="dliosim",
         arguments=("compare", "cosmoflow.dlio"),
         what="train",
+        without_saves=False,
         varied=(VariedSetting("api", tuple(one.label[4:] for one in variants)),),
         ranks=4,
         nodes=1,
@@ -117,3 +126,17 @@ def outcome(variants: tuple[VariantResult, ...], repetitions: int = 8, **changed
         prepared=(),
     )
     return replace(made, **changed)  # type: ignore[arg-type]
+
+
+def answered(made: Outcome, accepted: bool = True) -> tuple[Outcome, ComparisonAnswer]:
+    """A comparison with its answer."""
+    return made, answer_comparison(made, lambda override: accepted)
+
+
+def cold(*slower: float, blocks: int = 8, **changed: object) -> Outcome:
+    """A comparison of variants so much slower than the first, whose bytes came from the device."""
+    variants = tuple(
+        replace(one, passes=tuple(with_figures(each, **{**COLD, **changed}) for each in one.passes))
+        for one in measured(slower, blocks)
+    )
+    return outcome(variants, blocks, caches="cold")

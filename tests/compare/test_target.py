@@ -9,7 +9,7 @@ import pytest
 from dliosim.compare.experiment import ComparisonPlan, parse_varied, verb_title
 from dliosim.compare.variants import compile_variants
 from dliosim.errors import UsageError
-from dliosim.model import Job, Restore, Save
+from dliosim.model import Job, Loop, Restore, Save
 
 HEAD = 'dlio 1\nworkload tiny "a test"\n'
 
@@ -41,11 +41,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def made(
-    path: Path, text: str, *vary: str, loop: str | None = None, what: str | None = None, ranks: int = 4
+    path: Path, text: str, *vary: str, loop: str | None = None, what: str | None = None, keep: bool = False
 ) -> ComparisonPlan:
     """The variants of a pattern."""
     path.write_text(HEAD + CHECKPOINT + text)
-    return compile_variants(path, (), Job(ranks), parse_varied(vary), loop, what)[0]
+    return compile_variants(path, (), Job(4), parse_varied(vary), loop, what, keep)[0]
 
 
 WRITERS = "writers=into file per rank,rank 0"
@@ -70,6 +70,43 @@ def test_a_loop_is_compared_if_there_is_one_else_a_save_else_a_restore(
     assert found.what == expected and {verb_title(one.verb) for one in found.variants} == {expected}
     kept = [one.workload.checkpoint("c").writers.kind for one in found.variants]
     assert kept == ["file per rank", "rank"]
+
+
+@pytest.mark.parametrize(
+    ("vary", "given", "keep", "saved"),
+    [
+        ("api=posix,mpi-independent", (), False, False),
+        ("api=posix,mpi-independent", (), True, True),
+        ("api=posix,mpi-independent", (("train.checkpoint", "c at end"),), False, True),
+        ("api=posix,mpi-independent", (("c.fsync", "off"),), False, False),
+        (WRITERS, (), False, True),
+        ("c.api=posix,mpi-independent", (), False, True),
+        ("train.checkpoint=c at end,off", (), False, True),
+    ],
+)
+def test_a_loop_is_compared_without_its_checkpoints_unless_they_are_asked_for(
+    path: Path, vary: str, given: tuple[tuple[str, str], ...], keep: bool, saved: bool
+) -> None:
+    path.write_text(HEAD + CHECKPOINT + LOOP)
+    found = compile_variants(path, given, Job(4), parse_varied([vary]), None, keep_saves=keep)[0]
+    verbs = [one.verb for one in found.variants if isinstance(one.verb, Loop)]
+    assert (bool(verbs[0].checkpoints), found.without_saves) == (saved, not saved)
+
+
+def test_a_loop_whose_checkpoints_forbid_one_epoch_is_compared_with_one(path: Path) -> None:
+    path.write_text(HEAD + CHECKPOINT + LOOP.replace("every epoch", "every 2 epochs\n    epochs 4"))
+    found = compile_variants(path, (("train.epochs", "1"),), Job(4), parse_varied(["api=posix,mpi-independent"]), None)[
+        0
+    ]
+    assert found.without_saves
+
+
+def test_a_parameter_of_a_checkpoint_that_is_left_out_says_what_keeps_it(path: Path) -> None:
+    path.write_text(
+        HEAD + 'param who = rank 0 "who writes"\n' + CHECKPOINT.replace("path", "writers $who\n    path") + LOOP
+    )
+    with pytest.raises(UsageError, match="without its checkpoints, which --checkpoints keeps"):
+        compile_variants(path, (), Job(4), parse_varied(["who=rank 0,into file per rank"]), None)
 
 
 def test_of_several_checkpoints_one_must_be_named(path: Path) -> None:
@@ -104,7 +141,7 @@ def test_a_short_name_is_a_setting_of_the_restore_or_of_its_checkpoint(path: Pat
 
 
 def test_a_short_name_is_a_setting_of_the_loop_before_its_checkpoint(path: Path) -> None:
-    found = made(path, LOOP, "api=posix,mpi-independent")
+    found = made(path, LOOP, "api=posix,mpi-independent", keep=True)
     assert [one.access.api for one in found.variants] == ["posix", "mpi-independent"]
     assert {one.workload.checkpoint("c").access.api for one in found.variants} == {"posix"}
 

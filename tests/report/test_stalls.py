@@ -18,6 +18,7 @@ from dliosim.report.compare.results import format_rows, write_comparison
 from dliosim.report.compare.tables import comparison_report
 from dliosim.report.reader.load import SavedComparison, load_results
 from dliosim.report.side_by_side import format_side_by_side
+from tests.compare.sample import answered
 from tests.compare.stall_sample import saves, stalled
 
 
@@ -25,28 +26,30 @@ def written(place: Path, **changed: object) -> SavedComparison:
     """A comparison of saves, written and read back."""
     made = saves(stalled((1.0, 0.5, 4.0), **changed))
     place.mkdir(exist_ok=True)
-    write_comparison(place, made)
+    write_comparison(place, *answered(made))
     (found,) = load_results([str(place)], with_arrays=True)
     assert isinstance(found, SavedComparison)
     return found
 
 
 def test_the_report_has_stalls_and_their_parts() -> None:
-    text = comparison_report(saves(stalled((1.0, 0.5))))
+    text = comparison_report(*answered(saves(stalled((1.0, 0.5)))))
     assert "cosmoflow: save state, 2 variants, 8 passes of each" in text
     assert "before each pass" not in text  # nothing is read
     (row,) = [line for line in text.splitlines() if line.startswith("writers=all") and line.endswith("faster")]
     assert " 584 ms " in row
     assert "sync" in text and "com-" in text and "stage" not in text and "samples" not in text
     assert max(map(len, text.splitlines())) <= 120
-    assert "stage" in comparison_report(saves(stalled((1.0, 0.5), stage_seconds=0.25, flush_seconds=1.0)))
+    assert "stage" in comparison_report(*answered(saves(stalled((1.0, 0.5), stage_seconds=0.25, flush_seconds=1.0))))
 
 
 def test_two_names_give_a_table_of_stalls() -> None:
     variants = stalled((1.0, 2.0, 3.0))
     places = ((("x", "1"), ("y", "a")), (("x", "1"), ("y", "b")), (("x", "2"), ("y", "a")))
     swept = tuple(replace(one, values=values) for one, values in zip(variants, places, strict=True))
-    text = comparison_report(saves(swept, varied=(VariedSetting("x", ("1", "2")), VariedSetting("y", ("a", "b")))))
+    text = comparison_report(
+        *answered(saves(swept, varied=(VariedSetting("x", ("1", "2")), VariedSetting("y", ("a", "b")))))
+    )
     assert "save state: stall by x (down) and y (across)" in text
 
 

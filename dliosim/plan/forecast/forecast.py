@@ -12,6 +12,7 @@ from dliosim.errors import PlanError
 from dliosim.formats.registry import bind
 from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
+from dliosim.model.expectation import GOAL, goals_of
 from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb, flatten_verbs
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_counts import count_saves
@@ -207,10 +208,9 @@ def _forecast_loop(
     passes = _split_passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks), runs)
     stream = loop.arrivals is not None
     loops = sum(1 for _ in loops_of(workload.verbs))
+    goal = goals_of(workload.expectations).get(loop.name, GOAL)
     found = count_passes(loop, dataset, placements[dataset.name], workload.job, passes, stream, loops)
-    phases = [
-        replace(one, times=times * one.times, demand=_storage_demand(loop, one, workload.job.ranks)) for one in found
-    ]
+    phases = [replace(one, times=times * one.times, demand=_storage_demand(loop, one, goal)) for one in found]
     if stream:
         phases = [_label_stream_pass(phase, passes[-1].last) for phase in phases]
     needed = max((phase.memory.total for phase in phases), default=0)
@@ -251,25 +251,22 @@ def _split_passes(loop: Loop, steps: int, runs: int) -> list[PassRange]:
     return [*made, PassRange(whole + 1, whole + 1, rest)] if rest else made
 
 
-def _storage_demand(loop: Loop, found: PhaseForecast, ranks: int) -> Demand | None:
+def _storage_demand(loop: Loop, found: PhaseForecast, goal: float) -> Demand | None:
     """Return what storage must deliver for a loop; None where nothing says in which time."""
     if not found.steps:
         return None
     compute, readers = estimate_mean(loop.compute.time), loop.access.readers
-    time = time_to_read(compute, readers > 0) if loop.arrivals is None else estimate_mean(loop.arrivals.gap)
-    if time <= 0:
-        return None
     each = estimate_mean(loop.preprocess.time) if loop.preprocess is not None else 0.0
     processing = each * found.samples.mean / found.steps
     # Readers preprocess in parallel, while the step computes; without readers preprocessing is a part of the step.
-    left = time if readers else time - processing
+    least = max(compute, processing / readers) if readers else compute + processing
+    time = time_to_read(least, readers > 0, goal)
     if loop.arrivals is not None:
-        left -= compute
-    step_bytes = found.bytes.mean / found.steps
-    if left > (processing / readers if readers else 0):
-        return Demand(step_bytes, left, step_bytes / left, step_bytes / left * ranks, processing)
-    enough = 0 if loop.arrivals is not None else int(processing / time_to_read(compute, True)) + 1
-    return Demand(step_bytes, 0.0, None, None, processing, enough)
+        time = max(estimate_mean(loop.arrivals.gap) - least, 0.0)
+    elif not compute:
+        return None
+    enough = 0 if compute >= goal * least else int(processing / time_to_read(compute, True, goal)) + 1
+    return Demand(found.bytes.mean / found.steps, goal, least, time, processing, enough)
 
 
 def _forecast_states(workload: Workload, phases: list[PhaseForecast]) -> Iterator[StateForecast]:

@@ -9,13 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-#: The utilization that storage must be fast enough for.
-UTILIZATION = 0.9
 
-
-def time_to_read(compute: float, overlapped: bool) -> float:
-    """Return the seconds in which a step's data must be read for `UTILIZATION`: during compute, or added to it."""
-    return compute / UTILIZATION if overlapped else compute * (1 / UTILIZATION - 1)
+def time_to_read(compute: float, overlapped: bool, goal: float) -> float:
+    """Return the seconds in which a step's data must be read for the goal: during compute, or added to it."""
+    return compute / goal if overlapped else compute * (1 / goal - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +61,29 @@ def mean_spread(spreads: Sequence[RankSpread]) -> RankSpread:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The rates that storage must deliver to keep utilization at 90 %, or to keep up with arrivals."""
+    """The rates that storage must deliver for a utilization of storage alone, or to keep up with arrivals."""
 
     step_bytes: float  #: bytes that a rank reads for a step
-    #: seconds that a rank has to read them: compute / 0.9 where readers overlap compute, else what compute and
-    #: `processing` leave of that; with arrivals, what both leave of the mean gap between requests
+    #: utilization of storage alone
+    goal: float
+    #: seconds of a step with storage that needs no time: compute, and what `processing` adds to it
+    least: float
+    #: seconds that a rank has to read a step's bytes: least / goal where readers overlap it, else what `least` leaves
+    #: of that; with arrivals, what it leaves of the mean gap between requests; 0 where it leaves nothing
     budget: float
-    rank_rate: float | None  #: B/s of one rank; None where no time is left to read, so that no storage is fast enough
-    total_rate: float | None  #: B/s of all ranks together; None as `rank_rate`
     processing: float = 0.0  #: seconds that `preprocess` takes for the samples of a step
-    readers: int = 0  #: readers that would leave time, where no time is left; 0: no number of readers would
+    #: readers with which `preprocess` leaves compute busy for the goal; 0 where it does
+    readers: int = 0
+
+    @property
+    def needs(self) -> float | None:
+        """B/s of one rank on average, as `needs` of the answer of a run; None where a step takes no time."""
+        return self.step_bytes * self.goal / self.least if self.least > 0 else None
+
+    @property
+    def rate(self) -> float | None:
+        """B/s of one rank while it reads; None where no time is left to read, so that no storage is fast enough."""
+        return self.step_bytes / self.budget if self.budget > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

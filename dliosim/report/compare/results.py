@@ -11,22 +11,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import dliosim
+from dliosim.compare.notes import compose_notes
 from dliosim.compare.pass_figures import LOOP, STALL, Pass, Subject
-from dliosim.compare.result import Outcome
-from dliosim.compare.verdict import compose_verdict
-from dliosim.report.results import COMPARE, drop_nonfinite, write_atomic
+from dliosim.compare.result import ComparisonAnswer, Outcome
+from dliosim.report.results import COMPARE, COMPARE_VERSION, drop_nonfinite, write_atomic
 
-SCHEMA_VERSION: Final = 1
 ROWS: Final = "rows.csv"
 
 
-def comparison_content(outcome: Outcome) -> dict[str, Any]:
+def comparison_content(outcome: Outcome, answer: ComparisonAnswer) -> dict[str, Any]:
     """Return the content of compare.json: plain values, None for no figure; passes in the order of blocks."""
     what = {"what": "loop", "loop": outcome.what}
     if outcome.subject is STALL:
         what = dict(zip(("what", "checkpoint"), outcome.what.split(" ", 1), strict=True))
     content = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": COMPARE_VERSION,
         "kind": "compare",
         "dliosim_version": dliosim.__version__,
         "name": outcome.name,
@@ -45,11 +44,20 @@ def comparison_content(outcome: Outcome) -> dict[str, Any]:
         "repetitions": outcome.repetitions,
         "seed": outcome.seed,
         "caches": outcome.caches,
+        "without_saves": outcome.without_saves,
         "variants": [_variant(outcome, number) for number in range(len(outcome.measured))],
         "not_run": [asdict(one) for one in outcome.not_run],
-        "verdict": compose_verdict(outcome),
+        "answer": asdict(answer),
+        "notes": compose_notes(outcome, answer.place(outcome)),
     }
     return {name: drop_nonfinite(value) for name, value in content.items()}
+
+
+def comparison_json(name: str, answer: ComparisonAnswer, place: Path | None) -> str:
+    """Return the answer of a comparison as a line of JSON; `place` is None where results could not be written."""
+    results = str(place) if place is not None else None
+    content = {"schema_version": COMPARE_VERSION, "name": name, "results": results, "answer": asdict(answer)}
+    return json.dumps(drop_nonfinite(content), allow_nan=False) + "\n"
 
 
 def format_rows(passes: Sequence[tuple[str, Sequence[Pass]]], subject: Subject) -> str:
@@ -73,9 +81,9 @@ def write_rows(directory: Path, passes: Sequence[tuple[str, Sequence[Pass]]], su
     write_atomic(directory / ROWS, format_rows(passes, subject).encode())
 
 
-def write_comparison(directory: Path, outcome: Outcome) -> None:
+def write_comparison(directory: Path, outcome: Outcome, answer: ComparisonAnswer) -> None:
     """Write rows.csv, then compare.json, into an existing directory, each whole or not at all. Raises OSError."""
-    text = json.dumps(comparison_content(outcome), indent=1, allow_nan=False) + "\n"
+    text = json.dumps(comparison_content(outcome, answer), indent=1, allow_nan=False) + "\n"
     write_rows(directory, outcome.passes, outcome.subject)
     write_atomic(directory / COMPARE, text.encode())
 

@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dliosim.compare.pass_figures import STALL
-from dliosim.compare.result import Outcome, VariantResult
+from dliosim.compare.notes import compose_notes
+from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
 from dliosim.compare.statistics import VariantComparison
-from dliosim.compare.verdict import compose_verdict
 from dliosim.readable import ABSENT, count, number, seconds
+from dliosim.report.compare.answer_lines import comparison_lines, name_target
 from dliosim.report.conditions import environment_rows
 from dliosim.report.reader.labels import variant_names
 from dliosim.report.text_table import WIDTH, Column, align_rows, count_cell, format_columns, grid, time_cell
@@ -92,17 +92,19 @@ _STALL_COLUMNS: tuple[Column[VariantResult], ...] = (
 )
 
 
-def comparison_report(outcome: Outcome) -> str:
+def comparison_report(outcome: Outcome, answer: ComparisonAnswer) -> str:
     """Return all that a comparison prints at its end, at most `WIDTH` columns wide except for long labels."""
     labels = variant_names([one.label for one in outcome.measured])
     named = zip(outcome.measured, labels, strict=True)
     short = replace(outcome, measured=tuple(replace(one, label=label) for one, label in named))
+    notes = compose_notes(short, answer.place(outcome))
     sections = [
-        _header(outcome),
+        comparison_lines(outcome, answer),
         _legend(outcome, labels),
         *_tables(outcome, labels),
-        "\n".join(textwrap.fill(sentence, WIDTH, subsequent_indent="    ") for sentence in compose_verdict(short)),
+        "\n".join(textwrap.fill(sentence, WIDTH, subsequent_indent="    ") for sentence in notes),
         _not_run(outcome),
+        _header(outcome),
         f"whole comparison: {seconds(outcome.total_seconds)}",
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -112,7 +114,7 @@ def _tables(outcome: Outcome, names: list[str]) -> list[str]:
     main, what, columns, ratio = _SAMPLES, "samples/s", _LOOP_COLUMNS, "times as\nfast"
     meaning = "times as fast as the first variant"
     about = "batch latency, where the time of all ranks went, and what was read"
-    if outcome.subject is STALL:
+    if outcome.is_stall_comparison:
         main, what, columns, ratio = _STALL, "stall", _STALL_COLUMNS, "times\nless"
         meaning = "how many times less than the first variant it stalls"
         about = "how long until complete, and the longest of any rank in each part (making contents left out)"
@@ -159,24 +161,18 @@ def _header(outcome: Outcome) -> str:
     rows = [
         (
             "comparison",
-            f"{outcome.name}: {_subject(outcome)}, {count(len(outcome.measured), 'variant')}, {passes} of each",
+            f"{outcome.name}: {name_target(outcome.what)}, {count(len(outcome.measured), 'variant')}, {passes} of each",
         ),
         *(("override", f"-D {name}={value}") for name, value in outcome.overrides),
         (
             "order",
             f"random in each of {count(outcome.repetitions, 'block')}, seed {outcome.seed}; a warm-up each before",
         ),
-        *([("caches", f"{outcome.caches} before each pass")] if outcome.caches else []),
         *environment_rows(outcome.environment, outcome.ranks, outcome.nodes),
     ]
     for phase in outcome.prepared:
         rows += [("note", f"{phase.name}: {note}") for note in phase.notes]
     return align_rows(rows)
-
-
-def _subject(outcome: Outcome) -> str:
-    """Return the target with its kind: `loop NAME`; `save NAME` has it already."""
-    return outcome.what if " " in outcome.what else f"loop {outcome.what}"
 
 
 def _legend(outcome: Outcome, names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The report of `dliosim plan`: amounts, what storage must deliver, memory and disk; and one rank's reads as CSV."""
+"""The tables of `dliosim plan`: amounts, what storage must deliver, memory and disk; and one rank's reads as CSV."""
 
 from __future__ import annotations
 
@@ -10,21 +10,15 @@ from typing import TextIO
 from dliosim.model import Loop, Workload
 from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Demand, Forecast, Listing, PhaseForecast, RankSpread
-from dliosim.readable import ABSENT, count, number, seconds, size
+from dliosim.readable import ABSENT, count, number, percent, seconds, size
 from dliosim.report.plan.checkpoint_tables import state_tables
 from dliosim.report.text_table import WIDTH, grid
 
-#: Mark before figures that are not exact for every rank and epoch.
-_ESTIMATED = "~"
 
-
-def plan_report(workload: Workload, forecast: Forecast, note: str = "") -> str:
-    """Return the whole forecast as text, at most 120 columns wide; `note` is a line below its title."""
-    place = f"{count(forecast.ranks, 'rank')} on {count(forecast.nodes, 'node')}"
-    title = f"{forecast.workload}: {workload.title}" if workload.title else forecast.workload
-    head = f"{title}\n{place}, digest {forecast.digest}" + f"\n{note}" * bool(note)
+def plan_tables(workload: Workload, forecast: Forecast) -> str:
+    """Return the whole forecast as text, at most 120 columns wide."""
     sections = [
-        head,
+        f"{workload.title or workload.name}; digest {forecast.digest}",
         _amount_table(forecast),
         _rank_table(forecast),
         _demand_table(workload, forecast),
@@ -33,9 +27,7 @@ def plan_report(workload: Workload, forecast: Forecast, note: str = "") -> str:
         _memory_text(forecast),
     ]
     if any(spread.estimated for phase in forecast.phases for spread in _spreads(phase)):
-        sections.append(
-            f"{_ESTIMATED} estimated: not all ranks or epochs planned, mean sizes, or the mean of epochs that differ"
-        )
+        sections.append("~ estimated: not all ranks or epochs planned, mean sizes, or the mean of epochs that differ")
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
@@ -59,34 +51,34 @@ def _name(phase: PhaseForecast) -> str:
     if phase.first_epoch is None:
         between = " " if phase.verb == "restore" else ", "
         return f"{name}{between}{phase.when}" if phase.when else name
-    epochs = f"{phase.first_epoch}"
-    if phase.last_epoch != phase.first_epoch:
-        epochs += f" to {phase.last_epoch}"
-    return f"{name}, epoch {epochs}"
+    if phase.last_epoch == phase.first_epoch:
+        return f"{name}, epoch {phase.first_epoch}"
+    return f"{name}, epochs {phase.first_epoch} to {phase.last_epoch}"
 
 
-def _mark_estimate(spread: RankSpread, value: float, shown: Callable[[float], str]) -> str:
-    return (_ESTIMATED if spread.estimated else "") + shown(value)
+def show_figure(value: float, shown: Callable[..., str], estimated: bool) -> str:
+    """Return a figure as text, an estimate with two digits and a mark; `shown` may be given the digits."""
+    return f"~{shown(float(f'{value:.1e}'), 2)}" if estimated else shown(value)
 
 
-def _count(value: float) -> str:
-    return number(value) if value != int(value) else f"{int(value):,}".replace(",", " ")
+def _count(value: float, digits: int = 3) -> str:
+    """Return a count, in full if it is whole."""
+    return number(value, digits) if value != int(value) else f"{int(value):,}".replace(",", " ")
 
 
 def _amount_table(forecast: Forecast) -> str:
-    rows = [
-        [
-            _name(phase),
-            ("up to " if phase.at_most else "at least " if phase.at_least else "") + str(phase.times),
-            _count(phase.steps) if phase.steps else ABSENT,
-            _mark_estimate(phase.samples, phase.samples.total, _count) if phase.samples.total else ABSENT,
-            _mark_estimate(phase.bytes, phase.bytes.total, size),
-            _mark_estimate(phase.opens, phase.opens.total, _count),
-            _mark_estimate(phase.calls, phase.calls.total, _count),
-        ]
-        for phase in forecast.phases
-    ]
-    return grid("all ranks, each time", ["", "times", "steps", "samples", "bytes", "opens", "calls"], rows)
+    rows = []
+    for phase in forecast.phases:
+        times = ("up to " if phase.at_most else "at least " if phase.at_least else "") + str(phase.times)
+        cells = [times, _count(phase.steps) if phase.steps else ABSENT]
+        samples = phase.samples
+        cells.append(show_figure(samples.total, _count, samples.estimated) if samples.total else ABSENT)
+        for spread, shown in ((phase.bytes, size), (phase.opens, _count), (phase.calls, _count)):
+            cells.append(show_figure(spread.total, shown, spread.estimated))
+        cells.append(show_figure(phase.bytes.total * phase.times, size, phase.bytes.estimated))
+        rows.append([_name(phase), *cells])
+    headings = ["", "times", "steps", "samples", "bytes", "opens", "calls", "bytes of\nall times"]
+    return grid("all ranks together, each time (of a loop each epoch)", headings, rows)
 
 
 def _rank_table(forecast: Forecast) -> str:
@@ -94,13 +86,15 @@ def _rank_table(forecast: Forecast) -> str:
     for phase in forecast.phases:
         row = [_name(phase)]
         for spread, shown in ((phase.bytes, size), (phase.calls, _count), (phase.opens, _count)):
-            row += [_mark_estimate(spread, value, shown) for value in (spread.minimum, spread.mean, spread.maximum)]
+            row += [
+                show_figure(value, shown, spread.estimated) for value in (spread.minimum, spread.mean, spread.maximum)
+            ]
         staging = [size(phase.memory.staging) if phase.memory.staging else ABSENT] if stages else []
         memory = [*staging, size(phase.memory.total)]
-        rows.append([*row, _mark_estimate(phase.files, phase.files.maximum, _count), *memory])
-    kinds = [f"{kind}\n{figure}" for kind in ("bytes", "calls", "opens") for figure in ("min", "mean", "max")]
-    headings = ["", *kinds, "files\nmax", *(["of it\nstaging"] if stages else []), "memory"]
-    return grid("one rank, each time", headings, rows, [3, 3, 3, len(headings) - 10])
+        rows.append([*row, show_figure(phase.files.maximum, _count, phase.files.estimated), *memory])
+    kinds = [f"{kind}\n{figure}" for kind in ("bytes", "calls", "opens") for figure in ("least", "mean", "most")]
+    headings = ["", *kinds, "files\nmost", *(["of it\nstaging"] if stages else []), "memory"]
+    return grid("one rank, each time (of a loop each epoch)", headings, rows, [3, 3, 3, len(headings) - 10])
 
 
 def _demand_table(workload: Workload, forecast: Forecast) -> str:
@@ -111,23 +105,36 @@ def _demand_table(workload: Workload, forecast: Forecast) -> str:
     rows = []
     for phase in phases:
         demand = phase.demand
-        cells = [ABSENT] * (4 + processed)
+        cells = [ABSENT] * (7 + processed)
         if demand is not None:
-            times = [seconds(demand.processing)] * processed + [seconds(demand.budget) if demand.budget else "nothing"]
-            rates = (f"{size(rate)}/s" if rate else ABSENT for rate in (demand.rank_rate, demand.total_rate))
-            cells = [size(demand.step_bytes), *times, *rates]
-        rows.append([_name(phase), *cells, number(phase.span_ratio), number(phase.amplification)])
+            times = [seconds(demand.processing, 2)] * processed
+            times.append(seconds(demand.budget, 2) if demand.budget else "nothing")
+            rates = [
+                show_figure(rate * ranks, size, True) + "/s" if rate else ABSENT
+                for rate in (demand.needs, demand.rate)
+                for ranks in (1, forecast.ranks)
+            ]
+            asked = show_figure(demand.step_bytes, size, phase.bytes.estimated)
+            cells = [percent(demand.goal, 2), asked, *times, *rates]
+        rows.append([_name(phase), *cells, number(phase.span_ratio, 2), number(phase.amplification, 2)])
     headings = [
         "",
+        "goal",
         "bytes\na step",
         *["pre-\nprocess"] * processed,
-        "within",
-        "for each\nrank",
-        "in total",
+        "time to\nread",
+        "needs:\na rank",
+        "needs:\nall ranks",
+        "reading:\na rank",
+        "reading:\nall ranks",
         "file span /\nbatch",
         "moved /\nasked",
     ]
-    table = grid("what storage must deliver for a utilization of 90 % (requests: to keep up)", headings, rows)
+    title = (
+        "what storage must deliver for the goal, a utilization of storage alone: `needs` is the mean rate, `reading` "
+        "the rate while a step's bytes are read (requests: to keep up)"
+    )
+    table = grid(title, headings, rows)
     loops = {loop.name: loop for loop in loops_of(workload.verbs)}
     notes = dict.fromkeys(
         note for phase in phases if phase.demand for note in _storage_limits(loops[phase.name], phase.demand)
@@ -138,16 +145,18 @@ def _demand_table(workload: Workload, forecast: Forecast) -> str:
 def _storage_limits(loop: Loop, demand: Demand) -> Iterator[str]:
     """Yield where no storage is fast enough, why, and what would help; and what only a run shows."""
     readers = loop.access.readers
-    if demand.rank_rate is None and loop.arrivals is not None:
+    if demand.rate is None and loop.arrivals is not None:
         text = "`compute` and `preprocess` take" if demand.processing else "`compute` takes"
         yield f"{loop.name}: no storage keeps up with its requests: {text} all the time between two of them."
-    elif demand.rank_rate is None:
-        whom = f"{count(readers, 'reader')} " if readers else ""
-        text = f"`preprocess` takes {seconds(demand.processing)} a step and leaves {whom}no time to read"
-        more = f"`readers {demand.readers}` in the access method would leave some"
-        yield f"{loop.name}: no storage makes it 90 % busy: {text}; {more}."
+    elif demand.rate is None:
+        yield f"{loop.name}: no storage reaches {percent(demand.goal, 2)} without readers: steps wait while they read."
+    elif demand.readers:
+        whom = f"even on {count(readers, 'reader')} " if readers else ""
+        text = f"`preprocess` takes {seconds(demand.processing)} a step, {whom}too long for a utilization of "
+        more = f"`readers {demand.readers}` in the access method would do. Utilization of storage alone leaves it out"
+        yield f"{loop.name}: {text}{percent(demand.goal, 2)} with any storage; {more}."
     if loop.decode and loop.access.through == "direct":
-        less = "readers have that much less for reading" if readers else "less is left than what stands below `within`"
+        less = "readers have that much less for reading" if readers else "a step takes that much longer"
         yield f"{loop.name}: `decode on` takes time, too, and only a run tells how much: {less}."
 
 
@@ -156,7 +165,7 @@ def _storage_table(forecast: Forecast) -> str:
         [
             f"{item.kind.replace('dataset', 'data set')} {item.name}",
             item.root,
-            (_ESTIMATED if item.estimated else "") + size(item.bytes * item.copies),
+            show_figure(item.bytes * item.copies, size, item.estimated),
             _count(item.files * item.copies),
             str(item.copies),
         ]

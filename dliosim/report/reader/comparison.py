@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dliosim.compare.answer import USE
 from dliosim.compare.pass_figures import LOOP, STALL
+from dliosim.compare.result import ComparisonAnswer
+from dliosim.measure.answer import SOURCES
 from dliosim.measure.histogram import Quantiles
 from dliosim.measure.machine import Environment
 from dliosim.model.job import MAX_RANKS
 from dliosim.report.reader.by_type import read_object, read_quantiles
 from dliosim.report.reader.fields import Fields
 from dliosim.report.reader.results import parse_environment
-
-_VERSION = 1
+from dliosim.report.results import COMPARE_VERSION
 
 # compare.json has an object for each pass, and no file of more objects is read (`boundedjson`).
 _MOST_PASSES = 1 << 20
@@ -67,7 +69,9 @@ class ComparisonResult:
     repetitions: int  #: passes of each variant that count
     variants: tuple[SavedVariant, ...]  #: results of the variants that ran
     not_run: tuple[tuple[str, str], ...]  #: (label, reason) of each variant that did not run
-    verdict: tuple[str, ...]  #: sentences of the verdict
+    without_saves: bool  #: true for a loop whose checkpoints were left out
+    answer: ComparisonAnswer  #: what to use, or why nothing can be said
+    notes: tuple[str, ...]  #: sentences below the answer
 
     @property
     def is_stall_comparison(self) -> bool:
@@ -77,7 +81,7 @@ class ComparisonResult:
 
 def parse_comparison(found: Fields) -> ComparisonResult:
     """Return the content of compare.json; UsageError where it is wrong."""
-    found.check_version(_VERSION)
+    found.check_version(COMPARE_VERSION)
     what = found.text("what")
     if what not in ("loop", *_STALLS):
         raise found.field_error("what", f"is none of loop, {', '.join(_STALLS)}")
@@ -94,7 +98,19 @@ def parse_comparison(found: Fields) -> ComparisonResult:
         varied=tuple((one.text("name"), one.texts("values")) for one in found.child_list("varied")),
         variants=tuple(_parse_variant(one, stalls) for one in found.child_list("variants")),
         not_run=tuple((one.text("label"), one.text("reason")) for one in found.child_list("not_run")),
+        answer=_parse_answer(found.child("answer")),
     )
+
+
+def _parse_answer(found: Fields) -> ComparisonAnswer:
+    answer = read_object(ComparisonAnswer, found)
+    if answer.source not in SOURCES:
+        raise found.field_error("source", f"is none of {', '.join(SOURCES)}")
+    if answer.verdict != USE and not answer.reasons:
+        raise found.field_error("reasons", "is empty")
+    if answer.verdict == USE and answer.use is None:
+        raise found.field_error("use", "is not given")
+    return answer
 
 
 def _parse_variant(found: Fields, stalls: bool) -> SavedVariant:

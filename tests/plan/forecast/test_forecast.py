@@ -22,6 +22,7 @@ from dliosim.model import (
     Dataset,
     Distribution,
     Evaluation,
+    Expectation,
     Job,
     Layout,
     Loop,
@@ -375,35 +376,43 @@ def test_bandwidth_leaves_a_tenth_of_the_time_or_overlaps_compute():
     loop = replace(LOOP, epochs=1, compute=Compute(constant(0.9)))
     inside = only(loop).demand
     assert inside.budget == pytest.approx(0.1)
-    assert inside.rank_rate == pytest.approx(5 * 4096 / 0.1)
-    assert inside.total_rate == pytest.approx(4 * inside.rank_rate)
+    assert inside.rate == pytest.approx(5 * 4096 / 0.1)
+    assert inside.needs == pytest.approx(5 * 4096 / 1.0)
     assert only(replace(loop, access=Access(readers=1, prefetch=2))).demand.budget == pytest.approx(1.0)
     assert only(replace(LOOP, epochs=1)).demand is None
 
 
-def test_what_steps_preprocess_themselves_leaves_less_time_to_read_in():
-    """10 ms of compute leave 1.111 ms; 5 samples of 100 us take 500 us of them: 8.18 GB/s in place of 4.5."""
+def test_the_goal_is_that_of_the_expect_line():
+    loop = replace(LOOP, epochs=1, compute=Compute(constant(0.9)))
+    line = Expectation("utilization", loop.name, "at least", 0.6, "ratio", "utilization of l at least 60 %")
+    (found,) = forecast(replace(workload(loop), expectations=(line,))).phases
+    assert (found.demand.goal, found.demand.budget) == (0.6, pytest.approx(0.6))
+    assert found.demand.needs == pytest.approx(5 * 4096 / 1.5)
+
+
+def test_what_steps_preprocess_is_part_of_a_step_that_storage_needs_no_time_for():
+    """A tenth of 10 ms of compute and of 5 times 100 us, by 0.9: 1.167 ms to read, and 4.29 GB/s in place of 4.5."""
     dataset = replace(DATASET, size=constant(10**6))
     loop = replace(LOOP, epochs=1, compute=Compute(constant(0.01)))
-    assert only(loop, dataset=dataset).demand.rank_rate == pytest.approx(4.5e9)
+    assert only(loop, dataset=dataset).demand.rate == pytest.approx(4.5e9)
     taken = only(replace(loop, preprocess=Compute(constant(100e-6))), dataset=dataset).demand
     assert taken.processing == pytest.approx(500e-6)
-    assert taken.budget == pytest.approx(0.01 / 9 - 500e-6)
-    assert taken.rank_rate == pytest.approx(5e6 / (0.01 / 9 - 500e-6))
-    # Reading has all the time of the compute, as before.
+    assert taken.budget == pytest.approx(0.0105 / 9)
+    assert taken.rate == pytest.approx(5e6 / (0.0105 / 9))
+    # Readers preprocess while the step computes.
     ahead = replace(loop, preprocess=Compute(constant(100e-6)), access=Access(readers=1, prefetch=2))
-    assert only(ahead, dataset=dataset).demand.rank_rate == pytest.approx(5e6 / (0.01 / 0.9))
+    assert only(ahead, dataset=dataset).demand.rate == pytest.approx(5e6 / (0.01 / 0.9))
 
 
 @pytest.mark.parametrize(
     ("readers", "milliseconds", "enough"), [(0, 0.3, 1), (0, 5, 3), (1, 3, 2), (2, 5, 3), (2, 4, 0)]
 )
-def test_where_preprocessing_takes_all_the_time_no_storage_is_fast_enough(readers, milliseconds, enough):
+def test_where_preprocessing_takes_all_the_time_the_readers_that_would_do_are_named(readers, milliseconds, enough):
     """Steps of 10 ms have 1.111 ms in addition to compute, and their readers 11.11 ms each; a step has 5 samples."""
     access = Access(readers=readers, prefetch=2 * readers)
     loop = replace(LOOP, epochs=1, access=access, compute=Compute(constant(0.01)))
     found = only(replace(loop, preprocess=Compute(constant(milliseconds / 1000)))).demand
-    assert (found.rank_rate is None, found.readers) == (enough > 0, enough)
+    assert found.readers == enough
     assert not enough or 5 * milliseconds / enough < 10 / 0.9 <= 5 * milliseconds / max(enough - 1, 0.01)
 
 
@@ -411,7 +420,7 @@ def test_requests_are_read_in_what_compute_and_preprocessing_leave_between_them(
     arrivals = Arrivals(50, constant(0.01))
     loop = replace(LOOP, kind="infer", arrivals=arrivals, epochs=1, compute=Compute(constant(0.004)))
     assert only(replace(loop, preprocess=Compute(constant(0.0004)))).demand.budget == pytest.approx(0.004)
-    assert only(replace(loop, preprocess=Compute(constant(0.0012)))).demand.rank_rate is None
+    assert only(replace(loop, preprocess=Compute(constant(0.0012)))).demand.rate is None
 
 
 def test_the_same_data_are_as_many_bytes_wherever_they_are_said():

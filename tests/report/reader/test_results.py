@@ -24,6 +24,7 @@ from dliosim.report.reader.load import SavedComparison, SavedRun, load_results
 from dliosim.report.reader.results import parse_run
 from dliosim.report.results import results_content, write_partial
 from dliosim.report.warnings import warnings_of
+from tests.compare.sample import answered
 from tests.compare.stall_sample import saves, stalled
 from tests.pictures.sample import comparison, write_comparison, write_run
 from tests.report.sample import run
@@ -272,7 +273,7 @@ def test_counts_of_a_comparison_that_no_job_has_are_refused(tmp_path: Path, chan
 
 @pytest.mark.parametrize("calls", [1e24, 0.5, 1 << 63])
 def test_counts_of_calls_of_a_save_are_whole_numbers(tmp_path: Path, calls: float) -> None:
-    content = json.loads(json.dumps(comparison_content(saves(stalled((1.0, 2.0))))))
+    content = json.loads(json.dumps(comparison_content(*answered(saves(stalled((1.0, 2.0)))))))
     assert parse_comparison(Fields(tmp_path, "", content)).variants[1].figures["calls"] == 240
     content["variants"][1]["calls"] = calls
     with pytest.raises(UsageError, match=r"variants\[1\]\.calls is not "):

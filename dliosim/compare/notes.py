@@ -1,25 +1,16 @@
-"""The verdict of a comparison in sentences: the best variant, its lead, where it loses, and what readers must know."""
+"""Sentences below the answer of a comparison: where the time went, where the variant to use loses, and conditions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from dliosim.compare.caveats import condition_notes, few_repetitions_note, no_difference_note
-from dliosim.compare.pass_figures import LOOP, STALL, Pass
+from dliosim.compare.caveats import condition_notes
+from dliosim.compare.pass_figures import LOOP, Pass
 from dliosim.compare.result import Outcome, VariantResult, block_figures
-from dliosim.compare.statistics import (
-    FEWEST,
-    LEVEL,
-    VariantComparison,
-    compare_variants,
-    find_differences,
-    find_fastest,
-    judge_pairs,
-)
+from dliosim.compare.statistics import LEVEL, judge_pairs
 from dliosim.measure.figures import name_part
 from dliosim.readable import number, percent, seconds, size
 
@@ -51,77 +42,29 @@ _STALL_PARTS: Final = {
 }
 
 
-def compose_verdict(outcome: Outcome) -> list[str]:
-    """Return sentences, the most important first; they call variants by their labels."""
-    best = _find_best(outcome)
-    praise, describe = (
-        (_least_stall, _stall_sentences) if outcome.subject is STALL else (_highest_rate, _loop_sentences)
-    )
-    first = [best] if isinstance(best, str) else praise(outcome, best)
-    return [*first, *describe(outcome), *condition_notes(outcome)]
+def compose_notes(outcome: Outcome, use: int | None) -> list[str]:
+    """Return what readers must know besides the answer, the most important first; variants by their labels.
+
+    `use` is the number of the variant to use; None where no difference is shown.
+    """
+    describe = _stall_sentences if outcome.is_stall_comparison else _loop_sentences
+    return [*describe(outcome, use), *condition_notes(outcome)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Best:
-    """The best variant."""
-
-    place: int  #: its index
-    against: VariantComparison | None  #: its comparison with the first; None if it is the first
-    tied: list[int]  #: variants that are not shown to differ from it
-    others: list[int]  #: all other variants
-
-
-def _find_best(outcome: Outcome) -> _Best | str:
-    """Return the best variant, or a note where none is shown to be the best."""
-    if outcome.repetitions < FEWEST:
-        return few_repetitions_note(outcome)
-    times = outcome.times()
-    best, shown = find_differences(times, outcome.comparisons)
-    if not shown:
-        return no_difference_note(outcome)
-    others = [number for number in range(len(outcome.measured)) if number != best]
-    tied = [number for number in others if (min(best, number), max(best, number)) not in shown]
-    return _Best(best, outcome.comparison_of(best), tied, others)
-
-
-def _find_closest(outcome: Outcome, best: _Best) -> tuple[float, str]:
-    """Return how many times better the best variant is than the next one, and the label of that one."""
-    rest = compare_variants(outcome.times()[:, [best.place, *best.others]])
-    ratio, closest = max((one.ratio, other) for one, other in zip(rest, best.others, strict=True))
-    return 1 / ratio, outcome.measured[closest].label
-
-
-def _highest_rate(outcome: Outcome, best: _Best) -> Iterator[str]:
-    measured, against = outcome.measured, best.against
-    by = " (the first one)"
-    if against is not None and against.low is not None and against.high is not None:
-        by = f": {number(against.ratio, 3)} times as fast as {measured[0].label}, {number(against.low, 3)} to "
-        by += number(against.high, 3)
-    label = measured[best.place].label
-    if best.tied:
-        tied = "; ".join(measured[one].label for one in best.tied)
-        yield f"Highest rate: {label}{by}. Not shown to be slower than it: {tied}."
-    else:
-        yield f"Fastest: {label}{by}."
-        if len(measured) > 2:
-            ratio, _ = _find_closest(outcome, best)
-            yield f"Every other one is slower; the closest is {number(ratio, 3)} times slower."
-    yield from _latency_losses(outcome, best)
-
-
-def _latency_losses(outcome: Outcome, best: _Best) -> Iterator[str]:
+def _latency_losses(outcome: Outcome, fastest: int) -> Iterator[str]:
     """Yield the percentiles of batch latency at which others are shown to wait less than the fastest variant."""
-    fastest, lost = best.place, False
+    lost, others = False, [number for number in range(len(outcome.measured)) if number != fastest]
     for name, share in _PERCENTILES:
         waits = block_figures(outcome.measured, lambda one, share=share: _latency_quantile(one, share))  # type: ignore[misc]
         medians = np.median(waits, axis=0).tolist()
-        judged = judge_pairs(np.log(waits), [(fastest, other) for other in best.others])
-        for other, one in zip(best.others, judged, strict=True):
+        judged = judge_pairs(np.log(waits), [(fastest, other) for other in others])
+        for other, one in zip(others, judged, strict=True):
             if len(_PERCENTILES) * one.p <= LEVEL and medians[other] < medians[fastest]:
                 lost = True
                 yield (
-                    f"It loses at {name} of batch latency: {seconds(medians[fastest] * 1e-9, 3)} against "
-                    f"{seconds(medians[other] * 1e-9, 3)} of {outcome.measured[other].label}."
+                    f"{outcome.measured[fastest].label} loses at {name} of batch latency: "
+                    f"{seconds(medians[fastest] * 1e-9, 3)} against {seconds(medians[other] * 1e-9, 3)} of "
+                    f"{outcome.measured[other].label}."
                 )
     if not lost:
         yield "No other one is shown to wait less for a batch, at p50, p90, p99 or p99.9."
@@ -132,9 +75,11 @@ def _latency_quantile(one: Pass, share: float) -> float:
     return max(one.latency.quantile(share), 1.0)
 
 
-def _loop_sentences(outcome: Outcome) -> Iterator[str]:
-    """Yield the shares of time of the first variant and of the fastest, and what all variants read."""
-    for one in (outcome.measured[variant] for variant in dict.fromkeys((0, find_fastest(outcome.times())))):
+def _loop_sentences(outcome: Outcome, use: int | None) -> Iterator[str]:
+    """Yield the shares of time of the first variant and of the one to use, and what all variants read."""
+    if use is not None:
+        yield from _latency_losses(outcome, use)
+    for one in (outcome.measured[variant] for variant in dict.fromkeys((0, use or 0))):
         shares = {part: one.share(name) for part, name in _LOOP_PARTS.items()}
         sentences = ", ".join(f"{part} {percent(share, 3)}" for part, share in shares.items() if share)
         yield f"Time of {one.label}: {sentences}."
@@ -165,29 +110,7 @@ def _sample_order(measured: Sequence[VariantResult]) -> Iterator[str]:
     yield f"Other samples, or another order, than {measured[0].label}: {', '.join(others)}. That is other work."
 
 
-def _least_stall(outcome: Outcome, best: _Best) -> Iterator[str]:
-    measured, against = outcome.measured, best.against
-    label, first = f"`{measured[best.place].label}`", f"`{measured[0].label}`"
-    if against is not None and against.low is not None and against.high is not None:
-        less = f"{number(against.ratio, 3)} times less"
-        interval = f"95 %: {number(against.low, 3)} to {number(against.high, 3)}"
-        if 0 in best.tied:
-            yield f"{label} has the shortest stall, and is not shown to differ from {first} ({less}; {interval})."
-        else:
-            yield f"{label} stalls {less} than {first} ({interval})."
-    elif best.tied:
-        yield f"{label} (the first one) has the shortest stall."
-    else:
-        ratio, closest = _find_closest(outcome, best)
-        ahead = f"{number(ratio, 3)} times less than `{closest}`, the closest"
-        yield f"{label} (the first one) stalls least: {ahead}."
-    if best.tied:
-        yield f"Not shown to stall longer than it: {'; '.join(f'`{measured[one].label}`' for one in best.tied)}."
-    elif len(measured) > 2:
-        yield "Every other one is shown to stall longer."
-
-
-def _stall_sentences(outcome: Outcome) -> Iterator[str]:
+def _stall_sentences(outcome: Outcome, use: int | None) -> Iterator[str]:
     """Yield the stalls of the shortest, the first and the longest, their parts, and the bytes."""
     doing = outcome.what.partition(" ")[0]
     medians = {one.label: one.median("stall_seconds") or 0.0 for one in outcome.measured}
@@ -199,7 +122,7 @@ def _stall_sentences(outcome: Outcome) -> Iterator[str]:
         if one.median("flush_seconds"):
             complete = seconds(one.median("until_complete_seconds"), 3)
             yield f"`{one.label}` continues in the background: complete after {complete}."
-    for one in (outcome.measured[variant] for variant in dict.fromkeys((0, find_fastest(outcome.times())))):
+    for one in (outcome.measured[variant] for variant in dict.fromkeys((0, use or 0))):
         stall = max(medians[one.label], 1e-9)
         behind = any(one.median(name) for name in _BACKGROUND_PARTS.values())
         named = _BACKGROUND_PARTS if behind else _STALL_PARTS

@@ -1,0 +1,163 @@
+"""The answer of a comparison: which variant to use and by how much, or why nothing can be said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
+from dliosim.compare.statistics import FEWEST, VariantComparison, compare_pairs, find_fastest
+from dliosim.measure.answer import NO_STORAGE, TOO_CLOSE, command_line, share_source
+from dliosim.measure.machine import MEMORY_KINDS, SERVER_KINDS
+from dliosim.measure.run_summary import Advice
+from dliosim.measure.validity import CORE_WAIT_LIMIT
+from dliosim.readable import count, number, percent
+
+USE = "use"
+NO_DIFFERENCE = "no difference shown"
+FEW = "not judged"
+
+#: Share of resident bytes below which a pass began cold.
+_COLD = 0.01
+
+
+def answer_comparison(outcome: Outcome, accepts: Callable[[tuple[str, str]], bool]) -> ComparisonAnswer:
+    """Return the answer; `accepts` returns whether the variants can run with one more override."""
+    source = _find_source(outcome)
+    choice = _choose(outcome) if outcome.repetitions >= FEWEST else None
+    found = list(_reasons(outcome, source, choice))
+    labels = [one.label for one in outcome.measured]
+    lead = choice.lead if choice else None
+    return ComparisonAnswer(
+        found[0][0] if found else USE,
+        tuple(reason for _, reason in found),
+        labels[choice.use] if choice else None,
+        labels[choice.against] if choice else None,
+        lead.ratio if lead else None,
+        lead.low if lead else None,
+        lead.high if lead else None,
+        tuple(labels[one] for one in choice.tied) if choice else (),
+        source,
+        tuple(_limits(outcome, source)),
+        tuple(_advise(outcome, source, found[0][0] if found else USE, accepts)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The variant to use, by its number."""
+
+    use: int  #: the variant
+    against: int  #: the one that it is compared with
+    lead: VariantComparison  #: the variant against that one
+    tied: list[int]  #: variants that are not shown to differ from it, the fastest first
+
+
+def _choose(outcome: Outcome) -> _Choice | None:
+    """Return the fastest variant, or the first one where that is not shown to be slower; None without a difference."""
+    times = outcome.times()
+    pairs = compare_pairs(times, outcome.comparisons)
+
+    def compare(one: int, other: int) -> VariantComparison:
+        return pairs[other, one] if other < one else pairs[one, other].swap()
+
+    best = find_fastest(times)
+    use = best if best and compare(best, 0).is_shown else 0
+    leads = {other: compare(use, other) for other in range(len(outcome.measured)) if other != use}
+    worse = [other for other, one in leads.items() if one.is_shown]
+    if not worse:
+        return None
+    against = 0 if use else min(worse, key=lambda other: leads[other].ratio)
+    tied = sorted((other for other in leads if other not in worse), key=lambda other: leads[other].ratio)
+    return _Choice(use, against, leads[against], tied)
+
+
+def _reasons(outcome: Outcome, source: str, choice: _Choice | None) -> Iterator[tuple[str, str]]:
+    """Yield why nothing can be said, each with its verdict; the most important first."""
+    if outcome.repetitions < FEWEST:
+        yield FEW, f"{count(outcome.repetitions, 'repetition')}, and fewer than {FEWEST} show nothing"
+    elif choice is None:
+        smallest = max(one.smallest or 1.0 for one in outcome.comparisons)
+        shown = f"{outcome.repetitions} repetitions would show {number(smallest, 3)} times"
+        yield NO_DIFFERENCE, f"every interval holds 1; {shown}"
+    yield from ((NO_STORAGE, reason) for reason in _memory_reasons(outcome, source))
+    shares = [one.median("core_wait_share") for one in outcome.measured]
+    waited = max((share for share in shares if share is not None), default=0.0)
+    if waited >= CORE_WAIT_LIMIT and choice and (choice.lead.low or 1.0) * (1 - waited) <= 1:
+        yield TOO_CLOSE, f"{percent(waited, 2)} of the time was waiting for a core, and may be the difference"
+    if None in shares and outcome.environment.is_oversubscribed:
+        yield TOO_CLOSE, "there are more ranks than cores: waiting for a core may be the difference"
+
+
+def _memory_reasons(outcome: Outcome, source: str) -> Iterator[str]:
+    """Yield why the difference may be one of memory and not of storage."""
+    if all(_is_on(outcome, one, MEMORY_KINDS) for one in outcome.measured):
+        yield "the data are in a file system in memory"
+    elif not outcome.caches and (unsynced := [one.label for one in outcome.measured if not _is_synced(one)]):
+        yield f"without a sync a save ends before its data are on storage: {'; '.join(unsynced)}"
+    elif source == "memory":
+        yield "all bytes came from the page cache"
+    elif source == "mixed":
+        least, label = min((one.median("device_share") or 0.0, one.label) for one in outcome.measured)
+        yield f"as little as {percent(least, 2)} of the bytes came from the device ({label})"
+    elif source == "unknown" and outcome.caches and not all(map(_is_known_cold, outcome.measured)):
+        yield "reads are not counted, and passes are not known to be cold"
+
+
+def _is_known_cold(one: VariantResult) -> bool:
+    resident = one.median("resident_share")
+    return one.cache == "off" or (one.epochs == 1 and resident is not None and resident < _COLD)
+
+
+def _find_source(outcome: Outcome) -> str:
+    sources = {_variant_source(outcome, one) for one in outcome.measured}
+    return sources.pop() if len(sources) == 1 else "mixed"
+
+
+def _variant_source(outcome: Outcome, one: VariantResult) -> str:
+    if _is_on(outcome, one, MEMORY_KINDS):
+        return "memory"
+    if not outcome.caches and not _is_synced(one):
+        return "memory"
+    share = 1.0 if not outcome.caches else one.median("device_share")
+    return "unknown" if share is None else share_source(share)
+
+
+def _is_synced(one: VariantResult) -> bool:
+    """Return whether a save ends when its bytes are on storage."""
+    return bool(one.median("file_sync_seconds"))
+
+
+def _is_on(outcome: Outcome, one: VariantResult, kinds: frozenset[str]) -> bool:
+    return outcome.environment.is_stored_on(one.root, kinds)
+
+
+def _limits(outcome: Outcome, source: str) -> Iterator[str]:
+    """Yield what such a comparison cannot show."""
+    if outcome.nodes == 1 and any(one.api == "mpi-collective" for one in outcome.measured):
+        is_local = source != "unknown" and not any(_is_on(outcome, one, SERVER_KINDS) for one in outcome.measured)
+        where = "one node and a local disk" if is_local else "one node"
+        yield f"{where} cannot show what collective buffering is for"
+    raw = [one for one in outcome.measured if one.raw_format == "hdf5"]
+    if any(one.api == "posix" for one in raw):
+        yield "`api posix` on HDF5 is not h5py: it reads samples' bytes in the file"
+
+
+def _advise(
+    outcome: Outcome, source: str, verdict: str, accepts: Callable[[tuple[str, str]], bool]
+) -> Iterator[Advice]:
+    """Yield what to do next; of changes by -D only those that the variants accept."""
+    if verdict == FEW:
+        yield Advice("repeat it more often", command_line(outcome, option=("--repeat", "8")))
+    elif any(_is_on(outcome, one, MEMORY_KINDS) for one in outcome.measured):
+        yield Advice("put the data on the storage in question: --dir DIR")
+    elif source != "device" and outcome.caches:
+        once = f"{outcome.what}.epochs", "1"
+        if any(one.epochs > 1 for one in outcome.measured) and accepts(once):
+            cold = ("--caches", "cold")
+            yield Advice("read from storage: one epoch a pass", command_line(outcome, "=".join(once), option=cold))
+        elif outcome.caches == "warm":
+            yield Advice("read from storage", command_line(outcome, option=("--caches", "cold")))
+    elif verdict in (NO_DIFFERENCE, TOO_CLOSE):
+        more = ("--repeat", str(4 * outcome.repetitions))
+        yield Advice("a difference half as large takes four times as many", command_line(outcome, option=more))

@@ -1,0 +1,99 @@
+"""The needs of a workload, of storage and memory, in few figures: the answer of `dliosim plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from dliosim.model.epoch_size import steps_of_epoch
+from dliosim.model.verbs import Cadence, Loop
+from dliosim.model.workload import Workload
+from dliosim.plan.forecast.checkpoint_counts import save_interval
+from dliosim.plan.forecast.forecast import loops_of
+from dliosim.plan.forecast.forecast_types import Demand, Forecast, PhaseForecast, StateForecast
+
+#: Share of the time that saves may hold the ranks.
+SAVE_SHARE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNeeds:
+    """The needs of a loop, of storage; bytes and B/s of all ranks together."""
+
+    loop: Loop  #: the loop
+    demand: Demand | None  #: rates of one rank in the first epoch; None without compute
+    epoch_bytes: float  #: bytes asked in the first epoch
+    estimated: bool  #: true where these are an estimate
+    epochs: int  #: epochs, or passes that requests make
+    data_bytes: float  #: different bytes that a node reads in all epochs
+    #: greatest share of the last epoch's bytes that the page cache of a node can have from the epochs before
+    memory_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class SaveNeeds:
+    """The needs of the saves of a checkpoint, of storage; bytes and B/s of all ranks together."""
+
+    state: StateForecast  #: the checkpoint
+    cadence: Cadence | None  #: when a loop saves it; None where only a verb does
+    background: bool  #: true where ranks continue while it is written
+    interval: float | None  #: seconds of compute between two saves; None where the pattern does not say
+    #: rate at which a save takes `SAVE_SHARE` of the time, or in the background all of the interval; None without an
+    #: interval, and where making the bytes takes longer
+    rate: float | None
+
+
+def loop_needs(workload: Workload, forecast: Forecast, memory: float) -> Iterator[LoopNeeds]:
+    """Yield what each loop needs; `memory` is that of a node, in bytes."""
+    for loop in loops_of(workload.verbs):
+        phases = [one for one in forecast.phases if (one.verb, one.name) == (loop.kind, loop.name)]
+        if not phases or not phases[0].samples.total:
+            continue
+        first, epochs = phases[0], sum(one.times for one in phases)
+        seen, data = _node_data(workload, loop, first, epochs)
+        room = max(memory - forecast.node_bytes, 0.0)
+        share = 0.0 if loop.access.cache == "off" or not data else min(seen, room / data)
+        yield LoopNeeds(loop, first.demand, first.bytes.total, first.bytes.estimated, epochs, data, share)
+
+
+def save_needs(workload: Workload, forecast: Forecast) -> Iterator[SaveNeeds]:
+    """Yield what the saves of each checkpoint need, for the shortest interval of any loop."""
+    for state in forecast.states:
+        checkpoint = workload.checkpoint(state.checkpoint)
+        found: list[tuple[float, Cadence]] = []
+        for loop in loops_of(workload.verbs):
+            steps = steps_of_epoch(loop, workload.dataset(loop.dataset), workload.job.ranks)
+            for cadence in loop.checkpoints:
+                if cadence.checkpoint == state.checkpoint:
+                    found.append((save_interval(loop, cadence, steps) or float("inf"), cadence))
+        between = min((each for each, _ in found), default=float("inf"))
+        background = checkpoint.background is not None
+        making = checkpoint.serialize.duration(state.most) if checkpoint.serialize else 0.0
+        left = (between if background else between * SAVE_SHARE / (1 - SAVE_SHARE)) - making
+        known = between < float("inf")
+        yield SaveNeeds(
+            state,
+            next((cadence for each, cadence in found if each == between), None),
+            background,
+            between if known else None,
+            state.bytes / left if known and left > 0 else None,
+        )
+
+
+def _node_data(workload: Workload, loop: Loop, first: PhaseForecast, epochs: int) -> tuple[float, float]:
+    """Return the share of the last epoch's bytes that a node has read before, and the bytes that it reads in all."""
+    whole = first.bytes.total * workload.dataset(loop.dataset).samples / first.samples.total
+    each = min(whole, first.bytes.total / workload.job.nodes)
+    if not _moves_samples(loop):
+        return float(epochs > 1), each
+    # Each epoch is another draw: a sample is new with the same probability each time.
+    new = 1 - each / whole
+    return 1 - new ** (epochs - 1), whole * (1 - new**epochs)
+
+
+def _moves_samples(loop: Loop) -> bool:
+    """Return whether a rank reads other samples in each epoch."""
+    shuffle = loop.shuffle
+    samples = shuffle.samples == "globally" and not shuffle.samples_once and loop.shard != "by file"
+    return samples or (shuffle.files == "globally" and not shuffle.files_once)

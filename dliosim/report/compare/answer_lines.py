@@ -1,0 +1,66 @@
+"""The first lines that a comparison prints: which variant to use and by how much, or why nothing can be said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dliosim.compare.answer import USE
+from dliosim.compare.result import ComparisonAnswer, Outcome
+from dliosim.readable import count, number
+from dliosim.report.answer_lines import first_lines
+from dliosim.report.reader.comparison import ComparisonResult
+
+_FROM = {
+    "device": "from the device",
+    "unknown": "from where is not counted",
+    "mixed": "part of it from memory",
+    "memory": "from memory, not from storage",
+}
+#: Of saves, which have no caches.
+_TO = {
+    "device": "to storage, synced",
+    "unknown": "to where is not counted",
+    "mixed": "not all variants sync what they save",
+    "memory": "to memory, not to storage",
+}
+_CACHES = {"cold": "caches dropped before", "warm": "caches filled before"}
+
+
+def comparison_lines(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> str:
+    """Return the first lines, at most 8: a title, and a line for each question that the comparison can answer."""
+    nodes = "1 node (says nothing of many)" if found.nodes == 1 else count(found.nodes, "node")
+    places = [f"{place.kind}  {place.directory}" for place in found.environment.file_systems[:1]]
+    title = "  ".join([f"{found.name}: {name_target(found.what)}", f"{count(found.ranks, 'rank')} on {nodes}", *places])
+    return first_lines(title, list(_rows(found, answer)), answer.advice)
+
+
+def name_target(what: str) -> str:
+    """Return the target of a comparison with its kind: `loop NAME`; `save NAME` has it already."""
+    return what if " " in what else f"loop {what}"
+
+
+def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterator[tuple[str, str]]:
+    lead = _lead(answer, found.is_stall_comparison)
+    if answer.verdict == USE:
+        whole = f"use {answer.use}: {lead}"
+        yield from [("ANSWER", whole)] if len(whole) <= 71 else [("ANSWER", f"use {answer.use}:"), ("", lead)]
+    else:
+        yield "ANSWER", f"{answer.verdict}: cannot say what to use"
+        yield "WHY", answer.reasons[0]
+        if answer.use:
+            yield "MEASURED", f"{answer.use} {'stalls' if found.is_stall_comparison else 'is'} {lead}"
+    if answer.tied:
+        yield "EQUAL", f"not shown to differ from it: {'; '.join(answer.tied)}"
+    source = _FROM[answer.source] if found.caches else _TO[answer.source]
+    without = "no checkpoints" if found.without_saves else ""
+    parts = [source, _CACHES.get(found.caches, "") if answer.source != "memory" else "", without]
+    yield "MEMORY" if answer.source == "memory" else "STORAGE", "; ".join(filter(None, parts))
+    yield from (("LIMIT", text) for text in answer.limits)
+
+
+def _lead(answer: ComparisonAnswer, is_stall: bool) -> str:
+    """Return by how much the variant to use is better than another, with the interval before the long name."""
+    times = f"{number(answer.ratio, 3)} times"
+    if answer.ratio_low is not None and answer.ratio_high is not None:
+        times += f" (95 %: {number(answer.ratio_low, 3)} to {number(answer.ratio_high, 3)})"
+    return f"{times} less than {answer.against}" if is_stall else f"{times} as fast as {answer.against}"

@@ -1,0 +1,164 @@
+"""Answers of comparisons, on literal figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dliosim.compare.result import ComparisonAnswer, Outcome
+from tests.compare.sample import COLD, answered, cold, with_figures
+from tests.compare.stall_sample import saves, stalled
+from tests.compare.synthetic import passes
+
+
+def answer(found: Outcome, accepted: bool = True) -> ComparisonAnswer:
+    return answered(found, accepted)[1]
+
+
+def on(kind: str, found: Outcome) -> Outcome:
+    """The same comparison on another file system."""
+    (place,) = found.environment.file_systems
+    return replace(found, environment=replace(found.environment, file_systems=(replace(place, kind=kind),)))
+
+
+def test_the_fastest_is_to_be_used_and_held_against_the_first() -> None:
+    found = answer(cold(1.0, 1.3, 0.8))
+    assert (found.verdict, found.use, found.against, found.source) == ("use", "api=c", "api=a", "device")
+    assert found.ratio == pytest.approx(1.23, abs=0.02) and found.reasons == found.tied == ()
+    assert found.ratio_low is not None and found.ratio_high is not None
+    assert 1.15 < found.ratio_low < found.ratio < found.ratio_high < 1.35
+
+
+def test_the_first_is_held_against_the_best_of_the_others() -> None:
+    found = answer(cold(1.0, 3.0, 2.0))
+    assert (found.use, found.against) == ("api=a", "api=c")
+    assert found.ratio == pytest.approx(2.0, abs=0.05)
+    assert found.ratio_low is not None and found.ratio_low > 1.9
+
+
+def test_what_does_not_differ_from_it_is_named_the_fastest_first() -> None:
+    found = answer(cold(1.0, 0.7, 0.702, 2.0))
+    assert found.use in ("api=b", "api=c") and len(found.tied) == 1 and found.tied[0] in ("api=b", "api=c")
+
+
+def test_the_first_is_kept_where_none_is_shown_to_be_better() -> None:
+    """A noisy variant is ahead of both others by its mean, and is not shown to differ from either."""
+    times = passes(8, (1.0, 1.03, 0.95), noise=(0.005, 0.005, 0.1), drift=0.0, outliers=0.0, blocks=9)
+    made = cold(1.0, 1.03, 0.95)
+    noisy = tuple(
+        replace(one, passes=tuple(with_figures(each, seconds=times[each.block, number]) for each in one.passes))
+        for number, one in enumerate(made.measured)
+    )
+    found = answer(replace(made, measured=noisy))
+    assert (found.use, found.against, found.tied) == ("api=a", "api=b", ("api=c",))
+
+
+def test_nothing_is_chosen_where_nothing_differs() -> None:
+    found = answer(cold(1.0, 1.0, 1.0))
+    assert (found.verdict, found.use, found.ratio) == ("no difference shown", None, None)
+    assert found.reasons[0].startswith("every interval holds 1; 8 repetitions would show 1.0")
+    assert "--repeat 32" in found.advice[0].command
+
+
+def test_few_repetitions_say_nothing() -> None:
+    found = answer(cold(1.0, 3.0, blocks=4))
+    assert (found.verdict, found.use) == ("not judged", None)
+    assert found.reasons == ("4 repetitions, and fewer than 6 show nothing",)
+    assert found.advice[0].command.endswith("dliosim compare cosmoflow.dlio --repeat 8")
+
+
+@pytest.mark.parametrize(
+    ("share", "source", "reason"),
+    [
+        (0.0, "memory", "all bytes came from the page cache"),
+        (0.2, "mixed", "as little as 20 % of the bytes came from the device (api=a)"),
+        (1.0, "device", ""),
+    ],
+)
+def test_bytes_from_memory_are_never_storage(share: float | None, source: str, reason: str) -> None:
+    found = answer(cold(1.0, 2.0, device_share=share))
+    assert (found.source, found.use) == (source, "api=a")
+    assert (found.verdict, found.reasons) == (("not a storage result", (reason,)) if reason else ("use", ()))
+
+
+def test_a_file_system_in_memory_is_no_storage() -> None:
+    found = answer(on("tmpfs", cold(1.0, 2.0)))
+    assert (found.verdict, found.source) == ("not a storage result", "memory")
+    assert found.reasons == ("the data are in a file system in memory",)
+    assert [one.command for one in found.advice] == [""]
+
+
+@pytest.mark.parametrize(
+    ("cache", "epochs", "resident", "verdict"),
+    [
+        ("page", 1, 0.0, "use"),
+        ("page", 2, 0.0, "not a storage result"),
+        ("page", 1, 0.5, "not a storage result"),
+        ("page", 1, None, "not a storage result"),
+        ("off", 5, None, "use"),
+    ],
+)
+def test_where_the_kernel_does_not_count_passes_must_be_cold(
+    cache: str, epochs: int, resident: float | None, verdict: str
+) -> None:
+    made = cold(1.0, 2.0, resident_share=resident, device_share=None)
+    variants = tuple(replace(one, cache=cache, epochs=epochs) for one in made.measured)
+    found = answer(replace(made, measured=variants))
+    assert (found.source, found.verdict) == ("unknown", verdict)
+
+
+def test_one_epoch_a_pass_is_advised_where_the_variants_take_it() -> None:
+    made = cold(1.0, 2.0, device_share=0.2)
+    made = replace(made, measured=tuple(replace(one, epochs=5) for one in made.measured))
+    (advice,) = answer(made).advice
+    assert advice.command == "mpiexec -n 4 dliosim compare cosmoflow.dlio -D train.epochs=1 --caches cold"
+    assert answer(made, accepted=False).advice == ()
+    warm = replace(made, caches="warm", arguments=("compare", "x.dlio", "--caches", "warm", "--repeat=9"))
+    assert answer(warm, accepted=False).advice[0].command.endswith("compare x.dlio --repeat=9 --caches cold")
+
+
+@pytest.mark.parametrize(("lead", "verdict"), [(1.03, "too close to say"), (1.5, "use")])
+def test_a_difference_that_waiting_for_cores_may_make_is_none(lead: float, verdict: str) -> None:
+    found = answer(cold(lead, 1.0, core_wait_share=0.1))
+    assert (found.verdict, found.use) == (verdict, "api=b")
+    assert found.reasons == (("10 % of the time was waiting for a core, and may be the difference",) * (lead < 1.1))
+
+
+def test_more_ranks_than_cores_are_no_finding_where_waits_for_them_are_not_known() -> None:
+    made = cold(1.0, 2.0)
+    crowded = replace(made, environment=replace(made.environment, ranks_per_node=32))
+    assert answer(crowded).verdict == "too close to say"
+    known = cold(1.0, 2.0, core_wait_share=0.01)
+    assert answer(replace(known, environment=crowded.environment)).verdict == "use"
+
+
+def test_one_node_cannot_show_what_collective_buffering_is_for() -> None:
+    made = cold(1.0, 2.0)
+    collective = replace(made, measured=(made.measured[0], replace(made.measured[1], api="mpi-collective")))
+    assert answer(collective).limits == ("one node and a local disk cannot show what collective buffering is for",)
+    assert answer(on("nfs4", collective)).limits == ("one node cannot show what collective buffering is for",)
+    assert answer(replace(collective, nodes=2)).limits == answer(made).limits == ()
+
+
+def test_raw_reads_of_hdf5_are_not_h5py() -> None:
+    made = cold(1.0, 2.0)
+    raw = replace(made, measured=(replace(made.measured[0], raw_format="hdf5"), made.measured[1]))
+    assert answer(raw).limits[0].startswith("`api posix` on HDF5 is not h5py")
+    other = replace(made, measured=(replace(made.measured[0], raw_format="tfrecord"), made.measured[1]))
+    assert answer(other).limits == ()
+
+
+def test_the_save_that_stalls_least_is_to_be_used() -> None:
+    found = answer(saves(stalled((1.8, 2.0, 1.0))))
+    assert (found.verdict, found.use, found.source) == ("use", "writers=rank 0", "device")
+    assert found.ratio == pytest.approx(1.8, abs=0.06)
+
+
+def test_saves_that_end_before_their_data_are_on_storage_are_no_storage_result() -> None:
+    found = answer(saves(stalled((2.0, 1.0), file_sync_seconds=0.0)))
+    assert (found.verdict, found.use) == ("not a storage result", "writers=all ranks into shared file")
+    label = "writers=all ranks into shared file"
+    assert found.reasons == (f"without a sync a save ends before its data are on storage: {label}",)
+    restores = replace(saves(stalled((2.0, 1.0), **COLD)), what="restore state", caches="cold")
+    assert answer(restores).verdict == "not a storage result"  # those of the first variant came from memory

@@ -1,0 +1,103 @@
+"""The sentences below the answer of a comparison of loops are true for its rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.compare.notes import compose_notes
+from dliosim.compare.result import Outcome
+from dliosim.compare.statistics import compare_pairs, compare_variants, find_fastest
+from dliosim.measure.histogram import Histogram
+from tests.compare.sample import ORDER, answered, measured, outcome
+from tests.compare.synthetic import passes
+
+
+def notes(found: Outcome) -> list[str]:
+    """The sentences below the answer."""
+    return compose_notes(found, answered(found)[1].place(found))
+
+
+def said(text: str, *variants: float, repetitions: int = 8, **changed: object) -> str:
+    """The sentence with a text, of a comparison of variants so much slower than the first; empty if there is none."""
+    found = outcome(measured(variants, repetitions, **changed), repetitions)
+    return next((sentence for sentence in notes(found) if text in sentence), "")
+
+
+def test_the_fastest_may_lose_at_a_percentile() -> None:
+    tail = Histogram([1000] * 95 + [50_000_000] * 5)
+    assert said("api=b loses at p99 of batch latency: 50", 1.0, 0.5, latency=tail)
+    assert not said("loses at p50", 1.0, 0.5, latency=tail)
+
+
+def test_another_order_of_samples_is_reported() -> None:
+    assert ORDER in said("the same samples in the same order", 1.0, 2.0)
+    assert said("That is other work", 1.0, 2.0, order_hash="7")
+
+
+def test_bytes_more_than_those_asked_and_two_phase_are_reported() -> None:
+    assert said("api=b read 31.4 bytes for each byte asked", 1.0, 2.0, amplification=31.4)
+    assert said("Two-phase engaged: api=b", 1.0, 2.0, two_phase="engaged")
+
+
+def test_unequal_depth_and_unlike_caches_are_reported() -> None:
+    assert said("Not at equal depth: from 1.00 calls in flight (api=a) to 32.0 (api=b)", 1.0, 0.5, depth=32.0)
+    assert said("CACHES WERE NOT THE SAME", 1.0, 2.0, resident_share=0.5)
+    assert not said("CACHES WERE NOT THE SAME", 1.0, 2.0)
+    cold = outcome(measured((1.0, 2.0)), caches="cold")
+    assert "Before each pass the page cache was dropped, and kept 100 % of the bytes." in notes(cold)
+
+
+def test_hints_that_were_not_granted_are_reported() -> None:
+    first, second = measured((1.0, 2.0))
+    asked = replace(second, hints_asked=(("cb_nodes", "4"),), hints_granted=(("cb_nodes", "1"),))
+    assert 'HINT NOT GRANTED to api=b: "cb_nodes" = "4" became "1".' in notes(outcome((first, asked)))
+
+
+def test_the_striping_that_was_read_back_is_reported() -> None:
+    first, second = (replace(one, striping="no striping to read back") for one in measured((1.0, 2.0)))
+    assert "Striping of api=a; api=b: no striping to read back." in notes(outcome((first, second)))
+    other = replace(second, striping="1 target of 1 MiB")
+    assert "Striping of api=b: 1 target of 1 MiB." in notes(outcome((first, other)))
+    assert not said("Striping", 1.0, 2.0)
+
+
+def test_waits_for_cores_are_reported() -> None:
+    assert said("5.1 % of the time of a variant was waiting for a core", 1.0, 2.0, core_wait_share=0.051)
+    assert not said("waiting for a core", 1.0, 2.0, core_wait_share=0.049)
+
+
+def test_the_fastest_of_equal_variants_is_rarely_called_faster_than_all_others() -> None:
+    """The fastest variant is known only afterwards: that choice must not make a finding."""
+    alone = sum(len(beaten_by_fastest(passes(seed, (1.0,) * 4))) == 3 for seed in range(250))
+    assert alone <= 0.06 * 250
+
+
+def test_the_fastest_stands_alone_where_it_is_much_faster() -> None:
+    times = passes(0, (1.0, 1.5, 0.5, 1.5))
+    assert find_fastest(times) == 2 and beaten_by_fastest(times) == {0, 1, 3}
+
+
+def test_what_the_table_calls_faster_than_the_first_is_so_in_the_sentences() -> None:
+    """All pairs have a stricter correction, but those with the first were chosen before."""
+    for seed in range(60):
+        times = passes(seed, (1.0, 0.96, 0.97, 0.98), outliers=0.0)
+        against = {number for number, one in enumerate(compare_variants(times), 1) if one.is_shown}
+        pairs = compare_pairs(times, compare_variants(times))
+        assert against == {number for (first, number), one in pairs.items() if first == 0 and one.is_shown}
+
+
+def beaten_by_fastest(times: NDArray[np.float64]) -> set[int]:
+    """The variants that are shown to be slower than the fastest."""
+    fastest, pairs = find_fastest(times), compare_pairs(times, compare_variants(times))
+    beaten = (pair for pair, one in pairs.items() if fastest in pair and one.is_shown)
+    return {number for pair in beaten for number in pair if number != fastest}
+
+
+def test_a_machine_that_was_busy_before_is_reported() -> None:
+    found = outcome(measured((1.0, 2.0)))
+    busy = replace(found, environment=replace(found.environment, load_average=6.0))
+    assert any(sentence.startswith("The machine was busy before (load average 6.00") for sentence in notes(busy))
+    assert not said("The machine was busy", 1.0, 2.0)
