@@ -123,7 +123,7 @@ def _part_columns(phases: Sequence[FilePhase]) -> list[_VerbColumn]:
         def cell(group: list[FilePhase]) -> str:
             known = [phase.parts.get(name) for phase in group]
             times = [time for time in known if time is not None]
-            return time_cell(statistics.fmean(times)) if times and not _moves_nothing(group) else ""
+            return time_cell(statistics.fmean(times)) if any(times) and not _moves_nothing(group) else ""
 
         return Column(headings[name], cell, str)
 

@@ -23,8 +23,8 @@ from dliosim.report.warnings import format_warnings
 #: Of more epochs than this, only the first ones and the last have a row.
 _MOST_EPOCHS = 5
 
-#: Characters of a name, so that tables fit.
-_LONGEST_NAME = 14
+#: Characters of the name of a loop, and of a verb, so that tables fit.
+_LONGEST_LOOP, _LONGEST_VERB = 14, 24
 
 
 def run_screen(run: RunSummary) -> str:
@@ -44,7 +44,7 @@ def _loop_table(run: RunSummary) -> str:
 
 def _epoch_rows(runs: Sequence[LoopPhase]) -> Iterator[tuple[str, EpochSummary]]:
     """Yield name, figures and bytes from the device of the first epochs of a loop, and of its last one."""
-    name = shorten_name(title_of(runs[0]), _LONGEST_NAME)
+    name = shorten_name(title_of(runs[0]), _LONGEST_LOOP)
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     for number, epoch in enumerate(epochs, 1):
         if number < _MOST_EPOCHS or number == len(epochs):
@@ -77,7 +77,7 @@ _LOOP_COLUMNS: list[Column[EpochSummary]] = [
 def _file_table(phases: Sequence[FilePhase]) -> str:
     """Return a row for each verb that moved data; one row for all its runs."""
     groups = [group for group in group_phases(phases) if any(one.verb.bytes and one.verb.seconds for one in group)]
-    named = [(shorten_name(title_of(group[0]), _LONGEST_NAME + 2), group) for group in groups]
+    named = [(shorten_name(title_of(group[0]), _LONGEST_VERB), group) for group in groups]
     return (
         format_columns(
             "files: bytes and time of each verb, means over its runs", "", named, [[one] for one in _FILE_COLUMNS]

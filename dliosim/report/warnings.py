@@ -30,7 +30,7 @@ _SYNC_SHARE = 0.1
 #: Warn below this ratio: time of an epoch with I/O by the time without, which can only be less by noise.
 _TOO_QUICK = 0.95
 
-_DOUBTFUL = "utilization (marked ?) is not to be trusted"
+_DOUBTFUL = "utilization is not to be trusted"
 
 
 def format_warnings(run: RunSummary) -> str:
@@ -40,7 +40,7 @@ def format_warnings(run: RunSummary) -> str:
 
 
 def warnings_of(run: RunSummary) -> list[str]:
-    """Return the texts of all warnings."""
+    """Return the texts of all warnings; where a run has answers, without those that these give already."""
     found = [*_partial_warnings(run), *_machine_warnings(run), *_option_warnings(run)]
     for group in group_phases(run.phases):
         loops = [phase for phase in group if isinstance(phase, LoopPhase)]
@@ -73,7 +73,7 @@ def _machine_warnings(run: RunSummary) -> Iterator[str]:
     if environment.is_oversubscribed:
         yield from _oversubscription_warnings(run, _ranks_on_cores(environment))
     memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
-    if memories and not run.null:
+    if memories and not run.null and not any(answer.source == "memory" for answer in run.answers):
         is_or_are = "is" if len(memories) == 1 else "are"
         yield f"root {', '.join(memories)} {is_or_are} in memory: nothing there says anything about storage"
 
@@ -110,11 +110,11 @@ def _core_wait_warnings(environment: Environment, runs: Sequence[LoopPhase]) -> 
 
 
 def _option_warnings(run: RunSummary) -> Iterator[str]:
-    if run.null:
+    if run.null and not run.answers:
         yield "nothing was read or written (--null): the times are the tool's own, and say nothing about storage"
     if run.verify:
         yield (
-            "what was read was checked within the steps (--verify), as tool time: do not quote utilization (marked ?) "
+            "what was read was checked within the steps (--verify), as tool time: do not quote utilization "
             "or rates of this run"
         )
 
@@ -137,8 +137,8 @@ def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase]) -> Itera
     least = sum(epoch.least_sync_wait_seconds or 0.0 for epoch in later)
     if wall > 0 and least / wall > _SYNC_SHARE:
         yield (
-            f"{percent(least / wall, 2)} of the time is what even the last rank of each step waited in its sync: that "
-            "is the sync itself, not storage"
+            f"{percent(least / wall, 2)} of the loop's time is what even the last rank of each step waited in its sync: "
+            "that is the sync itself, not storage"
         )
     quickest = min((epoch.slowdown for epoch in epochs if epoch.slowdown), default=1.0)
     if quickest < _TOO_QUICK:
@@ -185,7 +185,7 @@ def _cache_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
 
 def _loop_cache_warnings(run: RunSummary, phase: LoopPhase) -> Iterator[str]:
     cached = name_epochs([epoch.epoch for epoch in phase.epochs if _is_from_cache(epoch)])
-    if cached:
+    if cached and not run.answers:
         yield (
             f"{cached} read less than half of the bytes from the device, and the rest from the page cache: use more "
             "data than memory, or `drop caches` and the loop in a `repeat`"
