@@ -137,8 +137,8 @@ def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase]) -> Itera
     least = sum(epoch.least_sync_wait_seconds or 0.0 for epoch in later)
     if wall > 0 and least / wall > _SYNC_SHARE:
         yield (
-            f"{percent(least / wall, 2)} of the loop's time is what even the last rank of each step waited in its sync: "
-            "that is the sync itself, not storage"
+            f"{percent(least / wall, 2)} of the loop's time is what even the last rank of each step waited in its "
+            "sync: that is the sync itself, not storage"
         )
     quickest = min((epoch.slowdown for epoch in epochs if epoch.slowdown), default=1.0)
     if quickest < _TOO_QUICK:
