@@ -84,7 +84,7 @@ def _reasons(outcome: Outcome, source: str, choice: _Choice | None) -> Iterator[
     shares = [one.median("core_wait_share") for one in outcome.measured]
     waited = max((share for share in shares if share is not None), default=0.0)
     if waited >= CORE_WAIT_LIMIT and choice and (choice.lead.low or 1.0) * (1 - waited) <= 1:
-        yield TOO_CLOSE, f"{percent(waited, 2)} of the time was waiting for a core, and may be the difference"
+        yield TOO_CLOSE, f"{percent(waited, 2)} of the loop was waiting for a core, and may be the difference"
     if None in shares and outcome.environment.is_oversubscribed:
         yield TOO_CLOSE, "there are more ranks than cores: waiting for a core may be the difference"
 

@@ -143,7 +143,7 @@ def _judge(
         return NO_STORAGE if has_compute else NOT_ASKED, ()
     if not from_storage and alone.max >= goal:
         return NO_STORAGE, ()
-    load = (f"{percent(waited, 2)} of the time was waiting for a core",) if waited >= CORE_WAIT_LIMIT else ()
+    load = (f"{percent(waited, 2)} of the loop was waiting for a core",) if waited >= CORE_WAIT_LIMIT else ()
     if alone.min >= goal:
         return FEEDS, load
     if alone.max >= goal:
@@ -157,7 +157,7 @@ def core_wait_text(share: float) -> str:
     """Return that waiting for a core, a `share` of the time, may be what is missing; 1 where it was not counted."""
     if share >= 1:
         return "there are more ranks than cores, and waiting for a core is not counted here"
-    return f"{percent(share, 2)} of the time was waiting for a core, and may be what is missing"
+    return f"{percent(share, 2)} of the loop was waiting for a core, and may be what is missing"
 
 
 def _memory_reason(run: RunSummary, runs: Sequence[LoopPhase]) -> str:

@@ -51,8 +51,8 @@ def doubt_of_core_waits(environment: Environment, phases: Sequence[LoopPhase]) -
     if max(own, read) < CORE_WAIT_LIMIT:
         return ""
     if own >= read:
-        return f"{percent(own, 2)} of the time was waiting for a core"
-    return f"readers waited for a core {percent(read, 2)} of the time"
+        return f"{percent(own, 2)} of the loop was waiting for a core"
+    return f"readers waited for a core {percent(read, 2)} of the loop"
 
 
 def doubt_of_utilization(run: RunSummary, phases: Sequence[LoopPhase]) -> str:

@@ -135,7 +135,7 @@ def _overheads(run: RunSummary) -> str:
 def _overhead_line(text: str, one: Overhead) -> str:
     saves = count(one.saves, "save")
     details = f"{seconds(one.held_seconds)} in {saves}, {seconds(one.steps_seconds)} in steps"
-    return textwrap.fill(f"{text} {percent(one.share, 3)} of the time ({details})", WIDTH)
+    return textwrap.fill(f"{text} {percent(one.share, 3)} of the time of both ({details})", WIDTH)
 
 
 def _background_line(loop: str, flushed: StepTimes, clear: StepTimes) -> str:

@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise, zip_longest
+from itertools import accumulate, chain, pairwise, zip_longest
 from typing import Any, Generic, TypeVar
 
 from dliosim.readable import ABSENT, number, percent, seconds
@@ -121,13 +121,15 @@ def split_columns(
 ) -> list[list[int]]:
     """Return the columns, from 1, of each part into which `grid` breaks such a table."""
     ends = [0, *accumulate(groups or (len(headings) - 1,))]
-    parts: list[list[int]] = [[]]
+    parts: list[list[list[int]]] = [[]]
     for begin, end in pairwise(ends):
         block = list(range(1 + begin, 1 + end))
-        if parts[-1] and _text_width(_draw_table(headings, rows, parts[-1] + block)) > width:
+        if parts[-1] and _text_width(_draw_table(headings, rows, [*chain(*parts[-1]), *block])) > width:
             parts.append([])
-        parts[-1] += block
-    return parts
+        parts[-1].append(block)
+    if len(parts) > 1 and len([*chain(*parts[-1])]) == 1 < len(parts[-2]):
+        parts[-1].insert(0, parts[-2].pop())  # a column alone is no table
+    return [[*chain(*part)] for part in parts]
 
 
 def _text_width(text: str) -> int:

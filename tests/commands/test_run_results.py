@@ -14,7 +14,7 @@ from dliosim.commands.run_results import _write_report
 from tests.report.sample import run
 
 
-@pytest.mark.parametrize(("doubt", "status"), [(None, 3), ("8.0 % of the time was waiting for a core", 0)])
+@pytest.mark.parametrize(("doubt", "status"), [(None, 3), ("8.0 % of the loop was waiting for a core", 0)])
 def test_an_expectation_that_is_missed_is_the_status_unless_times_are_in_doubt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], doubt: str | None, status: int
 ) -> None:

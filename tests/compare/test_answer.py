@@ -122,7 +122,7 @@ def test_one_epoch_a_pass_is_advised_where_the_variants_take_it() -> None:
 def test_a_difference_that_waiting_for_cores_may_make_is_none(lead: float, verdict: str) -> None:
     found = answer(cold(lead, 1.0, core_wait_share=0.1))
     assert (found.verdict, found.use) == (verdict, "api=b")
-    assert found.reasons == (("10 % of the time was waiting for a core, and may be the difference",) * (lead < 1.1))
+    assert found.reasons == (("10 % of the loop was waiting for a core, and may be the difference",) * (lead < 1.1))
 
 
 def test_more_ranks_than_cores_are_no_finding_where_waits_for_them_are_not_known() -> None:

@@ -105,7 +105,7 @@ def test_what_waits_for_cores_may_have_taken_misses_nothing(line, figures, waite
     result = result_of(line, cold(**times), loop={"readers": readers})
     assert not result.held
     assert result.is_missed == is_missed
-    assert is_missed or f"{waited * 100:.0f} % of the time was waiting for a core" in result.reported_only
+    assert is_missed or f"{waited * 100:.0f} % of the loop was waiting for a core" in result.reported_only
 
 
 def test_waits_for_cores_that_no_kernel_counts_may_be_anything_where_ranks_outnumber_cores():

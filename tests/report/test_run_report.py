@@ -132,7 +132,7 @@ def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_r
     assert "?" not in text
     assert "; 4.90 % of it was waiting for a core" in " ".join(text.split())
     text = " ".join(report_of(*waiting(0.123), environment=crowded).split())
-    assert "warning: train: 12 % of the time was waiting for a core, in data wait," in text
+    assert "warning: train: 12 % of the loop was waiting for a core, in data wait," in text
     assert "(16 ranks on 2 cores: use fewer ranks, or give each a core of its own)" in text
     assert "?" in text
     quiet = " ".join(report_of(*waiting(0.123)).split())
@@ -143,7 +143,7 @@ def test_readers_that_wait_for_cores_are_distinguished():
     epochs = waiting(0.01, reader_core_wait_seconds=spread(0.3))
     phase = LoopPhase("train", "train", 1.0, epochs=tuple(epochs), readers=4)
     text = " ".join(run_report(run(phases=(phase,))).split())
-    assert "warning: train: readers waited for a core 15 % of the time" in text
+    assert "warning: train: readers waited for a core 15 % of the loop" in text
     assert "(4 ranks on 8 cores, 4 readers each: use fewer of either, or give each a core of its own)" in text
 
 

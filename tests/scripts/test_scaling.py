@@ -217,7 +217,7 @@ def test_efficiency_of_loops_is_the_rate_a_rank_by_that_of_the_fewest_ranks(scal
     ("doubtful", "why"),
     [
         (run_of(8, 0.5, cores=4, core_wait_seconds=None), "there are more ranks than cores"),
-        (run_of(8, 0.5, core_wait_seconds=spread(0.05)), "10 % of the time was waiting for a core"),
+        (run_of(8, 0.5, core_wait_seconds=spread(0.05)), "10 % of the loop was waiting for a core"),
         (replace(run_of(8, 0.5), verify=True), "what was read was checked within the steps (--verify)"),
         (run_of(8, 0.5, oversleep_share=0.02), "compute took up to 2.00 % longer than asked"),
     ],
