@@ -17,20 +17,20 @@ Which way is faster, by how much, and is the difference real? Prepares the data 
 one uncounted pass of every variant; then runs blocks. In each block every variant runs once, in random order and from
 the same state of the caches. Ratios are paired by block, with intervals that hold for all variants together.
 
-  dliosim compare F --vary api=posix,mpi-independent,mpi-collective
-  dliosim compare F --vary api=mpi-collective --vary "hints=library,two-phase,no-aggregation"
-  dliosim compare F --vary "layout=file per sample,shared file" --vary "transfer=64 KiB,1 MiB,whole sample"
-  dliosim compare F --what save --vary "writers=into file per rank,all ranks into shared file,rank 0"
+  mpiexec -n 4 dliosim compare cosmoflow --vary api=posix,mpi-independent
+  mpiexec -n 4 dliosim compare cosmoflow --vary train.readers=0,4
+  mpiexec -n 4 dliosim compare cosmoflow --vary "layout=file per sample,shared file"
+  mpiexec -n 4 dliosim compare llama3_8b --what save --vary "writers=rank 0,into file per rank"
 """
 
 _REPORT_DESCRIPTION = """\
 Shows what runs measured, several of them side by side. It needs no MPI: run it where the results are, or where you are.
 
-  dliosim report my-results                                    rates, utilization, latencies, where the time went
-  dliosim report my-results --full                             all tables of the run, epoch by epoch
-  dliosim report my-results --json | jq -r .answer[0].verdict  for scripts: verdict, needs, got, missed expect lines
-  dliosim report on-2 on-4 on-8 --html scaling.html            one page: a scaling curve, then each run by itself
-  dliosim report my-results --png pictures                     each picture as PNG and SVG, for a paper
+  dliosim report my-results                           the answer, and where time went
+  dliosim report my-results --full                    all tables, epoch by epoch
+  dliosim report my-results --json                    the answer, for scripts
+  dliosim report on-2 on-4 on-8 --html page.html      a scaling curve, and each run
+  dliosim report my-results --png pictures            pictures, as PNG and SVG
 
 Pictures show steps and reads by rank, bandwidth and latency over time, the distribution of latencies, the order of
 offsets, where each rank's time went, utilization by epoch, and for comparisons ratios with their intervals. They need
@@ -42,10 +42,10 @@ Are the data on storage still what was written? Reads every byte of the data set
 file that is wrong, and says what to do. Nothing is changed. Ranks share the work: start it with mpiexec -n RANKS where
 there is much.
 
-  dliosim verify dliosim-data                                  all that runs with --dir dliosim-data have left there
-  dliosim verify dliosim-data/train/0b5e8c7f92d14a36           one data set
-  dliosim verify dliosim-data/state/63f0a1b7c2d94e58/000004    one checkpoint
-  mpiexec -n 8 dliosim verify /scratch/me/data && sbatch job   start only where all is right
+  dliosim verify dliosim-data                                all that is there
+  dliosim verify dliosim-data/train/0b5e8c7f92d14a36         one data set
+  dliosim verify dliosim-data/state/63f0a1b7c2d94e58/000004  one checkpoint
+  mpiexec -n 8 dliosim verify /scratch/me && sbatch job      only if all is right
 
 Checkpoints are compared with the sizes and CRC-32 of their manifests, data sets with bytes that are made again from
 the description in theirs. Files of others (`from files`) have no manifest, and are passed over: docs/verify.md.
@@ -55,6 +55,37 @@ Exit status: 0 all are right, 1 some are not, 2 there is nothing to verify.
 #: Seconds after which a stall is reported. On Lustre and on NFS, a failover of a server or an eviction of a client ends
 #: within five minutes: anything longer is worth a look.
 _STALL = 300.0
+
+#: What stands behind options, and in the place of arguments, in a line to type: for --help and for cures of mistakes.
+EXAMPLES: Final = {
+    "PATTERN": "cosmoflow",
+    "RESULTS": "dliosim-results-*",
+    "CODE|PATTERN": "E204",
+    "SHELL": "bash",
+    "DIR": "dliosim-data",
+    "-D": "train.epochs=1",
+    "--dir": "/scratch/me",
+    "--root": "fast=/mnt/nvme",
+    "--output": "my-results",
+    "--ranks": "8",
+    "--nodes": "2",
+    "--mtbf": "4 h",
+    "--restart-time": "10 min",
+    "--save-time": "30 s",
+    "--bandwidth": "100 GB/s",
+    "--stall-report": "10 min",
+    "--stall-timeout": "1 h",
+    "--vary": "api=posix,mpi-independent",
+    "--loop": "train",
+    "--what": "save",
+    "--repeat": "8",
+    "--caches": "cold",
+    "--seed": "1",
+    "--rank": "0",
+    "--epoch": "1",
+    "--html": "page.html",
+    "--png": "pictures",
+}
 
 #: Names and arguments of `add_argument`.
 Option: TypeAlias = "tuple[tuple[str, ...], dict[str, Any]]"
@@ -92,7 +123,7 @@ def _job(default: int | None) -> tuple[Option, ...]:
 
 def _failures(restart: str) -> tuple[Option, ...]:
     mtbf = (
-        'mean time between failures of the whole job, as "4 h" (of N nodes: that of a node / N): says how often it is '
+        "mean time between failures of the whole job (of N nodes: that of a node / N): says how often it is "
         "best to save (Young, Daly), and what failures and saves cost then"
     )
     until = f"with --mtbf: from a failure until the job continues (default: {restart})"
@@ -274,13 +305,11 @@ COMMANDS: Final = {
                 "--memory", "SIZE", 'of a node, as "512 GB" (default: that of this machine)', type=types.parse_size
             ),
             *_failures("as long as reading what all ranks restore, as fast as a save is written"),
-            _option(
-                "--save-time", "D", 'with --mtbf: how long a save holds the ranks, as "30 s"', type=types.parse_time
-            ),
+            _option("--save-time", "D", "with --mtbf: how long a save holds the ranks", type=types.parse_time),
             _option(
                 "--bandwidth",
                 "B",
-                'with --mtbf: what storage takes from all ranks together, as "100 GB/s", if the save time is not '
+                "with --mtbf: what storage takes from all ranks together, if the save time is not "
                 "known (default: a table of 1, 10, 100 GB/s and 1 TB/s)",
                 type=types.parse_bandwidth,
             ),

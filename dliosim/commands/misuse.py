@@ -1,42 +1,74 @@
-"""Cures of command lines: the line to type instead of one that cannot be read. Loaded when there is a mistake."""
+"""Cures of command lines: the line to type instead of one that cannot be read. Loaded when there is a mistake.
+
+A line is mended one mistake after the other until the parser takes it, so what is shown can be typed. Tables have the
+other words of the field for commands and options; words of settings are those of the language.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
-from dliosim.commands.command_table import COMMANDS, Command
+from dliosim.commands.command_table import COMMANDS, EXAMPLES
+from dliosim.commands.parser import Misuse, make_parser, quote_word
 from dliosim.commands.patterns import locate_pattern
+
+_MOST_MENDS: Final = 10
 
 #: Other words for commands.
 _COMMANDS: Final = {
-    "run": "simulate, start, execute, exec, train, training, bench, benchmark, launch, prepare, generate, workload",
-    "check": "validate, lint, parse, test, configview",
-    "plan": "estimate, predict, datasize, forecast, size, dryrun, dry-run, plan-only, count",
-    "report": "show, results, result, plot, view, html, png, page, csv-report, reportgen, summary, analyze",
-    "explain": "help, info, describe, doc, docs, man, verbose, v, vv, debug",
-    "compare": "diff, versus, vs, tune, sweep",
+    "run": "simulate, start, execute, exec, train, training, bench, benchmark, launch, prepare, generate, workload, "
+    "datagen, submit, go, infer, save, restore",
+    "check": "validate, lint, parse, test, configview, syntax",
+    "plan": "estimate, predict, datasize, forecast, size, dryrun, dry-run, plan-only, count, preview",
+    "report": "results, result, plot, view, html, png, page, csv-report, reportgen, summary, analyze, pictures",
+    "explain": "info, describe, doc, docs, man, show, cat, print, what, resolve",
+    "compare": "diff, versus, vs, tune, sweep, ab",
     "verify": "fsck, scrub, checksum",
+    "patterns": "list, ls, examples, workloads, models, catalogue",
+    "--help": "help, usage, h, ?",
+    "--version": "version, v, V",
 }
-#: Other words for options, of the commands that have them.
+#: What is no command, by what to do.
+_NO_COMMANDS: Final = {
+    "data are files below --dir: write `rm -r dliosim-data`": "clean, cleanup, clear, remove, delete, rm, purge",
+    "write `pip install 'dliosim[report]'`, or another extra": "install, init, setup",
+}
+#: Other words for options and arguments, of the commands that have them.
 _OPTIONS: Final = {
-    "--dir": "data-dir, data-folder, datadir, data, prefix, scratch, directory, dataset-path, data-path, path, C",
+    "--dir": "data-dir, data-folder, datadir, data, prefix, scratch, directory, dataset-path, data-path, path, "
+    "checkpoint-folder, checkpoint-dir, root-dir, target",
     "--output": "out, o, outdir, output-dir, results-dir, result-dir, results, log-dir, output-folder, save",
     "--null": "no-io, dummy, noop, without-io",
     "--seed": "random-seed, s",
-    "--html": "page, output-html",
+    "--html": "page, output-html, plot, plots, output, o, out",
+    "--png": "pictures, figures, pdf, svg",
+    "--json": "output-format, json-output, as-json",
+    "--repeat": "repeats, repetitions, runs, iterations, trials",
+    "--caches": "cache",
+    "-D": "define, def, param, params, set, override, config, p, d, D, o, O",
+    "pattern": "pattern, workload, model, file, f, conf, input, script, benchmark, app",
+    "place": "dir, directory, data-dir, path, root",
+    "results": "dir, results, result, input",
+    "--help": "usage, ?",
 }
-#: Options of launchers that say how many ranks there are, and how many of them a node has.
-_RANKS: Final = (
-    "n, np, ranks, nprocs, nproc, num-procs, ntasks, processes, num-processes, nranks, num-ranks, world-size, "
-    "num-accelerators, num-client-hosts, nproc-per-node, num-gpus, gpus, numjobs, j"
-)
-_OF_NODE: Final = "ppn, npernode, ntasks-per-node, ranks-per-node, procs-per-node, tasks-per-node, map-by"
-_NODES: Final = "nnodes, num-nodes, hosts, N"
+#: Options that are those of launchers, by what they say; and options that are needed nowhere.
+_KINDS: Final = {
+    "ranks": "n, np, ranks, nprocs, nproc, num-procs, ntasks, processes, num-processes, nranks, num-ranks, world-size, "
+    "num-accelerators, num-client-hosts, nproc-per-node, num-gpus, gpus, numjobs, j",
+    "of a node": "ppn, npernode, ntasks-per-node, ranks-per-node, procs-per-node, tasks-per-node, gpus-per-node",
+    "nodes": "nodes, nnodes, num-nodes, N",
+    "hosts": "hosts, host, hostfile, machinefile",
+    "srun": "partition, account, mem, cpus-per-task, c, job-name, qos, constraint, exclusive, time",
+    "needless": "verbose, v, vv, quiet, q, debug, force, yes, y, k, w, r, strict, color, progress, keep, "
+    "client-host-memory-in-gb, allow-run-as-root",
+}
 #: Options of IOR and fio that are letters, by the words of settings.
 _LETTERS: Final = {
     "t": "transfer",
@@ -44,128 +76,313 @@ _LETTERS: Final = {
     "b": "size",
     "s": "samples",
     "e": "epochs",
+    "i": "epochs",
     "B": "odirect",
     "C": "shift",
+    "F": "file_per_process",
 }
-_EXAMPLES: Final = {
-    "--ranks": "--ranks 8",
-    "--vary": "--vary api=posix,mpi-independent",
-    "RESULTS": "dliosim-results-*",
-}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A command line while it is mended."""
+
+    words: tuple[str, ...]  #: words behind `dliosim`
+    launcher: tuple[str, ...] = ()  #: words before it
+    notes: tuple[str, ...] = ()  #: what to say before the line
+    ends: tuple[str, ...] = ()  #: what to say behind it
+
+    def replace(self, old: Sequence[str], new: Sequence[str]) -> _Line:
+        """Return the line with words in place of others that follow each other; at its end where there are none."""
+        size, words = len(old), self.words
+        at = next((at for at in range(len(words)) if size and words[at : at + size] == tuple(old)), len(words))
+        return replace(self, words=(*words[:at], *new, *words[at + size :]))
+
+    def note(self, text: str) -> _Line:
+        """Return the line with one more note."""
+        return replace(self, notes=(*self.notes, text))
+
+    def __str__(self) -> str:
+        return " ".join([*self.launcher, "dliosim", *map(quote_word, self.words)])
 
 
 def describe_misuse(given: Sequence[str], message: str) -> str:
     """Return what is wrong with a command line, and what to type; `message` is what argparse says."""
-    name = given[0] if given else ""
-    if name.startswith("-"):
-        name = next((word for word in given if word in COMMANDS), "")
+    line, problem = _Line(tuple(part for word in given for part in _split_option(word))), ""
+    for _ in range(_MOST_MENDS):
+        found, mended = _mend(line, message)
+        problem = problem or found
+        if isinstance(mended, str):
+            return f"error: {problem}\n  = help: {mended}"
+        if mended is None:
+            break
+        line, message = mended, _parse(mended.words)
+        if not message:
+            return f"error: {problem}\n  = help: {': '.join([*line.notes, f'write `{line}`'])}{''.join(line.ends)}"
+    known = next((f" {word}" for word in given if word in COMMANDS), "")
+    return f"error: {problem}\n  = help: `dliosim{known} --help` lists what can be written"
+
+
+def _split_option(word: str) -> Sequence[str]:
+    found = re.fullmatch(r"((?:--|[+]+)[A-Za-z][\w.-]*)=(.*)", word, re.DOTALL)
+    return found.groups() if found else (word,)
+
+
+def _parse(words: Sequence[str]) -> str:
+    """Return what is wrong with the words behind `dliosim`, or an empty text."""
+    if words[0] in ("--help", "--version") or "--help" in words[1:2]:
+        return ""
+    try:
+        parsed = make_parser().parse_args(words)
+    except Misuse as error:
+        return str(error)
+    reason: str = parsed.command.find_contradiction(parsed)
+    return reason
+
+
+def _mend(line: _Line, message: str) -> tuple[str, _Line | str | None]:
+    """Return the first mistake of a line, and the line without it, or what to do; None where that is not known."""
+    words = line.words
+    name = words[0] if words else ""
     if name not in COMMANDS:
-        return _describe_command(given)
-    found = next(_unknown_options(given[given.index(name) + 1 :], COMMANDS[name]), None)
-    if found is not None:
-        option, value, rest = found
-        hint = _cure_option(name, option, value, rest) or f"`dliosim {name} --help` lists the options"
-        return f"error: `dliosim {name}` has no option `{option}`\n  = help: {hint}"
-    required = re.search(r"arguments are required: (\S+?),?(\s|$)", message)
-    if required and required[1] == "PATTERN":
-        hint = f"write `{_write_command(*given, 'cosmoflow')}`; `dliosim patterns` lists all that come with dliosim"
-        return f"error: `dliosim {name}` needs a pattern, a file or a name\n  = help: {hint}"
-    if required:
-        example = _EXAMPLES.get(required[1], required[1])
-        line = f"write `{_write_command(*given, *shlex.split(example))}`"
-        return f"error: `dliosim {name}` needs {required[1]}\n  = help: {line}"
-    return f"error: {message}\n  = help: `dliosim {name} --help` lists the options"
+        return _mend_command(line)
+    known = {one: arguments for names, arguments in COMMANDS[name].options for one in names}
+    if option := _find_unknown(words, known):
+        return f"`dliosim {name}` has no option `{option}`", _mend_option(line, name, option, known)
+    if found := re.match(r"the following arguments are required: (.*)", message):
+        return _add_required(line, name, found[1].split(", "))
+    if found := re.match(r"unrecognized arguments: (.*)", message):
+        return _mend_extra(line, name, found[1].split(" "), known)
+    if found := re.match(r"argument (?:COMMAND|([\w|-]+)): (.*)", message):
+        return _mend_value(line, name, found[1], found[2], known)
+    options = re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", message)
+    if len(options) < 2:
+        return message, None
+    if options[1] in words:
+        return message, line.replace([options[1]], [])  # two that contradict
+    return message, line.replace([], _example_of(options[1], known))
 
 
-def _describe_command(given: Sequence[str]) -> str:
-    known = f"commands: {', '.join(COMMANDS)}; `dliosim --help` says what they do"
-    if not given or given[0].startswith("-"):
-        option = f"no option `{given[0]}`" if given else "no command"
-        return f"error: {option}\n  = help: {known}"
-    word, rest = given[0], given[1:]
-    if re.search(r"\.\w+$|/", word):
-        return f"error: `{word}` is no command\n  = help: write `{_write_command('run', *given)}`"
-    near = _look_up(word, _COMMANDS) or next(iter(difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.5)), "")
-    hint = f"write `{_write_command(near, *rest)}`" if near else known
-    return f"error: `{word}` is no command\n  = help: {hint}"
+def _mend_command(line: _Line) -> tuple[str, _Line | str | None]:
+    """Mend a line that begins with no command."""
+    words = line.words
+    if not words:
+        return "no command", _Line(("run", "cosmoflow"), ends=("; `dliosim --help` lists the commands",))
+    word, rest = words[0], words[1:]
+    if word in ("--help", "--version", "-h"):
+        return "", line
+    option = word.startswith("-")
+    problem = f"no option `{word}`" if option else f"`{word}` is no command"
+    command = next((one for one in rest if one in COMMANDS), "")
+    if option and command:
+        at = words.index(command)
+        return problem, line.replace(words[: at + 1], [command, word, *words[1:at]])
+    plain = word.lstrip("-")
+    if action := _look_up(plain, _NO_COMMANDS):
+        return problem, action
+    near = plain if plain in COMMANDS else _look_up(plain, _COMMANDS)
+    if near == "--help":
+        return problem, _Line((rest[0], "--help") if rest and rest[0] in COMMANDS else ("--help",))
+    if not near and (re.search(r"\.\w+$|/", word) or locate_pattern(word)):
+        return problem, replace(line, words=("run", *words))
+    if not near and not option:
+        near = next(iter(difflib.get_close_matches(plain, COMMANDS, n=1, cutoff=0.6)), "")
+    if not near:
+        return problem, f"commands: {', '.join(COMMANDS)}; `dliosim --help` says what they do"
+    return problem, replace(line, words=(near, *([] if near.startswith("--") or near == "patterns" else rest)))
 
 
-def _unknown_options(given: Sequence[str], command: Command) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield each option that a command does not have, its value, and the other words."""
-    known = {name: arguments for names, arguments in command.options for name in names if name.startswith("-")}
-    position = 0
-    while position < len(given):
-        word = given[position]
-        name, equals, value = word.partition("=")
-        taken = 1
-        if (name in known and not equals and "action" not in known[name]) or word == "-D":
-            taken = 2
-        elif (
-            re.match(r"[-+]+[A-Za-z]", word) and name not in known and name not in ("-h", "--help") and word[:2] != "-D"
-        ):
-            if not equals and position + 1 < len(given) and not given[position + 1].startswith("-"):
-                files = [one for one in given if locate_pattern(one)]
-                if given[position + 1] not in files or len(files) > 1:
-                    value, taken = given[position + 1], 2
-            yield name, value, [*given[:position], *given[position + taken :]]
-        position += taken
+def _find_unknown(words: Sequence[str], known: dict[str, dict[str, Any]]) -> str:
+    """Return the first option that a command does not have, or an empty text."""
+    for before, word in pairwise(words):
+        takes_value = before in known and known[before].get("action") != "store_true"
+        option = not takes_value and re.match(r"[-+]+[A-Za-z?]", word) and not word.startswith("-D")
+        if option and word not in known and word not in ("-h", "--help"):
+            return word
+    return ""
 
 
-def _cure_option(name: str, option: str, value: str, rest: list[str]) -> str:
-    command, word = COMMANDS[name], option.lstrip("-+")
-    known = {one for names, _ in command.options for one in names if one.startswith("-")}
-    if word in _RANKS.split(", ") or word in (_OF_NODE + ", " + _NODES).split(", "):
-        return _cure_ranks(name, word, value, rest, known)
-    if re.fullmatch(r"param|params|set|override|config|p", word) and "=" in value:
-        word, value = value.split("=", 1)
-    same = _look_up(word, _OPTIONS)
-    if same in known:
-        return f"write `{_write_command(name, *rest, same, *([value] if value else []))}`"
-    if setting := _cure_setting(word, value, rest):
-        return f"write `{_write_command(name, *rest)} {setting}`"
+def _mend_option(line: _Line, name: str, option: str, known: dict[str, dict[str, Any]]) -> _Line | None:
+    """Mend an option that the command `name` does not have."""
+    words, plain = line.words, option.lstrip("-+")
+    start = words.index(option)
+    value = words[start + 1] if start + 1 < len(words) and not words[start + 1].startswith("-") else ""
+    patterns = [word for word in words[1:] if locate_pattern(word)]
+    if patterns == [value]:  # it is the pattern, and the option has no value
+        value = ""
+    old = words[start : start + 1 + bool(value)]
+
+    def write(*new: str) -> _Line:
+        return line.replace(old, new)
+
+    kind = _look_up(plain, _KINDS)
+    if kind == "needless":
+        return write()
+    if kind:
+        return _mend_ranks(line, kind, option, value, old, "--ranks" in known)
+    same = _look_up(plain, {one: _OPTIONS[one] for one in _OPTIONS if one in known or one == "--help"})
+    if same == "-D":
+        return write("-D", *([value] if value else [])) if "=" not in value else _define(write(), value)
+    if same:
+        takes_value = known.get(same, {}).get("action") != "store_true"
+        return write(*([same] if same.startswith("-") else []), *([value] if value and takes_value else []))
+    if found := _mend_by_language(write, plain, value):
+        return found
+    if setting := _write_setting(plain, value, words):
+        more = ["--vary", setting[1]] if "," in setting[1] and "--vary" in known else setting
+        return write().replace([], more)
+    return _mend_by_command(write, name, option, value, known)
+
+
+def _mend_by_command(
+    write: Callable[..., _Line], name: str, option: str, value: str, known: dict[str, dict[str, Any]]
+) -> _Line | None:
+    """Mend an option by its spelling, as one of another command, or as a command."""
+    values = [value] if value else []
+    if near := difflib.get_close_matches(option, known, n=1, cutoff=0.75):
+        return write(near[0], *values)
     homes = [home for home, other in COMMANDS.items() if any(option in names for names, _ in other.options)]
-    if homes:
-        subject = "RESULTS" if homes[0] == "report" else " ".join(rest)
-        return (
-            f"write `{_write_command(homes[0], subject, option, *([value] if value else []))}`, which has that option"
-        )
-    other = _look_up(word, _COMMANDS)
-    if other:
-        more = ["--ranks", "4"] if other == "plan" else []
-        return f"write `{_write_command(other, *rest, *more)}`"
-    near = difflib.get_close_matches(option, known, n=1, cutoff=0.7)
-    return f"write `{_write_command(name, *rest, near[0], *([value] if value else []))}`" if near else ""
+    other = homes[0] if homes else _look_up(option.lstrip("-"), _COMMANDS)
+    if not other:
+        return None
+    if other == name:
+        return write()
+    line = write(option, *values) if homes else write()
+    line = replace(line, words=(other, *line.words[1:]))
+    if homes[:1] == ["report"]:
+        line = replace(line, words=("report", "RESULTS", option, *values))
+    return replace(line, ends=(", which has that option",)) if homes else line
 
 
-def _cure_ranks(name: str, word: str, value: str, rest: list[str], known: set[str]) -> str:
-    """Return how the number of ranks, or of ranks of a node, is given: to the launcher, or by an option."""
-    number = int(value) if value.isdecimal() and int(value) else 4
-    if "--ranks" not in known:
-        option = "-n" if word in _RANKS.split(", ") else "-ppn"
-        return f"the launcher starts the ranks: write `mpiexec {option} {number} {_write_command(name, *rest)}`"
-    if word in _RANKS.split(", "):
-        return f"write `{_write_command(name, *rest, '--ranks', str(number))}`"
-    given = next((after for before, after in pairwise(rest) if before == "--ranks"), "4")
+def _mend_by_language(write: Callable[..., _Line], plain: str, value: str) -> _Line | None:
+    """Mend an option that is a statement of the language, or a word that says nothing."""
+    from dliosim.language.source import SourceText
+    from dliosim.language.syntax.cures import cure_head
+
+    text = f"{plain.replace('-', '_')} {value}"
+    cure = cure_head(SourceText("", text).span(0, len(text)), "")
+    if "no effect on storage" in cure:
+        return write().note("leave the option out, it has no effect on storage")
+    found = re.fullmatch(r"write (`[^`]*`)", cure)
+    return replace(write(), ends=(f", and {found[1]} in the pattern",)) if found else None
+
+
+def _mend_ranks(line: _Line, kind: str, option: str, value: str, old: Sequence[str], counts: bool) -> _Line:
+    """Mend an option that is one of launchers; `counts`: the command has --ranks and --nodes."""
+    number = value if value.isdecimal() and int(value) else "4"
+    rest = line.replace(old, [])
+    if not counts:
+        note = "the launcher starts the ranks"
+        new: tuple[str, ...] = ("mpiexec", "-n", number)
+        if kind == "of a node":
+            new = ("mpiexec", "-n", number, "-ppn", number)
+        elif kind == "nodes":
+            new = ("srun", "-N", number, "-n", str(4 * int(number)))
+        elif kind == "hosts":
+            new = ("mpiexec", "-n", "4", "-f" if "file" in option else "-hosts", value or "HOSTS")
+        elif kind == "srun":
+            new, note = ("srun", option, *([value] if value else [])), "the launcher has that option"
+        more = new[-2:] if rest.launcher[:1] == new[:1] else new
+        return replace(rest if note in rest.notes else rest.note(note), launcher=(*rest.launcher, *more))
+    if kind == "ranks":
+        return line.replace(old, ["--ranks", number])
+    if kind in ("hosts", "srun"):
+        return rest
+    given = next((after for before, after in pairwise(line.words) if before == "--ranks"), "4")
     ranks = int(given) if given.isdecimal() else 4
-    nodes = number if word in _NODES.split(", ") else max(1, -(-ranks // number))
-    return f"write `{_write_command(name, *rest, '--nodes', str(nodes))}`"
+    nodes = int(number) if kind == "nodes" else max(1, -(-ranks // int(number)))
+    return line.replace(old, ["--nodes", str(nodes)])
 
 
-def _cure_setting(word: str, value: str, rest: list[str]) -> str:
-    """Return the `-D` for a setting of the pattern that an option means; empty where it means none."""
+def _define(line: _Line, pair: str) -> _Line:
+    """Return the line with a `-D` for `NAME=VALUE`."""
+    name, _, value = pair.partition("=")
+    return line.replace([], _write_setting(name, value, line.words) or ["-D", pair])
+
+
+def _write_setting(word: str, value: str, words: Sequence[str]) -> list[str]:
+    """Return the `-D` for a setting of the pattern that a word means; empty where it means none."""
     from dliosim.language.setting_words import find_override
 
-    path = next((found for one in rest if not one.startswith("-") and (found := locate_pattern(one))), None)
+    path = next((found for one in words[1:] if not one.startswith("-") and (found := locate_pattern(one))), None)
     if path is None:
-        return ""
-    return find_override(path, _LETTERS.get(word, word.replace("-", "_")), value)
+        return []
+    off = word.startswith(("no-", "without-")) and not value
+    name = re.sub(r"^(no|without)-", "", word) if off else word
+    return shlex.split(find_override(path, _LETTERS.get(name, name.replace("-", "_")), "off" if off else value))
+
+
+def _add_required(line: _Line, name: str, missing: Sequence[str]) -> tuple[str, _Line | None]:
+    """Add examples of what a line lacks; an option that is spelled like a missing one is taken for it."""
+    ends: tuple[str, ...] = ()
+    problem = f"`dliosim {name}` needs {missing[0]}"
+    for one in missing:
+        if one == "PATTERN":
+            problem = f"`dliosim {name}` needs a pattern, a file or a name"
+            ends = ("; `dliosim patterns` lists all that come with dliosim",)
+        near = difflib.get_close_matches(one, line.words, n=1, cutoff=0.9)
+        varied = next((pair for pair in pairwise(line.words) if pair[0] == "-D" and "," in pair[1]), None)
+        if one == "--vary" and varied:
+            line = line.replace(varied, [one, varied[1]])
+        else:
+            line = line.replace(near, [one] if near else _example_of(one, {}))
+    return problem, replace(line, ends=(*line.ends, *ends))
+
+
+def _example_of(option: str, known: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the words of an example of an option or argument."""
+    if known.get(option, {}).get("action") == "store_true":
+        return [option]
+    return [*([option] if option.startswith("-") else []), EXAMPLES.get(option, option)]
+
+
+def _mend_extra(
+    line: _Line, name: str, extra: Sequence[str], known: dict[str, dict[str, Any]]
+) -> tuple[str, _Line | None]:
+    """Mend a word that no option and no argument takes."""
+    words = line.words
+    at = next((at for at in range(len(words) - 1, 0, -1) if words[at] in extra), 0)
+    word, before = words[at], words[max(at - 2, 0) : at]
+    problem = f"`dliosim {name}` does not take `{word}` here"
+    if before[:1] in (("-D",), ("--vary",)):
+        equals = "=" if "=" not in before[1] else ","
+        return problem, line.replace([*before, word], [before[0], f"{before[1]}{equals}{word}"])
+    if "=" in word and "-D" in known:
+        return problem, _define(line.replace([word], []), word)
+    if word.isdecimal():
+        return problem, _mend_ranks(line, "ranks", "", word, [word], "--ranks" in known)
+    if before[-1:] == ("--csv",):
+        return problem, replace(line.replace([word], []), ends=(f", and add `> {word}`, which writes a file",))
+    if locate_pattern(word):
+        problem = f"`dliosim {name}` takes one pattern"
+    return problem, line.replace([word], [])
+
+
+def _mend_value(
+    line: _Line, name: str, option: str, reason: str, known: dict[str, dict[str, Any]]
+) -> tuple[str, _Line | None]:
+    """Mend the value of an option or argument."""
+    from dliosim.language.syntax.rewrites import rewrite
+
+    example = _example_of(option, known)
+    if "expected" in reason:
+        return f"`{option}` of `dliosim {name}` needs a value", line.replace([option], example)
+    arguments = next(one for names, one in COMMANDS[name].options if option in names or one.get("metavar") == option)
+    choices, convert = arguments.get("choices", ()), arguments.get("type", str)
+
+    def accepts(text: str) -> bool:
+        try:
+            return bool(convert(text)) and (not choices or text in choices)
+        except (ArgumentTypeError, ValueError):
+            return False
+
+    quoted = re.search(r"invalid choice: '(.*?)' ", reason)
+    value = quoted[1] if quoted else line.words[line.words.index(option) + 1]
+    problem = f"`{value}` is none of {', '.join(choices)}" if choices else f"`{option} {value}`: {reason}"
+    found = (rewrite(value, accepts, choices) or example[-1:])[0].replace("_", "")
+    return problem, line.replace([value], [found])
 
 
 def _look_up(word: str, table: dict[str, str]) -> str:
-    return next((name for name, words in table.items() if word.lstrip("-").lower() in words.split(", ")), "")
-
-
-def _write_command(*words: str) -> str:
-    return " ".join(
-        ["dliosim", *(word if re.fullmatch(r"[\w*.,/=:-]+", word) else shlex.quote(word) for word in words)]
-    )
+    words = (word, word.lower())
+    return next((name for name, others in table.items() if any(one in others.split(", ") for one in words)), "")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 from collections.abc import Iterable, Mapping
+from textwrap import fill
 from typing import Final, NoReturn
 
 import dliosim
-from dliosim.commands.command_table import COMMANDS
+from dliosim.commands.command_table import COMMANDS, EXAMPLES, Command
 
 #: The commands that a newcomer needs.
 _FIRST: Final = ("patterns", "run", "report")
@@ -59,16 +62,36 @@ def make_parser(completions: Mapping[str, object] | None = None) -> argparse.Arg
     parser.add_argument("--version", action="version", version=f"dliosim {dliosim.__version__}")
     parsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="dliosim", parser_class=_Parser)
     for name, command in COMMANDS.items():
-        text = command.description
-        drawn = argparse.RawDescriptionHelpFormatter if text and "\n" in text else argparse.HelpFormatter
+        drawn = argparse.RawDescriptionHelpFormatter
+        text = _describe(command)
         own = parsers.add_parser(name, help=command.help, description=text, formatter_class=drawn, allow_abbrev=False)
         own.set_defaults(command=command)
         for names, arguments in command.options:
             action = own.add_argument(*names, **arguments)
+            if names[0] in EXAMPLES and f"{names[0]} " not in str(action.help):
+                action.help = f"{action.help}; as {names[0]} {quote_word(EXAMPLES[names[0]])}".replace("%", "%%")
             shown = arguments.get("metavar", "")
             if completions and shown in completions:
                 action.complete = completions[shown]  # type: ignore[attr-defined]  # where shtab looks for it
     return parser
+
+
+def _describe(command: Command) -> str:
+    """Return the text of a command's own --help: paragraphs of 79 columns, lines that are indented, and an example."""
+    text = command.description or f"{command.help[0].upper()}{command.help[1:]}."
+    text += "" if "\n  " in text else f"\n\n  {command.example}\n"
+    parts = text.split("\n\n")
+    return "\n\n".join(part if re.search(r"^ ", part, re.MULTILINE) else fill(part, 79) for part in parts)
+
+
+def quote_word(word: str) -> str:
+    """Return a word as a shell takes it, with quotes behind the `=` where it has one."""
+    if re.fullmatch(r"[\w*.,/=:-]+", word):
+        return word
+    name, equals, value = word.partition("=")
+    if set(word) & set('"$`\\') or (equals and not re.fullmatch(r"[\w.]+", name)):
+        return shlex.quote(word)
+    return f'{name}="{value}"' if equals else f'"{word}"'
 
 
 def _format_commands(names: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -85,7 +86,12 @@ def _compile_blocks(
         try:
             context.scope.check_param(param)
         except Mistake as error:
-            context.report(error)
+            from dliosim.language.syntax.cures import cure_value
+
+            cure = (
+                cure_value(param, partial(context.scope.has_kind_of, param)) if error.diagnostic.code == "E111" else ""
+            )
+            context.report(error.replace_help(cure))
             context.scope.broken.add(param.name)
     seed = _seed(context)
     known = _compile_nouns(context, seed, job)
@@ -124,7 +130,13 @@ def _seed(context: CompileContext) -> int:
     if line is None:
         return 0
     with context.reporting(line.phrase):
-        return context.scope.count(context.scope.phrase("count", line.phrase).only_child, 0, 2**63 - 1)
+        try:
+            return context.scope.count(context.scope.phrase("count", line.phrase).only_child, 0, 2**63 - 1)
+        except Mistake as error:
+            from dliosim.language.syntax.cures import cure_part
+
+            accepts = partial(context.scope.has_dimension, dimensions=(COUNT,))
+            raise error.replace_help(cure_part("seed", line.phrase, line.phrase, accepts, ("7",))) from None
     return 0
 
 
@@ -191,7 +203,7 @@ def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: Ve
         value = context.scope.value(block.header["value"])
         unit = {_DIMENSIONS.get(unit, COUNT): unit for unit in EXPECTABLE[figure].units}.get(value.dimension)
         if unit is None:
-            raise _wrong_dimension(figure, value)
+            raise _wrong_dimension(figure, value, block.place)
         if not 0 < nearest_float(value.amount) <= (1 if unit == "ratio" else MAX_SIZE):
             bounds = "0 % to 100 %" if unit == "ratio" else f"must be above 0, and at most {MAX_SIZE:.0e}"
             raise mistake("E113", f"`{figure}` cannot be {value}", value.span, bounds)
@@ -210,12 +222,13 @@ def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: Ve
     return None
 
 
-def _wrong_dimension(figure: str, value: Value) -> Mistake:
+def _wrong_dimension(figure: str, value: Value, phrase: Span) -> Mistake:
     """Return the E111 for a value that cannot bound a figure; mostly its unit was left out."""
+    from dliosim.language.syntax.cures import cure_statement
+
     expectable, missing = EXPECTABLE[figure], value.dimension == COUNT
-    needed, hint = " or ".join(str(_DIMENSIONS.get(unit, COUNT)) for unit in expectable.units), expectable.written
-    if "ratio" in expectable.units and missing and 0 < value.amount <= 100:
-        hint = f"write `{float(value.amount * 100 if value.amount <= 1 else value.amount):g} %`"
+    needed = " or ".join(str(_DIMENSIONS.get(unit, COUNT)) for unit in expectable.units)
+    hint = cure_statement("expect", phrase, opened=False) or expectable.written
     label = f"this is {value.dimension}" + ("; a unit is missing" if missing else "")
     return mistake("E111", f"`{figure}` is {needed}, not {value.dimension}", value.span, label, hint=hint)
 
@@ -240,7 +253,12 @@ def _find_loop(context: CompileContext, block: PatternBlock, verbs: VerbCompiler
         if loop := block.name.partition(" ")[2]:
             return loop  # `_name_expected_loops` has set it to the only loop of its file
         if len(names) != 1:
-            raise mistake("E003", "name the loop", block.header["FIGURE"].span, "expected `of NAME`", hint=listed)
+            figure, phrase = block.header["FIGURE"].span, block.place.text
+            lines = [f"`expect {figure.text} of {one}{phrase.removeprefix(figure.text)}`" for one in names[:3]]
+            hint = (
+                f"write {' or '.join(lines)}" if lines else "add a loop, as `train { read D }`, or leave the line out"
+            )
+            raise mistake("E003", "name the loop", figure, "expected `of NAME`", hint=hint)
         return names[0]
     if name.text not in names:
         hint = join_hints(suggest_word(name.text, names), listed)

@@ -157,7 +157,7 @@ transfer
     transfer_size, bs, blocksize, io_size, read_size, request_size, call_size -> {} B
 readers: 4 | 4 by batch | 4 by batch in turn | 4 by sample
     num_workers, read_threads, reader_threads, nthreads, num_threads, threads, workers
-    num_parallel_calls, num_parallel_reads, num_readers
+    num_parallel_calls, num_parallel_reads, num_readers, interleave, cycle_length
 prefetch
     prefetch_size, prefetch_factor, prefetch_batches, prefetch_buffer_size, read_ahead -> {} batches
 open

@@ -167,7 +167,8 @@ path
 root
     tier, mount, file_system
 part: weights 100 MB whole | moments 100 MB total | rng 16 kB per rank | w1 4096 x 14336 of bf16 split by rows
-    size, checkpoint_size, model_size -> state {} total
+    size, checkpoint_size, model_size -> state {} B total
+    weights -> weights {}
     tensor, parts
 writers: into file per rank | all ranks into shared file | one per 4 ranks | one per node | rank 0
     writer, save_by, mode

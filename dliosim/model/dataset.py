@@ -259,10 +259,11 @@ compress: off | gzip 4 | zstd 3 | lzf | snappy
     compression_level -> gzip {}
 compressible: off | 2 : 1
     compression_ratio -> {} : 1
+    buffer_compress_percentage
 datasets: 2
     num_dset_per_record, num_datasets, columns
 from files
-    existing_files, glob
+    existing_files, glob, urls, url, data_files, file_pattern
 path
     data_folder, data_dir, data_path, dir, directory, folder, filename, file, output
     checkpoint_folder, checkpoint_dir, save_dir

@@ -233,16 +233,17 @@ shard
     sharding, sampler
 shuffle: samples globally each epoch | files globally each epoch | samples within buffer of 1000 samples | off
     sample_shuffle, rw, readwrite, random -> samples globally each epoch | off
-    file_shuffle -> files globally each epoch | off
+    seed_change_epoch, reshuffle_each_iteration -> samples globally each epoch | samples globally once
+    file_shuffle, shuffle_files, shardshuffle -> files globally each epoch | off
     shuffle_buffer, shuffle_buffer_size, shuffle_size, buffer_size -> samples within buffer of {} samples
 last batch
     drop_last, drop_remainder -> drop | keep
 epochs
-    num_epochs, max_epochs, n_epochs, passes
+    num_epochs, max_epochs, n_epochs, passes, repetitions, repeat
 steps
-    total_training_steps, max_steps, num_steps, steps_per_epoch, iterations, iters, num_iterations
+    total_training_steps, take, max_steps, num_steps, steps_per_epoch, iterations, iters, num_iterations
 for
-    runtime, duration, time_limit, max_time -> {} s
+    runtime, duration, time_limit, max_time, time -> {} s
     time_based
 requests
     arrival, request_rate
@@ -259,11 +260,13 @@ preprocess
     preprocessing, transforms, augment, augmentation
 sync
     allreduce, all_reduce, gradients -> allreduce {}
+    barrier -> barrier {} | off
+    gradient_accumulation_steps, accumulate_grad_batches, gradient_accumulation -> barrier every {} steps
     synchronize
 checkpoint: CHECKPOINT every 2 epochs | CHECKPOINT every 100 steps | CHECKPOINT every 30 s | CHECKPOINT at end
     steps_between_checkpoints, save_steps, save_interval -> CHECKPOINT every {} steps
-    epochs_between_checkpoints, checkpoint_every, save_every -> CHECKPOINT every {} epochs
-    checkpoint_after_epoch
+    epochs_between_checkpoints, checkpoint_every, save_every, checkpoint_after_epoch -> CHECKPOINT every {} epochs
+    save_model, save, ckpt
 decode
     decoding
 """

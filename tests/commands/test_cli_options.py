@@ -46,27 +46,27 @@ def pattern(tmp_path: Path) -> Path:
         ),
         (["plan", "x.dlio", "--ranks", "4", "--rank", "0"], "--rank chooses what --csv lists, and there is no --csv"),
         (["plan", "x.dlio", "--ranks", "4", "--epoch", "1"], "--epoch chooses what --csv lists"),
-        (["plan", "x.dlio", "--ranks", "4", "--csv", "--epoch", "0"], "argument --epoch: must be at least 1"),
+        (["plan", "x.dlio", "--ranks", "4", "--csv", "--epoch", "0"], "`--epoch 0`: must be at least 1"),
         (["plan", "x.dlio", "--ranks", "4", "--loop", "t"], "--loop chooses what --csv lists"),
         (["plan", "x.dlio", "--rank", "4"], "`dliosim plan` needs --ranks"),
         (["plan", "x.dlio", "--ranks", "4", "--save-time", "3 s"], "--save-time goes with --mtbf"),
         (["plan", "x.dlio", "--ranks", "4", "--bandwidth", "1 GB/s"], "--bandwidth goes with --mtbf"),
         (["run", "x.dlio", "--restart-time", "3 s"], "--restart-time goes with --mtbf"),
         (["plan", "x.dlio", "--ranks", "4", "--csv", "--mtbf", "4 h"], "--mtbf has a table of its own"),
-        (["run", "x.dlio", "--stall-report", "often"], "argument --stall-report: 'often' is not a time"),
-        (["run", "x.dlio", "--stall-timeout", "0 s"], "argument --stall-timeout: '0 s' is out of range: above 0"),
+        (["run", "x.dlio", "--stall-report", "often"], "`--stall-report often`: 'often' is not a time"),
+        (["run", "x.dlio", "--stall-timeout", "0 s"], "`--stall-timeout 0 s`: '0 s' is out of range: above 0"),
         (
             ["compare", "x.dlio", "--vary", "api=posix", "--stall-timeout", "3"],
-            "argument --stall-timeout: '3' is not a",
+            "`--stall-timeout 3`: '3' is not a",
         ),
-        (["run", "x.dlio", "--mtbf", "4"], "argument --mtbf: '4' is not a time such as 10 ms"),
-        (["run", "x.dlio", "--mtbf", "4 GB"], "argument --mtbf: '4 GB' is not a time such as 10 ms"),
-        (["run", "x.dlio", "--mtbf", "0 s"], "argument --mtbf: '0 s' is out of range: above 0"),
-        (["run", "x.dlio", "--mtbf=-1 s"], "argument --mtbf: '-1 s' is out of range"),
+        (["run", "x.dlio", "--mtbf", "4"], "`--mtbf 4`: '4' is not a time such as 10 ms"),
+        (["run", "x.dlio", "--mtbf", "4 GB"], "`--mtbf 4 GB`: '4 GB' is not a time such as 10 ms"),
+        (["run", "x.dlio", "--mtbf", "0 s"], "`--mtbf 0 s`: '0 s' is out of range: above 0"),
+        (["run", "x.dlio", "--mtbf=-1 s"], "`--mtbf -1 s`: '-1 s' is out of range"),
         (["run", "x.dlio", "--mtbf", "9" * 30 + " h"], "is out of range: above 0, below 1e+18"),
         (
             ["plan", "x.dlio", "--ranks", "4", "--mtbf", "4 h", "--bandwidth", "3 GB"],
-            "argument --bandwidth: '3 GB' is not a rate such as 10 GB/s",
+            "`--bandwidth 3 GB`: '3 GB' is not a rate such as 10 GB/s",
         ),
         (["run", "x.dlio", "--nul"], "`dliosim run` has no option `--nul`"),
         (["check", "x.dlio", "--rank", "4"], "`dliosim check` has no option `--rank`"),
@@ -126,7 +126,7 @@ def test_a_job_has_no_more_ranks_than_a_record_can_distinguish(
         with pytest.raises(SystemExit) as found:
             main([command, str(pattern), "--ranks", str(ranks)])
         assert found.value.code == 2
-        assert "argument --ranks: must be at most 4_194_304" in capsys.readouterr().err
+        assert "`: must be at most 4_194_304" in capsys.readouterr().err
 
 
 def test_an_epoch_that_there_is_not_cannot_be_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,7 +109,8 @@ def _stage(scope: Scope, node: SyntaxNode, split: Split) -> int:
     if named is None:
         if last:
             message = f"part `{node.children[0].text}` needs its pipeline stage"
-            raise mistake("E003", message, node.span.end_span(), f"expected `on stage N`, of 0 to {last}")
+            hint = f"write `part {node.text} on stage 0`"
+            raise mistake("E003", message, node.span.end_span(), f"expected `on stage N`, of 0 to {last}", hint=hint)
         return 0
     stage = scope.count(named.only_child, 0)
     if stage > last:
@@ -163,7 +164,8 @@ def _staging(scope: Scope, node: SyntaxNode) -> dict[str, Any]:
 def _partner(scope: Scope, node: SyntaxNode) -> int:
     distance, ranks = scope.count(node.only_child), scope.job.ranks
     if ranks == 1:
-        raise mistake("E209", "`partner` in a job of one rank", node.span, "there is no other rank to keep a copy")
+        label, hint = "there is no other rank to keep a copy", "leave the line out, or use at least 2 ranks"
+        raise mistake("E209", "`partner` in a job of one rank", node.span, label, hint=hint)
     if distance >= ranks:
         label = f"the job has {ranks} ranks: at most {ranks - 1}"
         raise mistake("E209", f"no rank is {distance} ranks away", node.only_child.span, label)

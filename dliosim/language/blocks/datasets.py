@@ -73,7 +73,7 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
         settings.report(
             "E210",
             "`prepared by` counts with `layout file per rank` only",
-            "every other layout is the same for any number of preparing ranks",
+            "leave the line out: other layouts are the same for any number of preparing ranks",
             [Label(writers.place, "no meaning here")],
             ("layout", "the layout", "the layout is file per sample"),
         )

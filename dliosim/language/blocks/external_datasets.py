@@ -107,13 +107,13 @@ def prepare_refusal(settings: Settings, place: Span) -> Mistake:
 
 
 def _file_pattern(scope: Scope, node: SyntaxNode) -> str:
-    text = path_below_root(scope, node.only_child)
+    text = path_below_root(scope, node.only_child, "from files")
     for part in text.split("/"):
         if "**" in part and part != "**":
-            hint = "write `**/` for any number of folders, and `*` for any letters of a name"
+            hint = f'write `from files "{re.sub(r"(?<!/)[*]{2,}|[*]{2,}(?!/)", "*", text)}"`'
             raise mistake("E003", f"`**` inside of `{part}`", node.span, "stands for whole folders", hint=hint)
     if text == "." or text.endswith("**"):
-        hint = 'name files in it: `from files "folder/*.h5"`'
+        hint = f'write `from files "{"" if text == "." else text + "/"}*.h5"`'
         raise mistake("E003", "a folder, and no files", node.span, "names no files", hint=hint)
     return text
 
@@ -123,11 +123,13 @@ def _names(node: SyntaxNode) -> dict[str, tuple[str, ...]]:
         hint = 'write their names: `datasets "image", "label"`'
         raise mistake("E215", "a number of data sets with `from files`", node.span, "the files say this", hint=hint)
     names: list[str] = []
+    kept = dict.fromkeys(child.text for child in node.children if child.text[1:-1].strip())
+    hint = f"write `datasets {', '.join(kept)}`" if kept else "name them, or leave the line out"
     for child in node.children:
         name = child.text[1:-1]
         if not name.strip():
-            raise mistake("E003", "a data set needs a name", child.span, "empty")
+            raise mistake("E003", "a data set needs a name", child.span, "empty", hint=hint)
         if name in names:
-            raise mistake("E102", f"data set {child.text} is named twice", child.span, "again here")
+            raise mistake("E102", f"data set {child.text} is named twice", child.span, "again here", hint=hint)
         names.append(name)
     return {"names": tuple(names)}

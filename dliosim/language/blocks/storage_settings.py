@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any, Final, Literal, cast
@@ -194,7 +195,23 @@ def check_format(settings: Settings, built: Dataset) -> None:
         labels = settings.labels(setting, reason)
         if setting != "format" and settings.find_line("format") is not None:
             labels += settings.labels("format", "the format")
-        settings.report("E212", f"format `{built.format}` does not go with this `{setting}`", "", labels)
+        message = f"format `{built.format}` does not go with this `{setting}`"
+        settings.report("E212", message, _cure_refusal(built, setting), labels)
+
+
+def _cure_refusal(built: Dataset, setting: str) -> str:
+    """Return what to do about a setting that the format of a data set refuses: the formats that take it."""
+    fit = [name for name in FORMATS.names() if _takes_all(replace(built, format=name))]
+    formats = [f"write `format {name}`" for name in fit[:1]] + [f"`format {name}`" for name in fit[1:3]]
+    leave = [f"leave `{setting}` out"] if setting not in ("samples", "size", "shape", "format") else []
+    return ", or ".join([*leave, " or ".join(formats)] if formats else leave)
+
+
+def _takes_all(built: Dataset) -> bool:
+    try:
+        return bind(built).refuse() is None
+    except (ImportError, UsageError):
+        return False
 
 
 def unknown_word(what: str, node: SyntaxNode, known: Iterable[str]) -> Mistake:

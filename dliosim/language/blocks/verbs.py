@@ -9,9 +9,9 @@ from typing import Literal, cast
 from dliosim.language.blocks import external_datasets, parallelism
 from dliosim.language.checks.access_checks import check_prepare
 from dliosim.language.checks.loop_checks import check_loop
-from dliosim.language.diagnostics import Label, mistake
+from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.settings.access import compile_access, merge_access
-from dliosim.language.settings.block_settings import CompileContext, CompiledNouns, Settings, warn_about_draws
+from dliosim.language.settings.block_settings import CURABLE, CompileContext, CompiledNouns, Settings, warn_about_draws
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import PatternBlock, Setting
 from dliosim.language.syntax.parser import SyntaxNode
@@ -76,9 +76,18 @@ class VerbCompiler:
             return Save(name) if block.kind == "save" else self._compile_restore(block, name)
         scope, phrase, times = self.context.scope, block.header["phrase"].span, 1
         with self.context.reporting(phrase):
-            if block.kind == "pause":
-                return self._compile_pause(block)
-            times = scope.count(scope.phrase("count", phrase).only_child)
+            try:
+                if block.kind == "pause":
+                    return self._compile_pause(block)
+                times = scope.count(scope.phrase("count", phrase).only_child)
+            except Mistake as error:
+                if error.diagnostic.code not in CURABLE:
+                    raise
+                from dliosim.language.syntax.cures import cure_part
+
+                wanted, form, end = (TIME, "5 s", "") if block.kind == "pause" else (COUNT, "3", " {")
+                accepts = partial(scope.has_dimension, dimensions=(wanted,))
+                raise error.replace_help(cure_part(block.kind, phrase, phrase, accepts, (form,), end)) from None
         return Repeat(times, self.compile_verbs(block.body)) if block.kind == "repeat" else None
 
     def _compile_pause(self, block: PatternBlock) -> Verb:
@@ -203,7 +212,7 @@ class VerbCompiler:
                 f"a total batch of {batch} cannot be dealt evenly over {ranks} ranks",
                 node.only_child.span,
                 f"not a multiple of {ranks}",
-                hint=f"the nearest multiples of {ranks}: {', '.join(nearest)}",
+                hint=f"write {' or '.join(f'`batch {value} total`' for value in nearest)}",
             )
         return batch // ranks
 

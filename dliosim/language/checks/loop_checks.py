@@ -109,7 +109,7 @@ def _check_reading_order(settings: Settings, loop: Loop) -> None:
     ahead = "readers" if settings.find_line("readers") is not None else "prefetch"
     node = ("scatter", "one rank reads each step for all of its node, in the step itself")
     for is_wrong, head, reason, hint in (
-        (access.collective, "api", "all ranks read each step together", "use another api"),
+        (access.collective, "api", "all ranks read each step together", "use `api posix`"),
         (access.readers > 0, ahead, "this reads ahead", f"leave `{ahead}` out"),
         (requests, "requests", "each rank's come when they come", "leave `scatter` out"),
     ):

@@ -5,6 +5,7 @@ Mistakes are collected, and the default replaces a setting that has one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, replace
@@ -23,9 +24,9 @@ from dliosim.language.diagnostics import (
     suggest_word,
 )
 from dliosim.language.settings.phrases import read_phrase
-from dliosim.language.source import SourceText, Span
+from dliosim.language.source import COMMAND_LINE, SourceText, Span
 from dliosim.language.syntax import vocabulary
-from dliosim.language.syntax.ast import Document, PatternBlock, Setting
+from dliosim.language.syntax.ast import Document, PatternBlock, Setting, follow_reference
 from dliosim.language.syntax.declarations import list_settings
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
@@ -33,8 +34,8 @@ from dliosim.model import Checkpoint, Dataset, Distribution
 
 T = TypeVar("T")
 
-#: Mistakes in phrases that other phrases mend: unknown units, what cannot be read, and wrong dimensions.
-_CURABLE: Final = ("E002", "E003", "E111")
+#: Mistakes in phrases that other phrases mend: unknown units, what cannot be read, wrong dimensions, and fractions.
+CURABLE: Final = ("E002", "E003", "E111", "E112")
 #: The share of a distribution's draws that limits may clip; above it, a limit is beyond the median.
 MOST_CLAMPED: Final = 0.5
 
@@ -160,25 +161,23 @@ class Settings:
             try:
                 return convert(self.parse_line(line))
             except Mistake as error:
-                if error.diagnostic.code in _CURABLE:
+                if error.diagnostic.code in CURABLE:
                     raise self._cure(line, error, convert) from None
                 raise
         return default
 
     def _cure(self, line: Setting, error: Mistake, convert: Callable[[SyntaxNode], T]) -> Mistake:
         """Return the mistake of a line with what to type instead, where that is known."""
-        from dliosim.language.syntax.other_words import cure_phrase, cure_value, show_forms
+        from dliosim.language.syntax.cures import cure_phrase, cure_value, show_forms
 
-        found, scope = self.context.found, self.context.scope
-        place = error.diagnostic.labels[0].span
-        for param in scope.params.values():
-            if param.value is not param.default and param.value.source is place.source is not line.phrase.source:
-                return error.replace_help(cure_value(param.value, partial(scope.has_kind_of, param)))
+        found = self.context.found
 
         def accepts(text: str) -> bool:
             before = len(found)
+            made = replace(line, phrase=SourceText("", text).span(0, len(text)), sub=(text,))
             try:
-                convert(self.parse_line(replace(line, phrase=SourceText("", text).span(0, len(text)))))
+                if not made.is_off:
+                    convert(self.parse_line(made))
                 return len(found) == before
             except Mistake:
                 return False
@@ -186,9 +185,18 @@ class Settings:
                 del found[before:]
 
         kind, given = self.block.kind, error.diagnostic
-        cure = cure_phrase(line.head, kind, line.phrase, accepts)
-        if not cure and not given.help and given.code != "E111":
-            cure = show_forms(line.head, kind, line.phrase)
+        known = re.fullmatch(f"write `{line.head} ([^`]*)`", given.help[0]) if given.help else None
+        if known and accepts(known[1]) and line.phrase.source.name != COMMAND_LINE:
+            return error
+        place, scope = given.labels[0].span, self.context.scope
+        cure = ""
+        for param in scope.params.values():
+            if param.value.source is place.source and param.value.start <= place.start <= param.value.end:
+                alone = follow_reference(scope.params, line.phrase) is param.value
+                cure = cure_value(param, accepts if alone else partial(scope.has_kind_of, param))
+        cure = cure or cure_phrase(line.head, kind, line.phrase, accepts)
+        if not cure and (given.code == "E111" or not given.help):
+            cure = show_forms(line.head, kind, line.phrase, accepts)
         return error.replace_help(cure)
 
     def parse_line(self, line: Setting) -> SyntaxNode:
@@ -201,8 +209,11 @@ class Settings:
             if not any(self.find_line(head) for head in heads) and not self.block.broken:
                 missing = " and no ".join(f"`{head}`" for head in heads)
                 lines = " or ".join(f"`{head} …`" for head in heads)
-                message = f"`{self.block.title}` has no {missing}"
-                self.context.report(mistake("E003", message, self.block.place, f"needs a line {lines}"))
+                message, place = f"`{self.block.title}` has no {missing}", self.block.place
+                from dliosim.language.syntax.cures import example_line
+
+                hint = f"add `{example_line(heads[0], self.block.kind, place)}`, with the value that you need"
+                self.context.report(mistake("E003", message, place, f"needs a line {lines}", hint=hint))
 
     def setting_span(self, head: str) -> Span:
         """Return the place of a setting, or of the block where the default counts."""

@@ -55,7 +55,7 @@ def read_pace(scope: Scope, node: SyntaxNode) -> Pace:
     return Pace(bytes_per_second=float(value.amount))
 
 
-def path_below_root(_: Scope, node: SyntaxNode) -> str:
+def path_below_root(_: Scope, node: SyntaxNode, keyword: str = "path") -> str:
     """Return a path in quotes that stays below its root; E208 otherwise."""
     text = node.text[1:-1]
     parts = text.split("/")
@@ -66,10 +66,16 @@ def path_below_root(_: Scope, node: SyntaxNode) -> str:
         reason = "an absolute path"
     elif ".." in parts:
         reason = "`..` leaves the root"
+    elif "$" in text:
+        reason = "nothing replaces a variable here"
     elif any(len(part.encode()) > 255 for part in parts) or len(text) > 1024:
         reason = "too long"
     if reason:
-        hint = "paths are relative to `--dir` (or `--root NAME=DIR`) and stay inside"
+        folder, name = text.rsplit("/", 1) if text.startswith(("/", "~", "$")) and "/" in text else ("", text)
+        name = "/".join(part for part in name.split("/") if part not in ("", "..")) or "data"
+        given = f", and give `--dir {folder}`" if folder else ""
+        hint = f'write `{keyword} "{name}"`{given}; ' if re.fullmatch(r"[^\t\\$]{1,80}", name) else ""
+        hint += "paths are below `--dir`, or `--root NAME=DIR`"
         raise mistake("E208", f"a path that leaves its root: {node.text}", node.span, reason, hint=hint)
     return "/".join(part for part in parts if part not in ("", ".")) or "."
 

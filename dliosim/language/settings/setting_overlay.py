@@ -22,7 +22,8 @@ def inherit_settings(context: CompileContext, block: PatternBlock, chain: tuple[
     if "from" in block.header:
         name, what = block.header["from"].only_child, kind_name(block.kind)
         if name.text == block.name or name.text in chain:
-            raise mistake("E105", f"{what} `{name.text}` is made from itself", name.span, "goes round in a circle")
+            text, hint = f"{what} `{name.text}` is made from itself", f"leave `from {name.text}` out"
+            raise mistake("E105", text, name.span, "goes round in a circle", hint=hint)
         if len(chain) >= MAX_CHAIN:
             raise mistake("E105", f"more than {MAX_CHAIN} {what}s made from each other", name.span, "too long a chain")
         below = inherit_settings(context, context.find_noun(name, block.kind), (*chain, block.name))
@@ -70,7 +71,8 @@ def overlay(below: Iterable[Setting], above: Iterable[Setting]) -> list[Setting]
 def duplicate_override(place: Span, first: Span) -> Mistake:
     """Return the E102 for two `-D` with the same target."""
     name = " ".join(place.text.split())
-    return mistake("E102", f"`-D {name}` is given twice", place, "again here", more=[Label(first, "first here")])
+    more = [Label(first, "first here")]
+    return mistake("E102", f"`-D {name}` is given twice", place, "again here", more=more, hint="leave one of them out")
 
 
 def _file_settings(context: CompileContext, block: PatternBlock, lines: Sequence[Setting]) -> list[Setting]:
@@ -81,7 +83,8 @@ def _file_settings(context: CompileContext, block: PatternBlock, lines: Sequence
             block.broken = True
             labels = [Label(other.place, "first here"), *_value_labels(context, line, other)]
             name = " ".join((line.head, *line.sub))
-            context.report(mistake("E102", f"setting `{name}` is given twice", line.place, "again here", more=labels))
+            message, hint = f"setting `{name}` is given twice", "leave one of the two lines out"
+            context.report(mistake("E102", message, line.place, "again here", more=labels, hint=hint))
     return list(first.values())
 
 
@@ -180,7 +183,7 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
 
 def _unknown_override(document: Document, name: str, value: Span, place: Span, label: str, listed: str) -> Mistake:
     """Return the E104 for an override that names nothing, with the one to give; else with the names there are."""
-    from dliosim.language.syntax.other_words import cure_override
+    from dliosim.language.syntax.cures import cure_override
 
     blocks = {known: found[0].kind for known, found in blocks_by_name(document).items()}
     cure = cure_override(name, value.text, [*document.params, "seed"], blocks, document.source)

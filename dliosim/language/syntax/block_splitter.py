@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from dliosim.language.diagnostics import Label, mistake
+from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.source import MAX_LINE_LENGTH, SourceText, Span
+from dliosim.language.syntax.vocabulary import MUST_OPEN
 
 MAX_BLOCK_DEPTH: Final = 16
 _PIECE = re.compile(r'"[^"\n]*"|"|#[^\n]*|[{}\n]|[^"#{}\n]+')
@@ -58,7 +59,8 @@ def split_statements(source: SourceText) -> list[Statement]:
         elif brace:
             before = levels[-1].statements[-1:]
             mended = [f"write `{one.span.text} {{`, on one line" for one in before if one.body is None]
-            hint = mended[0] if mended else _HEAD_HINT
+            line_text = source.line(source.position(brace.start)[0])
+            hint = mended[0] if mended else mend_braces(line_text) or _HEAD_HINT
             raise mistake("E003", "a block without a head", brace, "what does this belong to?", hint=hint)
         line = _LineState()
 
@@ -77,13 +79,20 @@ def split_statements(source: SourceText) -> list[Statement]:
         elif text == "}":
             finish(None)
             if len(levels) == 1:
-                raise mistake("E003", "`}` closes nothing", here, "no block is open here")
+                for one in levels[0].statements:
+                    word = re.match(r"\w+", one.span.text)
+                    if one.body is None and word and word[0] in MUST_OPEN:
+                        raise block_needed(one.span, word[0])
+                hint = "leave it out, or open its block above"
+                raise mistake("E003", "`}` closes nothing", here, "no block is open here", hint=hint)
             levels.pop()
             line.closed = True
         elif text == '"':
             newline = source.text.find("\n", here.start)
             rest = source.span(here.start, len(source.text) if newline < 0 else newline)
-            raise mistake("E003", "quoted text never closed", rest, 'expected a closing `"` on this line')
+            written = source.text[source.text.rfind("\n", 0, here.start) + 1 : rest.end].split()
+            hint = f'write `{" ".join(written)}"`'
+            raise mistake("E003", "quoted text never closed", rest, 'expected a closing `"` on this line', hint=hint)
         else:
             line.start = here.start if line.start < 0 else line.start
             line.end = here.end
@@ -104,6 +113,19 @@ def split_statements(source: SourceText) -> list[Statement]:
                 hint="add `}` on a line of its own",
             )
     return levels[0].statements
+
+
+def block_needed(head: Span, name: str) -> Mistake:
+    """Return the E003 for a head of a block that nothing opens."""
+    written = " ".join(re.sub(r"\W+(True|yes)?$", "", head.text).split())
+    hint = f"write `{written} {{`, its settings below, and `}}` on a line of its own"
+    return mistake("E003", f"`{name}` needs a block", head.end_span(), "expected `{`", hint=hint)
+
+
+def mend_braces(line: str) -> str:
+    """Return what to write in place of a line with a parameter in braces, as shells have it; or an empty text."""
+    mended = re.sub(r"\$?\{\{?\s*(\w+)\s*\}\}?", r"$\1", line)
+    return f"write `{' '.join(mended.split())}`" if mended != line else ""
 
 
 _HEAD_HINT: Final = "a block begins as `dataset NAME {` or `train {`, on one line"

@@ -7,12 +7,13 @@ from typing import Final
 
 from dliosim.language.diagnostics import Mistake, mistake
 from dliosim.language.source import SourceText
-from dliosim.language.syntax.other_words import cure_head
+from dliosim.language.syntax.cures import cure_head
 
 #: What a file is, by what its first lines look like; the first that fits.
 _LOOKS: Final = (
     ("JSON", r"\s*[{\[]\s*(\"|[{\[]|$)"),
-    ("a file of sections, as fio has,", r"\s*\[\w+\]\s*$"),
+    ("a file of sections, as fio and TOML have,", r"\s*\[[\w.\"-]+\]\s*$"),
+    ("XML", r"\s*<"),
     ("Python", r"\s*(import|from|def|class)\s+\w+"),
     ("a script of a shell", r"#!"),
     ("YAML", r"(---|#|\s*[\w-]+:(\s|$))"),
@@ -25,14 +26,16 @@ def foreign_mistake(source: SourceText) -> Mistake | None:
     lines = [line for line in source.text[:20_000].split("\n") if line.strip()]
     if not lines or any(re.match(r"\s*dlio\b", line) for line in lines[:50]):
         return None
-    first = next((line for line in lines if not line.lstrip().startswith("#")), lines[0])
+    script = lines[0].startswith("#!")
+    first = next((line for line in lines if script or not line.lstrip().startswith("#")), lines[0])
     kind = next((kind for kind, look in _LOOKS if re.match(look, first)), None)
     if kind is None:
         return None
     place = source.text.index(first)
     made = dict.fromkeys(filter(None, map(_translate, lines)))
     also = f"; what it says is there: {', '.join(list(made)[:_SHOWN])}" if made else ""
-    hint = f"write a pattern, whose first lines are `dlio 1` and `workload NAME`{also}"
+    begin = "a pattern begins with `dlio 1` and `workload NAME`; `dliosim patterns` says where there are whole ones"
+    hint = f"{begin}{also}"
     here = source.span(place, place + len(first)).trim()
     return mistake(
         "E005", f"this file is {kind}".rstrip(",") + ", which is not read yet", here, "not a pattern", hint=hint

@@ -14,7 +14,7 @@ from dliosim.language.diagnostics import Diagnostic, Mistake, collect, mistake
 from dliosim.language.source import MAX_BYTES, SourceText, Span, UnreadableFile, find_source, read_source
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, first_word, split_head
-from dliosim.language.syntax.block_splitter import Statement, split_statements
+from dliosim.language.syntax.block_splitter import Statement, block_needed, mend_braces, split_statements
 from dliosim.language.syntax.merging import duplicate_mistake, merge_documents
 from dliosim.language.syntax.parser import SyntaxNode, parse
 
@@ -129,16 +129,24 @@ class Loader:
 
 
 def _strip_version(source: SourceText, statements: list[Statement]) -> list[Statement]:
-    known = f"versions known: {', '.join(VERSIONS)}"
     if not statements:
-        raise mistake("E005", "the file is empty", source.span(0, 0), "expected `dlio 1`", hint=known)
+        hint = "write `dlio 1`, then `workload NAME`; `dliosim patterns` says where there are whole patterns"
+        raise mistake("E005", "the file is empty", source.span(0, 0), "expected `dlio 1`", hint=hint)
     head = split_head(statements[0].span, ["dlio"])
     if head is None:
         word = first_word(statements[0].span)
-        raise mistake("E005", "the first statement must be `dlio 1`", word, "expected `dlio 1`", hint=known)
+        hint = "a pattern begins with `dlio 1` and `workload NAME`; `dliosim patterns` says where there are whole ones"
+        if any(split_head(one.span, ["dlio"]) for one in statements):
+            hint = "move the line `dlio 1` above this one"
+        elif re.match(r"(dlio|version)", word.text):
+            hint = "write `dlio 1`"
+        elif split_head(statements[0].span, vocabulary.STATEMENTS):
+            hint = "add a line `dlio 1` above this one"
+        raise mistake("E005", "the first statement must be `dlio 1`", word, "expected `dlio 1`", hint=hint)
     if head[2].text not in VERSIONS:
         shown = head[2] if head[2].text else head[1]
-        raise mistake("E005", f"unknown language version `{head[2].text}`", shown, "not a version", hint=known)
+        message = f"unknown language version `{head[2].text}`"
+        raise mistake("E005", message, shown, "not a version", hint=f"write `dlio {VERSIONS[-1]}`")
     return statements[1:]
 
 
@@ -299,8 +307,11 @@ class _FileLoad:
 
     def _add_inner_verb(self, block: PatternBlock, statement: Statement) -> None:
         head, place, phrase = _split_known_head(statement, vocabulary.VERBS, "repeat")
-        _check_block(statement, head, place)
-        block.body.append(self._build_verb(statement, head, place, phrase))
+        try:
+            _check_block(statement, head, place)
+            block.body.append(self._build_verb(statement, head, place, phrase))
+        except Mistake as error:
+            raise _add_cure(error, statement) from None
 
     def _take_settings(self, block: PatternBlock, statement: Statement) -> None:
         for line in statement.body or ():
@@ -315,7 +326,10 @@ class _FileLoad:
         head, place, phrase = _split_known_head(line, known, block.kind)
         if head == "evaluate":
             _check_block(line, head, place)
-            block.body.append(self._build_verb(line, head, place, phrase))
+            try:
+                block.body.append(self._build_verb(line, head, place, phrase))
+            except Mistake as error:
+                raise _add_cure(error, line) from None
             return
         if line.opened is not None and head == "model":
             phrase = self._take_inline_model(line, phrase)
@@ -343,21 +357,20 @@ class _FileLoad:
 
 def _add_cure(error: Mistake, statement: Statement) -> Mistake:
     """Return a mistake in the phrase of a statement with what to type instead, where that is known."""
-    known = {**vocabulary.STATEMENTS, "evaluate": "evaluate"}
-    found = split_head(statement.span, known)
-    if found is None or error.diagnostic.code not in ("E002", "E003"):
+    found = split_head(statement.span, [*vocabulary.STATEMENTS, "evaluate"])
+    given = error.diagnostic
+    if found is None or given.code not in ("E002", "E003") or (given.help and given.help[0].startswith("write `from")):
         return error
-    from dliosim.language.syntax.other_words import cure_statement
+    from dliosim.language.syntax.cures import cure_statement
 
     head, _, phrase = found
-    return error.replace_help(cure_statement(head, phrase, known[head], statement.opened is not None))
+    return error.replace_help(cure_statement(head, phrase, statement.opened is not None))
 
 
 def future_keyword(word: str, span: Span) -> Mistake:
     """Return the E003 for a word that is kept for a later version."""
-    return mistake(
-        "E003", f"{vocabulary.RESERVED[word]} is kept for a later version of the language", span, "not in version 1"
-    )
+    message = f"{vocabulary.RESERVED[word]} is kept for a later version of the language"
+    return mistake("E003", message, span, "not in version 1", hint=f"leave `{span.text}` out")
 
 
 def _split_known_head(statement: Statement, known: dict[str, str], kind: str) -> tuple[str, Span, Span]:
@@ -375,7 +388,7 @@ def _split_known_head(statement: Statement, known: dict[str, str], kind: str) ->
 
 def unknown_setting(statement: Statement, word: Span, kind: str, known: dict[str, str]) -> Mistake:
     """Return the E001 for an unknown word, with what to type, or the words that are valid there."""
-    from dliosim.language.syntax.other_words import cure_head
+    from dliosim.language.syntax.cures import cure_head
 
     what = "setting" if kind and kind != "repeat" else "statement"
     where = f" in `{kind}`" if kind else ""
@@ -392,7 +405,7 @@ def unknown_setting(statement: Statement, word: Span, kind: str, known: dict[str
 
 def foreign_setting(statement: Statement, head: str, kind: str, place: Span) -> Mistake:
     """Return the E210 for a setting that other kinds of block take."""
-    from dliosim.language.syntax.other_words import cure_head
+    from dliosim.language.syntax.cures import cure_head
 
     homes = ", ".join(f"`{home}`" for home in vocabulary.block_kinds(head))
     where = f"`{kind}` does not take `{head}`" if kind else f"`{head}` stands outside of a block"
@@ -402,7 +415,7 @@ def foreign_setting(statement: Statement, head: str, kind: str, place: Span) -> 
 
 def _check_block(statement: Statement, head: str, place: Span) -> None:
     if head in vocabulary.MUST_OPEN and statement.opened is None:
-        raise mistake("E003", f"`{head}` needs a block", statement.span.end_span(), "expected `{`")
+        raise block_needed(statement.span, head)
     if head not in vocabulary.MAY_OPEN and statement.opened is not None:
         raise _block_mistake(statement, head)
 
@@ -411,9 +424,7 @@ def _block_mistake(statement: Statement, head: str) -> Mistake:
     """Return the E003 for a block that a line does not take; `${name}` looks like one."""
     place = statement.opened or statement.span
     line = place.source.line(place.source.position(place.start)[0]).strip()
-    mended = re.sub(r"\$\{\s*(\w+)\s*\}", r"$\1", line)
-    hint = f"write `{' '.join(mended.split())}`" if mended != line else ""
-    return mistake("E003", f"`{head}` takes no block", place, "expected the end of the line", hint=hint)
+    return mistake("E003", f"`{head}` takes no block", place, "expected the end of the line", hint=mend_braces(line))
 
 
 def _header(node: SyntaxNode) -> dict[str, SyntaxNode]:

@@ -34,7 +34,7 @@ def merge_documents(base: Document | None, own: Document, found: list[Diagnostic
                 name,
                 "set again",
                 more=[Label(param.place, "defined here")],
-                hint="change its default instead",
+                hint=f"write `param {name.text} = {value.text}` there, and leave this line out",
             )
             collect(found, error.diagnostic)
         else:
@@ -101,6 +101,6 @@ def _merge_block(below: PatternBlock, above: PatternBlock) -> None:
 
 def duplicate_mistake(what: str, name: str, here: Span, first: Span, hint: str = "") -> Mistake:
     """Return the E102 for a name that is given twice."""
-    return mistake(
-        "E102", f"{what} `{name}` is given twice", here, "again here", more=[Label(first, "first here")], hint=hint
-    )
+    more, alone = [Label(first, "first here")], what in ("setting", "statement", "set")
+    hint = hint or ("leave one of the two lines out" if alone else "give one of the two another name, or leave it out")
+    return mistake("E102", f"{what} `{name}` is given twice", here, "again here", more=more, hint=hint)

@@ -121,7 +121,6 @@ _HYPHENED = re.compile(r"[A-Za-z]+(-[A-Za-z]+)+")
 _QUANTITY: Final = {"NUMBER", "PARAM", "_LPAR", "FUNCTION"}
 _SILENT: Final = {"PLUS", "MINUS", "STAR", "SLASH", "__IGNORE_0", "_RPAR", "PROCESSES"}
 _FIGURES: Final = [f"`{figure}`" for figure in EXPECTABLE]
-_RATIOS: Final = tuple(name for name, figure in EXPECTABLE.items() if "ratio" in figure.units)
 _DESCRIBED: Final = {
     "NAME": "a name",
     "STRING": "quoted text",
@@ -176,9 +175,9 @@ _CONTINUED_BY: Final = {
     "batch": ("batch {} per rank", "batch {} total"),
     "communicator": ("communicator {} ranks",),
     "cadence": ("checkpoint {} steps", "checkpoint {} epochs"),
-    "evaluate": ("evaluate {} epochs",),
     "layout": ("layout {} files",),
     "prefetch": ("prefetch {} batches",),
+    "evaluate": ("evaluate {} epochs {{",),
     "ranks": ("{} ranks",),
     "requests": ("requests {} per rank every 10 ms",),
     "restore": ("restore {} ranks",),
@@ -281,11 +280,6 @@ def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
     letter = text[offset : offset + 1]
     if len(text) > _QUOTABLE:
         return ""
-    if rule == "expect" and letter in "<>=" and letter:
-        bound, value = "at most" if letter == "<" else "at least", text[offset:].lstrip("<>= ")
-        if text.startswith(_RATIOS) and re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0*)?", value):
-            value = f"{float(value) * 100:g} %"
-        return f"write `{bound} {value or 'VALUE'}`"
     if rule == "dataset" and letter == '"' and text[:offset].split()[-2:] == ["from", "files"]:
         return f"write `from files {text[offset:]}` on a line of its own in the block"
     if letter == "," and "$END" in expected:
@@ -293,7 +287,7 @@ def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
     if letter == '"' and not expected & {"STRING", "$END"}:
         return "leave the quotes out"
     if rule in ("path", "file", "source") and "STRING" in expected and offset == 0:
-        return f'write `path "{text}"`' if rule == "path" else f'write it in quotes: `"{text}"`'
+        return f'write it in quotes: `"{text}"`'
     return _LAYOUTS if rule == "layout" and offset == 0 else ""
 
 

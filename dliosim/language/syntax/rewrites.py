@@ -49,6 +49,9 @@ _WORDS: Final = {
     "independent": ("mpi-independent",),
     "gaussian": ("normal",), "gauss": ("normal",), "tfrecords": ("tfrecord",), "h5": ("hdf5",), "jpg": ("jpeg",),
     "gz": ("gzip",), "zlib": ("gzip",), "zst": ("zstd",), "float": ("float32",), "double": ("float64",),
+    "au": ("utilization",), "bandwidth": ("throughput",), "latency": ("p99",), "p95": ("p99",), "p999": ("p99",),
+    "iops": ("throughput",), "webdataset": ("tar",), "wds": ("tar",), "numpy": ("npy", "npz"), "binary": ("raw",),
+    "megatron": ("indexed",),
     "half": ("float16",), "byte": ("uint8",), "int": ("int32",), "adamw": ("adam",), "libaio": ("queued",),
     "io_uring": ("queued",), "aio": ("queued",), "psync": ("preadv",), "sync": ("preadv",), "pread": ("preadv",),
     "random": ("samples globally each epoch",), "seed": ("samples globally each epoch",), "single": ("shared",),
@@ -85,8 +88,19 @@ def rewrite(text: str, accepts: Callable[[str], bool], forms: Iterable[str] = ()
             if len(seen) >= _MAX_TRIES:
                 break
         level = following
-    alone = re.fullmatch(rf"({_NUMBER}) [A-Za-z]+", cleaned)  # `4 threads`
-    return [alone[1]] if alone and accepts(alone[1]) else []
+    return _shorten(cleaned, accepts)
+
+
+def _shorten(text: str, accepts: Callable[[str], bool]) -> list[str]:
+    """Return the accepted text without the last words, which say nothing, or with another one for them."""
+    words = text.split(" ")
+    for count in range(len(words) - 1, 0, -1):
+        kept = " ".join(words[:count]).rstrip(",;:")
+        if not re.fullmatch(r"[\w ,;.:\]-]*", text[len(kept) :]):
+            break
+        if good := [one for one in (kept, *_complete(kept, ())) if accepts(one)]:
+            return good[:_SHOWN]
+    return []
 
 
 def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
@@ -99,15 +113,28 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     yield (re.sub(r"\b([0-9]+(?:\.[0-9]+)?)[eE]\+?([0-9]{1,2})\b", _write_exponent, text),)
     yield (re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "_", text),)
     yield (re.sub(r"\b([0-9]{1,4}) ?\*\* ?([0-9]{1,2})\b", lambda power: f"{int(power[1]) ** int(power[2]):_}", text),)
+    yield (re.sub(r"\b([0-9]{1,4}) ?<< ?([0-9]{1,2})\b", lambda shift: f"{int(shift[1]) << int(shift[2]):_}", text),)
     yield (re.sub(rf"\b({_NUMBER}) ?([kKmMgG]i?)\b", _write_count, text),)
+    yield (re.sub(r"^(?:int|float|str|round)\((.*)\)$", r"\1", text),)
+    yield (re.sub(r"\b0x[0-9a-fA-F]{1,15}\b", lambda number: f"{int(number[0], 16):_}", text),)
+    yield (re.sub(r"<=?", "at most ", re.sub(r">=?|=>|==?", "at least ", text)).replace("  ", " "),)
     yield _mend_units(text)
+    yield _round(text)
     yield _complete(text, forms)
+    yield _draw_between(text)
+    yield (re.sub(r"\b([kMGTP]?B|[KMGTP]iB)$", r"\1/s", text),)
     yield (re.sub(r"[A-Za-z]+", lambda word: _write_digit(word[0]), text),)
     yield from _replace_words(text)
+    yield (text.lstrip("."),)
+    yield (re.sub(r"^(?:checkpoint|dataset|data set|model|loop|the|an?) ", "", text),)
     yield (re.sub(r"[\"']", "", text),)
+    if re.fullmatch(r"\"[\w -]+\"|[A-Za-z]\w*(?:-\w+)+", text):
+        yield (re.sub(r"\W+", "_", text).strip("_"),)
+    yield (re.sub(r"^(\w+)(?: ?:| as| to)? (.+)$", r"\1 = \2", text),)
+    yield (re.sub(r"\b[a-z]+ ?= ?", "", text),)
     if re.fullmatch(r"'?[\w./*:-]+'?", text):
         yield (f'"{text.strip(chr(39)).rstrip("/")}"',)
-    yield (re.sub(r"^\((.*)\)$", r"\1", text),)
+    yield (re.sub(r"^[(\[](.*)[)\]]$", r"\1", text),)
     if re.search(r"[0-9] ?[xX\u00d7*,] ?[0-9$(]", text):
         yield (" x ".join(re.split(r" ?[xX\u00d7*,] ?", re.sub(r"[()\[\]]", "", text), maxsplit=32)),)
     yield from _fill(text, forms)
@@ -124,6 +151,26 @@ def _write_exponent(number: re.Match[str]) -> str:
 def _write_count(number: re.Match[str]) -> str:
     value = Fraction(number[1].replace("_", "")) * _LETTERS[number[2].lower()]
     return f"{int(value):_}" if value.denominator == 1 else number[0]
+
+
+def _draw_between(text: str) -> Iterator[str]:
+    """Yield the distribution of a range, or of a mean and what is added or taken."""
+    amount = rf"({_NUMBER}) ?({_UNIT})?"
+    between = re.fullmatch(rf"(?:[a-z]+ )?\(?{amount} ?(?:to|and|-|\.\.|,) ?{amount}\)?", text)
+    around = re.fullmatch(rf"{amount} ?(?:\+/?-|\u00b1) ?{amount}", text)
+    for name, found in (("uniform", between), ("normal", around)):
+        if found:
+            yield f"{name}({found[1]} {found[2] or found[4] or ''}, {found[3]} {found[4] or ''})".replace(" ,", ",")
+
+
+def _round(text: str) -> Iterator[str]:
+    """Yield the whole numbers next to a fraction; of an expression, the functions that round it."""
+    number = re.fullmatch(rf"({_NUMBER})(.*)", text)
+    if number and not re.search(r"[*/+()]", text):
+        value = Fraction(number[1].replace("_", ""))
+        yield from (f"{int(one)}{number[2]}" for one in (value // 1, value // 1 + 1) if one)
+    elif re.search(r" ?[*/] ?", text):
+        yield from (f"floor({text})", f"ceil({text})")
 
 
 def _write_digit(word: str) -> str:
@@ -152,14 +199,16 @@ def _complete(text: str, forms: tuple[str, ...]) -> Iterator[str]:
         return
     if bare[0] == text:
         yield from _fill_amounts(text, forms)
-    yield from dict.fromkeys(f"{text} {form.split(' ')[-1]}" for form in forms if " " in form)
-    if bare[1].startswith("$"):
-        return
-    value = float(bare[1].replace("_", ""))
+    value = 1.0 if bare[1].startswith("$") else float(bare[1].replace("_", ""))
     if value < 1:
         yield f"{text[: bare.start(1)]}{value * 100:g} %"
+    ends = dict.fromkeys(form.split(" ")[-1] for form in forms if " " in form)
+    yield from (f"{text} {end}" for end in ends if end != "%" or value >= 1)
+    if bare[1].startswith("$"):
+        return
     sizes = ("B",) if value >= 512 else ("MB", "kB")
-    for unit in ("%", *sizes, *(("ms", "s") if value.is_integer() else ("s",))):
+    rates = (f"{sizes[0]}/s", "samples/s")
+    for unit in (*["%"][: value >= 1], *sizes, *(("ms", "s") if value.is_integer() else ("s",)), *rates):
         yield f"{text} {unit}"
 
 
@@ -205,6 +254,8 @@ def _fill_amounts(text: str, forms: tuple[str, ...]) -> Iterator[str]:
     words = set(re.findall(r"[a-z]+", _AMOUNT.sub("", text)))
     plain = re.fullmatch(r"[\w $%./:*-]+", text, re.ASCII)
     for form in forms if amounts and plain else ():
+        if "%" in text and "%" not in form:
+            continue
         if len(_AMOUNT.findall(form)) == len(amounts) and words <= set(re.findall(r"[a-z]+", form)):
             given = iter(amounts)
             yield _AMOUNT.sub(lambda _, given=given: next(given), form)  # type: ignore[misc]

@@ -24,7 +24,8 @@ _SHARED: Final = {"sum": "count", "quantity": "quantity", "NAME": "name", "STRIN
 RULES: Final[dict[str, str]] = {}
 
 
-def _rule(setting: Declaration) -> str:
+def find_rule(setting: Declaration) -> str:
+    """Return the rule of the grammar that reads the phrases of a setting."""
     if setting.phrase.rule or setting.body in _SHARED:
         return setting.phrase.rule or _SHARED[setting.body]
     return RULES.setdefault(setting.body, setting.keyword.replace(" ", "_"))
@@ -32,7 +33,8 @@ def _rule(setting: Declaration) -> str:
 
 #: The settings of each kind of block, and the grammar rule of each.
 SETTINGS: Final[dict[str, dict[str, str]]] = {
-    kind: {setting.keyword: _rule(setting) for setting in list_settings(owner, kind)} for kind, owner in BLOCKS.items()
+    kind: {setting.keyword: find_rule(setting) for setting in list_settings(owner, kind)}
+    for kind, owner in BLOCKS.items()
 }
 NOUNS: Final = ("dataset", "model", "checkpoint", "access")
 #: Settings that one block may give several times; the first word of a phrase identifies the line.

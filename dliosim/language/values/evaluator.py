@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, TypeVar
@@ -71,7 +71,8 @@ class Scope:
     def _follow_param(self, reference: Span, read: Callable[[Span], T]) -> T:
         param = self._find_param(reference)
         if param.name in self._active:
-            raise mistake("E101", f"`{reference.text}` needs its own value", reference, "goes round in a circle")
+            text, hint = f"`{reference.text}` needs its own value", f"write a value in place of `{reference.text}`"
+            raise mistake("E101", text, reference, "goes round in a circle", hint=hint)
         if len(self._active) >= MAX_CHAIN:
             message = f"more than {MAX_CHAIN} parameters that refer to each other"
             raise mistake("E101", message, reference, "give this one a value")
@@ -313,7 +314,11 @@ class Scope:
     def has_kind_of(self, param: Param, text: str) -> bool:
         """Return whether a text has the dimension that the default of a parameter has."""
         default = self._dimension(param.default)
-        return default is not None and self._dimension(SourceText("", text).span(0, len(text))) == default
+        return default is not None and self.has_dimension(text, (default,))
+
+    def has_dimension(self, text: str, dimensions: Collection[Dimension]) -> bool:
+        """Return whether a text is a quantity of one of these dimensions."""
+        return self._dimension(SourceText("", text).span(0, len(text))) in dimensions
 
     def _is_in_domain(self, param: Param, domain: SyntaxNode) -> bool:
         try:

@@ -1,0 +1,342 @@
+"""Cures of lines: what to type instead of one that a pattern cannot have. Loaded when there is a mistake."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dliosim.language.diagnostics import Mistake
+from dliosim.language.source import COMMAND_LINE, SourceText, Span
+from dliosim.language.syntax.ast import Param
+from dliosim.language.syntax.declarations import list_settings
+from dliosim.language.syntax.other_words import (
+    Meaning,
+    find_action,
+    find_setting,
+    find_statement,
+    is_readable,
+    list_forms,
+    spell_key,
+    split_words,
+    suggest_setting,
+)
+from dliosim.language.syntax.parser import parse
+from dliosim.language.syntax.rewrites import MAX_LENGTH, NO, clean, rewrite
+from dliosim.language.syntax.vocabulary import BLOCKS, LOOPS, MUST_OPEN, SETTINGS, STATEMENTS
+from dliosim.model import EXPECTABLE
+from dliosim.units import COUNT, UNITS, Dimension
+
+#: What the language cannot say yet: the head, the phrase, and the answer.
+_NOT_YET: Final = (
+    ("read", r"[,+&]|\band\b|^[0-9.]|[\w] [0-9]", "a loop reads one data set, and a mix cannot be said yet: {forms}"),
+    (
+        "prepare",
+        r"\b(to|in|into|at)\b",
+        "{forms}: where data go is an option of the command, `--dir {place}`, and `path` a folder in it",
+    ),
+)
+
+# ---- lines --------------------------------------------------------------------------------------------------------
+
+
+def cure_head(line: Span, kind: str, *, opened: bool = False, elsewhere: bool = True) -> str:
+    """Return what to type instead of a line that begins with no word of its place; empty where that is not known.
+
+    `kind` is the kind of the block that the line is in, or empty; `opened`: a brace follows it; `elsewhere`: it may
+    belong to another block.
+    """
+    text, names = line.text[:200] + " {" * opened, _Names(line.source)
+    if re.match(r"//|/\*|--|;", text):
+        return f"comments begin with `#`: write `# {clean(re.sub(r'^[/*;-]+|[*]/$', '', text))}`"
+    found = find_setting(text, kind) if kind in BLOCKS else None
+    if found:
+        return _write_setting(*found, names, "")
+    if not elsewhere:
+        return ""
+    homes = [(home, found) for home in _HOMES if home != kind and (found := find_setting(text, home))]
+    if kind not in BLOCKS and (cure := _cure_statement(text, names, "" if opened else _cure_elsewhere(homes, names))):
+        return cure
+    word, rest = split_words(text, 1)
+    if answer := find_action(word):
+        if opened and "`evaluate" in answer:
+            return f"write `evaluate {clean(rest)} {{`"
+        number = re.search(r"[0-9][0-9.]*", rest)
+        return _write_singular(names.fill(answer.format(number[0] if number else "4")))
+    if kind in LOOPS and kind != "train" and spell_key(word) == "evaluate":
+        return "`evaluate` stands in the block of a `train` loop"
+    if homes:
+        return _cure_elsewhere(homes, names)
+    near = suggest_setting(text, kind) if kind in BLOCKS else None
+    return _write_setting(*near, names, "") if near else ""
+
+
+#: Kinds of block in which a line may belong that stands elsewhere, the most likely first.
+_HOMES: Final = ("dataset", "train", "checkpoint", "model", "access", "infer", "restore", "prepare")
+
+
+def _cure_elsewhere(homes: Sequence[tuple[str, tuple[Meaning, str]]], names: _Names) -> str:
+    if not homes:
+        return ""
+    kind, found = homes[0]
+    there = re.search(rf"^\s*{kind}\b.*\{{", names.source.text, re.MULTILINE)
+    return _write_setting(*found, names, kind if there else f"{kind} NAME{' transformer' * (kind == 'model')} {{")
+
+
+def _cure_statement(text: str, names: _Names, setting: str) -> str:
+    word, rest = split_words(text, 1)
+    if spell_key(word) == "evaluate":
+        return "move it into the block `train`: an evaluation runs between the epochs of a loop"
+    if any(re.match(rf"{head}\b", rest) and _is_statement(rest) for head in STATEMENTS):
+        return f"write `{clean(rest)}{' {' * text.endswith('{')}`"
+    made = next(filter(None, (find_statement(split_words(text, count)[0]) for count in (3, 2, 1))), "")
+    if made:
+        named = re.match(r"[A-Za-z_]\w*", rest)
+        made = re.sub(r"\bNAME\b", named[0], made) if named else made
+        values = rewrite(rest, lambda one: _is_statement(made.replace("{}", one))) if "{}" in made else [""]
+        return f"write `{names.fill(made.replace('{}', (values or ['VALUE'])[0]))}`"
+    if re.match(r"for\s+\w+\s+in\b", text):
+        times = re.search(r"\d+", text)
+        return f"write `repeat {times[0] if times else 3} {{`"
+    assigned = re.match(r"(?:[a-z]+\s+)?([A-Za-z_]\w*)\s*=\s*(.+)", text)
+    if assigned and re.search(rf"^\s*param\s+{assigned[1]}\b", names.source.text, re.MULTILINE):
+        return f"leave it out, and write `param {assigned[1]} = {clean(assigned[2])}` where it is defined"
+    if assigned:
+        param = f"write `param {assigned[1]} = {clean(assigned[2])}`, and `${assigned[1]}` where it is used"
+        return f"{setting}; for a parameter, {param}" if setting else param
+    if setting:
+        return setting
+    if find_action(word):
+        return ""
+    heads = {spell_key(head): head for head in STATEMENTS}
+    for count, cutoff in ((2, 1.0), (1, 1.0), (2, 0.7), (1, 0.7)):
+        head, rest = split_words(text, count)
+        near = difflib.get_close_matches(spell_key(head)[:64], heads, n=1, cutoff=cutoff)
+        if near:
+            return (
+                f"write `{' '.join(filter(None, (heads[near[0]], clean(rest))))}{' {' if text.endswith('{') else ''}`"
+            )
+    return ""
+
+
+def _is_statement(text: str) -> bool:
+    head, _, phrase = text.rstrip(" {").partition(" ")
+    if head in ("pause", "expect"):  # the grammar does not know their units
+        figure = EXPECTABLE.get(phrase.split(" ")[0]) if head == "expect" else None
+        names = ["%" if unit == "ratio" else unit for unit in (figure.units if figure else ("s",))]
+        units = [UNITS[name][1] if name in UNITS else COUNT for name in names]
+        if "$" not in phrase and _find_unit(phrase) not in units:
+            return False
+    return is_parsed({**STATEMENTS, "evaluate": "evaluate"}[head], phrase)
+
+
+def _find_unit(phrase: str) -> Dimension | None:
+    """Return the dimension of the unit at the end of a phrase."""
+    found = re.search(r"[0-9.]+ ?([^\s0-9.]*?)\)*$", phrase)
+    unit = found[1] if found else ""
+    return UNITS[unit][1] if unit in UNITS else None if unit else COUNT
+
+
+def is_parsed(rule: str, text: str) -> bool:
+    """Return whether a rule of the grammar takes a text."""
+    try:
+        parse(rule, SourceText("", text).span(0, len(text)))
+    except Mistake:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names that a source defines, for the capitals in phrases."""
+
+    source: SourceText
+
+    def fill(self, text: str) -> str:
+        """Return a text with the first name of each kind, and that of the file, in place of the capitals."""
+        text = text.replace("FILE", self.source.name or "FILE")
+        for kind in ("dataset", "checkpoint", "access"):
+            found = re.search(rf"^\s*{kind}\s+([A-Za-z_]\w*)", self.source.text, re.MULTILINE)
+            if found:
+                text = re.sub(rf"\b{kind.upper()}\b", found[1], text)
+        return text
+
+
+def _write_setting(meaning: Meaning, rest: str, names: _Names, home: str) -> str:
+    setting = meaning.setting
+    phrases = _phrases_of(meaning, rest, names) or [names.fill(form) for form in list_forms(setting, meaning.kind)]
+    where = f" in the block `{home}`" if home else ""
+    return write_lines(setting.keyword, phrases) + where if phrases else f"the setting is `{setting.keyword}`"
+
+
+def _phrases_of(meaning: Meaning, rest: str, names: _Names) -> list[str]:
+    setting, phrase = meaning.setting, names.fill(meaning.phrase)
+    value = clean(rest)
+    if meaning.otherwise and value.lower() in NO:
+        return [names.fill(meaning.otherwise)]
+    if phrase and "{}" not in phrase:
+        return [phrase]
+
+    def accepts(text: str) -> bool:
+        return is_readable(setting, text) and ("$" in value or "$" not in text)
+
+    if re.search("[A-Za-z]", value):
+        phrase = re.sub(r"\{\} (B|s|us)\b", "{}", phrase)
+    if phrase not in ("", "{}"):
+        made = rewrite(value, lambda text: accepts(phrase.replace("{}", text)))
+        return [phrase.replace("{}", text) for text in made]
+    return rewrite(value, accepts, [names.fill(form) for form in list_forms(setting, meaning.kind)])
+
+
+def write_lines(head: str, phrases: Sequence[str]) -> str:
+    """Return `write `HEAD PHRASE``, with all phrases."""
+    lines = [f"`{_write_singular(' '.join(filter(None, (head, phrase))))}`" for phrase in phrases]
+    return f"write {', '.join(lines[:-1])} or {lines[-1]}" if len(lines) > 1 else f"write {lines[0]}"
+
+
+def _write_singular(text: str) -> str:
+    text = re.sub(r"(?<![\w.])1 batches\b", "1 batch", text)
+    return re.sub(r"(?<![\w.])1 (rank|step|epoch|file|folder|target)s\b", r"1 \1", text)
+
+
+def cure_phrase(head: str, kind: str, phrase: Span, accepts: Callable[[str], bool]) -> str:
+    """Return what to type instead of a line whose head is right and whose phrase is not; empty if not known."""
+    names = _Names(phrase.source)
+    for known, pattern, answer in _NOT_YET:
+        if head == known and re.search(pattern, phrase.text):
+            return answer.format(forms=write_lines(head, [names.fill("DATASET")]))
+    for word in re.finditer(r"\s([a-z]\w*)(?=\s)", phrase.text):
+        before, after = phrase.text[: word.start()].strip(), phrase.text[word.start() + 1 :]
+        if word[1] in SETTINGS[kind] and accepts(before):
+            return f"write `{head} {before}` and `{after}`, a line each"
+    found = rewrite(phrase.text, accepts, _fill_forms(head, kind, names))
+    return _write_cure(head, phrase, found) if found and found != [phrase.text] else ""
+
+
+def show_forms(head: str, kind: str, phrase: Span, accepts: Callable[[str], bool]) -> str:
+    """Return lines of a setting as they may be, in this place."""
+    return _write_cure(head, phrase, list(filter(accepts, _fill_forms(head, kind, _Names(phrase.source))))[:4])
+
+
+def example_line(head: str, kind: str, place: Span) -> str:
+    """Return a line of a setting, for a block at `place`."""
+    return f"{head} {_fill_forms(head, kind, _Names(place.source))[0]}"
+
+
+def _fill_forms(head: str, kind: str, names: _Names) -> list[str]:
+    setting = next(one for one in list_settings(BLOCKS[kind], kind) if one.keyword == head)
+    return [names.fill(form) for form in list_forms(setting, kind)]
+
+
+def _write_cure(head: str, phrase: Span, found: Sequence[str]) -> str:
+    if not found:
+        return ""
+    if phrase.source.name != COMMAND_LINE:
+        return write_lines(head, found)
+    several = f"; `dliosim compare` takes several, as `--vary {phrase.source.text[3:]}`" * ("," in phrase.text)
+    return write_override(phrase, found) + several
+
+
+def cure_part(
+    head: str, phrase: Span, part: Span, accepts: Callable[[str], bool], forms: Sequence[str], end: str = ""
+) -> str:
+    """Return what to type instead of a line whose phrase is wrong in a part, which may be as `forms`."""
+    before, after = phrase.text[: part.start - phrase.start], phrase.text[part.end - phrase.start :]
+    found = [before + one + after + end for one in rewrite(part.text, accepts, forms) or forms]
+    return _write_cure(head, part, found)
+
+
+def cure_statement(head: str, phrase: Span, opened: bool) -> str:
+    """Return what to type instead of a statement whose head is right and whose phrase is not."""
+    text, brace = phrase.text, " {" if opened or head in MUST_OPEN else ""
+    names = _Names(phrase.source)
+    for known, pattern, answer in _NOT_YET:
+        if head == known and re.search(pattern, text):
+            place = re.search(r"\S*/\S*", text)
+            return answer.format(forms=f"write `{head} {text.split()[0]}`", place=place[0] if place else "DIR")
+    if len(text) > MAX_LENGTH:
+        return ""
+    forms = [names.fill(form) for form in _FORMS.get(head, ())]
+    found = rewrite(text, lambda made: _is_statement(f"{head} {made}"), forms) if text else forms
+    return write_lines(head, [made + brace for made in found]) if found and found != [text] else ""
+
+
+_FORMS: Final = {
+    "prepare": ("DATASET",),
+    "repeat": ("3",),
+    "expect": tuple(f"{name} {figure.example}" for name, figure in EXPECTABLE.items()),
+    "checkpoint": ("NAME",),
+    "dataset": ("NAME",),
+    "pause": ("5 s",),
+    "evaluate": ("every 2 epochs",),
+    "workload": ("NAME",),
+    "param": ("NAME = 4",),
+    "access": ("NAME",),
+    "save": ("CHECKPOINT",),
+    "restore": ("CHECKPOINT",),
+}
+
+
+# ---- overrides ----------------------------------------------------------------------------------------------------
+
+
+def cure_override(name: str, value: str, params: Iterable[str], blocks: Mapping[str, str], source: SourceText) -> str:
+    """Return the `-D` to give instead of one that names nothing; empty where that is not known.
+
+    `blocks` has the kind of each block that has a name; `source` is the pattern.
+    """
+    block, _, word = re.sub(r"[/:]+", ".", name).rpartition(".")
+    names, known = _Names(source), {spell_key(param): param for param in params}
+    if not block and (near := difflib.get_close_matches(spell_key(word)[:64], known, n=1, cutoff=0.75)):
+        return f"write `-D {known[near[0]]}={quote_value(value)}`"
+    for find in (find_setting, suggest_setting):
+        for home in _list_homes(block.rpartition(".")[2], blocks):
+            found = find(f"{word} {value}", blocks[home])
+            if found is not None:
+                keyword = found[0].setting.keyword
+                if not block and keyword in known.values():
+                    return f"write `-D {keyword}={quote_value(value)}`"
+                phrases = _phrases_of(*found, names) or list(list_forms(found[0].setting, blocks[home]))[:3] or [value]
+                given = [f"`-D {_quote_pair(f'{home}.{keyword}', one)}`" for one in phrases]
+                return f"write {' or '.join(given)}"
+    return names.fill(find_action(word).replace("the line ", "it ").format(value))
+
+
+def _list_homes(given: str, blocks: Mapping[str, str]) -> list[str]:
+    """Return the names of the blocks that a name may mean, the most likely first."""
+    kind = find_statement(given).partition(" ")[0]
+    first = [name for name in blocks if given == name or blocks[name] in (given, kind)]
+    first += difflib.get_close_matches(given, blocks, n=1)
+    others = [name for home in _HOMES for name in blocks if blocks[name] == home]
+    return list(dict.fromkeys([*first, *others]))
+
+
+def _quote_pair(name: str, value: str) -> str:
+    return f'"{name}={value}"' if " " in name and not set(value) & {'"', "$"} else f"{name}={quote_value(value)}"
+
+
+def quote_value(value: str) -> str:
+    """Return a value as a shell takes it."""
+    if '"' in value or "$" in value:
+        return shlex.quote(value)
+    return f'"{value}"' if re.search(r"[^\w.%/:-]", value) else value
+
+
+def cure_value(param: Param, accepts: Callable[[str], bool]) -> str:
+    """Return what to give instead of a value that its parameter cannot have; empty if not known."""
+    found = rewrite(param.value.text, accepts)
+    if not found and param.value is not param.default:
+        found = [param.default.text]
+    return write_override(param.value, found) if found else ""
+
+
+def write_override(value: Span, phrases: Sequence[str]) -> str:
+    """Return `write `-D NAME=PHRASE``, for a value on the command line, or `write `param NAME = PHRASE``."""
+    line, column = value.source.position(value.start)
+    given = value.source.line(line)[: column - 1].strip()
+    if value.source.name != COMMAND_LINE:
+        return write_lines(given, phrases)
+    return f"write {' or '.join(f'`{given}{quote_value(one)}`' for one in phrases)}"
