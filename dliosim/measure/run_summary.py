@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dliosim.measure.epoch_summaries import EpochSummary
@@ -83,6 +84,10 @@ class Answer:
     got_bytes_per_second: Spread | None
     #: what to do next
     advice: tuple[Advice, ...]
+
+    def select_epochs(self, epochs: Sequence[EpochSummary]) -> list[EpochSummary]:
+        """Return the epochs that count, of all epochs of the loop; all where none counts."""
+        return [epochs[number - 1] for number in self.epochs] or list(epochs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,28 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.file_phases import RestorePhase, SavePhase
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_utilization
-from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, scaling_groups, time_breakdown
-from dliosim.pictures.epochs import bin_text
+from dliosim.pictures import (
+    bandwidth,
+    comparisons,
+    files,
+    gantt,
+    latency,
+    offsets,
+    scaling,
+    scaling_groups,
+    time_breakdown,
+)
+from dliosim.pictures.epochs import bin_text, gap_text
 from dliosim.pictures.style import apply_style, render_figure
+from dliosim.report.phase_titles import group_phases, title_of
+from dliosim.report.reader.arrays import Ints
 from dliosim.report.reader.comparison import ComparisonResult
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.reader.loops import RecordedEpoch
@@ -40,8 +54,36 @@ class Gallery:
     left_out: tuple[str, ...]  #: sentences on pictures that are left out
 
 
-def loop_gallery(saved: SavedRun, loop: LoopResult) -> Gallery:
-    """Return the pictures of one loop of a run."""
+@dataclass(frozen=True, slots=True)
+class TimeScales:
+    """The longest times of loops that are compared: all their axes of time reach so far; s."""
+
+    epochs: float = 0.0  #: recorded epochs together
+    steps: float = 0.0  #: first steps of an epoch
+    ranks: float = 0.0  #: epochs that count, of one rank
+
+
+def time_scales(loops: Sequence[LoopResult]) -> TimeScales:
+    """Return the longest times of some loops."""
+    spans = [gantt.window_span(epoch) for loop in loops for epoch in loop.timeline if (epoch.window_ns >= 0).any()]
+    ranks = [np.sum([*times.values()], axis=(0, 1)).max() * 1e-9 for loop in loops if (times := _answer_times(loop))]
+    return TimeScales(
+        epochs=max((sum(epoch.seconds for epoch in loop.timeline) for loop in loops), default=0.0),
+        steps=max((end - begin for begin, end in spans), default=0.0),
+        ranks=max(ranks, default=0.0),
+    )
+
+
+def scales_by_title(runs: Sequence[SavedRun]) -> dict[str, TimeScales]:
+    """Return the scales of the loops of each title, over several runs."""
+    return {
+        title: time_scales([loop for saved in runs for loop in saved.loops if loop.title == title])
+        for title in loop_titles(runs)
+    }
+
+
+def loop_gallery(saved: SavedRun, loop: LoopResult, scales: TimeScales) -> Gallery:
+    """Return the pictures of one loop of a run, with axes of time of these lengths."""
     notes: list[str] = []
     pictures = list(_epoch_pictures(saved, loop))
     if loop.rank_times:
@@ -50,14 +92,14 @@ def loop_gallery(saved: SavedRun, loop: LoopResult) -> Gallery:
                 "time-by-rank",
                 "Where the time of each rank went",
                 time_breakdown.TIME_CAPTION,
-                partial(time_breakdown.time_by_rank, loop.rank_times),
+                partial(time_breakdown.time_by_rank, _answer_times(loop), scales.ranks),
             )
         )
     else:
         notes.append("The time of each rank is left out: there is no ranks.h5 next to results.json.")
     recorded = [epoch for epoch in loop.timeline if epoch.bin_count and len(epoch.ranks)]
     if recorded:
-        pictures += _timeline_pictures(saved, loop, recorded)
+        pictures += _timeline_pictures(saved, loop, recorded, scales)
         if saved.run.null:
             notes.append("Bandwidth is left out: nothing was read (--null).")
     else:
@@ -65,6 +107,20 @@ def loop_gallery(saved: SavedRun, loop: LoopResult) -> Gallery:
         why = "there is no timeline.h5 next to results.json" if missing else "timeline.h5 has no epoch of this loop"
         notes.append(f"All pictures over time, of offsets and of the distribution of latencies are left out: {why}.")
     return Gallery(tuple(pictures), tuple(notes))
+
+
+def files_gallery(saved: SavedRun) -> Gallery:
+    """Return the picture of saves and restores of a run."""
+    phases = [phase for phase in saved.run.files if isinstance(phase, (SavePhase, RestorePhase)) and phase.verb.seconds]
+    groups = group_phases(phases)
+    if not groups or saved.run.null:
+        return Gallery((), ())
+    draw = partial(files.times_and_rates, groups[: files.MOST_GROUPS])
+    others = ", ".join(title_of(group[0]) for group in groups[files.MOST_GROUPS :])
+    return Gallery(
+        (Picture("saves-and-restores", "Time and rate of saves and restores", files.CAPTION, draw),),
+        (f"Left out, as there is no room for them: {others}.",) if others else (),
+    )
 
 
 def comparison_gallery(found: ComparisonResult) -> Gallery:
@@ -121,31 +177,42 @@ def draw_pictures(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure
 def _epoch_pictures(saved: SavedRun, loop: LoopResult) -> Iterator[Picture]:
     if time_breakdown.has_utilization(loop.epochs):
         doubtful = bool(doubt_of_utilization(saved.run, loop.phases))
-        draw = partial(time_breakdown.utilization_by_epoch, loop.epochs, doubtful)
+        draw = partial(time_breakdown.utilization_by_epoch, loop.epochs, loop.answer, doubtful)
         yield Picture("utilization-by-epoch", "Utilization by epoch", time_breakdown.BUSY_CAPTION, draw)
     elif len(loop.epochs) > 1:
         draw = partial(time_breakdown.rate_by_epoch, loop.epochs)
         yield Picture("rate-by-epoch", "Rate by epoch", time_breakdown.RATE_CAPTION, draw)
 
 
-def _timeline_pictures(saved: SavedRun, loop: LoopResult, recorded: Sequence[RecordedEpoch]) -> Iterator[Picture]:
-    ranks, bins = saved.run.ranks, bin_text(recorded)
+def _answer_times(loop: LoopResult) -> dict[str, Ints]:
+    """Return the times of each rank in the epochs that count, (epochs, ranks) each."""
+    rows = [epoch.epoch - 1 for epoch in loop.answer_epochs]
+    return {name: times[rows] for name, times in loop.rank_times.items()}
+
+
+def _timeline_pictures(
+    saved: SavedRun, loop: LoopResult, recorded: Sequence[RecordedEpoch], scales: TimeScales
+) -> Iterator[Picture]:
+    ranks, shown = saved.run.ranks, f"{gap_text(recorded, len(loop.epochs))} {bin_text(recorded)}".strip()
+    needs = loop.answer.needs_bytes_per_second if loop.answer else None
+    rate = needs.mean if needs else None
     with_steps = [epoch for epoch in recorded if (epoch.window_ns >= 0).any()]
     for epoch in with_steps[:1] + with_steps[1:][-1:]:
         yield Picture(
             f"timeline-epoch-{epoch.epoch}",
             f"What each rank did, epoch {epoch.epoch}",
             f"{gantt.step_text(epoch)} {gantt.CAPTION}",
-            partial(gantt.rank_timeline, epoch, _gap_kind(loop.epochs[epoch.epoch - 1])),
+            partial(gantt.rank_timeline, epoch, _gap_kind(loop.epochs[epoch.epoch - 1]), scales.steps),
         )
     # Without I/O, steps are still recorded with their bytes, but bandwidth would have no meaning.
     if not saved.run.null and any(epoch.bytes.any() for epoch in recorded):
-        over_time = partial(bandwidth.bandwidth_over_time, recorded, ranks)
-        sum_caption = f"{bins} {bandwidth.SUM_CAPTION}"
+        rates = {epoch.epoch: epoch.bytes_per_second for epoch in loop.epochs}
+        over_time = partial(bandwidth.bandwidth_over_time, recorded, ranks, rates, rate, scales.epochs)
+        sum_caption = f"{shown} {bandwidth.SUM_CAPTION}"
         yield Picture("bandwidth-over-time", "Bandwidth over time", sum_caption, over_time)
         if ranks > 1:
-            by_rank = partial(bandwidth.bandwidth_map, recorded)
-            map_caption = f"{bins} {bandwidth.MAP_CAPTION}"
+            by_rank = partial(bandwidth.bandwidth_map, recorded, rate and rate / ranks, scales.epochs)
+            map_caption = f"{shown} {bandwidth.MAP_CAPTION}"
             yield Picture("bandwidth-by-rank", "Bandwidth by rank and time", map_caption, by_rank)
     counted = [epoch for epoch in recorded if epoch.batch_latency[:, 1].any() or epoch.call_latency[:, 1].any()]
     if counted:
@@ -160,7 +227,7 @@ def _timeline_pictures(saved: SavedRun, loop: LoopResult, recorded: Sequence[Rec
             "latency-over-time",
             "Batch latency over time",
             f"{latency.longest_wait_text(recorded, ranks)} {latency.OVER_TIME_CAPTION}",
-            partial(latency.latency_over_time, recorded),
+            partial(latency.latency_over_time, recorded, scales.epochs),
         )
     if offsets.select_epochs(recorded):
         caption = f"{offsets.offset_text(recorded)} {offsets.CAPTION}".strip()
@@ -175,19 +242,22 @@ def _gap_kind(epoch: EpochSummary) -> gantt.Gap:
 
 def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) -> scaling.LoopRate | None:
     """Return the rate of a loop; None where its time is 0, so that there is no rate."""
-    later = loop.later
-    rate = aggregate.bytes_per_second(later) if in_bytes else aggregate.samples_per_second(later)
-    of_epochs = [epoch.bytes_per_second if in_bytes else epoch.samples_per_second for epoch in later]
+    epochs, answer = loop.answer_epochs, loop.answer
+    rate = aggregate.bytes_per_second(epochs) if in_bytes else aggregate.samples_per_second(epochs)
+    of_epochs = [epoch.bytes_per_second if in_bytes else epoch.samples_per_second for epoch in epochs]
     if not rate:
         return None
+    needs = answer.needs_bytes_per_second if answer and in_bytes else None
+    waited = doubt_of_core_waits(saved.run.environment, loop.phases)
     return scaling.LoopRate(
         label=saved.label,
         study=study,
         ranks=saved.run.ranks,
         rate=rate,
         epochs=tuple(one for one in of_epochs if one is not None),
-        shares=aggregate.time_shares(later),
-        is_doubtful=bool(doubt_of_core_waits(saved.run.environment, loop.phases)),
+        shares=aggregate.time_shares(epochs),
+        is_doubtful=bool(waited) or (answer is not None and not answer.from_storage),
+        needs=needs.mean if needs else None,
     )
 
 
@@ -217,12 +287,15 @@ def _galleries(results: Sequence[SavedRun | SavedComparison]) -> Iterator[tuple[
     runs = [one for one in results if isinstance(one, SavedRun)]
     for title in loop_titles(runs):
         yield ("all", title), runs_gallery(runs, title)
+    scales = scales_by_title(runs)
     for one in results:
+        name = Path(one.place).absolute().name
         if isinstance(one, SavedRun):
             for loop in one.loops:
-                yield (one.label, loop.title), loop_gallery(one, loop)
+                yield (name, loop.title), loop_gallery(one, loop, scales[loop.title])
+            yield (name,), files_gallery(one)
         else:
-            yield (one.label,), comparison_gallery(one.comparison)
+            yield (name,), comparison_gallery(one.comparison)
 
 
 def _file_part(text: str) -> str:

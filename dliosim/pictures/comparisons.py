@@ -15,7 +15,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 from dliosim.pictures.style import FAINT, INK, figure, grid_lines, wrap_text
 from dliosim.readable import number, seconds, size
 from dliosim.report.reader.comparison import EQUAL, FASTER, REFERENCE, SLOWER, UNJUDGED, ComparisonResult, SavedVariant
-from dliosim.report.reader.labels import variant_legend
 
 FOREST_CAPTION = (
     "How to read it: a dot is a variant's rate by the reference's, the line through it the interval that the "
@@ -96,11 +95,9 @@ def variants_with_ratio(found: ComparisonResult) -> list[SavedVariant]:
 
 
 def _row_labels(found: ComparisonResult) -> list[str]:
-    """Return the full label of each variant, with its number if tables have only that, and its stall if it has one."""
-    labels = [one.label for one in found.variants]
+    """Return the label of each variant, with its stall if it has one."""
     stalls = [f"\n{_stall(one)}" if found.is_stall_comparison else "" for one in found.variants]
-    named = [wrap_text(label, 46) for label in variant_legend(labels) or labels]
-    return [name + stall for name, stall in zip(named, stalls, strict=True)]
+    return [wrap_text(one.label, 46) + stall for one, stall in zip(found.variants, stalls, strict=True)]
 
 
 def _stall(one: SavedVariant) -> str:

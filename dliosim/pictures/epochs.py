@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter
 
-from dliosim.pictures.style import FAINT, faint_text, time_axis
+from dliosim.pictures.style import FAINT, INK, faint_text, time_axis
 from dliosim.readable import seconds
+from dliosim.report.phase_titles import name_epochs
 from dliosim.report.reader.arrays import Floats
 from dliosim.report.reader.loops import RecordedEpoch
+
+# Shares of the axis that an epoch needs for its number, and for its name.
+_ROOM_FOR_NUMBER, _ROOM_FOR_NAME = 0.02, 0.08
+
+# The mark of a break.
+_BREAK: dict[str, Any] = {
+    "color": INK,
+    "weight": "bold",
+    "zorder": 5,
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +60,33 @@ def bin_text(epochs: Sequence[RecordedEpoch]) -> str:
     return f"A bin is {' or '.join(lengths)} long."
 
 
-def mark_epochs(axes: Axes, places: Sequence[EpochSpan]) -> float:
-    """Label the axis of time and mark the begins of epochs; return the factor from seconds to the axis's unit."""
-    whole = places[-1].end
+def gap_text(epochs: Sequence[RecordedEpoch], count: int) -> str:
+    """Return a sentence with the epochs of a loop of `count` epochs that are not recorded, else an empty text."""
+    recorded = {epoch.epoch for epoch in epochs}
+    missing = [number for number in range(1, count + 1) if number not in recorded]
+    return f"The mark // stands for {name_epochs(missing)}, left out here and in timeline.h5." if missing else ""
+
+
+def mark_epochs(axes: Axes, places: Sequence[EpochSpan], longest: float = 0.0) -> float:
+    """Label the axis of time and mark the begins of epochs; return the factor from seconds to the axis's unit.
+
+    The axis is `longest` seconds long if the epochs are shorter. Where epochs are left out, it has a mark, `//`.
+    """
+    whole = max(places[-1].end, longest)
     unit = time_axis(axes.xaxis, whole, "time in the epochs shown, one after the other")
     axes.set_xlim(0, whole * unit)
+    before = places[0].epoch.epoch - 1
     for place in places:
+        number, begin, share = place.epoch.epoch, place.begin * unit, (place.end - place.begin) / whole
         if place.begin:
-            axes.axvline(place.begin * unit, color=FAINT, linewidth=1.0, linestyle=(0, (4, 2)))
-        share = (place.end - place.begin) / whole
-        name = f"epoch {place.epoch.epoch}" if share > 0.08 else f"{place.epoch.epoch}"
-        faint_text(axes, (place.begin + place.end) / 2 * unit, 1.01, name, "x", "center")
+            axes.axvline(begin, color=FAINT, linewidth=1.0, linestyle=(0, (4, 2)))
+        if number > before + 1:
+            for end in (0, 1):
+                axes.text(begin, end, "//", transform=axes.get_xaxis_transform(), ha="center", va="center", **_BREAK)
+        if share > _ROOM_FOR_NUMBER:
+            name = f"epoch {number}" if share > _ROOM_FOR_NAME else f"{number}"
+            faint_text(axes, (place.begin + place.end) / 2 * unit, 1.02, name, "x", "center")
+        before = number
     return unit
 
 

@@ -30,15 +30,17 @@ CAPTION = (
 Gap = Literal["tool", "processing"]
 
 
-def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
-    """Draw the first steps of an epoch, a row a rank; `gap` is the larger part of the time between data and compute."""
+def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool", longest: float = 0.0) -> Figure:
+    """Draw the first steps of an epoch, a row a rank; `gap` is the larger part of the time between data and compute.
+
+    The axis is `longest` seconds long if the steps take less.
+    """
     # Parts of a step, each between two of its marks in `window_ns`.
     spans = (("data wait", 0, 1), (gap, 1, 2), ("compute", 2, 3), ("sync wait", 3, 4), ("checkpoint", 4, 5))
     rows = select_rows(epoch)
-    steps = min(MOST_STEPS, epoch.window_ns.shape[1])
-    window = epoch.window_ns[rows][:, :steps]
-    done = window[window >= 0]
-    begin, end = int(done.min()) * 1e-9, int(done.max()) * 1e-9
+    window = epoch.window_ns[rows][:, :MOST_STEPS]
+    begin, end = window_span(epoch)
+    end = max(end, begin + longest, begin * (1 + 1e-9) + 1e-9)
     drawn = figure(height=max(2.2, 1.3 + len(rows) * (0.22 if len(rows) > 12 else 0.34)))
     axes = drawn.add_subplot()
     unit = time_axis(axes.xaxis, end - begin, "time since the epoch's start")
@@ -50,7 +52,7 @@ def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
     if shapes > MOST_SHAPES:
         for collection in axes.collections:
             collection.set_rasterized(True)
-    axes.set_xlim(0.0 if begin < 0.2 * end else begin * unit, max(end, begin * (1 + 1e-9) + 1e-9) * unit)
+    axes.set_xlim(begin * unit, end * unit)
     axes.set_ylim(len(rows), 0)
     axes.set_yticks(np.arange(len(rows)) + 0.5, _row_names(epoch, rows))
     axes.tick_params(axis="y", length=0)
@@ -59,6 +61,14 @@ def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool") -> Figure:
     legend = [Patch(color=PARTS[part], label=part) for part, _, _ in spans] + [Patch(color=READS, label="read calls")]
     drawn.legend(handles=legend, loc="outside upper left", ncols=len(legend), handlelength=1.2, columnspacing=1.4)
     return drawn
+
+
+def window_span(epoch: RecordedEpoch) -> tuple[float, float]:
+    """Return begin and end of the axis of the first steps of the ranks that are shown; s."""
+    window = epoch.window_ns[select_rows(epoch)][:, :MOST_STEPS]
+    done = window[window >= 0]
+    begin, end = int(done.min()) * 1e-9, int(done.max()) * 1e-9
+    return (0.0 if begin < 0.2 * end else begin), end
 
 
 def step_text(epoch: RecordedEpoch) -> str:

@@ -12,11 +12,12 @@ _STYLE = """
 :root { color-scheme: light; }
 body { margin: 0 auto; max-width: 66rem; padding: 2rem 1.5rem 4rem; background: #fff; color: #222;
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .6rem; }
 h2 { font-size: 1.35rem; margin: 3rem 0 .6rem; padding-top: .8rem; border-top: 2px solid #222; }
 h3 { font-size: 1.1rem; margin: 2.2rem 0 .4rem; }
 h4 { font-size: 1rem; margin: 0 0 .3rem; }
-p, li { max-width: 52rem; overflow-wrap: anywhere; }
+h1, h2, h3, p, li { overflow-wrap: anywhere; }
+p, li { max-width: 52rem; }
 a { color: #0b5394; }
 nav ul { list-style: none; padding: 0; margin: .8rem 0; columns: 2; }
 nav > ul > li { break-inside: avoid; }
@@ -27,12 +28,22 @@ table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabu
 .title { color: #555; font-size: .9rem; margin: 1.4rem 0 0; }
 th, td { padding: .18rem .2rem .18rem .95rem; text-align: right; vertical-align: bottom; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
+td:first-child { white-space: normal; min-width: 9rem; max-width: 20rem; }
 thead th { border-bottom: 1.5px solid #222; white-space: pre-line; }
 tr.separate td { border-top: 1px solid #bbb; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1.2rem; font-size: .88rem; margin: .6rem 0; }
 dt { color: #555; } dd { margin: 0; overflow-wrap: anywhere; }
+.answer { border-left: 6px solid #767676; background: #f5f5f5; padding: .6rem 1rem; margin: 1rem 0; list-style: none; }
+.answer.good { border-color: #007a52; background: #eaf6f0; }
+.answer.bad { border-color: #b33c00; background: #fdf0ea; }
+.answer.open { border-color: #967000; background: #fbf5e0; }
+.answer dl { font-size: 1rem; margin: .3rem 0; } .answer dt { font-weight: 600; }
+.answer code { display: block; background: #fff; border: 1px solid #ccc; padding: .3rem .5rem; font-size: .85rem; }
+.where { color: #555; font-size: .9rem; margin: 0; }
+strong.good { color: #005c3c; } strong.bad { color: #9c2f00; } strong.open { color: #6b5000; }
+.missed { color: #9c2f00; font-weight: 600; padding-left: 1.4rem; }
 figure { margin: 1.8rem 0 2.4rem; break-inside: avoid; }
-figure img { display: block; max-width: 100%; height: auto; }
+figure img { display: block; width: 100%; min-width: 44rem; max-width: 58rem; height: auto; }
 figcaption { font-size: .88rem; color: #444; max-width: 52rem; margin-top: .4rem; }
 figcaption p { margin: .25rem 0; }
 .warnings { border-left: 4px solid #D55E00; padding: .1rem 0 .1rem .9rem; margin: 1rem 0; list-style: none;
@@ -41,12 +52,20 @@ figcaption p { margin: .25rem 0; }
 .verdict { font-weight: 600; }
 .faint { color: #666; font-size: .9rem; }
 pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; line-height: 1.4; }
+@media (max-width: 40rem) {
+  body { padding: 1rem .9rem 3rem; } nav ul { columns: 1; }
+  dl { grid-template-columns: 1fr; } dt { margin-top: .4rem; }
+}
 @media print {
   body { max-width: none; padding: 0; font-size: 10.5pt; }
   nav { display: none; } h2 { break-before: page; } h3, h4 { break-after: avoid; } .scroll { overflow: visible; }
-  table { font-size: 7.5pt; } pre { white-space: pre-wrap; }
+  figure img { min-width: 0; } table { font-size: 7.5pt; } pre { white-space: pre-wrap; }
 }
 """
+
+
+# Names of rows are wrapped at about as many characters.
+_NAME = 40
 
 
 def document(title: str, body: Sequence[str]) -> str:
@@ -97,6 +116,29 @@ def collapse_text(summary: str, text: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{lines(text)}</details>"
 
 
+def answer(title: str, rows: Sequence[tuple[str, str]], verdict: str, kind: str) -> str:
+    """Return names and texts of an answer, the verdict in colour. Lines of a text after the first are commands."""
+
+    def text(words: str) -> str:
+        first, *commands = escape(words).split("\n")
+        mark = escape(verdict)
+        if mark and first.startswith(mark):
+            first = f'<strong class="{kind}">{mark}</strong>{first.removeprefix(mark)}'
+        return first + "".join(f"<code>{command}</code>" for command in commands)
+
+    pairs = "".join(f"<dt>{escape(name)}</dt><dd>{text(words)}</dd>" for name, words in rows)
+    return f'<div class="answer {kind}">{paragraph(title.replace("  ", " · "), "where")}<dl>{pairs}</dl></div>'
+
+
+def verdicts(rows: Sequence[tuple[str, str, str, str]]) -> str:
+    """Return a list of verdicts: label, verdict, its class, and figures."""
+    lines = "".join(
+        f'<li>{escape(label)}: <strong class="{kind}">{escape(verdict)}</strong> {escape(text)}</li>'
+        for label, verdict, kind, text in rows
+    )
+    return f'<ul class="answer">{lines}</ul>' if rows else ""
+
+
 def contents(entries: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> str:
     """Return links to anchors of this page, in two levels: (text, anchor, entries below)."""
 
@@ -110,8 +152,9 @@ def contents(entries: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> s
 
 
 def table(content: Table) -> str:
-    """Return a table in the same parts as on a terminal, so that none is wider than the page."""
-    parts = split_columns(content.headings, content.rows, content.groups)
+    """Return a table in parts that are no wider than the page, as on a terminal; names of rows are wrapped."""
+    brief = [row and (row[0][:_NAME], *row[1:]) for row in content.rows]
+    parts = split_columns(content.headings, brief, content.groups)
     return paragraph(content.title, "title") + "\n".join(_table_part(content, [0, *columns]) for columns in parts)
 
 
@@ -134,8 +177,8 @@ def picture(title: str, caption: str, svg: bytes) -> str:
     how, _, formula = caption.partition(" Formula: ")
     figure_text = f"<p>{escape(how)}</p>" + (f"<p>Formula: {escape(formula)}</p>" if formula else "")
     return (
-        f'<figure><h4>{escape(title)}</h4><img alt="{escape(title)}" src="data:image/svg+xml;base64,{data}">'
-        f"<figcaption>{figure_text}</figcaption></figure>"
+        f'<figure><h4>{escape(title)}</h4><div class="scroll"><img alt="{escape(title)}" '
+        f'src="data:image/svg+xml;base64,{data}"></div><figcaption>{figure_text}</figcaption></figure>'
     )
 
 

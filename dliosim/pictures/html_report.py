@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dliosim.compare.answer import NO_DIFFERENCE, USE
+from dliosim.measure.answer import FEEDS, STARVES, TOO_CLOSE
 from dliosim.pictures import html
-from dliosim.pictures.catalogue import Gallery, comparison_gallery, draw_pictures, loop_gallery, runs_gallery
+from dliosim.pictures.catalogue import (
+    Gallery,
+    TimeScales,
+    comparison_gallery,
+    draw_pictures,
+    files_gallery,
+    loop_gallery,
+    runs_gallery,
+    scales_by_title,
+)
 from dliosim.pictures.style import render_figure
 from dliosim.readable import count
-from dliosim.report.compare.answer_lines import comparison_lines
-from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
+from dliosim.report.answer_lines import answer_rows, describe_answer
+from dliosim.report.compare.answer_lines import comparison_rows
+from dliosim.report.compare.saved_table import not_run_lines, tables_of_comparison
 from dliosim.report.conditions import conditions, environment_rows
 from dliosim.report.reader.load import SavedComparison, SavedRun, loop_titles
 from dliosim.report.run_report import expectation_line
-from dliosim.report.side_by_side import answers_of_runs, label_places, tables_of_runs, warnings_of_runs
-from dliosim.report.warnings import warnings_of
+from dliosim.report.side_by_side import CONDITIONS, label_places, tables_of_runs, warnings_of_runs
 
 _HOW = (
-    "Colours mean the same everywhere. Figures are over the epochs after the first (the only one, if there is one) "
-    "where nothing else is said. docs/report.md of dliosim says how to read each picture, docs/metrics.md has every "
-    "formula."
+    "Colours mean the same in all pictures. docs/report.md of dliosim says how to read each picture, docs/metrics.md "
+    "has every formula."
 )
+
+#: Classes of verdicts in the style of the page.
+_KINDS = {FEEDS: "good", USE: "good", STARVES: "bad", TOO_CLOSE: "open", NO_DIFFERENCE: "open"}
+
+_LONGEST_TITLE = 100
 
 
 @dataclass(slots=True)
@@ -43,28 +58,78 @@ class _Section:
 def page(results: Sequence[SavedRun | SavedComparison]) -> str:
     """Return the page as HTML, complete in itself; the same for the same results."""
     runs = [one for one in results if isinstance(one, SavedRun)]
+    scales = scales_by_title(runs)
     sections = [_overview_section(runs)] if runs else []
+    is_only = len(results) == 1
     for i, one in enumerate(results):
-        anchor = f"result-{i + 1}"
-        sections.append(_run_section(one, anchor) if isinstance(one, SavedRun) else _comparison_section(one, anchor))
-    labels = ", ".join(one.label for one in results)
+        title, anchor = "Conditions and pictures" if is_only else one.label, f"result-{i + 1}"
+        if isinstance(one, SavedRun):
+            sections.append(_run_section(one, title, anchor, scales))
+        else:
+            sections.append(_comparison_section(one, title, anchor))
+        sections[-1].pieces[:0] = () if is_only else _answer_pieces(one)
+    title = _title(results)
     body = [
-        html.heading(1, f"dliosim: {labels}" if len(labels) < 80 else f"dliosim: {count(len(results), 'result')}"),
-        *map(html.lines, answers_of_runs(runs)),
-        html.paragraph(_HOW, "faint"),
+        html.heading(1, title),
+        *(_answer_pieces(results[0]) if is_only else _verdict_pieces(results)),
         html.contents([(one.title, one.anchor, one.parts) for one in sections]),
+        html.paragraph(_HOW, "faint"),
     ]
     for section in sections:
         body += [html.heading(2, section.title, section.anchor), *section.pieces]
-    return html.document(f"dliosim: {labels}"[:120], body)
+    return html.document(title, body)
+
+
+def _title(results: Sequence[SavedRun | SavedComparison]) -> str:
+    """Return the workload, with its title if there is one result, else the workloads and the number of results."""
+    contents = [one.run if isinstance(one, SavedRun) else one.comparison for one in results]
+    if len(contents) == 1:
+        return ": ".join(filter(None, [contents[0].name, contents[0].title]))
+    names = ", ".join(dict.fromkeys(one.name for one in contents))
+    return f"{names[:_LONGEST_TITLE]}: {count(len(results), 'result')}"
+
+
+def _answer_pieces(one: SavedRun | SavedComparison) -> Iterator[str]:
+    """Yield the answer of a result, as on a terminal, then what a run missed."""
+    if isinstance(one, SavedComparison):
+        found = one.comparison
+        yield html.answer(*comparison_rows(found, found.answer), found.answer.verdict, _kind(found.answer.verdict))
+        return
+    verdict = one.run.answers[0].verdict if one.run.answers else ""
+    yield html.answer(*answer_rows(one.run), verdict, _kind(verdict))
+    yield html.items([expectation_line(each) for each in one.run.expectations if each.is_missed], "missed")
+
+
+def _verdict_pieces(results: Sequence[SavedRun | SavedComparison]) -> Iterator[str]:
+    """Yield the verdict of each comparison and on each loop of each run, then what runs missed."""
+    rows: list[tuple[str, str, str, str]] = []
+    missed: list[str] = []
+    for one in results:
+        if isinstance(one, SavedComparison):
+            found = one.comparison.answer
+            rows.append((one.label, found.verdict, _kind(found.verdict), found.use or found.reasons[0]))
+            continue
+        for answer in one.run.answers:
+            text = describe_answer(answer)
+            rows.append((f"{one.label}, {answer.loop}", answer.verdict, _kind(answer.verdict), text))
+        missed += [f"{one.label}: {expectation_line(each)}" for each in one.run.expectations if each.is_missed]
+    yield html.verdicts(rows)
+    yield html.items(missed, "missed")
+
+
+def _kind(verdict: str) -> str:
+    """Return the class of a verdict in the style of the page."""
+    return _KINDS.get(verdict, "plain")
 
 
 def _overview_section(runs: Sequence[SavedRun]) -> _Section:
     section = _Section("Results side by side" if len(runs) > 1 else "Figures", "side-by-side")
-    section.pieces.append(html.items(label_places(runs)))
-    section.pieces += [html.table(one) for one in tables_of_runs(runs)]
     said = [f"{label}: {line}" if len(runs) > 1 else line for label, line in warnings_of_runs(runs)]
     section.pieces.append(html.items([f"Warning: {line}" for line in said], "warnings"))
+    section.pieces.append(html.items(label_places(runs)))
+    # The conditions of a single run are in its own section.
+    tables = [one for one in tables_of_runs(runs) if len(runs) > 1 or one.title != CONDITIONS]
+    section.pieces += map(html.table, tables)
     for title in loop_titles(runs):
         gallery = runs_gallery(runs, title)
         if gallery.pictures:
@@ -73,13 +138,12 @@ def _overview_section(runs: Sequence[SavedRun]) -> _Section:
     return section
 
 
-def _run_section(saved: SavedRun, anchor: str) -> _Section:
+def _run_section(saved: SavedRun, title: str, anchor: str, scales: Mapping[str, TimeScales]) -> _Section:
     run = saved.run
     command = [("command", shlex.join(("dliosim", *run.arguments)))] if run.arguments else []
-    section = _Section(saved.label, anchor)
+    section = _Section(title, anchor)
     section.pieces += [
         html.definitions([("directory", saved.place), *conditions(run), ("started", run.started), *command]),
-        html.items([f"Warning: {line}" for line in warnings_of(run)], "warnings"),
         html.items([expectation_line(one) for one in run.expectations]),
     ]
     for loop in saved.loops:
@@ -87,21 +151,23 @@ def _run_section(saved: SavedRun, anchor: str) -> _Section:
         section.pieces += [
             html.paragraph(note) for note in dict.fromkeys(note for one in loop.phases for note in one.notes)
         ]
-        section.pieces += _format_pictures(loop_gallery(saved, loop))
-    if not saved.loops:
-        section.pieces.append(html.paragraph("This run has no loop, and so no pictures.", "faint"))
+        section.pieces += _format_pictures(loop_gallery(saved, loop, scales[loop.title]))
+    files = files_gallery(saved)
+    if files.pictures:
+        section.add_part("Saves and restores")
+        section.pieces += _format_pictures(files)
+    if not section.parts:
+        section.pieces.append(html.paragraph("A run without loops, saves and restores has no pictures.", "faint"))
     section.pieces.append(html.collapse_text("The pattern", run.pattern))
     return section
 
 
-def _comparison_section(saved: SavedComparison, anchor: str) -> _Section:
+def _comparison_section(saved: SavedComparison, title: str, anchor: str) -> _Section:
     found = saved.comparison
-    section = _Section(saved.label, anchor)
-    section.pieces.append(html.paragraph(f"{found.name}: {found.title}" if found.title else found.name))
-    section.pieces.append(html.lines(comparison_lines(found, found.answer)))
+    section = _Section(title, anchor)
     section.pieces.append(html.items(found.notes))
-    section.pieces.append(html.items(legend_of_comparison(saved)))
-    section.pieces += [html.table(one) for one in tables_of_comparison(saved)]
+    labels = [one.label for one in found.variants]
+    section.pieces += [html.table(one) for one in tables_of_comparison(saved, labels)]
     section.pieces.append(html.items(not_run_lines(found)))
     section.pieces.append(
         html.definitions(

@@ -102,12 +102,12 @@ def _share(value: float) -> str:
     return f"{100 * value:.10f}".rstrip("0").rstrip(".") + " %"
 
 
-def latency_over_time(epochs: Sequence[RecordedEpoch]) -> Figure:
+def latency_over_time(epochs: Sequence[RecordedEpoch], longest: float = 0.0) -> Figure:
     """Draw the longest batch latency in each bin of time: of the median rank, and from the least to the greatest."""
     places = align_epochs(epochs)
     drawn = figure(height=2.9)
     axes = drawn.add_subplot()
-    unit = mark_epochs(axes, places)
+    unit = mark_epochs(axes, places, longest)
     several = any(len(place.epoch.ranks) > 1 for place in places)
     for i, place in enumerate(places):
         middles, some = _longest_waits(place)

@@ -6,12 +6,16 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dliosim.pictures.style import (
     FAINT,
     INK,
+    NEEDED,
     PARTS,
     SERIES,
     figure,
@@ -24,18 +28,19 @@ from dliosim.pictures.style import (
 from dliosim.readable import number, percent, size
 
 SIDE_CAPTION = (
-    "How to read it: left, a dot is a result's rate over the epochs after the first (of the only one), the line "
-    "spans its slowest and fastest epoch (hollow: ranks waited for cores); right, where the time of all its "
-    "ranks went. What differs on the right is why the left does. Spans of epochs are no proof: dliosim compare repeats "
-    "and judges. "
+    "How to read it: left, a dot is a result's rate over the epochs that count for its answer, the line spans its "
+    "slowest and fastest epoch, and the upright mark is the rate that the loop needs. Hollow dots say nothing about "
+    "storage: the bytes came from memory, or ranks waited for cores. Right, where the time of all its ranks went. What "
+    "differs on the right is why the left does. Spans of epochs are no proof: dliosim compare repeats and judges. "
     "Formula: bytes (or samples) of all ranks / the time of the slowest; shares of the sum over ranks, checkpoints "
     "left out."
 )
 
 SCALING_CAPTION = (
     "How to read it: on the broken line each rank would get what it gets with the fewest ranks. Next to each dot is "
-    "its share of that; of several results with as many ranks the line takes the median. Hollow dots, and figures "
-    "marked ?, waited for cores, and say nothing about storage. "
+    "its share of that; of several results with as many ranks the line takes the median. Flat marks are the rates that "
+    "loops need. Hollow dots, and figures marked ?, say nothing about storage: the bytes came from memory, or ranks "
+    "waited for cores. "
     "Formula: rate / (rate with the fewest ranks x ranks / fewest ranks); bars span the slowest and fastest epoch."
 )
 
@@ -47,15 +52,17 @@ class LoopRate:
     label: str  #: label of the result
     study: str  #: name of the study; empty for a result in no curve
     ranks: int  #: number of ranks
-    rate: float  #: rate over the epochs after the first; B/s or samples/s
+    rate: float  #: rate over the epochs that count; B/s or samples/s
     epochs: tuple[float, ...]  #: rate of each of these epochs; B/s or samples/s
     shares: dict[str, float]  #: share of each of the `PARTS` in the time of all ranks
-    is_doubtful: bool  #: True if ranks waited for cores
+    is_doubtful: bool  #: True if ranks waited for cores, or bytes came from memory
+    needs: float | None = None  #: rate that the loop needs for its goal; B/s; None without compute
 
 
 def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     """Draw rates and parts of the time, a row a result."""
-    drawn = figure(height=1.6 + 0.34 * len(rated))
+    lines = sum(max(wrap_text(one.label, 34).count("\n"), 1) + 1 for one in rated)
+    drawn = figure(height=1.6 + 0.17 * lines)
     left, right = drawn.subplots(1, 2, sharey=True)
     for row, one in enumerate(rated):
         left.plot([min(one.epochs), max(one.epochs)], [row, row], color=SERIES[0], linewidth=1.8)
@@ -67,6 +74,8 @@ def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
             color=SERIES[0],
             markerfacecolor="white" if one.is_doubtful else SERIES[0],
         )
+        if one.needs:
+            left.plot([one.needs], [row], marker="|", markersize=16, markeredgewidth=2.2, color=NEEDED)
         begin = 0.0
         for part, colour in PARTS.items():
             share = max(one.shares.get(part, 0.0), 0.0)
@@ -76,12 +85,12 @@ def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
                 middle = begin + share / 2
                 right.text(middle, row, percent(share, 2), ha="center", va="center", color=ink, fontsize=8)
             begin += share
-    left.set_xlim(0, 1.08 * max(max(one.epochs) for one in rated) or 1.0)
+    left.set_xlim(0, 1.08 * max(max(*one.epochs, one.needs or 0.0) for one in rated) or 1.0)
     left.xaxis.set_major_locator(MaxNLocator(5))
     if in_bytes:
         rate_axis(left.xaxis)
     left.set_xlabel("bytes per second" if in_bytes else "samples per second")
-    left.set_yticks(range(len(rated)), [one.label for one in rated])
+    left.set_yticks(range(len(rated)), [wrap_text(one.label, 34) for one in rated])
     left.set_ylim(len(rated) - 0.5, -0.5)
     for axes in (left, right):
         axes.tick_params(axis="y", length=0)
@@ -90,8 +99,12 @@ def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     percent_axis(right.xaxis)
     right.set_xlabel("share of the time of all ranks")
     seen = [part for part in PARTS if any(one.shares.get(part, 0.0) > 0 for one in rated)]
-    handles = [right.barh(0, 0, color=PARTS[part], label=part) for part in seen]
-    drawn.legend(handles=handles, loc="outside upper right", ncols=len(seen), handlelength=1.2, columnspacing=1.4)
+    handles: list[Artist] = [Patch(color=PARTS[part], label=part) for part in seen]
+    if any(one.needs for one in rated):
+        handles.insert(
+            0, Line2D([], [], linestyle="", marker="|", markersize=10, markeredgewidth=2.2, color=NEEDED, label="needs")
+        )
+    drawn.legend(handles=handles, loc="outside upper right", ncols=len(handles), handlelength=1.2, columnspacing=1.4)
     return drawn
 
 
@@ -115,6 +128,8 @@ def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
             axes.plot([one.ranks] * 2, [min(one.epochs), max(one.epochs)], color=colour, linewidth=1.8)
             face = "white" if one.is_doubtful else colour
             axes.plot([one.ranks], [one.rate], marker="o", markersize=6.5, color=colour, markerfacecolor=face)
+            if one.needs:
+                axes.plot([one.ranks], [one.needs], marker="_", markersize=14, markeredgewidth=2.2, color=NEEDED)
         for count, rate in middles.items():
             share = percent(rate * fewest / (base * count), 2) if count > fewest else ""
             is_doubtful = any(one.is_doubtful for one in points if one.ranks in (fewest, count))
@@ -138,6 +153,8 @@ def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     axes.set_ylabel("bytes per second" if in_bytes else "samples per second")
     grid_lines(axes, "both")
     axes.plot([], [], color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)), label="ideal")
+    if any(one.needs for one in rated):
+        axes.plot([], [], linestyle="", marker="_", markersize=14, markeredgewidth=2.2, color=NEEDED, label="needs")
     axes.legend(loc="upper left")
     return drawn
 

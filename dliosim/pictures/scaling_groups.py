@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dliosim.measure.run_summary import RunSummary
-from dliosim.readable import ABSENT
-from dliosim.report.pattern_diff import override_rows, pattern_names
+from dliosim.report.pattern_diff import input_differences
 from dliosim.report.reader.load import LoopResult, SavedRun
 
 RULE = (
@@ -42,15 +41,7 @@ def _study_key(run: RunSummary, loop: LoopResult) -> object:
 
 
 def _study_labels(pairs: Sequence[tuple[SavedRun, LoopResult]]) -> list[str]:
-    runs = [saved.run for saved, _ in pairs]
-    differences = [
-        [f"pattern {name}" for name in pattern_names(runs)] if len({run.name for run in runs}) == 1 else [],
-        *([f"{row[0]}={cell}" if cell != ABSENT else "" for cell in row[1:]] for row in override_rows(runs)),
-        ["--null" if run.null else "" for run in runs],
-        ["--verify" if run.verify else "" for run in runs],
-        [", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems)) for run in runs],
-    ]
-    differences = [texts for texts in differences if len(set(texts)) > 1]
+    differences = input_differences([saved.run for saved, _ in pairs])
     return [
         ", ".join(filter(None, [f"{saved.run.name}: {loop.title}", loop.phases[0].api or "no reads", *details]))
         for (saved, loop), *details in zip(pairs, *differences, strict=True)

@@ -20,12 +20,13 @@ from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import name_part, time_parts
 from dliosim.readable import number, seconds, size
 
-# The colours of Okabe and Ito, which differ with any kind of colour blindness, and a violet that is darker than all.
+# Near the colours of Okabe and Ito, which differ with any kind of colour blindness; data wait, compute and sync wait,
+# which most of the time is, differ in grey, too.
 _COLOURS = {
-    "data wait": "#D55E00",
+    "data wait": "#C44E00",
     "processing": "#4B2E83",
-    "compute": "#009E73",
-    "sync wait": "#F0C808",
+    "compute": "#56BF98",
+    "sync wait": "#F7DC4A",
     "checkpoint": "#CC79A7",
     "arrival wait": "#0072B2",
     "tool": "#7F7F7F",
@@ -43,7 +44,10 @@ SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#00
 #: Colour map from dark (nothing) to light (much); also even in grey, and for the colour-blind.
 HEAT = "cividis"
 
-INK, FAINT = "#222222", "#8A8A8A"
+#: Colour of the rate that a loop needs, and of its goal.
+NEEDED = "#A33B00"
+
+INK, FAINT = "#222222", "#6B6B6B"
 
 #: The width of a picture, inches; a page shows it as wide as its text.
 WIDE = 9.6

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MultipleLocator
 
+from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import column_of, name_part, time_parts
+from dliosim.measure.run_summary import Answer
 from dliosim.pictures.style import (
     INK,
     MOST_SHAPES,
+    NEEDED,
     PARTS,
     SERIES,
     figure,
@@ -22,11 +26,20 @@ from dliosim.pictures.style import (
     time_axis,
     whole_axis,
 )
-from dliosim.readable import number
+from dliosim.readable import number, percent
 from dliosim.report.reader.arrays import Ints
 
+# Up to this many epochs have large dots; up to the other number they have their figures.
+_FEW_EPOCHS, _MOST_LABELS = 50, 12
+
+# Few ranks have columns as wide as with this many.
+_LEAST_COLUMNS = 8
+
+# Labels of values above this one would cross the line of 100 %.
+_NEAR_TOP = 0.82
+
 TIME_CAPTION = (
-    "How to read it: a column is a rank, all of it the wall time of the epochs after the first (of the only one). "
+    "How to read it: a column is a rank, all of it the wall time of the epochs that count for the answer. "
     "Columns of one height with more yellow are ranks that wait for the others; the one with the least yellow is "
     "the one waited for, and what it has more of is the cause. "
     "Processing is decoding and preprocessing in the steps themselves. "
@@ -34,9 +47,12 @@ TIME_CAPTION = (
 )
 
 BUSY_CAPTION = (
-    "How to read it: a dot is the mean over ranks, the bar spans the least and the greatest rank; 100 % is an "
-    "accelerator that never waits. The first epoch holds what a cold cache costs. "
-    "Formula: nominal compute / wall time of the steps after the first, blocking checkpoints taken out."
+    "How to read it: round dots are the utilization if storage alone held the steps; 100 % is storage that never makes "
+    "a step wait. Full dots count for the answer: they reach the goal or do not. Hollow ones are no result of "
+    "storage. Squares are the utilization with all waits, mean over ranks, with the least and the greatest rank. What "
+    "is between a dot and its square is no fault of storage. "
+    "Formula: docs/metrics.md, Utilization of storage alone; squares: nominal compute / wall time of the steps after "
+    "the first, blocking checkpoints taken out."
 )
 
 RATE_CAPTION = (
@@ -46,16 +62,19 @@ RATE_CAPTION = (
 )
 
 
-def time_by_rank(times: dict[str, Ints]) -> Figure:
-    """Draw the parts of the wall time of each rank, stacked, over the epochs after the first (or the only one)."""
+def time_by_rank(times: Mapping[str, Ints], longest: float = 0.0) -> Figure:
+    """Draw the parts of the wall time of each rank, stacked, summed over epochs; `times` are (epochs, ranks), in ns.
+
+    The axis is `longest` seconds long if the ranks take less.
+    """
     sums = {
-        name_part(part): _later_rows(times[column_of(part)]).sum(axis=0, dtype=np.float64) * 1e-9
+        name_part(part): times[column_of(part)].sum(axis=0, dtype=np.float64) * 1e-9
         for part in time_parts(EpochSummary)
     }
     ranks = len(sums["tool"])
     drawn = figure(height=3.4)
     axes = drawn.add_subplot()
-    longest = float(sum(sums.values()).max())
+    longest = max(longest, float(sum(sums.values()).max()))
     unit = time_axis(axes.yaxis, longest, "wall time of a rank")
     below = np.zeros(ranks)
     for part, colour in PARTS.items():
@@ -69,14 +88,15 @@ def time_by_rank(times: dict[str, Ints]) -> Figure:
             width=0.8 if ranks <= 64 else 1.0,
             bottom=below * unit,
             color=colour,
-            linewidth=0,
+            edgecolor="white",
+            linewidth=0.5 if ranks <= 64 else 0.0,
             label=part,
             rasterized=ranks * len(PARTS) > MOST_SHAPES // 2,
             antialiased=ranks <= 64,
         )
         below += height
-    axes.set_xlim(-0.6 - max(0, 4 - ranks), ranks - 0.4 + max(0, 4 - ranks))
-    axes.set_ylim(bottom=0)
+    axes.set_xlim(-0.6, max(ranks, _LEAST_COLUMNS) - 0.4)
+    axes.set_ylim(0, 1.05 * longest * unit or 1.0)
     axes.set_xlabel("rank")
     whole_axis(axes.xaxis)
     if ranks <= 16:
@@ -86,49 +106,76 @@ def time_by_rank(times: dict[str, Ints]) -> Figure:
     return drawn
 
 
-def _later_rows(rows: Ints) -> Ints:
-    return rows[1:] if len(rows) > 1 else rows
-
-
 def has_utilization(epochs: Sequence[EpochSummary]) -> bool:
     """Return True if every epoch has a utilization."""
     return all(epoch.utilization is not None for epoch in epochs)
 
 
-def utilization_by_epoch(epochs: Sequence[EpochSummary], doubtful: bool) -> Figure:
-    """Draw mean, least and greatest utilization of each epoch, from 0 to 100 %."""
-    drawn = figure(height=2.8)
+def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, doubtful: bool) -> Figure:
+    """Draw the utilization of storage alone of each epoch, with the goal, and below it that with all waits.
+
+    Dots of epochs that do not count for the answer are hollow; `doubtful` marks the utilization with all waits.
+    """
+    drawn = figure(height=3.0)
     axes = drawn.add_subplot()
     x = np.array([epoch.epoch for epoch in epochs])
-    mean = np.array([epoch.utilization or 0.0 for epoch in epochs])
-    low = np.array([_first_known(epoch.utilization_min, epoch.utilization) for epoch in epochs])
-    high = np.array([_first_known(epoch.utilization_max, epoch.utilization) for epoch in epochs])
-    reach = np.abs(np.stack([np.minimum(low - mean, 0), np.maximum(high - mean, 0)]))
-    few = len(epochs) <= 50
-    axes.errorbar(
-        x, mean, reach, color=PARTS["compute"], marker="o" if few else ".", capsize=4 if few else 0, linewidth=1.0
+    few = len(epochs) <= _FEW_EPOCHS
+    mean, low, high = (
+        np.array([_first_known(getattr(epoch, name), epoch.utilization) for epoch in epochs])
+        for name in ("utilization", "utilization_min", "utilization_max")
     )
-    if len(epochs) <= 12:
-        for i, value in enumerate(mean):
-            # The label is below the bar, if there is room: so it is never on the line of 100 %.
-            is_below = low[i] > 0.2
-            # A line that rises to this dot would cross a label in the middle below it.
-            is_rising = is_below and i > 0 and mean[i - 1] < 0.9 * value
+    axes.errorbar(
+        x,
+        mean,
+        np.stack([np.maximum(mean - low, 0), np.maximum(high - mean, 0)]),
+        color=PARTS["compute"],
+        marker="s" if few else ".",
+        markersize=4,
+        capsize=4 if few else 0,
+        linewidth=1.0,
+        label="with all waits" + (" (not to be trusted)" if doubtful else ""),
+    )
+    alone = np.array([_first_known(epoch.storage_utilization, epoch.utilization) for epoch in epochs])
+    counted = answer.epochs if answer and answer.verdict != NO_STORAGE else ()
+    axes.plot(x, alone, color=SERIES[0], linewidth=1.4)
+    size = 6.5 if few else 3.5
+    for face, some, name in (
+        (SERIES[0], np.isin(x, counted), "storage alone"),
+        ("white", ~np.isin(x, counted), "storage alone, not counted"),
+    ):
+        if some.any():
+            axes.plot(
+                x[some],
+                alone[some],
+                linestyle="",
+                marker="o",
+                markersize=size,
+                color=SERIES[0],
+                markerfacecolor=face,
+                label=name,
+            )
+    if len(epochs) <= _MOST_LABELS:
+        for number_of, value in zip(x, alone, strict=True):
+            # Above the line of 100 % where the label would cross it.
             axes.annotate(
-                f"{number(100 * value, 3)}{'?' if doubtful else ''}",
-                (x[i], min(low[i], 0.99) if is_below else high[i]),
-                xytext=(0, -6 if is_below else 6),
+                number(100 * value, 3),
+                (number_of, 1.0 if value > _NEAR_TOP else value),
+                xytext=(0, 6),
                 textcoords="offset points",
-                ha="left" if is_rising else "center",
-                va="top" if is_below else "bottom",
-                color=INK,
-                fontsize=8.5,
+                ha="center",
+                va="bottom",
             )
     axes.axhline(1.0, color=INK, linewidth=0.8)
-    axes.set_ylim(0, max(1.05, 1.05 * float(high.max())))
+    if answer:
+        axes.axhline(answer.goal, color=NEEDED, linewidth=1.2, linestyle=(0, (6, 2)))
+        goal = f"goal\n{percent(answer.goal, 2)}"
+        axes.text(1.005, answer.goal, goal, transform=axes.get_yaxis_transform(), va="center", color=NEEDED)
+    axes.set_ylim(0, max(1.18, 1.05 * float(high.max())))
+    axes.yaxis.set_major_locator(MultipleLocator(0.2))
     percent_axis(axes.yaxis)
-    axes.set_ylabel("utilization" + (" (not to be trusted)" if doubtful else ""))
+    axes.set_ylabel("utilization")
     _epoch_axis(axes, len(epochs))
+    drawn.legend(loc="outside upper left", ncols=3)
     return drawn
 
 
@@ -155,4 +202,5 @@ def _epoch_axis(axes: Axes, epochs: int) -> None:
 
 
 def _first_known(value: float | None, other: float | None) -> float:
+    """Return the value, or the other one where it is not known, or 0."""
     return value if value is not None else other or 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.epoch_summaries import EpochSummary
@@ -24,14 +25,19 @@ _WORTH_A_WORD, _PARTS = 0.01, 3
 #: Where bytes came from.
 _GAVE_BY = {"device": " from the device", "memory": " from memory, not from storage"}
 
+#: Title of the first lines, and name and text of each row.
+FirstRows: TypeAlias = tuple[str, list[tuple[str, str]]]
+
 _NAMES = {"data wait": "storage", "sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
 
 
 def answer_lines(run: RunSummary) -> str:
-    """Return the first lines of a run's report, at most 8: a title, and a line for each question that it can answer.
+    """Return the first lines of a run's report, at most 8: a title, and a line for each question that it can answer."""
+    return first_lines(*answer_rows(run))
 
-    Of loops after the first only the answer itself is there.
-    """
+
+def answer_rows(run: RunSummary) -> FirstRows:
+    """Return the title and the rows of the first lines. Of loops after the first only the answer itself is there."""
     groups = group_phases(run.loops)
     rows = list(_main_rows(groups[0], run.answers[0])) if run.answers else []
     rows += [
@@ -39,14 +45,19 @@ def answer_lines(run: RunSummary) -> str:
         for one in run.answers[1:3]
     ]
     rows += [*_file_rows("SAVES", run.saves, run), *_file_rows("RESTORES", run.restores, run)]
-    return first_lines(_title(run), rows, run.answers[0].advice if run.answers else ())
+    return _title(run), add_advice(rows, run.answers[0].advice if run.answers else ())
 
 
-def first_lines(title: str, rows: Sequence[tuple[str, str]], advice: Sequence[Advice] = ()) -> str:
-    """Return a title, rows of a name and a text, and the first advice, as at most 8 lines cut to 80 columns."""
+def add_advice(rows: Sequence[tuple[str, str]], advice: Sequence[Advice]) -> list[tuple[str, str]]:
+    """Return the first rows and the first advice, for which there is room; a command has a line of its own."""
     room = _MOST - 1 - sum(1 + bool(one.command) for one in advice[:1])
     tried = [("TRY", f"{one.text}:\n{one.command}" if one.command else one.text) for one in advice[:1]]
-    return "\n".join([_cut(title), *(_cut(f"{name:<8} {text}", name) for name, text in [*rows[:room], *tried])])
+    return [*rows[:room], *tried]
+
+
+def first_lines(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    """Return a title and rows of a name and a text as lines, cut to 80 columns."""
+    return "\n".join([_cut(title), *(_cut(f"{name:<8} {text}", name) for name, text in rows)])
 
 
 def _cut(line: str, name: str = "") -> str:
@@ -68,21 +79,33 @@ def _title(run: RunSummary) -> str:
 
 def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str, str]]:
     epochs = [epoch for phase in runs for epoch in phase.epochs]
-    counted = [epochs[number - 1] for number in answer.epochs] or epochs
+    counted = answer.select_epochs(epochs)
     yield "ANSWER", _verdict(answer)
     yield from (("WHY", reason) for reason in answer.reasons[:1])
-    if answer.got_bytes_per_second is not None:
-        needs, is_memory = answer.needs_bytes_per_second, answer.source == "memory"
-        asked = f"needs {size(needs.mean, 3)}/s, " if needs and answer.verdict != NO_STORAGE else ""
-        most = "" if answer.from_storage or is_memory else "at most "
-        rate = f"{most}{size(answer.got_bytes_per_second.mean, 3)}/s{_GAVE_BY.get(answer.source, '')}"
-        yield "MEMORY" if is_memory else "STORAGE", f"{asked}gave {rate} ({name_epochs(answer.epochs)})"
+    rates = _rates(answer)
+    if rates:
+        yield "MEMORY" if answer.source == "memory" else "STORAGE", rates
     others = [number for number in range(1, len(epochs) + 1) if number not in answer.epochs]
     if others and answer.source in ("device", "unknown", "mixed"):
         came = "may have come" if answer.source == "unknown" else "came"
         yield "MEMORY", f"{name_epochs(others)} {came} from the page cache, all or in part: not counted"
     whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)
     yield "LOOP", f"{_shares(counted)} of {whole}"
+
+
+def describe_answer(answer: Answer) -> str:
+    """Return the figures behind a verdict: utilization of storage alone, goal and rates, as far as there are any."""
+    return "; ".join(filter(None, [_verdict(answer).partition(": ")[2], _rates(answer)]))
+
+
+def _rates(answer: Answer) -> str:
+    """Return what the loop needs and what it got; an empty text where nothing was read."""
+    needs, got, is_memory = answer.needs_bytes_per_second, answer.got_bytes_per_second, answer.source == "memory"
+    if got is None:
+        return ""
+    asked = f"needs {size(needs.mean, 3)}/s, " if needs and answer.verdict != NO_STORAGE else ""
+    most = "" if answer.from_storage or is_memory else "at most "
+    return f"{asked}gave {most}{size(got.mean, 3)}/s{_GAVE_BY.get(answer.source, '')} ({name_epochs(answer.epochs)})"
 
 
 def _verdict(answer: Answer) -> str:

@@ -7,6 +7,24 @@ from collections.abc import Sequence
 from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import ABSENT
 
+# The lines of a pattern name it if they are no more characters than this in all.
+_LONGEST_LINES = 40
+
+
+def input_differences(runs: Sequence[RunSummary]) -> list[list[str]]:
+    """Return a text of each run for each kind of difference: pattern, overrides, options, kinds of file systems.
+
+    Patterns of one workload are named by the lines that not all have, if these are short, else by a letter.
+    """
+    kinds = [
+        _name_patterns(runs),
+        *([f"{row[0]}={cell}" if cell != ABSENT else "" for cell in row[1:]] for row in override_rows(runs)),
+        ["--null" if run.null else "" for run in runs],
+        ["--verify" if run.verify else "" for run in runs],
+        [", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems)) for run in runs],
+    ]
+    return [texts for texts in kinds if len(set(texts)) > 1]
+
 
 def override_rows(runs: Sequence[RunSummary]) -> list[tuple[str, ...]]:
     """Return rows of `-D name` and its value in each run, for names with different values."""
@@ -34,6 +52,16 @@ def line_rows(runs: Sequence[RunSummary]) -> list[tuple[str, ...]]:
         for line in some
         if any(line not in of_run for of_run in lines)
     ]
+
+
+def _name_patterns(runs: Sequence[RunSummary]) -> list[str]:
+    names = pattern_names(runs)
+    if len({run.name for run in runs}) > 1 or len(set(names)) < 2:
+        return [""] * len(runs)
+    rows = line_rows(runs)
+    own = [", ".join(line for line, *cells in rows if cells[i] != ABSENT) for i in range(len(runs))]
+    lines_tell = max(map(len, own)) <= _LONGEST_LINES and len(set(own)) == len(set(names))
+    return own if lines_tell else [f"pattern {name}" for name in names]
 
 
 def _overrides(run: RunSummary) -> dict[str, str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
 import textwrap
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from dliosim.measure import aggregate
+from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.checkpoint_overhead import loop_overheads, save_times
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import ResultFigure, latency_kinds, name_part, result_figures, time_parts
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.records import CAUSES
+from dliosim.measure.run_summary import RunSummary, Spread
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
 from dliosim.report.answer_lines import answer_lines, device_share
@@ -18,7 +20,8 @@ from dliosim.report.compare.answer_lines import comparison_lines
 from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
 from dliosim.report.conditions import cache_state
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
-from dliosim.report.phase_titles import group_phases, title_of
+from dliosim.report.phase_titles import group_phases, name_epochs, title_of
+from dliosim.report.reader.labels import variant_names
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.text_table import LINE, WIDTH, Table, format_table
 from dliosim.report.warnings import warnings_of
@@ -26,9 +29,18 @@ from dliosim.report.warnings import warnings_of
 # Answers of more results than this are not shown: the tables compare them.
 _MOST_ANSWERS = 4
 
-# Longer cells are cut.
+# Longer cells are cut; labels above a column have several lines.
 _BRIEF = 26
+_HEADING = 20
 _LONGEST_VALUE = 60
+
+#: Title of the table of conditions.
+CONDITIONS = "conditions"
+
+# Rows in which all results have these say nothing, and are left out.
+_USUAL = {"moved / asked": "1.000", "more ranks than cores": "no", "finished": "yes"} | {
+    one.words: number(one.usual) for one in result_figures(EpochSummary, "checks")
+}
 
 # Patterns that differ in more lines are not shown.
 _MOST_LINES = 24
@@ -46,7 +58,8 @@ def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     for one in results:
         if isinstance(one, SavedComparison):
             sections += [comparison_lines(one.comparison, one.comparison.answer)]
-            sections += [_wrap_lines(legend_of_comparison(one)), *map(format_table, tables_of_comparison(one))]
+            names = variant_names([variant.label for variant in one.comparison.variants])
+            sections += [_wrap_lines(legend_of_comparison(one)), *map(format_table, tables_of_comparison(one, names))]
             sections += [_wrap_lines(not_run_lines(one.comparison)), _wrap_lines(one.comparison.notes)]
     return "\n\n".join(filter(None, sections)) + "\n"
 
@@ -61,18 +74,18 @@ def answers_of_runs(runs: Sequence[SavedRun]) -> list[str]:
 def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
     """Return the conditions, a table for each loop that any run has, then the verbs and the saves."""
     summaries = [one.run for one in runs]
-    tables = {"conditions": _condition_rows(summaries), "lines that not all patterns have": _pattern_rows(summaries)}
+    tables = {CONDITIONS: _condition_rows(summaries), "lines that not all patterns have": _pattern_rows(summaries)}
     for title in loop_titles(runs):
         tables[f"{title}: {_ABOUT_LOOPS}"] = _loop_rows([_find_loop(one, title) for one in runs])
     tables["files: mean time of a run of the verb, and bytes by time"] = _verb_rows(summaries)
     tables[_ABOUT_SAVES] = _save_rows(summaries)
-    headings = ("", *(one.label for one in runs))
+    headings = ("", *(textwrap.fill(one.label, _HEADING) for one in runs))
     return [Table(title, headings, tuple(rows)) for title, rows in tables.items() if runs and rows]
 
 
 def label_places(results: Sequence[SavedRun | SavedComparison]) -> list[str]:
-    """Return the directory of each label that is not the name of its directory."""
-    return [f"{one.label}: {one.place}" for one in results if one.label != Path(one.place).absolute().name]
+    """Return the directory of each label, where there are several."""
+    return [f"{one.label}: {one.place}" for one in results if len(results) > 1]
 
 
 def warnings_of_runs(runs: Sequence[SavedRun]) -> list[tuple[str, str]]:
@@ -81,7 +94,7 @@ def warnings_of_runs(runs: Sequence[SavedRun]) -> list[tuple[str, str]]:
     for one in runs:
         for line in warnings_of(one.run):
             labels_by_line.setdefault(line, []).append(one.label)
-    return [(", ".join(labels), line) for line, labels in labels_by_line.items()]
+    return [("; ".join(labels), line) for line, labels in labels_by_line.items()]
 
 
 def _wrap_lines(lines: Sequence[str]) -> str:
@@ -103,12 +116,12 @@ _Rows = list[tuple[str, ...]]
 
 def _condition_rows(runs: Sequence[RunSummary]) -> _Rows:
     rows = [(name, *(_shorten(show(run)) for run in runs)) for name, show in _CONDITIONS]
+    rows = [row for row in rows if set(row[1:]) != {_USUAL.get(row[0], ABSENT)}]
     names = pattern_names(runs)
     differing = [("pattern", *names)] if len(set(names)) > 1 else []
     # Values may differ only at their end, so they are cut at a larger length.
     differing += [tuple(_shorten(cell, _LONGEST_VALUE) for cell in row) for row in override_rows(runs)]
-    at = 1 + _CONDITIONS.index(_DIGEST)
-    return [*rows[:at], *differing, *rows[at:]]
+    return [*rows[:1], *differing, *rows[1:]]
 
 
 def _pattern_rows(runs: Sequence[RunSummary]) -> _Rows:
@@ -125,11 +138,8 @@ def _option_marks(run: RunSummary) -> str:
     return ", ".join(filter(None, ["--null" if run.null else "", "--verify" if run.verify else ""])) or ABSENT
 
 
-_DIGEST: tuple[str, Callable[[RunSummary], str]] = ("digest", lambda run: run.digest)
-
 _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
     ("workload", lambda run: run.name),
-    _DIGEST,
     ("ranks", lambda run: str(run.ranks)),
     ("nodes", lambda run: str(run.nodes)),
     ("ranks / cores, fullest node", lambda run: f"{run.environment.ranks_per_node} / {run.environment.cores_per_node}"),
@@ -141,6 +151,7 @@ _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
     ("finished", lambda run: f"no, {run.partial.signal}" if run.partial else "yes"),
     ("order hash", lambda run: f"{run.order_hash:016x}"),
     ("extent hash", lambda run: f"{run.extent_hash:016x}"),
+    ("digest", lambda run: run.digest),
     ("whole run", lambda run: seconds(run.seconds)),
 ]
 
@@ -151,11 +162,11 @@ _ABOUT_LOOPS = (
 
 
 def _loop_rows(loops: Sequence[LoopResult | None]) -> _Rows:
-    """Return the figures of one loop over the epochs after the first, without rows that say nothing of any run."""
+    """Return the answer and figures over the epochs after the first, without rows that say nothing."""
     rows: _Rows = []
     for group in _loop_figures():
         some = [(name, *(ABSENT if loop is None else show(loop) for loop in loops)) for name, show in group]
-        some = [row for row in some if set(row[1:]) not in ({ABSENT}, {"1.000"})]
+        some = [row for row in some if not set(row[1:]) <= {ABSENT, _USUAL.get(row[0], ABSENT)}]
         rows += [LINE, *some] if rows and some else some
     return rows
 
@@ -168,6 +179,7 @@ def _loop_figures() -> list[list[_LoopFigure]]:
     parts = [name_part(part) for part in time_parts(EpochSummary) if part != "checkpoint_seconds"]
     return [
         _LOOP_CONDITIONS,
+        _ANSWER,
         _RATES,
         [(f"{kind} {tail}", _quantile(kind, tail)) for kind in latency_kinds(EpochSummary) for tail in ("p50", "p99")],
         [*((f"time in {part}", _share(part)) for part in parts), *_OTHER_TIMES],
@@ -225,6 +237,31 @@ def _checkpoints(loop: LoopResult) -> str:
     return seconds(took or None, 3)
 
 
+def _mean_of(loop: LoopResult, figure: str, show: Callable[[float], str]) -> str:
+    """Return the mean of a figure of the answer; where it is not about storage, there is only what the loop got."""
+    if loop.answer is None or (loop.answer.verdict == NO_STORAGE and figure != "got_bytes_per_second"):
+        return ABSENT
+    found: Spread | None = getattr(loop.answer, figure)
+    return show(found.mean) if found else ABSENT
+
+
+def _share_text(share: float) -> str:
+    return percent(share, 3)
+
+
+def _byte_rate(rate: float) -> str:
+    return f"{size(rate, 3)}/s"
+
+
+def _main_cause(epochs: Sequence[EpochSummary]) -> str:
+    """Return what most steps waited for, with its share of them."""
+    known = [epoch.bound_by for epoch in epochs if epoch.bound_by]
+    if not known:
+        return ABSENT
+    share, cause = max((statistics.fmean(getattr(one, cause) for one in known), cause) for cause in CAUSES)
+    return f"{cause}, {percent(share, 2)} of steps"
+
+
 def _transfer_ratio(loop: LoopResult) -> str:
     asked = sum(one.bytes for one in loop.later)
     return number(sum(one.bytes_moved for one in loop.later) / asked) if asked else ABSENT
@@ -244,7 +281,20 @@ _LOOP_CONDITIONS: list[_LoopFigure] = [
     ("api", lambda loop: loop.phases[0].api or ABSENT),
     ("page cache at first", _cache),
     ("epochs", lambda loop: str(len(loop.epochs))),
+    ("epochs that count", lambda loop: name_epochs([epoch.epoch for epoch in loop.answer_epochs]).partition(" ")[2]),
     ("steps an epoch", lambda loop: str(max(one.steps for one in loop.epochs))),
+]
+
+_ANSWER: list[_LoopFigure] = [
+    ("answer", lambda loop: loop.answer.verdict if loop.answer else ABSENT),
+    (
+        "utilization of storage alone",
+        lambda loop: _mean_of(loop, "storage_utilization", _share_text),
+    ),
+    ("needs", lambda loop: _mean_of(loop, "needs_bytes_per_second", _byte_rate)),
+    ("gave", lambda loop: _mean_of(loop, "got_bytes_per_second", _byte_rate)),
+    ("from", lambda loop: loop.answer.source if loop.answer else ABSENT),
+    ("bound by", lambda loop: _main_cause(loop.answer_epochs)),
 ]
 
 _RATES: list[_LoopFigure] = [

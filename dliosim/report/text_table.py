@@ -43,7 +43,7 @@ class Column(Generic[T]):
     def is_usual(self, row: T) -> bool:
         """Return True if the figure of a row says nothing."""
         value = self.figure(row)
-        return value is None or math.isclose(value, self.usual, rel_tol=_SAME)
+        return value is None or (not isinstance(value, str) and math.isclose(value, self.usual, rel_tol=_SAME))
 
 
 def select_columns(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:

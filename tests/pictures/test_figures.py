@@ -13,10 +13,21 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dliosim.measure.figures import TimeSpread
+from dliosim.measure.file_phases import RestorePhase
 from dliosim.measure.machine import FileSystem
+from dliosim.measure.run_summary import Answer, Spread
 from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, time_breakdown
-from dliosim.pictures.catalogue import comparison_gallery, loop_gallery, runs_gallery
+from dliosim.pictures.catalogue import (
+    Picture,
+    TimeScales,
+    comparison_gallery,
+    files_gallery,
+    loop_gallery,
+    runs_gallery,
+    time_scales,
+)
 from dliosim.pictures.style import PARTS, READS, apply_style, render_figure
+from dliosim.readable import size
 from dliosim.report.reader.comparison import ComparisonResult
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, load_results
 from tests.pictures.sample import SAMPLE, write_comparison, write_run
@@ -42,6 +53,23 @@ def compared(tmp_path: Path) -> ComparisonResult:
     (found,) = load_results([str(tmp_path)], with_arrays=True)
     assert isinstance(found, SavedComparison)
     return found.comparison
+
+
+#: No axis is longer than what it shows.
+OWN = TimeScales()
+
+
+def answer_of(loop: LoopResult) -> Answer:
+    assert loop.answer is not None
+    return loop.answer
+
+
+def rates_of(loop: LoopResult) -> dict[int, float | None]:
+    return {epoch.epoch: epoch.bytes_per_second for epoch in loop.epochs}
+
+
+def picture_of(saved: SavedRun, loop: LoopResult, name: str, scales: TimeScales = OWN) -> Picture:
+    return next(one for one in loop_gallery(saved, loop, scales).pictures if one.name == name)
 
 
 def boxes(figure: Figure, colour: str) -> list[tuple[float, float, float, float]]:
@@ -74,7 +102,9 @@ def test_a_rank_timeline_has_a_bar_from_begin_to_end_of_each_part(loop: LoopResu
 
 def test_the_time_before_compute_is_drawn_as_what_most_of_it_was(saved: SavedRun, loop: LoopResult) -> None:
     def gap_of(loop: LoopResult) -> str:
-        picture = next(one for one in loop_gallery(saved, loop).pictures if one.name == "timeline-epoch-1")
+        picture = next(
+            one for one in loop_gallery(saved, loop, time_scales([loop])).pictures if one.name == "timeline-epoch-1"
+        )
         with apply_style():
             figure = picture.draw()
         (found,) = (part for part in ("tool", "processing") if boxes(figure, PARTS[part]))
@@ -95,7 +125,7 @@ def test_decoding_in_the_steps_has_its_share_of_the_time_of_each_rank(loop: Loop
         bar.get_height() for bar in figure.axes[0].patches if bar.get_facecolor() == to_rgba(PARTS["processing"])
     ]
     unit = 1e3 if "(ms)" in figure.axes[0].get_ylabel() else 1.0
-    assert heights == pytest.approx(processing[1:].sum(axis=0) * 1e-9 * unit)
+    assert heights == pytest.approx(processing.sum(axis=0) * 1e-9 * unit)
 
 
 def test_steps_that_a_rank_did_not_do_leave_no_bar(loop: LoopResult) -> None:
@@ -127,9 +157,9 @@ def test_of_many_ranks_the_slowest_the_fastest_and_even_ones_are_shown(loop: Loo
     assert names[-1] == "fast 99"
 
 
-def test_bandwidth_is_bytes_by_time_and_its_mean_that_of_each_epoch(loop: LoopResult) -> None:
+def test_bandwidth_is_bytes_by_time_and_next_to_it_the_rate_of_each_epoch(loop: LoopResult) -> None:
     with apply_style():
-        figure = bandwidth.bandwidth_over_time(loop.timeline, 3)
+        figure = bandwidth.bandwidth_over_time(loop.timeline, 3, rates_of(loop))
     axes = figure.axes[0]
     stairs = [patch.get_data() for patch in axes.patches][::2]
     assert len(stairs) == 4
@@ -139,8 +169,68 @@ def test_bandwidth_is_bytes_by_time_and_its_mean_that_of_each_epoch(loop: LoopRe
         assert (one.values * np.diff(one.edges) * unit).sum() == pytest.approx(3 * 20 * 4 * SAMPLE)
         assert len(one.values) == epoch.bin_count
     means = [line.get_segments()[0][0, 1] for line in axes.collections]
-    assert means == pytest.approx([epoch.bytes.sum() / epoch.seconds for epoch in loop.timeline])
+    assert means == [epoch.bytes_per_second for epoch in loop.epochs]
     assert axes.get_ylim()[0] == 0
+
+
+def test_the_rate_that_a_loop_needs_is_a_line_with_its_figure(saved: SavedRun, loop: LoopResult) -> None:
+    greatest = max((epoch.bytes.sum(axis=0) / (epoch.bin_ns * 1e-9)).max() for epoch in loop.timeline)
+    for needs, is_drawn in ((greatest * 0.5, True), (greatest * 2, True), (greatest * 20, False)):
+        answer = replace(answer_of(loop), needs_bytes_per_second=Spread(needs, needs, needs))
+        with apply_style():
+            figure = picture_of(saved, replace(loop, answer=answer), "bandwidth-over-time").draw()
+        axes = figure.axes[0]
+        levels = [line.get_ydata()[0] for line in axes.lines if list(line.get_ydata()) == [needs, needs]]
+        assert levels == [needs] * is_drawn
+        (note,) = (text.get_text() for text in axes.texts if text.get_text().startswith("needs"))
+        assert size(needs, 3) in note and ("far above" in note) is not is_drawn
+        assert axes.get_ylim()[1] > (needs if is_drawn else greatest)
+
+
+def test_epochs_that_are_left_out_have_a_mark_and_are_named(saved: SavedRun, loop: LoopResult) -> None:
+    some = replace(loop, timeline=(loop.timeline[0], loop.timeline[-1]))
+    for found, marks in ((loop, 0), (some, 2)):
+        picture = picture_of(saved, found, "bandwidth-over-time")
+        assert ("The mark // stands for epochs 2 and 3" in picture.caption) is bool(marks)
+        with apply_style():
+            texts = [text.get_text() for text in picture.draw().axes[0].texts]
+        assert texts.count("//") == marks
+
+
+def test_loops_that_are_compared_have_axes_of_time_of_one_length(saved: SavedRun, loop: LoopResult) -> None:
+    longer = tuple(replace(epoch, bin_ns=2 * epoch.bin_ns) for epoch in loop.timeline)
+    slow = replace(loop, timeline=longer, rank_times={name: 3 * rows for name, rows in loop.rank_times.items()})
+    scales = time_scales([loop, slow])
+    for name in ("bandwidth-over-time", "bandwidth-by-rank", "latency-over-time"):
+        with apply_style():
+            ends = {picture_of(saved, one, name, scales).draw().axes[0].get_xlim() for one in (loop, slow)}
+        assert len(ends) == 1
+    with apply_style():
+        ends = {picture_of(saved, one, "time-by-rank", scales).draw().axes[0].get_ylim() for one in (loop, slow)}
+        spans = [picture_of(saved, loop, f"timeline-epoch-{number}", scales).draw() for number in (1, 4)]
+    assert len(ends) == 1
+    lengths = [np.ptp(one.axes[0].get_xlim()) for one in spans]
+    assert lengths[0] == pytest.approx(lengths[1])
+
+
+def test_saves_and_restores_are_columns_of_their_parts_on_one_scale(saved: SavedRun) -> None:
+    saves = saved.run.saves
+    restores = [RestorePhase("model", "restore", 0.5, verb=saves[0].verb, resident_share=share) for share in (0.0, 1.0)]
+    (picture,) = files_gallery(replace(saved, run=replace(saved.run, phases=(*saves, *restores)))).pictures
+    with apply_style():
+        figure = picture.draw()
+    above, below = figure.axes[:2], figure.axes[2:]
+    for axes, group in zip(above, (saves, restores), strict=True):
+        tops = [0.0] * len(group)
+        for bar in axes.patches:
+            number = round(bar.get_x() + bar.get_width() / 2) - 1
+            tops[number] = max(tops[number], bar.get_y() + bar.get_height())
+        assert tops == pytest.approx([phase.verb.seconds * 1e3 for phase in group])
+    for axes, group in zip(below, (saves, restores), strict=True):
+        assert axes.lines[0].get_ydata().tolist() == [phase.verb.bytes_per_second for phase in group]
+    hollow = [line for line in below[1].lines if line.get_markerfacecolor() == "white"]
+    assert [len(line.get_xdata()) for line in hollow] == [1]
+    assert len({axes.get_ylim() for axes in above}) == len({axes.get_ylim() for axes in below}) == 1
 
 
 def test_the_map_of_bandwidth_has_a_row_a_rank(loop: LoopResult) -> None:
@@ -195,26 +285,35 @@ def test_dots_of_several_files_stand_in_the_row_of_their_file(loop: LoopResult) 
     assert heights[1] < heights[2]
 
 
-def test_columns_of_time_add_up_to_the_wall_time_after_the_first_epoch(loop: LoopResult) -> None:
+def test_columns_of_time_add_up_to_the_wall_time_of_the_epochs_that_count(saved: SavedRun, loop: LoopResult) -> None:
+    some = replace(loop, answer=replace(answer_of(loop), epochs=(2, 3)))
+    picture = picture_of(saved, some, "time-by-rank")
     with apply_style():
-        axes = time_breakdown.time_by_rank(loop.rank_times).axes[0]
+        axes = picture.draw().axes[0]
     tops: dict[int, float] = {}
     for bar in axes.patches:
         rank = round(bar.get_x() + bar.get_width() / 2)
         tops[rank] = max(tops.get(rank, 0.0), bar.get_y() + bar.get_height())
     unit = 1e3 if "(ms)" in axes.get_ylabel() else 1.0
-    walls = sum(times[1:].sum(axis=0) for times in loop.rank_times.values()) * 1e-9 * unit
+    walls = sum(times[1:3].sum(axis=0) for times in loop.rank_times.values()) * 1e-9 * unit
     assert [tops[rank] for rank in range(3)] == pytest.approx(walls.tolist())
     assert {tuple(bar.get_facecolor()) for bar in axes.patches} <= {to_rgba(colour) for colour in PARTS.values()}
 
 
-def test_utilization_stands_on_an_axis_from_0_to_100_percent(loop: LoopResult) -> None:
+def test_utilization_of_storage_alone_stands_next_to_that_with_all_waits_and_the_goal(loop: LoopResult) -> None:
+    epochs = [replace(epoch, storage_utilization=0.5 + epoch.epoch / 10) for epoch in loop.epochs]
+    answer = replace(answer_of(loop), verdict="does not feed", epochs=(1,), goal=0.85)
     with apply_style():
-        axes = time_breakdown.utilization_by_epoch(loop.epochs, doubtful=True).axes[0]
-    assert axes.lines[0].get_ydata().tolist() == [epoch.utilization for epoch in loop.epochs]
-    assert axes.get_ylim() == (0, 1.05)
-    assert "not to be trusted" in axes.get_ylabel()
-    assert all(text.get_text().endswith("?") for text in axes.texts)
+        figure = time_breakdown.utilization_by_epoch(epochs, answer, True)
+    axes = figure.axes[0]
+    drawn = {str(line.get_label()): list(line.get_ydata()) for line in axes.lines if len(line.get_ydata()) < 4}
+    assert drawn["storage alone"] == [epochs[0].storage_utilization]
+    assert drawn["storage alone, not counted"] == [epoch.storage_utilization for epoch in epochs[1:]]
+    assert list(axes.lines[0].get_ydata()) == [epoch.utilization for epoch in epochs]
+    assert [0.85, 0.85] in [list(line.get_ydata()) for line in axes.lines]
+    assert axes.get_ylim()[0] == 0
+    assert [text.get_text() for text in axes.texts] == ["60.0", "70.0", "80.0", "90.0", "goal\n85 %"]
+    assert "with all waits (not to be trusted)" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def bottom_and_top(axes: Axes, text: Text) -> tuple[float, float]:
@@ -229,18 +328,18 @@ def bottom_and_top(axes: Axes, text: Text) -> tuple[float, float]:
 def test_labels_of_utilization_are_clear_of_the_line_of_100_percent_and_of_the_axis(
     loop: LoopResult, busy: float
 ) -> None:
-    epochs = [replace(epoch, utilization=busy, utilization_min=busy, utilization_max=busy) for epoch in loop.epochs]
+    epochs = [replace(epoch, utilization=busy, storage_utilization=busy) for epoch in loop.epochs]
     with apply_style():
-        axes = time_breakdown.utilization_by_epoch(epochs, True).axes[0]
+        axes = time_breakdown.utilization_by_epoch(epochs, None, True).axes[0]
         spans = [bottom_and_top(axes, text) for text in axes.texts]
     assert len(spans) == len(epochs)
-    assert all(low > 0 and high < 1 for low, high in spans)
+    assert all(0 < low < high < 1 or 1 < low < high < axes.get_ylim()[1] for low, high in spans)
 
 
 def test_what_is_said_about_bandwidth_stands_above_its_curves(loop: LoopResult) -> None:
     with apply_style():
-        axes = bandwidth.bandwidth_over_time(loop.timeline, 3).axes[0]
-        spans = [bottom_and_top(axes, text) for text in axes.texts if text.get_text().startswith("mean ")]
+        axes = bandwidth.bandwidth_over_time(loop.timeline, 3, rates_of(loop)).axes[0]
+        spans = [bottom_and_top(axes, text) for text in axes.texts if text.get_text().endswith("B/s")]
     greatest = max((epoch.bytes / (epoch.bin_ns * 1e-9)).sum(axis=0).max() for epoch in loop.timeline)
     assert len(spans) == len(loop.timeline)
     assert all(low > greatest for low, _ in spans)
@@ -258,7 +357,7 @@ def test_legends_of_latencies_stand_outside_of_the_axes(loop: LoopResult) -> Non
 
 def test_without_utilization_there_are_rates(saved: SavedRun, loop: LoopResult) -> None:
     epochs = tuple(replace(epoch, utilization=None) for epoch in loop.epochs)
-    names = [one.name for one in loop_gallery(saved, replace(loop, epochs=epochs)).pictures]
+    names = [one.name for one in loop_gallery(saved, replace(loop, epochs=epochs), OWN).pictures]
     assert "rate-by-epoch" in names
     assert "utilization-by-epoch" not in names
     with apply_style():
@@ -285,13 +384,13 @@ def test_captions_say_what_is_drawn() -> None:
     assert "more than once in five times" in comparisons.FOREST_CAPTION
 
 
-def test_long_labels_of_variants_stand_whole_next_to_their_numbers(compared: ComparisonResult) -> None:
+def test_long_labels_of_variants_stand_whole_and_have_no_numbers(compared: ComparisonResult) -> None:
     labels = [f"api=mpi-collective, hints=two-phase, {i} aggregators, buffer 16 MiB" for i in range(5)]
     variants = tuple(replace(one, label=label) for one, label in zip(compared.variants, labels, strict=True))
     with apply_style():
         axes = comparisons.forest_plot(replace(compared, variants=variants, reference=labels[0])).axes[0]
     shown = [tick.get_text().replace("\n", " ") for tick in axes.get_yticklabels()]
-    assert shown == [f"({i + 1}) {label}" for i, label in enumerate(labels)]
+    assert shown == labels
 
 
 def test_pairs_have_their_ratios_and_what_was_not_run(compared: ComparisonResult) -> None:
@@ -380,14 +479,14 @@ def test_results_of_one_number_of_ranks_have_no_scaling_curve(saved: SavedRun) -
 
 def test_pictures_whose_file_is_missing_are_left_out_with_the_reason(saved: SavedRun, loop: LoopResult) -> None:
     without = replace(saved, missing=("ranks.h5", "timeline.h5"))
-    found = loop_gallery(without, replace(loop, timeline=(), rank_times={}))
+    found = loop_gallery(without, replace(loop, timeline=(), rank_times={}), OWN)
     assert [one.name for one in found.pictures] == ["utilization-by-epoch"]
     assert "there is no ranks.h5" in found.left_out[0]
     assert "there is no timeline.h5" in found.left_out[1]
 
 
 def test_a_run_without_io_has_no_bandwidth(saved: SavedRun, loop: LoopResult) -> None:
-    found = loop_gallery(replace(saved, run=replace(saved.run, null=True)), loop)
+    found = loop_gallery(replace(saved, run=replace(saved.run, null=True)), loop, OWN)
     assert not any("bandwidth" in one.name for one in found.pictures)
     assert found.left_out == ("Bandwidth is left out: nothing was read (--null).",)
 
@@ -409,7 +508,7 @@ def test_few_steps_and_many_ranks_draw_without_a_warning(
     write_run(tmp_path, ranks=ranks, steps=count, epochs=epochs)
     (found,) = load_results([str(tmp_path)], with_arrays=True)
     assert isinstance(found, SavedRun)
-    for one in loop_gallery(found, found.loops[0]).pictures:
+    for one in loop_gallery(found, found.loops[0], OWN).pictures:
         with apply_style():
             render_figure(one.draw(), "svg")
     assert [str(one.message) for one in recwarn] == []

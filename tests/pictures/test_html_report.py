@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from html import escape
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,7 +17,8 @@ import pytest
 
 from dliosim.cli import main
 from dliosim.pictures.html_report import page
-from dliosim.report.reader.load import load_results
+from dliosim.report.answer_lines import answer_lines
+from dliosim.report.reader.load import SavedRun, load_results
 from tests.pictures.sample import comparison, write_comparison, write_run
 
 # The first part would be an error, were it taken for mathematics.
@@ -56,6 +57,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
     content["phases"][-1]["notes"] = content["arguments"] = [HOSTILE]
     content["environment"]["mpi_library"] = content["phases"][-1]["api"] = HOSTILE
     content["environment"]["details"] = {HOSTILE: HOSTILE}
+    for answer in content["answer"]:
+        answer["verdict"], answer["reasons"] = HOSTILE, [HOSTILE]
+        answer["advice"] = [{"text": HOSTILE, "command": HOSTILE}]
     (place / "run" / "results.json").write_text(json.dumps(content))
     (place / "other").mkdir()
     for name in ("results.json", "timeline.h5"):
@@ -74,9 +78,9 @@ def test_no_text_becomes_markup(hostile: str) -> None:
     found = tags(hostile)
     allowed = {"html", "head", "meta", "title", "style", "body", "nav", "ul", "li", "a", "h1", "h2", "h3", "h4", "p"}
     allowed |= {"dl", "dt", "dd", "div", "table", "thead", "tbody", "tr", "th", "td", "figure", "img", "figcaption"}
-    assert {tag for tag, _ in found} <= allowed | {"details", "summary", "pre"}
+    assert {tag for tag, _ in found} <= allowed | {"details", "summary", "pre", "strong", "code"}
     assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;" in hostile
-    assert "&lt;img src=x&gt;</h2>" in hostile
+    assert "&lt;img src=x&gt;</dd>" in hostile
     assert "\x1b" not in hostile
     for tag, attributes in found:
         assert not any(name.startswith("on") for name in attributes), tag
@@ -120,7 +124,73 @@ def test_a_table_wider_than_a_terminal_is_broken_where_text_breaks_it(tmp_path: 
     ]
     assert len(parts) == 2
     assert parts[0][:2] == ["", "verdict"]
-    assert (parts[1][0], parts[1][-1]) == ("", "order hash")
+    assert parts[1][0] == ""
+
+
+def one_run(place: Path, **changed: object) -> str:
+    """The page of a run whose answer and expectations are changed."""
+    write_run(place, ranks=2, steps=4, epochs=2)
+    content = json.loads((place / "results.json").read_text())
+    content["answer"][0].update(changed)
+    (place / "results.json").write_text(json.dumps(content))
+    return page(load_results([str(place)], with_arrays=True))
+
+
+def body_text(text: str) -> str:
+    """The text of a page without tags and style."""
+    body = re.sub("<style>.*</style>|</?strong[^>]*>", "", text, flags=re.DOTALL)
+    return " ".join(unescape(re.sub("<[^>]*>", " ", body)).split())
+
+
+def test_the_page_begins_with_the_answer_as_on_a_terminal(tmp_path: Path) -> None:
+    advice = {"text": "read past the page cache", "command": "dliosim run a.dlio -D 'd.layout=shared file'"}
+    rate = {name: {"mean": rate, "min": rate, "max": rate} for name, rate in RATES.items()}
+    changed = {"verdict": "does not feed", "source": "device", "from_storage": True, "reasons": [], "epochs": [1]}
+    text = one_run(tmp_path, **changed, **rate, advice=[advice])
+    (saved,) = load_results([str(tmp_path)], with_arrays=False)
+    assert isinstance(saved, SavedRun)
+    shown = body_text(text)
+    places = [shown.index(" ".join(line.split())) for line in answer_lines(saved.run).splitlines()[1:]]
+    assert places == sorted(places)
+    assert places[-1] < shown.index("Figures")
+    assert "needs 2.91 GB/s, gave 1.97 GB/s from the device (epoch 1)" in shown
+    assert "missed: expect" not in shown and "MISSED: expect utilization of train at least 70 %" in shown
+    assert f"<code>{escape(advice['command'])}</code>" in text
+
+
+RATES = {"needs_bytes_per_second": 2.91e9, "got_bytes_per_second": 1.97e9, "storage_utilization": 0.61}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kind"),
+    [("feeds", "good"), ("does not feed", "bad"), ("too close to say", "open"), ("not asked", "plain")],
+)
+def test_a_verdict_is_in_words_and_in_colour(tmp_path: Path, verdict: str, kind: str) -> None:
+    text = one_run(tmp_path, verdict=verdict)
+    assert f'<strong class="{kind}">{verdict}</strong>' in text
+    assert f'<div class="answer {kind}">' in text
+
+
+def test_several_results_begin_with_the_verdict_of_each_and_have_labels_by_what_differs(tmp_path: Path) -> None:
+    for ranks in (1, 2):
+        write_run(tmp_path / f"{'long-name-' * 5}{ranks}", ranks=ranks, steps=4, epochs=2)
+    found = load_results([str(place) for place in sorted(tmp_path.iterdir())], with_arrays=True)
+    text = page(found)
+    shown = body_text(text)
+    for label in ("cosmoflow, 1 rank", "cosmoflow, 2 ranks"):
+        assert f"{label}, train: not a storage result" in shown
+        assert f"{label}</h2>" in text
+    assert "(1)" not in shown
+    assert shown.index("MISSED: expect") < shown.index("Results side by side ")
+
+
+def test_every_picture_has_a_title_and_says_how_to_read_it(hostile: str) -> None:
+    figures = re.findall("<figure>.*?</figure>", hostile, flags=re.DOTALL)
+    assert len(figures) == len(svgs(hostile))
+    for one in figures:
+        (title,) = re.findall("<h4>(.+?)</h4>", one)
+        assert f'alt="{title}"' in one
+        assert "How to read it: " in one
 
 
 def test_the_command_of_a_run_can_be_pasted(tmp_path: Path) -> None:
@@ -154,7 +224,7 @@ def test_the_same_results_give_the_same_page_in_any_process(tmp_path: Path, monk
     subprocess.run(command, env=environment, check=True, capture_output=True)
     here, there = (Path(f"{name}.html").read_bytes() for name in ("here", "there"))
     assert here == there
-    assert len(svgs(here.decode())) == 9
+    assert len(svgs(here.decode())) == 10
 
 
 def test_pictures_become_files_with_telling_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

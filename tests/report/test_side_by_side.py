@@ -15,9 +15,11 @@ import pytest
 
 from dliosim.cli import main
 from dliosim.errors import UsageError
+from dliosim.measure import aggregate
 from dliosim.measure.file_phases import SavePhase
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.phase import LoopPhase
+from dliosim.measure.run_summary import Spread
 from dliosim.readable import number
 from dliosim.report.reader.load import SavedRun, load_results
 from dliosim.report.results import results_content
@@ -38,8 +40,9 @@ def written(place: Path) -> list[str]:
     return [str(place / name) for name in ("one-rank", "crowded", "methods")]
 
 
-def test_the_tables_are_the_golden_ones(tmp_path: Path) -> None:
-    assert format_side_by_side(load_results(written(tmp_path), with_arrays=False)) == GOLDEN.read_text()
+def test_the_tables_are_the_golden_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert format_side_by_side(load_results(written(Path()), with_arrays=False)) == GOLDEN.read_text()
 
 
 @pytest.mark.parametrize("kind", ["batch", "request"])
@@ -105,7 +108,7 @@ def test_no_line_is_wider_than_a_terminal_and_every_result_has_its_column(
         write_run(Path(given[-1]), ranks=1, steps=2, epochs=1)
     text = format_side_by_side(load_results(given, with_arrays=False))
     assert max(map(len, text.splitlines())) <= WIDTH
-    assert all(f"-name-{index}" in text for index in range(9))
+    assert all(f"#{index + 1}" in text for index in range(9))
 
 
 def row_of(text: str, name: str) -> list[str]:
@@ -149,13 +152,38 @@ def test_variants_with_long_labels_have_numbers_and_a_legend(tmp_path: Path) -> 
     assert row_of(text, "(5)")[0] == "faster"
 
 
-def test_labels_that_are_not_the_name_of_the_directory_are_explained(tmp_path: Path) -> None:
-    names = [f"{name}-at-noon-on-four-nodes-of-the-machine" for name in ("with-readers", "none")]
-    for name in names:
-        write_run(tmp_path / name, 1, 2, 1)
-    text = shown(tmp_path, *names)
-    assert text.startswith(f"(1): {tmp_path / names[0]}\n(2): {tmp_path / names[1]}\n\n(1):\ncosmoflow  ")
+def test_the_directory_of_each_label_stands_above_the_tables(tmp_path: Path) -> None:
+    for ranks in (1, 2):
+        write_run(tmp_path / f"on-{ranks}", ranks, 2, 1)
+    text = shown(tmp_path, "on-1", "on-2")
+    places = f"cosmoflow, 1 rank: {tmp_path / 'on-1'}\ncosmoflow, 2 ranks: {tmp_path / 'on-2'}\n"
+    assert text.startswith(f"{places}\ncosmoflow, 1 rank:\ncosmoflow  ")
     assert row_of(text, "workload") == ["cosmoflow", "cosmoflow"]
+    assert shown(tmp_path, "on-1").startswith("cosmoflow  1 rank on 1 node")
+
+
+def test_a_loop_has_its_answer_and_rows_that_say_nothing_are_left_out(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", ranks=2, steps=8, epochs=3)
+    (one,) = load_results([str(tmp_path / "a")], with_arrays=False)
+    assert isinstance(one, SavedRun)
+    (loop,) = one.loops
+    assert loop.answer is not None
+    rates = {"needs_bytes_per_second": Spread(2.91e9, 2e9, 3e9), "got_bytes_per_second": Spread(1.97e9, 1e9, 2e9)}
+    answer = replace(loop.answer, verdict="does not feed", source="device", epochs=(1,), **rates)
+    text = format_side_by_side([replace(one, loops=(replace(loop, answer=answer),))])
+    assert row_of(text, "answer") == ["does not feed"]
+    assert row_of(text, "needs") == ["2.91 GB/s"]
+    assert row_of(text, "gave") == ["1.97 GB/s"]
+    assert row_of(text, "from") == ["device"]
+    assert row_of(text, "bound by") == ["storage, 75 % of steps"]
+    assert row_of(text, "epochs that count") == ["1"]
+    assert row_of(text, "GB/s asked") == [number(aggregate.bytes_per_second(loop.later) * 1e-9)]
+    assert "moved / asked" not in text
+    assert "more ranks than cores" not in text
+    moved = tuple(replace(each, bytes_moved=2 * each.bytes) for each in loop.epochs)
+    assert row_of(format_side_by_side([replace(one, loops=(replace(loop, epochs=moved),))]), "moved / asked") == [
+        "2.000"
+    ]
 
 
 def test_rates_are_all_bytes_by_all_time_and_marked_where_ranks_waited_for_cores(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 def test_tables_and_pictures_show_stalls_and_no_rates_of_samples(tmp_path: Path) -> None:
     found = written(tmp_path)
     text = format_side_by_side([found])
-    assert "save state of cosmoflow" in text and "samples" not in text and "rename" in text
+    assert "cosmoflow: variants of save state" in text and "samples" not in text and "rename" in text
     shown = comparison_gallery(found.comparison)
     assert [one.name for one in shown.pictures] == ["ratios"] and "stall" in shown.pictures[0].caption
     (figure,) = [figure for _, figure in draw_pictures(shown.pictures)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dliosim.compare.answer import USE
 from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.readable import count, number
-from dliosim.report.answer_lines import first_lines
+from dliosim.report.answer_lines import FirstRows, add_advice, first_lines
 from dliosim.report.reader.comparison import ComparisonResult
 
 _FROM = {
@@ -28,10 +28,15 @@ _CACHES = {"cold": "caches dropped before", "warm": "caches filled before"}
 
 def comparison_lines(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> str:
     """Return the first lines, at most 8: a title, and a line for each question that the comparison can answer."""
+    return first_lines(*comparison_rows(found, answer))
+
+
+def comparison_rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> FirstRows:
+    """Return the title and the rows of the first lines."""
     nodes = "1 node (says nothing of many)" if found.nodes == 1 else count(found.nodes, "node")
     places = [f"{place.kind}  {place.directory}" for place in found.environment.file_systems[:1]]
     title = "  ".join([f"{found.name}: {name_target(found.what)}", f"{count(found.ranks, 'rank')} on {nodes}", *places])
-    return first_lines(title, list(_rows(found, answer)), answer.advice)
+    return title, add_advice(list(_rows(found, answer)), answer.advice)
 
 
 def name_target(what: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dliosim.readable import count, number
 from dliosim.report.reader.comparison import REFERENCE, ComparisonResult, SavedVariant
-from dliosim.report.reader.labels import variant_legend, variant_names
+from dliosim.report.reader.labels import variant_legend
 from dliosim.report.reader.load import SavedComparison
 from dliosim.report.text_table import (
     Column,
@@ -20,19 +20,18 @@ from dliosim.report.text_table import (
 )
 
 
-def tables_of_comparison(saved: SavedComparison) -> list[Table]:
-    """Return the table of a comparison; none where no variant ran."""
+def tables_of_comparison(saved: SavedComparison, names: Sequence[str]) -> list[Table]:
+    """Return the table of a comparison, with these names of its variants; none where no variant ran."""
     found = saved.comparison
     if not found.variants:
         return []
     labels = [one.label for one in found.variants]
-    names = variant_names(labels)
     reference = names[labels.index(found.reference)] if found.reference in labels else found.reference
     ratios, columns = f"ratios of rates to {reference}", _LOOP_COLUMNS
     if found.is_stall_comparison:
         ratios, columns = f"ratios of the stall of {reference} to others", _STALL_COLUMNS
     where = f"{count(found.ranks, 'rank')} on {count(found.nodes, 'node')}"
-    title = f"{saved.label}: {found.what} of {found.name}, {where}, {count(found.repetitions, 'repetition')}; {ratios}"
+    title = f"{saved.label}, {where}, {count(found.repetitions, 'repetition')}; {ratios}"
     shown = select_columns(columns, found.variants)
     rows = [
         (name, REFERENCE if one.label == found.reference else one.verdict, *(column.cell(one) for column in shown))
@@ -73,7 +72,7 @@ def _interval(one: SavedVariant) -> str | None:
 
 _RATIOS: list[Column[SavedVariant]] = [
     Column("ratio", lambda one: one.ratio, lambda ratio: number(ratio, 3)),
-    Column("interval", _interval, text_cell),
+    Column("interval", _interval, text_cell, optional=True),
 ]
 
 _LOOP_COLUMNS: list[Column[SavedVariant]] = [
@@ -87,9 +86,8 @@ _LOOP_COLUMNS: list[Column[SavedVariant]] = [
     _figure("proces-\nsing", "processing_share", percent_cell, optional=True),
     _tail("batch\np50", "p50"),
     _tail("batch\np99", "p99"),
-    _figure("read() /\nasked", "amplification", number),
-    Column("two-\nphase", lambda one: one.two_phase, text_cell),
-    Column("order\nhash", lambda one: one.order_hash[:8], str),
+    Column("read() /\nasked", lambda one: one.figures["amplification"], number, optional=True, usual=1.0),
+    Column("two-\nphase", lambda one: one.two_phase, text_cell, optional=True),
 ]
 
 _STALL_COLUMNS: list[Column[SavedVariant]] = [

@@ -1,32 +1,60 @@
-"""Short labels of result directories for headings and axes, each with the part that differs."""
+"""Labels of results and of variants, by what differs between them."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
-from dliosim.readable import printable
+from dliosim.measure.run_summary import RunSummary
+from dliosim.readable import count
+from dliosim.report.pattern_diff import input_differences
+from dliosim.report.reader.comparison import ComparisonResult
 
-#: The longest label, characters. Labels are not cut again later.
-LONGEST_LABEL = 26
+# Longer labels are cut.
+_LONGEST_LABEL = 80
 
 # Where a variant's label is longer, tables have numbers, as in `dliosim compare`.
 _LONGEST_VARIANT = 44
 
 
-def label_paths(given: Sequence[str]) -> list[str]:
-    """Return a label for each path, all different.
+def label_results(results: Sequence[RunSummary | ComparisonResult], places: Sequence[str]) -> list[str]:
+    """Return a label for each result, all different: the workload, and what differs between results of it.
 
-    A label is the last part of the path, or all of it where two have the same last part. Of labels too long for a
-    heading, the last words are kept if these contain all differences; else a label is its number, `(2)`.
+    Where nothing else differs, it is the time of the start of runs, and the directory of comparisons, in `places`.
     """
-    last = [Path(one).absolute().name or one for one in given]
-    often = Counter(last)
-    names = [printable(name if often[name] == 1 else one) for name, one in zip(last, given, strict=True)]
-    labels = _shorten_names(names)
-    often = Counter(labels)
-    return [label if often[label] == 1 else f"{label} #{i + 1}" for i, label in enumerate(labels)]
+    names = [_name_result(one) for one in results]
+    labels = list(names)
+    for name in set(names):
+        alike = [i for i, each in enumerate(names) if each == name]
+        for i, label in zip(alike, _label_alike(name, [results[i] for i in alike]), strict=True):
+            labels[i] = label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 3]}..."
+    marks = [
+        one.started[:19].replace("T", " ") if isinstance(one, RunSummary) else place
+        for one, place in zip(results, places, strict=True)
+    ]
+    labels = [
+        f"{label}, {mark}" if labels.count(label) > 1 else label for label, mark in zip(labels, marks, strict=True)
+    ]
+    return [f"{label} #{i + 1}" if labels.count(label) > 1 else label for i, label in enumerate(labels)]
+
+
+def _name_result(one: RunSummary | ComparisonResult) -> str:
+    return one.name if isinstance(one, RunSummary) else f"{one.name}: variants of {one.what}"
+
+
+def _label_alike(name: str, results: Sequence[RunSummary | ComparisonResult]) -> list[str]:
+    """Return the name with what differs between results of that name, which are all runs or all comparisons."""
+    runs = [one for one in results if isinstance(one, RunSummary)]
+    kinds = [
+        [count(one.ranks, "rank") for one in results],
+        [count(one.nodes, "node") for one in results],
+        *([[_apis(run) for run in runs], *input_differences(runs)] if runs else []),
+    ]
+    differing = [texts for texts in kinds if len(set(texts)) > 1]
+    return [", ".join(filter(None, [name, *(texts[i] for texts in differing)])) for i in range(len(results))]
+
+
+def _apis(run: RunSummary) -> str:
+    return ", ".join(dict.fromkeys(loop.api for loop in run.loops if loop.api and loop.api != "null"))
 
 
 def variant_names(labels: Sequence[str]) -> list[str]:
@@ -40,17 +68,3 @@ def variant_legend(labels: Sequence[str]) -> list[str]:
     """Return number and label of each variant, where tables have numbers."""
     names = variant_names(labels)
     return [f"{name} {label}" for name, label in zip(names, labels, strict=True) if name != label]
-
-
-def _shorten_names(names: Sequence[str]) -> list[str]:
-    long = {name for name in names if len(name) > LONGEST_LABEL}
-    kept = LONGEST_LABEL - 3
-    if len(long) == 1:
-        return [f"{name[: kept // 2]}...{name[kept // 2 - kept :]}" if name in long else name for name in names]
-    least, greatest = min(long, default=""), max(long, default="")
-    common = next((i for i, (one, other) in enumerate(zip(least, greatest, strict=False)) if one != other), len(least))
-    # Cut before the last word that begins the same in all, so that columns are narrow.
-    begin = 1 + max(least.rfind(mark, 0, common) for mark in "-_./ ")
-    if all(len(name) - kept <= common for name in long):
-        return [f"...{name[max(begin, len(name) - kept) :]}" if name in long else name for name in names]
-    return [f"({i + 1})" if name in long else name for i, name in enumerate(names)]

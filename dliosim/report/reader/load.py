@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +13,13 @@ from dliosim.errors import UsageError
 from dliosim.measure.aggregate import Latencies
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.run_summary import Answer, RunSummary
 from dliosim.readable import count, printable
 from dliosim.report.phase_titles import title_of
 from dliosim.report.reader.arrays import Ints
 from dliosim.report.reader.comparison import ComparisonResult, parse_comparison
 from dliosim.report.reader.fields import read_json
-from dliosim.report.reader.labels import label_paths
+from dliosim.report.reader.labels import label_results
 from dliosim.report.reader.loops import TIME_COLUMNS, RecordedEpoch, read_rank_times, read_timelines
 from dliosim.report.reader.results import parse_run
 from dliosim.report.results import COMPARE, PARTIAL, RANKS, RESULTS, TIMELINE
@@ -33,6 +33,7 @@ class LoopResult:
     """All runs of one loop in a run."""
 
     run: RunSummary  #: results.json
+    answer: Answer | None  #: answer of the run about this loop; None in partial results
     title: str  #: title of the loop (`phase_titles.title_of`)
     phases: tuple[LoopPhase, ...]  #: runs of the loop
     epochs: tuple[EpochSummary, ...]  #: epochs of all runs, numbered across them
@@ -45,6 +46,11 @@ class LoopResult:
         """Epochs after the first, or the only one."""
         return self.epochs[1:] or self.epochs
 
+    @property
+    def answer_epochs(self) -> Sequence[EpochSummary]:
+        """Epochs that count for the answer; all where there is none."""
+        return self.answer.select_epochs(self.epochs) if self.answer else self.epochs
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedRun:
@@ -53,7 +59,7 @@ class SavedRun:
     A run that was stopped may have partial results: `run.partial` is set, and the other files are missing.
     """
 
-    label: str  #: short name for headings
+    label: str  #: workload, and what differs from the other results
     place: str  #: path of the directory, as given
     run: RunSummary  #: results.json
     loops: tuple[LoopResult, ...]  #: loops of the run
@@ -64,7 +70,7 @@ class SavedRun:
 class SavedComparison:
     """The results of a directory of `dliosim compare`."""
 
-    label: str  #: short name for headings
+    label: str  #: workload, and what differs from the other results
     place: str  #: path of the directory, as given
     comparison: ComparisonResult  #: compare.json
 
@@ -72,10 +78,12 @@ class SavedComparison:
 def load_results(given: Sequence[str], with_arrays: bool) -> list[SavedRun | SavedComparison]:
     """Read directories, `with_arrays` for pictures; UsageError where there are no results, or broken ones."""
     try:
-        labels = label_paths(given)
-        return [_load_directory(Path(one), label, with_arrays) for one, label in zip(given, labels, strict=True)]
+        found = [_load_directory(Path(one), with_arrays) for one in given]
     except OSError as error:
         raise UsageError(f"{error.filename or 'results'} cannot be read: {error.strerror or error}") from error
+    contents = [one.run if isinstance(one, SavedRun) else one.comparison for one in found]
+    labels = label_results(contents, [one.place for one in found])
+    return [replace(one, label=label) for one, label in zip(found, labels, strict=True)]
 
 
 def loop_titles(runs: Sequence[SavedRun]) -> list[str]:
@@ -83,9 +91,10 @@ def loop_titles(runs: Sequence[SavedRun]) -> list[str]:
     return list(dict.fromkeys(loop.title for one in runs for loop in one.loops))
 
 
-def _load_directory(directory: Path, label: str, with_arrays: bool) -> SavedRun | SavedComparison:
+def _load_directory(directory: Path, with_arrays: bool) -> SavedRun | SavedComparison:
+    """Return the results of a directory, still without a label."""
     if (directory / COMPARE).exists():
-        return SavedComparison(label, printable(str(directory)), parse_comparison(read_json(directory / COMPARE)))
+        return SavedComparison("", printable(str(directory)), parse_comparison(read_json(directory / COMPARE)))
     file = next((directory / name for name in (RESULTS, PARTIAL) if (directory / name).exists()), None)
     if file is None:
         raise UsageError(_explain_missing(directory))
@@ -105,11 +114,11 @@ def _load_directory(directory: Path, label: str, with_arrays: bool) -> SavedRun 
     for i, phase in enumerate(phases):
         groups.setdefault(title_of(phase), []).append(i)
     loops = tuple(
-        _join_phases(run, latencies[title], [(phases[i], times[i], recorded[i]) for i in indices])
-        for title, indices in groups.items()
+        _join_phases(run, answer, latencies[title], [(phases[i], times[i], recorded[i]) for i in indices])
+        for (title, indices), answer in zip_longest(groups.items(), run.answers)
     )
     missing = tuple(one.name for one in (ranks_file, timeline_file) if not one.exists())
-    return SavedRun(label, printable(str(directory)), run, loops, missing)
+    return SavedRun("", printable(str(directory)), run, loops, missing)
 
 
 def _explain_missing(given: Path) -> str:
@@ -131,7 +140,7 @@ def _explain_missing(given: Path) -> str:
 _Part = tuple[LoopPhase, dict[str, Ints], list[RecordedEpoch]]
 
 
-def _join_phases(run: RunSummary, latencies: Latencies, parts: Sequence[_Part]) -> LoopResult:
+def _join_phases(run: RunSummary, answer: Answer | None, latencies: Latencies, parts: Sequence[_Part]) -> LoopResult:
     """Return all runs of a loop as one result."""
     phases = [phase for phase, *_ in parts]
     firsts = [0, *accumulate(len(phase.epochs) for phase in phases)]
@@ -139,6 +148,7 @@ def _join_phases(run: RunSummary, latencies: Latencies, parts: Sequence[_Part]) 
     times = [found for _, found, _ in parts]
     return LoopResult(
         run=run,
+        answer=answer,
         title=title_of(phases[0]),
         phases=tuple(phases),
         epochs=tuple(replace(epoch, epoch=i) for i, epoch in enumerate(epochs, 1)),

@@ -15,11 +15,12 @@ from dliosim.boundedjson import LARGEST
 from dliosim.errors import UsageError
 from dliosim.measure import aggregate
 from dliosim.measure.phase import LoopProgress, PartialProgress
+from dliosim.measure.run_summary import RunSummary
 from dliosim.report.compare.results import comparison_content
 from dliosim.report.phase_titles import title_of
-from dliosim.report.reader.comparison import parse_comparison
+from dliosim.report.reader.comparison import ComparisonResult, parse_comparison
 from dliosim.report.reader.fields import Fields, read_json
-from dliosim.report.reader.labels import label_paths
+from dliosim.report.reader.labels import label_results
 from dliosim.report.reader.load import SavedComparison, SavedRun, load_results
 from dliosim.report.reader.results import parse_run
 from dliosim.report.results import results_content, write_partial
@@ -205,26 +206,46 @@ def test_texts_lose_what_would_move_a_cursor_or_break_svg(tmp_path: Path) -> Non
     assert found.pattern == "one\ntwo\ufffd"
 
 
-def test_labels_are_the_last_parts_of_paths_and_differ(tmp_path: Path) -> None:
-    paths = [tmp_path / "one" / "x", tmp_path / "two" / "x", tmp_path / "y"]
-    for path in paths:
-        write_run(path, ranks=1, steps=2, epochs=1)
-    found = load_results([str(path) for path in (*paths, paths[2])], with_arrays=False)
-    labels = [one.label for one in found]
-    assert len(set(labels)) == 4
-    assert all(len(label) < 40 for label in labels)
-    assert load_results([str(paths[2])], with_arrays=False)[0].label == "y"
+def labels_of(*runs: RunSummary | ComparisonResult) -> list[str]:
+    return label_results(runs, [f"place/{i}" for i in range(len(runs))])
 
 
-def test_long_labels_keep_all_in_which_they_differ() -> None:
-    names = [f"dliosim-results-cosmoflow-20261121T09010{index}" for index in range(3)]
-    labels = label_paths([f"study/{name}" for name in names])
-    assert labels == [f"...20261121T09010{index}" for index in range(3)]
-    assert label_paths(["results-of-" + "x" * 20 + end for end in "ab"]) == [f"...{'x' * 20}{end}" for end in "ab"]
-    assert label_paths(["results-of-" + "x" * 40 + end for end in "ab"]) == [f"...{'x' * 22}{end}" for end in "ab"]
-    begun = [f"{name}-at-noon-on-four-nodes-of-the-machine" for name in ("with-readers", "none")]
-    assert label_paths(["short", *begun]) == ["short", "(2)", "(3)"]
-    assert label_paths(["short", begun[0]]) == ["short", "with-reader...-the-machine"]
+def test_labels_are_the_workload_and_what_differs() -> None:
+    one = run()
+    assert labels_of(one) == ["cosmoflow"]
+    assert labels_of(one, replace(one, name="unet3d", ranks=8)) == ["cosmoflow", "unet3d"]
+    changed = replace(one, ranks=8, overrides=(("epochs", "5"), ("train.readers", "8 by batch")))
+    assert labels_of(one, changed) == ["cosmoflow, 4 ranks", "cosmoflow, 8 ranks, -D train.readers=8 by batch"]
+    collective = tuple(replace(phase, api="mpi-collective") for phase in one.loops[:1])
+    expected = ["cosmoflow, posix, mpi-independent", "cosmoflow, mpi-collective"]
+    assert labels_of(one, replace(one, phases=collective)) == expected
+    shared = one.pattern + "layout shared file\n"
+    assert labels_of(one, replace(one, pattern=shared)) == ["cosmoflow", "cosmoflow, layout shared file"]
+    other = "".join(f"{line}\n" for line in "abcdefghijklmnopqrstuvwxyz" * 2)
+    assert labels_of(one, replace(one, pattern=other)) == ["cosmoflow, pattern A", "cosmoflow, pattern B"]
+
+
+def test_labels_of_equal_runs_have_the_time_of_their_start_and_are_all_different() -> None:
+    one = run()
+    again = replace(one, started="2025-01-02T04:00:00+00:00")
+    assert labels_of(one, again) == ["cosmoflow, 2025-01-02 03:04:05", "cosmoflow, 2025-01-02 04:00:00"]
+    assert labels_of(one, one) == ["cosmoflow, 2025-01-02 03:04:05 #1", "cosmoflow, 2025-01-02 03:04:05 #2"]
+    long = replace(one, name="n" * 200)
+    assert max(map(len, labels_of(long, replace(long, ranks=2)))) < 120
+    assert len(set(labels_of(long, replace(long, ranks=2)))) == 2
+
+
+def test_labels_of_comparisons_say_what_was_compared(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_comparison(tmp_path / name)
+    write_run(tmp_path / "run", ranks=1, steps=2, epochs=1)
+    given = [str(tmp_path / name) for name in ("a", "b", "run")]
+    what = "resnet50: variants of loop train main"
+    assert [one.label for one in load_results(given, with_arrays=False)] == [
+        f"{what}, {given[0]}",
+        f"{what}, {given[1]}",
+        "cosmoflow",
+    ]
 
 
 def test_a_comparison_is_read_with_its_variants(tmp_path: Path) -> None:
