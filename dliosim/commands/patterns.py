@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dliosim.language.source import PATTERNS
+from dliosim import PATTERNS
 from dliosim.readable import printable
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import dliosim
+from dliosim import PATTERNS
 
 MAX_BYTES: Final = 1 << 18  # bytes of a pattern with all its includes; the densest ones take seconds to parse
 MAX_LINE_LENGTH: Final = 4096
-PATTERNS: Final = Path(dliosim.__file__).parent / "patterns"  # in a checkout a link to patterns/
 COMMAND_LINE: Final = "<command line>"
 
 

@@ -39,7 +39,7 @@ def run_report(run: RunSummary, latencies: Mapping[str, Latencies]) -> str:
         answer_lines(run),
         header(run),
         format_warnings(run),
-        _file_table(run.files),
+        "" if run.null else _file_table(run.files),
         checkpoint_tables(run),
         *loops,
         _end_section(run),

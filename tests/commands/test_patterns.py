@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dliosim import PATTERNS
 from dliosim.cli import main
 from dliosim.commands.patterns import find_pattern, names
 from dliosim.language.diagnostics import PatternError
-from dliosim.language.source import PATTERNS, find_source
+from dliosim.language.source import find_source
 from tests.commands.test_cli import PATTERN
 
 ROOT = Path(__file__).parents[2]
