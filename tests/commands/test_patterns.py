@@ -93,7 +93,7 @@ def test_what_is_no_file_of_dliosim_is_looked_for_next_to_the_pattern_alone(name
 
 def test_plan_and_explain_take_a_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "cosmoflow_large", "--ranks", "2"]) == 0
-    assert "cosmoflow_large: " in capsys.readouterr().out
+    assert "cosmoflow_large  " in capsys.readouterr().out
     assert main(["explain", "cosmoflow_large"]) == 0
     assert "workload cosmoflow_large" in capsys.readouterr().out
 
