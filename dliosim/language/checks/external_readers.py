@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from dliosim.errors import UsageError
-from dliosim.formats.registry import bind
+from dliosim.formats.registry import bind, format_names
 from dliosim.language.settings.block_settings import Settings
 from dliosim.model import Access, Dataset
 from dliosim.plugins import APIS
-
-_LIBRARIES: Final = ("hdf5", "npy", "npz", "parquet")
 
 
 def has_library(dataset: Dataset) -> bool:
@@ -41,7 +40,7 @@ def check_library(settings: Settings, access: Access, dataset: Dataset, data: Se
         _check_driver(settings, access, dataset, data)
         _check_library_calls(settings, access)
         return
-    formats = ", ".join(name for name in _LIBRARIES if name != dataset.format)
+    formats = ", ".join(name for name in sorted(format_names()) if has_library(replace(dataset, format=name)))
     settings.report(
         "E216",
         f"format `{dataset.format}` has no library to read through",
