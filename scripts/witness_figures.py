@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import sys
 import tempfile
@@ -223,16 +224,25 @@ def check_save(phase: Mapping[str, Any], seen: Sequence[Seen]) -> str:
     return f"save {name}: {count_text(calls, 'write')} of {moved_bytes} bytes"
 
 
-def check_restore(phase: Mapping[str, Any], seen: Sequence[Seen], between: Sequence[int]) -> str:
+def check_restore(phase: Mapping[str, Any], seen: Sequence[Seen], spans: Sequence[tuple[float, float]]) -> str:
+    """Check a restore. `spans` are the moments between which each rank counted; all of its time where it did not."""
     name, files = phase["name"], phase["files"]
-    calls, moved_bytes = count_and_bytes(data_calls(seen, name, READS))
+    spans = spans or [(0.0, math.inf)] * len(seen)
+    reads = [
+        call
+        for one, (begin, end) in zip(seen, spans, strict=True)
+        for call in data_calls([one], name, READS)
+        if begin < call.time < end
+    ]
+    calls, moved_bytes = count_and_bytes(reads)
     if name in COLLECTIVE:
         if files.get("read_call_bytes") is None and files["bytes_moved"] < moved_bytes:
             raise Unlike(f"restore {name}: bytes_moved {files['bytes_moved']}, seen {moved_bytes}")
     else:
         same(f"restore {name}", files, calls=calls, bytes_moved=moved_bytes)
     if files.get("read_call_bytes") is not None:
-        close(f"restore {name}: read_call_bytes", files["read_call_bytes"], sum(between), len(seen))
+        between = sum(read_between(one, *span) for one, span in zip(seen, spans, strict=True))
+        close(f"restore {name}: read_call_bytes", files["read_call_bytes"], between, len(seen))
     once(f"restore {name}", files, moved_bytes)
     return f"restore {name}: {count_text(calls, 'read')} of {moved_bytes} bytes"
 
@@ -294,9 +304,9 @@ def check(results: Mapping[str, Any], rows: h5py.File, seen: Sequence[Seen], dat
             yield check_save(phase, seen)
         elif phase["kind"] == "restore":
             asks = phase["files"].get("read_call_bytes") is not None
-            between = [read_between(one, *own[at]) for one, own in zip(seen, spans, strict=True)] if asks else []
+            own = [of_rank[at] for of_rank in spans] if asks else []
             at += asks
-            yield check_restore(phase, seen, between)
+            yield check_restore(phase, seen, own)
         else:
             epochs = len(phase["epochs"])
             own = [[of_rank[at + epoch] for of_rank in spans] for epoch in range(epochs)]
