@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from dliosim.commands import option_types as types
+from dliosim.dlio.versions import VERSIONS
 
 _COMPARE_DESCRIPTION = """\
 Which way is faster, by how much, and is the difference real? Prepares the data that the variants need, once each; runs
@@ -50,6 +51,16 @@ there is much.
 Checkpoints are compared with the sizes and CRC-32 of their manifests, data sets with bytes that are made again from
 the description in theirs. Files of others (`from files`) have no manifest, and are passed over: docs/verify.md.
 Exit status: 0 all are right, 1 some are not, 2 there is nothing to verify.
+"""
+
+_IMPORT_DESCRIPTION = """\
+Writes the pattern that a workload file of DLIO or MLPerf Storage asks for. Each line names the key that it came from;
+what became no line is said on stderr: keys that DLIO itself never reads, keys without effect on I/O, keys that no
+version has, and what is only approximately so. `run`, `plan`, `check` and `compare` take such a file as it is, too.
+
+  dliosim import unet3d_h100.yaml -o unet3d.dlio               what the file asks for
+  dliosim import unet3d_h100.yaml --dlio mlperf-v2 --as-run    what that version really does
+  mpiexec -n 4 dliosim run unet3d_h100.yaml                    import and run
 """
 
 #: Seconds after which a stall is reported. On Lustre and on NFS, a failover of a server or an eviction of a client ends
@@ -329,6 +340,25 @@ COMMANDS: Final = {
         ),
         _REPORT_DESCRIPTION,
         find_contradiction=_find_report_contradiction,
+    ),
+    "import": Command(
+        "import_dlio:import_command",
+        "make a pattern of a workload file of DLIO or MLPerf Storage",
+        "dliosim import unet3d_h100.yaml -o unet3d.dlio",
+        (
+            _option("file", "FILE.yaml", "a workload file, or the config.yaml that DLIO leaves with its results"),
+            _option("override", "++KEY=VALUE", "as DLIO takes it: ++workload.train.epochs=2", nargs="*"),
+            _option(
+                "--dlio",
+                "VERSION",
+                f"which version of DLIO the file is for: {', '.join(VERSIONS)} (default: guessed from its keys)",
+                choices=tuple(VERSIONS),
+            ),
+            _flag("--as-run", "what that version really does, instead of what the file asks for"),
+            _flag("--from-files", "read the files that DLIO has written, instead of writing some like them"),
+            (("-o", "--output"), {"metavar": "FILE.dlio", "help": "where the pattern goes (default: it is printed)"}),
+        ),
+        _IMPORT_DESCRIPTION,
     ),
     "explain": Command(
         "check_plan_explain:explain_command",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dliosim import PATTERNS
+from dliosim.dlio import ENDINGS
 from dliosim.readable import printable
 
 if TYPE_CHECKING:
@@ -25,13 +26,18 @@ They are files in {folder}
 def find_pattern(given: str) -> Path:
     """Return the file of a pattern, given by its path or name; print on stderr which file a name stands for.
 
-    PatternError [E103] where there is none.
+    Of a workload file of DLIO it prints what an import has to say. PatternError [E103] where there is no such file.
     """
     found = locate_pattern(given)
     if found is None:
         raise _missing_pattern(given)
     if found != Path(given):
         sys.stderr.write(f"note: {printable(given)} is {printable(str(found))}\n")
+    if found.suffix in ENDINGS and found.is_file():
+        from dliosim.commands.import_dlio import print_report
+        from dliosim.dlio.convert import import_pattern
+
+        print_report(given, import_pattern(found))
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dliosim import PATTERNS
+from dliosim.dlio import ENDINGS
 
 MAX_BYTES: Final = 1 << 18  # bytes of a pattern with all its includes; the densest ones take seconds to parse
 MAX_LINE_LENGTH: Final = 4096
@@ -95,9 +96,10 @@ def find_source(folder: Path, name: str) -> Path:
 
 
 def read_source(path: Path, name: str, room: int = MAX_BYTES) -> SourceText:
-    r"""Return the text of a file, with line ends as `\n`.
+    r"""Return the text of a file, with line ends as `\n`; of a workload file of DLIO the pattern that it becomes.
 
-    UnreadableFile where the file is missing, not a regular file, larger than `room` bytes, or not UTF-8.
+    UnreadableFile where the file is missing, not a regular file, larger than `room` bytes, or not UTF-8. UsageError for
+    a workload file that becomes no pattern.
     """
     try:
         # O_NONBLOCK: opening a named pipe would otherwise wait for a writer forever.
@@ -120,4 +122,8 @@ def read_source(path: Path, name: str, room: int = MAX_BYTES) -> SourceText:
         byte, column = error.start - start + 1, len(data[start : error.start].decode(errors="replace")) + 1
         text = f"it is not UTF-8 text: 0x{data[error.start]:02x} in line {line}, byte {byte} of it"
         raise UnreadableFile(text, f":{line}:{column}") from None
+    if path.suffix in ENDINGS:
+        from dliosim.dlio.convert import import_pattern
+
+        return SourceText(name, import_pattern(path).text)
     return SourceText(name, text.replace("\r\n", "\n").replace("\r", "\n"))

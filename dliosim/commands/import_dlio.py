@@ -1,0 +1,39 @@
+"""The command `dliosim import`: a workload file of DLIO as a pattern, and what the pattern does not say."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dliosim.dlio.convert import Pattern, import_pattern, report_lines
+from dliosim.errors import ExecutionError, UsageError
+from dliosim.readable import printable
+
+
+def import_command(parsed: argparse.Namespace) -> int:
+    """Write the pattern, or print it where there is no -o, and say on stderr what it does not have; return 0."""
+    try:
+        pattern = import_pattern(
+            Path(parsed.file), parsed.override, parsed.dlio, as_run=parsed.as_run, from_files=parsed.from_files
+        )
+    except OSError as error:
+        raise UsageError(f"cannot read {parsed.file}: {error.strerror}") from error
+    print_report(parsed.file, pattern)
+    if parsed.output is None:
+        sys.stdout.write(pattern.text)
+        return 0
+    try:
+        with Path(parsed.output).open("x", encoding="utf-8") as file:
+            file.write(pattern.text)
+    except OSError as error:
+        raise ExecutionError(f"cannot write {parsed.output}: {error.strerror}") from error
+    sys.stderr.write(f"wrote {printable(parsed.output)}; next: dliosim plan {printable(parsed.output)} --ranks 4\n")
+    return 0
+
+
+def print_report(name: str, pattern: Pattern) -> None:
+    """Print on stderr what an import has to say."""
+    first, *others = report_lines(pattern)
+    lines = [f"{name}: imported as a file of {first}", *(f"  {line}" for line in others)]
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))

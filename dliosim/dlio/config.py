@@ -1,0 +1,194 @@
+"""Workload files of DLIO: YAML, plain or as Hydra writes it after a run, with overrides, as values by dotted names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from dliosim.errors import UsageError
+
+#: A value of a file: a scalar, or a list.
+Value: TypeAlias = "str | int | float | bool | list[Any] | dict[str, Any] | None"
+
+#: Bytes of a file, and values in it: DLIO's own have at most 3 kB and 60.
+_MOST_BYTES: Final = 1 << 18
+_MOST_VALUES: Final = 10_000
+_DEEPEST: Final = 8
+#: Files that `defaults` may lead to, one from another.
+_MOST_DEFAULTS: Final = 8
+
+#: Keys that are tables, and so values by themselves.
+_TABLES: Final = frozenset(
+    ("train.computation_time", "evaluation.eval_time", "reader.preprocess_time", "dataset.parquet.columns")
+)
+#: One of these sections makes a file a workload of DLIO.
+_SECTIONS: Final = ("workflow.", "dataset.", "reader.", "data_reader.", "train.", "checkpoint.")
+_NUMBER: Final = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_OVERRIDE: Final = re.compile(r"(\+\+|\+|~)?(?:workload\.)?([\w.]+)(?:=(.*))?", re.DOTALL)
+_REFERENCE: Final = re.compile(r"\$\{(?:workload\.)?([\w.]+)\}")
+
+
+@dataclass(slots=True)
+class Config:
+    """The values of a workload file by dotted names, and which of them were asked for."""
+
+    #: name of the workload: that of the file
+    name: str
+    #: values, as `dataset.num_files_train`
+    values: dict[str, Value]
+    #: names that were asked for
+    asked: set[str] = field(default_factory=set)
+
+    def value(self, *names: str, default: Value = None) -> Value:
+        """Return the value of the first of these names that is given, else the default."""
+        self.asked.update(names)
+        return next((self.values[name] for name in names if self.values.get(name) is not None), default)
+
+    def has(self, *names: str) -> bool:
+        """Return True if any of these names is given."""
+        self.asked.update(names)
+        return any(self.values.get(name) is not None for name in names)
+
+    def quote(self, *names: str) -> str:
+        """Return those of these names that are given, for a comment: `reader.batch_size=7, reader.read_threads=4`."""
+        found = [f"{name}={_show(self.values[name])}" for name in names if self.values.get(name) is not None]
+        return ", ".join(found)
+
+    def number(self, *names: str, default: float = 0.0) -> float:
+        """Return a number; UsageError for another value."""
+        found = self.value(*names, default=default)
+        if isinstance(found, str) and _NUMBER.fullmatch(found):
+            found = float(found.replace("_", ""))
+        if isinstance(found, bool) or not isinstance(found, int | float) or abs(found) > 1e18 or found != found:
+            raise UsageError(f"{names[0]}: {_show(found)}: expected a number")
+        return float(found)
+
+    def integer(self, *names: str, default: int = 0, least: int = 0) -> int:
+        """Return a whole number of at least `least`; UsageError for another value."""
+        found = self.number(*names, default=default)
+        if found != int(found) or found < least:
+            raise UsageError(f"{names[0]}: {_show(self.values.get(names[0]))}: expected a whole number from {least} on")
+        return int(found)
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        """Return a truth value; UsageError for another value."""
+        found = self.value(*names, default=default)
+        if isinstance(found, str) and found.lower() in ("true", "yes", "on", "false", "no", "off"):
+            found = found.lower() in ("true", "yes", "on")
+        if not isinstance(found, bool):
+            raise UsageError(f"{names[0]}: {_show(found)}: expected True or False")
+        return found
+
+    def text(self, *names: str, default: str = "") -> str:
+        """Return a word or a path; `off`, which YAML reads as False, is a word here."""
+        found = self.value(*names, default=default)
+        if isinstance(found, list | dict):
+            raise UsageError(f"{names[0]}: {_show(found)}: expected a word")
+        return {True: "on", False: "off"}.get(found, str(found)) if isinstance(found, bool) else str(found)
+
+    def integers(self, *names: str) -> list[int]:
+        """Return a list of whole numbers; UsageError for another value."""
+        found = self.value(*names, default=[])
+        given = found if isinstance(found, list) else [found]
+        numbers = [one for one in given if isinstance(one, int) and not isinstance(one, bool) and one >= 0]
+        if len(numbers) < len(given):
+            raise UsageError(f"{names[0]}: {_show(found)}: expected a list of whole numbers")
+        return numbers
+
+
+def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a workload file with `++workload.a.b=c` overrides. Raises UsageError for what is no such file."""
+    values = dict(_flatten(_read_tree(path, 0)))
+    for text in overrides:
+        _override(values, text)
+    resolved = {name: _resolve(value, values, name, 0) for name, value in values.items()}
+    if not any(name.startswith(_SECTIONS) for name in resolved):
+        sections = ", ".join(f"`{one[:-1]}:`" for one in _SECTIONS)
+        raise UsageError(f"{path}: not a workload of DLIO: it has none of the sections {sections}")
+    known = {name.replace("data_reader.", "reader.", 1): value for name, value in resolved.items()}
+    return Config(re.sub(r"\W", "_", path.stem), known)
+
+
+def _read_tree(path: Path, depth: int) -> dict[str, Any]:
+    """Return the tree of a file: below `workload` where Hydra wrote it, with the files of `defaults` beneath it."""
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise UsageError(f"{path}: has more than {_MOST_BYTES} bytes, so it is no workload of DLIO")
+    tree = _parse_yaml(path, content)
+    defaults, own = tree.pop("defaults", []), tree
+    if isinstance(tree.get("workload"), dict):
+        own = tree["workload"]
+    for one in defaults if isinstance(defaults, list) else []:
+        if isinstance(one, str) and re.fullmatch(r"\w[\w.-]*", one) and one != "_self_":
+            if depth == _MOST_DEFAULTS:
+                raise UsageError(f"{path}: `defaults` lead from one file to another more than {_MOST_DEFAULTS} times")
+            own = _merge(_read_tree(path.with_name(f"{one.removesuffix('.yaml')}.yaml"), depth + 1), own)
+    return own
+
+
+def _parse_yaml(path: Path, content: bytes) -> dict[str, Any]:
+    try:
+        import yaml
+    except ImportError:
+        raise UsageError("workload files of DLIO need a reader of YAML: pip install 'dliosim[dlio]'") from None
+    try:
+        tokens = yaml.scan(content, Loader=yaml.SafeLoader)
+        if any(isinstance(token, yaml.AliasToken) for token in tokens):
+            raise UsageError(f"{path}: has aliases (`*name`), which no workload of DLIO needs")
+        tree = yaml.safe_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: not YAML that can be read: {' '.join(str(error).split())}") from None
+    if not isinstance(tree, dict) or not tree:
+        raise UsageError(f"{path}: not a workload of DLIO: there are no sections such as `dataset:`")
+    return tree
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    both = {name for name, value in above.items() if isinstance(value, dict) and isinstance(below.get(name), dict)}
+    return {**below, **{name: _merge(below[name], value) if name in both else value for name, value in above.items()}}
+
+
+def _flatten(tree: dict[str, Any]) -> Iterator[tuple[str, Value]]:
+    """Yield dotted names and values of a tree, within limits."""
+    left, rest = _MOST_VALUES, [("", tree, 0)]
+    while rest:
+        above, node, depth = rest.pop()
+        for key, value in node.items():
+            name, left = f"{above}{key}", left - 1
+            if left < 0 or depth > _DEEPEST:
+                raise UsageError("a workload of DLIO has fewer values and sections than this")
+            if isinstance(value, dict) and name not in _TABLES and name.replace("data_", "", 1) not in _TABLES:
+                rest.append((f"{name}.", value, depth + 1))
+            else:
+                yield name, value
+
+
+def _override(values: dict[str, Value], text: str) -> None:
+    """Apply `++workload.a.b=c`, `workload.a.b=c` or `~workload.a.b`, as Hydra does."""
+    found = _OVERRIDE.fullmatch(text)
+    if found is None or (found[3] is None) != (found[1] == "~"):
+        raise UsageError(f"{text}: expected an override such as ++workload.train.epochs=2")
+    name = found[2]
+    for other in [one for one in values if one == name or one.startswith(f"{name}.")]:
+        del values[other]
+    if found[3] is not None:
+        values.update(_flatten(_parse_yaml(Path(text), f"{name}: {found[3]}".encode())))
+
+
+def _resolve(value: Value, values: dict[str, Value], name: str, depth: int) -> Value:
+    """Return a value with its `${workload.a.b}` replaced."""
+    found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    if found[1] not in values or depth > _DEEPEST:
+        raise UsageError(f"{name}: {value} stands for nothing in this file")
+    return _resolve(values[found[1]], values, name, depth + 1)
+
+
+def _show(value: Value) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

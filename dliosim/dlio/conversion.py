@@ -1,0 +1,87 @@
+"""The subject of an import: the file, the version of DLIO, and whether its words or its deeds count."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from dliosim.dlio.config import Config, Value
+from dliosim.dlio.versions import Version
+from dliosim.errors import UsageError
+from dliosim.units import format_seconds
+
+#: Standard deviations that a normal time may be above its mean: no draw of a run is.
+_FAR: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A file on its way to a pattern."""
+
+    #: values of the file
+    config: Config
+    #: version of DLIO
+    version: Version
+    #: True: what that version does; False: what the file asks for
+    as_run: bool
+    #: True: read files that DLIO has written; False: write files like them
+    from_files: bool
+    #: what is only approximately so, in sentences
+    approximations: list[str] = field(default_factory=list)
+
+
+def place_below(folder: str) -> str:
+    """Return a folder as a path below `--dir`: the last parts of an absolute one, without `..`."""
+    parts = [part for part in folder.split("/") if part not in ("", ".", "..")]
+    kept = parts[-2:] if folder.startswith("/") else parts
+    if any(re.search(r"[\"\\\0-\x1f*?\[\]{}$]", part) for part in kept):
+        raise UsageError(f"{folder!r}: not a folder that a pattern can name")
+    return "/".join(kept)
+
+
+def time_phrase(task: Conversion, key: str) -> str:
+    """Return a time, or a distribution of times, from a key and its `_stdev`; empty for none."""
+    given = task.config.value(key)
+    shape = given if isinstance(given, dict) else {"mean": given, "stdev": task.config.value(f"{key}_stdev")}
+    kind = str(shape.get("type", "normal"))
+    numbers = {name: _seconds(key, shape.get(name)) for name in _PARAMETERS.get(kind, ())}
+    if kind == "normal":
+        return _normal(numbers["mean"], numbers["stdev"])
+    if kind == "uniform":
+        return f"uniform({format_seconds(numbers['min'])}, {format_seconds(numbers['max'])})"
+    if kind == "gamma":
+        mean = numbers["shape"] * numbers["scale"]
+        return f"gamma({format_seconds(mean)}, {format_seconds(numbers['shape'] ** 0.5 * numbers['scale'])})"
+    if kind == "exponential":
+        return f"exponential({format_seconds(numbers['scale'])})"
+    if kind == "poisson":
+        task.approximations.append(f"{key}: poisson: there are no such times here; a normal one of the same spread is")
+        return _normal(numbers["lam"], numbers["lam"] ** 0.5)
+    task.approximations.append(f"{key}: type {kind}: DLIO sleeps 0 s for that, and so does this")
+    return ""
+
+
+_PARAMETERS: Final = {
+    "normal": ("mean", "stdev"),
+    "uniform": ("min", "max"),
+    "gamma": ("shape", "scale"),
+    "exponential": ("scale",),
+    "poisson": ("lam",),
+}
+
+
+def _seconds(key: str, value: Value) -> float:
+    found = Config(key, {key: value}).number(key) if value is not None else 0.0
+    if not 0 <= found < 1e6:
+        raise UsageError(f"{key}: {value}: expected seconds")
+    return found
+
+
+def _normal(mean: float, stdev: float) -> str:
+    if not stdev:
+        return format_seconds(mean) if mean else ""
+    return (
+        f"normal({format_seconds(mean)}, {format_seconds(stdev)}) clipped to 0 s and "
+        f"{format_seconds(round(mean + _FAR * stdev, 9))}"
+    )

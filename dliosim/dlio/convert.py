@@ -1,0 +1,118 @@
+"""A workload file of DLIO as a pattern, and a report of what the pattern does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dliosim.dlio.config import Config, read_config
+from dliosim.dlio.conversion import Conversion
+from dliosim.dlio.keys import IMPORTED, PLUGINS, describe_unused
+from dliosim.dlio.lines import Line, Statement, write_lines
+from dliosim.dlio.loops import train_block
+from dliosim.dlio.samples import EVALUATION, TRAINING, dataset_block, files_of
+from dliosim.dlio.saves import cadence, checkpoint_blocks, checkpoint_verbs, has_checkpoints
+from dliosim.dlio.versions import VERSIONS, Version, guess_version
+from dliosim.errors import UsageError
+from dliosim.units import format_seconds
+
+#: Kinds of storage that are folders of a file system.
+_FOLDERS: Final = ("local_fs", "parallel_fs", "direct_fs")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern that a workload file became."""
+
+    #: its text
+    text: str
+    #: the version of DLIO that the file is of, and how that is known
+    version: str
+    #: keys that became no line, and why
+    unused: tuple[str, ...]
+    #: what is only approximately so
+    approximations: tuple[str, ...]
+
+
+def import_pattern(
+    path: Path,
+    overrides: Sequence[str] = (),
+    version: str | None = None,
+    as_run: bool = False,
+    from_files: bool = False,
+) -> Pattern:
+    """Return a workload file, with `++workload.a.b=c` overrides, as a pattern.
+
+    `version` is one of `VERSIONS`, or None to guess it. Raises UsageError for what is no workload file or has no
+    counterpart here, and OSError.
+    """
+    return convert(read_config(path, overrides), VERSIONS[version] if version else None, as_run, from_files)
+
+
+def convert(config: Config, version: Version | None = None, as_run: bool = False, from_files: bool = False) -> Pattern:
+    """Return a workload file as a pattern. Raises UsageError for what has no counterpart here, and for wrong values."""
+    chosen = version or guess_version(config.values)
+    task = Conversion(config, chosen, as_run, from_files)
+    _refuse_others(config)
+    head = (
+        Line("dlio 1"),
+        Line(f'workload {config.name} "{config.name}, as {"DLIO runs it" if as_run else "its DLIO file says"}"'),
+        Line(f"seed {config.integer('train.seed', default=123)}", config.quote("train.seed")),
+    )
+    text = write_lines([*head, *_statements(task)])
+    said = (
+        f"{chosen.name} ({chosen.source}{'' if version else '; guessed from the names of keys, --dlio says another'})"
+    )
+    return Pattern(text, said, tuple(describe_unused(config)), tuple(dict.fromkeys(task.approximations)))
+
+
+def _refuse_others(config: Config) -> None:
+    """Raise UsageError for object storage and plug-ins, with the number of keys that would import."""
+    kind = config.text("storage.storage_type", default="local_fs")
+    reason = "" if kind in _FOLDERS else f"storage.storage_type={kind}: object storage has no access method here"
+    plugin = next((name for name in PLUGINS if config.has(name)), "")
+    if plugin:
+        reason = f"{config.quote(plugin)}: a plug-in of DLIO, which only DLIO can run"
+    if reason:
+        ready = sum(name in IMPORTED for name in config.values)
+        raise UsageError(f"{reason}; {ready} of the {len(config.values)} keys of this file would import")
+
+
+def _statements(task: Conversion) -> Iterator[Statement]:
+    config = task.config
+    trains, saves = config.flag("workflow.train", default=True), has_checkpoints(task)
+    generates = config.flag("workflow.generate_data")
+    evaluates = config.flag("workflow.evaluation") and files_of(task, EVALUATION) > 0
+    parts = [TRAINING, *([EVALUATION] if evaluates else [])] if trains or generates else []
+    for part in parts:
+        yield dataset_block(task, part)
+    if saves:
+        yield from checkpoint_blocks(task)
+    if not task.from_files:
+        there = "" if generates else "kept where it is there already"
+        for part in parts:
+            yield Line(f"prepare {part.name}", config.quote("workflow.generate_data") + (f": {there}" if there else ""))
+    pause = config.number("storage.post_generation_settle_seconds")
+    if pause and generates:
+        yield Line(f"pause {format_seconds(pause)}", config.quote("storage.post_generation_settle_seconds"))
+    if trains:
+        yield train_block(task, cadence(task) if saves else "")
+        if config.has("train.computation_time"):
+            goal = config.number("metric.au", default=0.9)
+            yield Line(
+                f"expect utilization of train at least {100 * goal:g} %", config.quote("metric.au") or "DLIO's default"
+            )
+    elif saves:
+        yield from checkpoint_verbs(task)
+    if not (trains or saves or generates):
+        raise UsageError("workflow: neither generate_data, train nor checkpoint is True: there is nothing to do")
+
+
+def report_lines(pattern: Pattern) -> Iterator[str]:
+    """Yield what an import has to say: the version, what is approximately so, and what became no line."""
+    yield f"DLIO {pattern.version}"
+    for text in pattern.approximations:
+        yield f"approximately: {text}"
+    yield from pattern.unused

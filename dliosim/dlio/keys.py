@@ -1,0 +1,170 @@
+"""Keys of DLIO's files that become no line of a pattern, and why; found by reading five versions of DLIO."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Final
+
+from dliosim.dlio.config import Config
+
+#: No line of DLIO reads these: what was surely wanted.
+IGNORED: Final = {
+    "workflow.do_eval": "`workflow.evaluation: True` was wanted",
+    "train.total_eval_steps": "an evaluation reads all of its files",
+    "evaluation.total_eval_steps": "an evaluation reads all of its files",
+    "evaluation.steps_between_evals": "`evaluation.epochs_between_evals` counts epochs",
+    "dataset.eval_num_samples_per_file": "`num_samples_per_file` is that of evaluations, too",
+    "reader.file_access": "files are shared or not as the data set has them",
+    "reader.shuffle": "`sample_shuffle: seed` was wanted",
+    "reader.seed": "`train.seed` was wanted",
+    "reader.data_loader_root": "`dataset.data_folder` was wanted",
+    "reader.checkpoint_folder": "`checkpoint.checkpoint_folder` was wanted",
+    "reader.dont_use_mmap": "",
+    "reader.storage_library": "",
+    "dataset.record_element_bytes": "the element's type says it",
+    "dataset.enable_chunking": "`dataset.hdf5.chunk_dims` was wanted",
+    "dataset.chunk_size": "`dataset.hdf5.chunk_dims` was wanted",
+    "dataset.parquet.read_mode": "",
+    "model.model_size": "`model.model_size_bytes` was wanted",
+}
+
+#: DLIO reads these, and they have no effect on what is read or written, or none that a pattern has a word for.
+WITHOUT_EFFECT: Final = {
+    "framework": "", "workflow.profiling": "", "workflow.debug": "", "dataset.record_length_resize": "in memory alone",
+    "dataset.record_length_bytes_resize": "in memory alone", "dataset.keep_files": "files are kept",
+    "dataset.file_prefix": "names of files", "dataset.generation_buffer_size": "", "dataset.generation_batch_size": "",
+    "dataset.use_s3dlio_gen": "", "dataset.data_gen_method": "", "dataset.skip_listing": "no folder is listed",
+    "dataset.listing_validation_interval": "", "dataset.listing_threads": "", "dataset.hdf5.max_shape": "",
+    "dataset.parquet.partition_by": "", "reader.computation_threads": "", "reader.multiprocessing_context": "",
+    "reader.pin_memory": "", "reader.transformed_record_dims": "in memory alone",
+    "reader.transformed_record_element_type": "in memory alone", "reader.write_threads": "",
+    "checkpoint.randomize_tensor": "", "checkpoint.ksm": "", "checkpoint.rank_sync": "the slowest rank always counts",
+    "checkpoint.checkpoint_mechanism": "", "model.type": "", "model.name": "", "model": "",
+    "storage.storage_root": "give it as --dir",
+    "output.metric.exclude_start_steps": "figures leave out an epoch's first step",
+    "output.metric.exclude_end_steps": "figures have an epoch's last step",
+}  # fmt: skip
+
+#: Sections without any effect on what is read or written.
+_SECTIONS: Final = ("output.", "profiling.", "logging.", "hydra.", "checkpoint.ksm.", "storage.storage_options.")
+
+#: Keys that become lines of a pattern; `convert` asks for them where they have an effect.
+IMPORTED: Final = frozenset(
+    [
+        "workflow.generate_data",
+        "workflow.train",
+        "workflow.evaluation",
+        "workflow.checkpoint",
+        "metric.au",
+        "storage.storage_type",
+        "storage.post_generation_settle_seconds",
+        "dataset.data_folder",
+        "dataset.format",
+        "dataset.num_files_train",
+        "dataset.num_files_eval",
+        "dataset.num_samples_per_file",
+        "dataset.record_length",
+        "dataset.record_length_bytes",
+        "dataset.record_length_stdev",
+        "dataset.record_length_bytes_stdev",
+        "dataset.record_dims",
+        "dataset.record_element_type",
+        "dataset.num_subfolders_train",
+        "dataset.num_subfolders_eval",
+        "dataset.compression",
+        "dataset.compression_level",
+        "dataset.hdf5.chunk_dims",
+        "dataset.hdf5.num_dset_per_record",
+        "dataset.parquet.columns",
+        "dataset.parquet.row_group_size",
+        "reader.data_loader",
+        "reader.batch_size",
+        "reader.batch_size_eval",
+        "reader.read_threads",
+        "reader.prefetch_size",
+        "reader.file_shuffle",
+        "reader.sample_shuffle",
+        "reader.shuffle_size",
+        "reader.read_type",
+        "reader.transfer_size",
+        "reader.odirect",
+        "reader.preprocess_time",
+        "reader.preprocess_time_stdev",
+        "train.epochs",
+        "train.computation_time",
+        "train.computation_time_stdev",
+        "train.total_training_steps",
+        "train.seed",
+        "train.seed_change_epoch",
+        "evaluation.eval_time",
+        "evaluation.eval_time_stdev",
+        "evaluation.eval_after_epoch",
+        "evaluation.epochs_between_evals",
+        "checkpoint.checkpoint_folder",
+        "checkpoint.checkpoint_after_epoch",
+        "checkpoint.epochs_between_checkpoints",
+        "checkpoint.steps_between_checkpoints",
+        "checkpoint.type",
+        "checkpoint.fsync",
+        "checkpoint.recovery_rank_shift",
+        "checkpoint.time_between_checkpoints",
+        "checkpoint.num_checkpoints_write",
+        "checkpoint.num_checkpoints_read",
+        "checkpoint.mode",
+        "checkpoint.model_size",
+        "checkpoint.optimization_groups",
+        "checkpoint.num_layers",
+        "checkpoint.layer_parameters",
+        "checkpoint.tensor_parallelism",
+        "checkpoint.pipeline_parallelism",
+        "model.model_size_bytes",
+        "model.num_layers",
+        "model.model_datatype",
+        "model.optimizer_datatype",
+        "model.optimization_groups",
+        "model.layer_parameters",
+        "model.parallelism.tensor",
+        "model.parallelism.pipeline",
+        "model.parallelism.data",
+        "model.parallelism.zero_stage",
+        "model.transformer.vocab_size",
+        "model.transformer.hidden_size",
+        "model.transformer.ffn_hidden_size",
+        "model.transformer.num_attention_heads",
+        "model.transformer.num_kv_heads",
+    ]
+)
+
+#: Plug-ins of DLIO, which only DLIO can run.
+PLUGINS: Final = (
+    "reader.data_loader_classname", "reader.data_loader_sampler", "reader.reader_classname",
+    "checkpoint.checkpoint_mechanism_classname",
+)  # fmt: skip
+
+
+def describe_unused(config: Config) -> Iterator[str]:
+    """Yield a line for each key that became no line of the pattern: why, and what was surely wanted."""
+    for name in sorted(config.values.keys() - config.asked):
+        shown = config.quote(name) or f"{name}="
+        if name in IGNORED:
+            yield f"{shown}: DLIO never reads it{_because(IGNORED[name])}"
+        elif name in WITHOUT_EFFECT or name.startswith(_SECTIONS):
+            yield f"{shown}: has no effect here{_because(WITHOUT_EFFECT.get(name, ''))}"
+        elif name in IMPORTED:
+            yield f"{shown}: has no effect with the rest of this file"
+        else:
+            yield f"{shown}: DLIO has no such key{_suggest(name)}"
+
+
+def _because(text: str) -> str:
+    return f"; {text}" if text else ""
+
+
+def _suggest(name: str) -> str:
+    known = (*IMPORTED, *IGNORED, *WITHOUT_EFFECT)
+    last = re.sub(r".*\.", "", name)
+    here = next((one for one in known if one.endswith(f".{last}")), None)
+    near = here or next(iter(get_close_matches(name, known, 1, 0.75)), None)
+    return f"; did you mean {near}?" if near else ""

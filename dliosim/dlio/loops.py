@@ -1,0 +1,156 @@
+"""Loops: DLIO's `reader:`, `train:` and `evaluation:` sections as the loop `train` of a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Final
+
+from dliosim.dlio.conversion import Conversion, time_phrase
+from dliosim.dlio.lines import Block, Line, Statement, block, setting
+from dliosim.dlio.samples import EVALUATION, FORMATS, TRAINING, Part, files_of, format_of, mean_size, samples_per_file
+from dliosim.errors import UsageError
+from dliosim.readable import count
+from dliosim.units import format_bytes
+
+#: Bytes that TensorFlow reads of a TFRecord file at a time, where nothing else is said.
+_TENSORFLOW_READ: Final = 262_144
+
+
+def train_block(task: Conversion, saves: str) -> Block:
+    """Return the loop; `saves` is what follows `checkpoint state` in it, empty for no checkpoint."""
+    return block("train", _loop_lines(task, saves))
+
+
+def _loop_lines(task: Conversion, saves: str) -> Iterator[Statement]:
+    config = task.config
+    yield setting("read", TRAINING.name)
+    yield setting("epochs", str(config.integer("train.epochs", default=1, least=1)), config.quote("train.epochs"))
+    steps = int(config.number("train.total_training_steps", default=-1))
+    if steps > 0:
+        yield setting("steps", f"{steps:_}", f"{config.quote('train.total_training_steps')}, of each epoch")
+    yield from _step_lines(task, TRAINING, "batch_size", "train.computation_time")
+    yield from _order_lines(task)
+    if saves:
+        yield setting("checkpoint", f"state {saves}", config.quote(*_CADENCE))
+    if config.flag("workflow.evaluation"):
+        yield from _evaluation(task)
+
+
+_CADENCE: Final = tuple(
+    f"checkpoint.{name}"
+    for name in ("steps_between_checkpoints", "checkpoint_after_epoch", "epochs_between_checkpoints")
+)
+
+
+def _step_lines(task: Conversion, part: Part, batch: str, compute: str) -> Iterator[Line]:
+    """Yield what a step reads, how, and how long it computes."""
+    config = task.config
+    size = config.integer(f"reader.{batch}", default=1, least=1)
+    yield setting("batch", f"{size:_} per rank", config.quote(f"reader.{batch}"))
+    yield setting("shard", "by file" if _streams(task) else "by block", config.quote("framework", "reader.data_loader"))
+    yield setting("last batch", "drop")
+    yield from _reader_lines(task, part)
+    time = time_phrase(task, compute)
+    if time:
+        yield setting("compute", time, config.quote(compute, f"{compute}_stdev"))
+
+
+def _order_lines(task: Conversion) -> Iterator[Line]:
+    """Yield the order of samples and files."""
+    config = task.config
+    samples, files = (config.text(f"reader.{name}_shuffle", default="off") for name in ("sample", "file"))
+    once = not config.flag("train.seed_change_epoch", default=True)
+    keys = config.quote("reader.sample_shuffle", "reader.file_shuffle", "train.seed_change_epoch")
+    if task.as_run:
+        phrases = [
+            "" if samples == "off" or _streams(task) else task.version.sample_order,
+            "" if files == "off" else task.version.file_order,
+        ]
+    elif _streams(task):
+        buffer = config.integer("reader.shuffle_size", default=1024, least=1)
+        held = f"samples within buffer of {buffer:_} samples"
+        phrases = ["" if samples == "off" else held, "" if files == "off" else "files globally each epoch"]
+    else:
+        is_whole = samples == "off" and files != "off"
+        phrases = ["" if samples == "off" else "samples globally each epoch", "files globally each epoch" * is_whole]
+    for phrase in filter(None, phrases):
+        yield setting("shuffle", phrase.replace("each epoch", "once") if once else phrase, keys)
+
+
+def _reader_lines(task: Conversion, part: Part) -> Iterator[Line]:
+    """Yield readers, what they hold ahead, and how they open and read files."""
+    config, form = task.config, format_of(task)
+    loader = config.text("reader.data_loader", default="tensorflow")
+    if loader not in ("tensorflow", "pytorch", "dali", "native_dali", "none"):
+        raise UsageError(f"reader.data_loader={loader}: expected tensorflow, pytorch, dali or native_dali")
+    readers = config.integer("reader.read_threads", default=1)
+    ahead = config.integer("reader.prefetch_size", default=2)
+    streams = _streams(task)
+    yield setting("readers", _reader_phrase(loader, readers, streams), config.quote("reader.read_threads"))
+    if readers:
+        batches = ahead if streams else readers * (ceil(ahead / readers) or 2)
+        yield setting("prefetch", f"{max(batches, 1)} batches", config.quote("reader.prefetch_size"))
+    if "dali" in loader:
+        task.approximations.append("DALI's own pipeline is not known here: readers take whole batches")
+    yield from _open_lines(task, part, streams)
+    if streams:
+        read = config.integer("reader.transfer_size", default=_TENSORFLOW_READ, least=1)
+        yield setting("transfer", format_bytes(read), config.quote("reader.transfer_size") or "TensorFlow's buffer")
+    if config.flag("reader.odirect") and (form in ("npz", "npy") or not task.as_run):
+        yield setting("cache", "off", config.quote("reader.odirect"))
+    before = time_phrase(task, "reader.preprocess_time")
+    if before:
+        yield setting("preprocess", before, config.quote("reader.preprocess_time", "reader.preprocess_time_stdev"))
+
+
+def _reader_phrase(loader: str, readers: int, streams: bool) -> str:
+    if not readers:
+        return "0"
+    return f"{readers} by batch{'' if streams or 'dali' in loader else ' in turn'}"
+
+
+def _open_lines(task: Conversion, part: Part, streams: bool) -> Iterator[Line]:
+    """Yield how long files stay open, and what is kept of them."""
+    config, form = task.config, format_of(task)
+    kept = config.text("reader.read_type", default="on_demand")
+    if streams:
+        yield setting("open", "each epoch")
+        return
+    in_memory = kept == "memory" or (task.as_run and config.has("reader.read_type"))
+    keys = config.quote("reader.read_type")
+    if not in_memory:
+        yield setting("open", "each sample", keys)
+    elif FORMATS[form] == "hdf5":
+        yield setting("open", "once", keys)
+    else:
+        whole = files_of(task, part) * samples_per_file(task) * mean_size(task)
+        yield setting("cache", f"memory ceil({whole:_} B / $ranks)", keys)
+    if task.as_run and not task.version.reads_whole_files and FORMATS[form] in ("npz", "npy", "hdf5") and not in_memory:
+        yield setting("through", "library", "numpy's or h5py's own calls")
+
+
+def _streams(task: Conversion) -> bool:
+    """Return True where TensorFlow reads TFRecord files from their beginnings to their ends."""
+    return (
+        format_of(task) == "tfrecord" and task.config.text("reader.data_loader", default="tensorflow") == "tensorflow"
+    )
+
+
+def _evaluation(task: Conversion) -> Iterator[Statement]:
+    config = task.config
+    if not files_of(task, EVALUATION):
+        task.approximations.append("workflow.evaluation: there are no files to evaluate (dataset.num_files_eval)")
+        return
+    after = config.integer("evaluation.eval_after_epoch", default=1, least=1)
+    every = config.integer("evaluation.epochs_between_evals", default=1, least=1)
+    if after != every:
+        task.approximations.append(
+            f"evaluations come after epoch {after} and then every {every}; here every {every} from the first"
+        )
+    lines = (
+        setting("read", EVALUATION.name),
+        *_step_lines(task, EVALUATION, "batch_size_eval", "evaluation.eval_time"),
+    )
+    head = f"evaluate every {count(every, 'epoch')}"
+    yield block(head, lines)

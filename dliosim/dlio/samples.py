@@ -1,0 +1,198 @@
+"""Data sets: DLIO's `dataset:` section as the blocks `dataset` of a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isqrt, prod, sqrt
+from typing import Final
+
+from dliosim.dlio.conversion import Conversion, place_below
+from dliosim.dlio.lines import Block, Line, block, setting
+from dliosim.errors import UsageError
+from dliosim.readable import count
+from dliosim.units import format_bytes
+
+#: DLIO's formats and those that are written here.
+FORMATS: Final = {
+    **{name: name for name in ("tfrecord", "hdf5", "csv", "npz", "npy", "jpeg", "png", "parquet")},
+    "hdf5_opt": "hdf5",
+    "indexed_binary": "raw",
+    "mmap_indexed_binary": "raw",
+    "synthetic": "raw",
+}
+
+#: What DLIO's own files end with, where that is not the format.
+_ENDINGS: Final = {"hdf5_opt": "hdf5", "indexed_binary": "indexed_binary", "mmap_indexed_binary": "mmap_indexed_binary"}
+
+_ELEMENTS: Final = frozenset(
+    (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The files of training or of evaluation."""
+
+    #: name of its data set in the pattern
+    name: str
+    #: folder below `data_folder`
+    folder: str
+    #: end of the keys for its files and subfolders
+    key: str
+
+
+TRAINING: Final = Part("train_data", "train", "train")
+EVALUATION: Final = Part("valid_data", "valid", "eval")
+
+
+def format_of(task: Conversion) -> str:
+    """Return DLIO's word for the format; UsageError for one that it does not have."""
+    found = task.config.text("dataset.format", default="tfrecord")
+    if found not in FORMATS:
+        raise UsageError(f"dataset.format={found}: DLIO's formats are {', '.join(sorted(FORMATS))}")
+    return found
+
+
+def files_of(task: Conversion, part: Part) -> int:
+    """Return the number of files."""
+    return task.config.integer(f"dataset.num_files_{part.key}", default=8 if part is TRAINING else 0)
+
+
+def samples_per_file(task: Conversion) -> int:
+    """Return the number of samples in a file."""
+    return task.config.integer("dataset.num_samples_per_file", default=1, least=1)
+
+
+def mean_size(task: Conversion) -> int:
+    """Return the mean size of a sample, bytes."""
+    dims = task.config.integers("dataset.record_dims")
+    if dims:
+        return prod(dims) * _element_bytes(task)
+    length = _record_length(task)
+    return max(int(length), 1) if not task.as_run or _is_indexed(task) else max(isqrt(int(length)) ** 2, 1)
+
+
+def dataset_block(task: Conversion, part: Part) -> Block:
+    """Return the data set of a part."""
+    return block(f"dataset {part.name}", _existing_files(task, part) if task.from_files else _new_files(task, part))
+
+
+def _new_files(task: Conversion, part: Part) -> Iterator[Line]:
+    config, files, each = task.config, files_of(task, part), samples_per_file(task)
+    if not files:
+        raise UsageError(f"dataset.num_files_{part.key}: there are no files to read")
+    keys = (f"dataset.num_files_{part.key}", "dataset.num_samples_per_file")
+    yield setting("samples", f"{files * each:_}", config.quote(*keys))
+    yield _size_line(task, each)
+    yield setting("layout", _layout(task, part, files, each), config.quote(f"dataset.num_subfolders_{part.key}"))
+    yield setting("format", FORMATS[format_of(task)], config.quote("dataset.format"))
+    yield from _storage_lines(task)
+    yield setting("path", f'"{_folder(task, part)}"', config.quote("dataset.data_folder"))
+    if task.as_run and task.version.cuts_files and each > 1:
+        task.approximations.append(
+            f"this version leaves out files until a multiple of {each} samples x batch x ranks is there, often all of "
+            "them; all are read here"
+        )
+
+
+def _existing_files(task: Conversion, part: Part) -> Iterator[Line]:
+    config, form = task.config, format_of(task)
+    if form in ("npz", "npy") and samples_per_file(task) > 1:
+        raise UsageError("DLIO's npz and npy files of several samples have these on the last axis: not read from files")
+    folders = "**/" if config.integer(f"dataset.num_subfolders_{part.key}") > 1 else ""
+    ending = _ENDINGS.get(form, form)
+    keys = config.quote("dataset.data_folder", f"dataset.num_subfolders_{part.key}")
+    yield setting("from files", f'"{_folder(task, part)}/{folders}*.{ending}"', keys)
+    yield setting("format", FORMATS[form], config.quote("dataset.format"))
+
+
+def _folder(task: Conversion, part: Part) -> str:
+    return place_below(f"{task.config.text('dataset.data_folder', default='./data/')}/{part.folder}")
+
+
+def _layout(task: Conversion, part: Part, files: int, each: int) -> str:
+    folders = task.config.integer(f"dataset.num_subfolders_{part.key}")
+    placed = "file per sample" if each == 1 else f"{files:_} files" if files > 1 else "shared file"
+    return f"{placed} in {count(folders, 'folder')}" if folders > 1 and placed != "shared file" else placed
+
+
+def _size_line(task: Conversion, each: int) -> Line:
+    config, mean = task.config, mean_size(task)
+    dims = config.integers("dataset.record_dims")
+    if dims:
+        keys = config.quote("dataset.record_dims", "dataset.record_element_type")
+        return setting("shape", f"{' x '.join(map(str, dims))} of {_element(task)}", keys)
+    names = ("dataset.record_length", "dataset.record_length_bytes")
+    deviations = tuple(
+        f"{name.removesuffix('_bytes')}{end}" for name, end in zip(names, ("_stdev", "_bytes_stdev"), strict=True)
+    )
+    keys = config.quote(*names, *deviations)
+    stdev = config.number(*deviations)
+    if task.as_run and stdev:
+        # Two sides of each file are drawn from normal(sqrt(L), stdev / (2 sqrt(L))), and multiplied.
+        stdev = sqrt(stdev**2 / 2 + stdev**4 / (16 * _record_length(task) ** 2))
+    if not stdev:
+        return setting("size", format_bytes(mean), keys)
+    if each > 1:
+        task.approximations.append("all samples of a file have one size in DLIO; here all have the mean size")
+        return setting("size", format_bytes(mean), keys)
+    text = f"normal({mean:_} B, {round(stdev):_} B) clipped to 1 B and {4 * mean:_} B"
+    return setting("size", text, keys)
+
+
+def _storage_lines(task: Conversion) -> Iterator[Line]:
+    """Yield what a format stores in pieces or compressed."""
+    config, form = task.config, format_of(task)
+    name = config.text("dataset.compression", default="none")
+    level = config.integer("dataset.compression_level", default=4)
+    keys = config.quote("dataset.compression", "dataset.compression_level")
+    if name not in ("none", "None") and FORMATS[form] in ("hdf5", "npz", "parquet"):
+        if FORMATS[form] == "npz" and task.as_run:
+            task.approximations.append("DLIO never compresses npz files, whatever `compression` says")
+        elif (codec := _CODECS[FORMATS[form]].get(name)) is not None:
+            yield setting("compress", codec.format(level=level), keys)
+        else:
+            task.approximations.append(f"compression: {name}: {FORMATS[form]} files are not compressed so here")
+    if FORMATS[form] == "hdf5":
+        dims, sets = (
+            config.integers("dataset.hdf5.chunk_dims"),
+            config.integer("dataset.hdf5.num_dset_per_record", default=1),
+        )
+        if dims:
+            yield setting("chunk", count(max(dims[0], 1), "sample"), config.quote("dataset.hdf5.chunk_dims"))
+        if sets > 1:
+            yield setting("datasets", str(sets), config.quote("dataset.hdf5.num_dset_per_record"))
+    if form == "parquet":
+        rows = config.integer("dataset.parquet.row_group_size", default=1024, least=1)
+        yield setting("chunk", count(rows, "sample"), config.quote("dataset.parquet.row_group_size"))
+
+
+#: What compresses the files of each format, by DLIO's word.
+_CODECS: Final = {
+    "hdf5": {"gzip": "gzip {level}", "lzf": "lzf"},
+    "npz": {"gzip": "gzip {level}", "zip": "gzip {level}"},
+    "parquet": {"gzip": "gzip {level}", "snappy": "snappy", "zstd": "zstd 3"},
+}
+
+
+def _record_length(task: Conversion) -> float:
+    found = task.config.number("dataset.record_length", "dataset.record_length_bytes", default=65_536)
+    if not 1 <= found < 2**62:
+        raise UsageError(f"dataset.record_length: {found:g}: expected bytes")
+    return found
+
+
+def _is_indexed(task: Conversion) -> bool:
+    return "indexed" in format_of(task)
+
+
+def _element(task: Conversion) -> str:
+    found = task.config.text("dataset.record_element_type", default="uint8")
+    if found not in _ELEMENTS:
+        raise UsageError(f"dataset.record_element_type={found}: expected one of {', '.join(sorted(_ELEMENTS))}")
+    return found
+
+
+def _element_bytes(task: Conversion) -> int:
+    return int(_element(task).lstrip("uintfloa")) // 8

@@ -1,0 +1,153 @@
+"""Checkpoints: DLIO's `checkpoint:` and `model:` sections as the blocks `model` and `checkpoint` of a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dliosim.dlio.conversion import Conversion, place_below
+from dliosim.dlio.lines import Block, Line, Statement, block, setting
+from dliosim.errors import UsageError
+from dliosim.readable import count
+from dliosim.units import format_seconds
+
+#: Parameters of the layer that the first generation adds to every checkpoint where nothing is said.
+_FIRST_LAYER: Final = (17_371, 24_740_228)
+
+#: Bytes that a checkpoint has where nothing is said.
+_MODEL_SIZE: Final = 10_240
+
+#: DLIO's words for types of numbers that a transformer of a pattern takes.
+_TYPES: Final = ("fp16", "bf16", "fp32", "fp64")
+
+
+def has_checkpoints(task: Conversion) -> bool:
+    """Return True if anything is saved; without `workflow.checkpoint` the whole section has no effect."""
+    return task.config.flag("workflow.checkpoint")
+
+
+def checkpoint_blocks(task: Conversion) -> Iterator[Block]:
+    """Yield the checkpoint, and the model that it is of."""
+    is_transformer = task.config.has("model.transformer.hidden_size") and task.config.integer("model.num_layers") > 0
+    if is_transformer:
+        yield block("model transformer_model transformer", _model_lines(task))
+    parts = [setting("model", "transformer_model")] if is_transformer else list(_part_lines(task))
+    yield block("checkpoint state", [*parts, *_file_lines(task, is_transformer)])
+
+
+def cadence(task: Conversion) -> str:
+    """Return when a loop saves: `every 2 epochs`; empty for never."""
+    config = task.config
+    steps = int(config.number("checkpoint.steps_between_checkpoints", default=-1))
+    if steps > 0:
+        return f"every {count(steps, 'step')}"
+    epochs = config.integer("train.epochs", default=1, least=1)
+    first = config.integer("checkpoint.checkpoint_after_epoch", default=1, least=1)
+    every = config.integer("checkpoint.epochs_between_checkpoints", default=1, least=1)
+    if first > epochs:
+        task.approximations.append(f"the first checkpoint would come after epoch {first}, and there are {epochs}: none")
+        return ""
+    if first == every or (first + every > epochs and 2 * first > epochs):
+        return f"every {count(first, 'epoch')}"
+    task.approximations.append(
+        f"checkpoints come after epoch {first} and then every {every}; here every {every} from the first"
+    )
+    return f"every {count(every, 'epoch')}"
+
+
+def checkpoint_verbs(task: Conversion) -> Iterator[Statement]:
+    """Yield the verbs of a file that saves and loads checkpoints, and trains nothing."""
+    config = task.config
+    pause = config.number("checkpoint.time_between_checkpoints", default=-1)
+    pauses = [Line(f"pause {format_seconds(pause)}", config.quote("checkpoint.time_between_checkpoints"))] * (pause > 0)
+    for verb, key in (("save", "num_checkpoints_write"), ("restore", "num_checkpoints_read")):
+        times = int(config.number(f"checkpoint.{key}", default=-1))
+        if times > 0:
+            yield block(f"repeat {times}", [*pauses, Line(f"{verb} state", config.quote(f"checkpoint.{key}"))])
+    if int(config.number("checkpoint.num_checkpoints_read", default=-1)) > 1:
+        task.approximations.append("DLIO loads each checkpoint once, the oldest first; here the newest each time")
+
+
+def _part_lines(task: Conversion) -> Iterator[Line]:
+    """Yield what a checkpoint has that is no transformer's."""
+    config, is_first = task.config, task.version.is_first_generation
+    unit = "per rank" if _all_ranks_write(task) else "total"
+    names: tuple[str, ...] = ("checkpoint.model_size", "model.model_size_bytes", "model.model_size")
+    if task.as_run:
+        names = names[:1] if is_first else names[1:2]
+    size = int(config.number(*names, default=_MODEL_SIZE))
+    if size > 0:
+        yield setting("part", f"weights {size:_} B {unit}", config.quote(*names))
+    section = "checkpoint" if is_first else "model"
+    groups = sum(config.integers(f"{section}.optimization_groups"))
+    if groups:
+        # Each group is written twice, and once more with the others in one tensor.
+        yield setting("part", f"optimizer {3 * groups:_} B {unit}", config.quote(f"{section}.optimization_groups"))
+    given = config.integers(f"{section}.layer_parameters")
+    layer = sum(given or (_FIRST_LAYER if is_first and task.as_run else ()))
+    layers = max(int(config.number(f"{section}.num_layers", default=1)), 0)
+    if layer and layers:
+        keys = config.quote(f"{section}.num_layers", f"{section}.layer_parameters")
+        yield setting("part", f"layers {layer * layers:_} B {unit}", keys or "DLIO's default")
+
+
+def _all_ranks_write(task: Conversion) -> bool:
+    found = task.config.text("checkpoint.type", default="rank_zero")
+    if found not in ("rank_zero", "all_ranks"):
+        raise UsageError(f"checkpoint.type={found}: expected rank_zero or all_ranks")
+    return found == "all_ranks" and (task.version.is_first_generation or not task.as_run)
+
+
+def _file_lines(task: Conversion, is_transformer: bool) -> Iterator[Line]:
+    config = task.config
+    each = is_transformer or _all_ranks_write(task)
+    yield setting("writers", "into file per rank" if each else "rank 0", config.quote("checkpoint.type"))
+    syncs = task.version.syncs_checkpoints if task.as_run else config.flag("checkpoint.fsync")
+    yield setting("fsync", "on" if syncs else "off", config.quote("checkpoint.fsync"))
+    if task.as_run:
+        yield setting("commit", "none", "DLIO writes its files under their names")
+    yield setting("path", f'"{place_below(config.text("checkpoint.checkpoint_folder", default="./checkpoints/"))}"',
+                  config.quote("checkpoint.checkpoint_folder"))  # fmt: skip
+    if config.flag("checkpoint.recovery_rank_shift"):
+        task.approximations.append("checkpoint.recovery_rank_shift: add `restore state { shifted by N ranks }`")
+
+
+def _model_lines(task: Conversion) -> Iterator[Line]:
+    """Yield a transformer: as many parameters as DLIO's."""
+    config = task.config
+    for word, key, default in (
+        ("layers", "num_layers", 1),
+        ("hidden", "transformer.hidden_size", 2048),
+        ("ffn", "transformer.ffn_hidden_size", 8192),
+        ("heads", "transformer.num_attention_heads", 32),
+        ("kv_heads", "transformer.num_kv_heads", 8),
+        ("vocabulary", "transformer.vocab_size", 32_000),
+    ):
+        value = config.integer(f"model.{key}", default=default, least=1)
+        yield setting(word, str(value), config.quote(f"model.{key}"))
+    for word, key, default_type in (("weights", "model_datatype", "fp16"), ("optimizer", "optimizer_datatype", "fp32")):
+        found = config.text(f"model.{key}", default=default_type)
+        if found not in _TYPES:
+            raise UsageError(f"model.{key}={found}: expected one of {', '.join(_TYPES)}")
+        yield setting(word, f"adam {found}" if word == "optimizer" else found, config.quote(f"model.{key}"))
+    yield from _split_lines(task)
+
+
+def _split_lines(task: Conversion) -> Iterator[Line]:
+    config = task.config
+    zero = config.integer("model.parallelism.zero_stage")
+    if zero:
+        yield setting("zero", str(zero), config.quote("model.parallelism.zero_stage"))
+    tensor, pipeline = (
+        config.integer(f"model.parallelism.{name}", default=1, least=1) for name in ("tensor", "pipeline")
+    )
+    data = int(config.number("model.parallelism.data", default=-1))
+    is_subset = config.text("checkpoint.mode", default="default") == "subset"
+    if tensor * pipeline > 1 or is_subset:
+        copies = str(data) if data > 0 else f"$ranks / {tensor * pipeline}"
+        keys = config.quote("model.parallelism.tensor", "model.parallelism.pipeline", "model.parallelism.data")
+        yield setting("parallel", f"tensor {tensor} pipeline {pipeline} data {copies}{' subset' * is_subset}", keys)
+    if pipeline > 1:
+        task.approximations.append(
+            "which rank writes what: DLIO counts ranks by tensor, pipeline, data; here by tensor, data, pipeline"
+        )
