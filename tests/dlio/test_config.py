@@ -1,0 +1,103 @@
+"""Workload files of DLIO as values: forms, overrides, and what is hostile."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from time import process_time
+
+import pytest
+
+from dliosim.dlio.config import Config, read_config
+from dliosim.errors import UsageError
+
+PLAIN = "dataset:\n  num_files_train: 8\n  format: npz\ntrain: {epochs: 5, computation_time: 1e-3}\n"
+
+
+def write(place: Path, text: str, name: str = "w.yaml") -> Path:
+    path = place / name
+    path.write_text(text)
+    return path
+
+
+def test_values_have_dotted_names_and_numbers_are_those_of_hydra(tmp_path: Path) -> None:
+    config = read_config(write(tmp_path, PLAIN))
+    assert (config.name, config.integer("dataset.num_files_train")) == ("w", 8)
+    assert config.number("train.computation_time") == 0.001  # text in YAML 1.1, a number for Hydra
+
+
+def test_what_hydra_leaves_after_a_run_is_the_same(tmp_path: Path) -> None:
+    below = "".join(f"  {line}\n" for line in PLAIN.splitlines())
+    hydra = read_config(write(tmp_path, f"workload:\n{below}hydra:\n  run: x\n"))
+    assert hydra.values == read_config(write(tmp_path, PLAIN)).values
+
+
+def test_data_reader_is_an_older_name_of_reader(tmp_path: Path) -> None:
+    assert read_config(write(tmp_path, "data_reader: {batch_size: 7}\n")).integer("reader.batch_size") == 7
+
+
+def test_overrides_replace_add_and_remove(tmp_path: Path) -> None:
+    overrides = ["++workload.train.epochs=2", "workload.reader.batch_size=4", "~workload.dataset.format"]
+    config = read_config(write(tmp_path, PLAIN), overrides)
+    assert (config.integer("train.epochs"), config.integer("reader.batch_size")) == (2, 4)
+    assert not config.has("dataset.format")
+    with pytest.raises(UsageError, match=r"expected an override such as \+\+workload.train.epochs=2"):
+        read_config(write(tmp_path, PLAIN), ["train epochs 2"])
+
+
+def test_references_and_defaults_are_resolved(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN, "base.yaml")
+    text = "defaults: [base, _self_]\ntrain: {epochs: 9}\nreader: {batch_size: '${workload.train.epochs}'}\n"
+    config = read_config(write(tmp_path, text))
+    numbers = [config.integer(name) for name in ("train.epochs", "reader.batch_size", "dataset.num_files_train")]
+    assert numbers == [9, 9, 8]
+    with pytest.raises(UsageError, match="stands for nothing in this file"):
+        read_config(write(tmp_path, "train: {epochs: '${workload.no.such}'}\n"))
+    with pytest.raises(UsageError, match="stands for nothing in this file"):
+        read_config(write(tmp_path, "train: {epochs: '${train.epochs}'}\n"))
+
+
+def test_files_that_are_each_others_defaults_end(tmp_path: Path) -> None:
+    write(tmp_path, "defaults: [w]\ntrain: {epochs: 1}\n", "other.yaml")
+    with pytest.raises(UsageError, match="lead from one file to another more than"):
+        read_config(write(tmp_path, "defaults: [other]\ntrain: {epochs: 1}\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("train: !!python/object/apply:os.system ['touch gone']\n", "not YAML that can be read"),
+        ("a: &a [1, 2]\ntrain: {epochs: *a}\n", "has aliases"),
+        (f"train: {'[' * 2000}{']' * 2000}\n", "not YAML that can be read"),
+        ("train: " + "{a: " * 50 + "1" + "}" * 50 + "\n", "fewer values and sections"),
+        ("train: {" + ", ".join(f"k{i}: 1" for i in range(11_000)) + "}\n", "fewer values and sections"),
+        ("train: [1, 2\n", "not YAML that can be read"),
+        ("- 1\n", "not a workload of DLIO"),
+        ("services: {web: {image: x}}\n", "it has none of the sections"),
+        ("", "not a workload of DLIO"),
+    ],
+)
+def test_what_is_no_workload_or_hostile_is_refused_in_words(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as found:
+        read_config(write(tmp_path, text))
+    assert len(str(found.value)) < 400
+    assert not Path("gone").exists()
+
+
+def test_a_file_of_100_mb_is_refused_without_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as file:
+        file.truncate(100_000_000)
+    tracemalloc.start()
+    began = process_time()
+    with pytest.raises(UsageError, match="has more than 262144 bytes"):
+        read_config(path)
+    assert process_time() - began < 1
+    assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("value", ["seven", True, [1], 1.5, -1, float("nan"), 1e30])
+def test_a_number_that_is_none_is_named_with_its_key(value: object) -> None:
+    with pytest.raises(UsageError, match=r"train\.epochs: .*: expected a"):
+        Config("w", {"train.epochs": value}).integer("train.epochs")  # type: ignore[dict-item]

@@ -1,0 +1,214 @@
+"""Workload files of DLIO as patterns."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dliosim.dlio.config import Config
+from dliosim.dlio.convert import Pattern, convert, import_pattern
+from dliosim.dlio.versions import VERSIONS, guess_version
+from dliosim.errors import UsageError
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job, Workload
+
+#: unet3d on H100 as MLPerf Storage v1 has it.
+UNET3D = {
+    "model": "unet3d", "framework": "pytorch", "workflow.generate_data": True, "workflow.checkpoint": True,
+    "dataset.data_folder": "data/unet3d/", "dataset.format": "npz", "dataset.num_files_train": 168,
+    "dataset.record_length": 146600628, "dataset.record_length_stdev": 68341808,
+    "dataset.record_length_resize": 2097152, "reader.data_loader": "pytorch", "reader.batch_size": 7,
+    "reader.read_threads": 4, "reader.file_shuffle": "seed", "reader.sample_shuffle": "seed", "train.epochs": 5,
+    "train.computation_time": 0.323, "checkpoint.checkpoint_folder": "checkpoints/unet3d",
+    "checkpoint.checkpoint_after_epoch": 5, "checkpoint.epochs_between_checkpoints": 2,
+    "checkpoint.model_size": 499153191, "metric.au": 0.9,
+}  # fmt: skip
+
+
+def imported(changed: dict[str, object] | None = None, version: str | None = None, **options: bool) -> Pattern:
+    """Convert the file with changes; a value of None takes a key away."""
+    values = {name: value for name, value in {**UNET3D, **(changed or {})}.items() if value is not None}
+    config = Config("unet3d", values)  # type: ignore[arg-type]
+    return convert(config, VERSIONS[version] if version else None, **options)
+
+
+def compiled(pattern: Pattern, place: Path, ranks: int = 4) -> Workload:
+    """Compile a pattern, which must be right."""
+    path = place / "imported.dlio"
+    path.write_text(pattern.text)
+    return compile_pattern(path, (), Job(ranks))[0]
+
+
+def test_a_file_becomes_a_pattern_whose_lines_name_their_keys(tmp_path: Path) -> None:
+    pattern = imported()
+    golden = Path(__file__).with_name("unet3d.txt")
+    assert pattern.text == golden.read_text()
+    assert compiled(pattern, tmp_path).name == "unet3d"
+
+
+def lines(pattern: Pattern) -> set[str]:
+    """The lines without comments and spaces."""
+    return {" ".join(line.partition("#")[0].split()) for line in pattern.text.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("version", "expected", "absent"),
+    [
+        ("2.0.0", "shuffle samples within shard each epoch", "shuffle samples globally each epoch"),
+        ("mlperf-v1", "shuffle samples globally each epoch", "shuffle samples within shard each epoch"),
+        ("mlperf-v2", "fsync off", "shuffle"),
+        ("main", "fsync off", "shuffle"),
+        ("mlperf-v3", "shuffle files globally each epoch", "through library"),
+        ("mlperf-v3", "fsync on", "fsync off"),
+    ],
+)
+def test_as_run_is_what_a_version_does_whatever_the_file_asks_for(
+    tmp_path: Path, version: str, expected: str, absent: str
+) -> None:
+    pattern = imported({"checkpoint.fsync": True}, version, as_run=True)
+    assert expected in lines(pattern)
+    assert not any(line.startswith(absent) for line in lines(pattern))
+    compiled(pattern, tmp_path)
+
+
+def test_sizes_as_run_are_squares_with_the_spread_of_two_sides() -> None:
+    assert "size 114_660 B" in lines(imported({"dataset.record_length": 114660.07, "dataset.record_length_stdev": 0}))
+    square = imported({"dataset.record_length": 114660.07, "dataset.record_length_stdev": 0}, as_run=True)
+    assert "size 114_244 B" in lines(square)  # 338 x 338
+    spread = imported(as_run=True)
+    assert any(line.startswith("size normal(146_579_449 B, 48_976_9") for line in lines(spread))
+
+
+def test_tensorflow_streams_records() -> None:
+    pattern = imported({"framework": "tensorflow", "reader.data_loader": "tensorflow", "dataset.format": "tfrecord"})
+    assert {"shard by file", "open each epoch", "transfer 256 KiB", "readers 4 by batch"} <= lines(pattern)
+    assert "shuffle samples within buffer of 1_024 samples" in lines(pattern)
+
+
+@pytest.mark.parametrize(("threads", "ahead", "batches"), [(4, 2, 4), (4, 5, 8), (4, 0, 8), (1, 2, 2), (3, 3, 3)])
+def test_what_pytorch_holds_ahead_is_a_whole_number_for_each_worker(threads: int, ahead: int, batches: int) -> None:
+    pattern = imported({"reader.read_threads": threads, "reader.prefetch_size": ahead})
+    assert f"prefetch {batches} batches" in lines(pattern)
+
+
+@pytest.mark.parametrize(
+    ("given", "phrase"),
+    [
+        ({"train.computation_time_stdev": 0.1}, "normal(323 ms, 100 ms) clipped to 0 s and 1.223 s"),
+        ({"train.computation_time": {"mean": 0.5}}, "500 ms"),
+        ({"train.computation_time": {"type": "uniform", "min": 0.1, "max": 0.2}}, "uniform(100 ms, 200 ms)"),
+        ({"train.computation_time": {"type": "gamma", "shape": 4, "scale": 0.01}}, "gamma(40 ms, 20 ms)"),
+        ({"train.computation_time": {"type": "exponential", "scale": 0.01}}, "exponential(10 ms)"),
+    ],
+)  # fmt: skip
+def test_times_are_those_of_dlio(tmp_path: Path, given: dict[str, object], phrase: str) -> None:
+    pattern = imported(given)
+    assert f"compute {phrase}" in lines(pattern)
+    compiled(pattern, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("first", "every", "epochs", "phrase"),
+    [(2, 2, 6, "every 2 epochs"), (5, 2, 5, "every 5 epochs"), (5, 5, 4, None), (3, 2, 9, "every 2 epochs")],
+)
+def test_checkpoints_come_as_often_as_in_dlio_or_it_is_said(
+    first: int, every: int, epochs: int, phrase: str | None
+) -> None:
+    names = ("checkpoint.checkpoint_after_epoch", "checkpoint.epochs_between_checkpoints", "train.epochs")
+    pattern = imported(dict(zip(names, (first, every, epochs), strict=True)))
+    assert [line for line in lines(pattern) if line.startswith("checkpoint state every")] == (
+        [f"checkpoint state {phrase}"] if phrase else []
+    )
+    assert bool(pattern.approximations) == (first == 3 or phrase is None)
+
+
+def test_without_the_flag_of_checkpoints_their_section_has_no_effect() -> None:
+    pattern = imported({"workflow.checkpoint": False})
+    assert "checkpoint" not in pattern.text
+    assert "checkpoint.model_size=499153191: has no effect with the rest of this file" in pattern.unused
+
+
+def test_keys_that_become_no_line_are_said_with_what_was_wanted() -> None:
+    pattern = imported({"workflow.do_eval": True, "reader.batchsize": 3, "reader.file_access": "multi"})
+    assert "workflow.do_eval=True: DLIO never reads it; `workflow.evaluation: True` was wanted" in pattern.unused
+    assert "reader.batchsize=3: DLIO has no such key; did you mean reader.batch_size?" in pattern.unused
+    assert any(line.startswith("reader.file_access=multi: DLIO never reads it") for line in pattern.unused)
+
+
+@pytest.mark.parametrize("kind", ["s3", "aistore"])
+def test_object_storage_is_refused_with_how_much_would_import(kind: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"storage_type={kind}: object storage .*; 20 of the 23 keys of this file would"
+    ):
+        imported({"storage.storage_type": kind})
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"dataset.format": "zarr"}, "DLIO's formats are"),
+        ({"dataset.data_folder": 'a"b'}, "not a folder"),
+        ({"dataset.num_files_train": 0}, "there are no files"),
+        ({"reader.reader_classname": "mine.Reader"}, "a plug-in of DLIO"),
+        ({"checkpoint.type": "some"}, "expected rank_zero or all_ranks"),
+        ({"train.computation_time": -1}, "expected seconds"),
+        ({"workflow.train": False, "workflow.checkpoint": False, "workflow.generate_data": False}, "nothing to do"),
+    ],
+)
+def test_values_that_no_pattern_has_are_refused_in_words(changed: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        imported(changed)
+
+
+def test_folders_of_others_stay_below_the_data_folder() -> None:
+    for folder in ("/etc/../../root/x", "../../x", "./x/../y"):
+        path = next(line for line in lines(imported({"dataset.data_folder": folder})) if line.startswith("path"))
+        assert ".." not in path and not path.startswith('path "/')
+
+
+def test_files_that_dlio_has_written_are_found_by_their_names(tmp_path: Path) -> None:
+    pattern = imported({"dataset.num_subfolders_train": 4}, from_files=True)
+    assert 'from files "data/unet3d/train/**/*.npz"' in lines(pattern)
+    assert not any(line.startswith(("prepare", "samples", "size")) for line in lines(pattern))
+
+
+@pytest.mark.parametrize(
+    ("keys", "version"),
+    [
+        (["dataset.record_length"], "2.0.0"),
+        (["dataset.record_length_bytes"], "mlperf-v2"),
+        (["model.name"], "mlperf-v2"),
+        (["dataset.skip_listing", "dataset.record_length_bytes"], "mlperf-v3"),
+        (["train.epochs"], "2.0.0"),
+    ],
+)
+def test_the_version_is_guessed_from_names_of_keys(keys: list[str], version: str) -> None:
+    assert guess_version(keys).name == version
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The workload files of dlio-benchmark 2.0.0."""
+    place = tmp_path_factory.mktemp("dlio")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(place)]
+    if subprocess.run([*command, "dlio-benchmark==2.0.0"], capture_output=True, timeout=100).returncode:
+        pytest.skip("dlio-benchmark 2.0.0 could not be downloaded")
+    (wheel,) = place.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place)
+    return sorted(place.glob("dlio_benchmark/configs/workload/*.yaml"))
+
+
+@pytest.mark.parametrize("as_run", [False, True])
+def test_every_file_that_dlio_ships_becomes_a_pattern_that_is_right(
+    shipped: list[Path], tmp_path: Path, as_run: bool
+) -> None:
+    assert len(shipped) == 14
+    for path in shipped:
+        workload = compiled(import_pattern(path, as_run=as_run), tmp_path)
+        assert workload.name == path.stem
+        assert compile_pattern(path, (("train.batch", "2 per rank"),), Job(4))[0].name == path.stem
