@@ -143,14 +143,14 @@ def _judge(
         return NO_STORAGE if has_compute else NOT_ASKED, ()
     if not from_storage and alone.max >= goal:
         return NO_STORAGE, ()
-    load = (f"{percent(waited, 2)} of the loop was waiting for a core",) if waited >= CORE_WAIT_LIMIT else ()
+    load = f"{percent(waited, 2)} of the loop was waiting for a core" if waited >= CORE_WAIT_LIMIT else ""
     if alone.min >= goal:
-        return FEEDS, load
+        return FEEDS, (load,) if load else ()
     if alone.max >= goal:
         return TOO_CLOSE, (f"the goal is within the spread: {percent(alone.min, 3)} to {percent(alone.max, 3)}",)
     if alone.max >= goal * (1 - waited):
         return TOO_CLOSE, (core_wait_text(waited),)
-    return STARVES, load
+    return STARVES, (f"{load}, but more is missing",) if load else ()
 
 
 def core_wait_text(share: float) -> str:

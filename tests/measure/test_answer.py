@@ -174,7 +174,9 @@ def test_waiting_for_a_core_may_be_what_is_missing() -> None:
     waiting = {"loop_seconds": 1.0, "core_wait_seconds": sample.spread(0.2)}
     assert answer(epoch(0.8, 1.0, **waiting)).verdict == "too close to say"
     loaded = answer(epoch(0.5, 1.0, **waiting))
-    assert (loaded.verdict, loaded.reasons) == ("does not feed", ("20 % of the loop was waiting for a core",))
+    text = "20 % of the loop was waiting for a core"
+    assert (loaded.verdict, loaded.reasons) == ("does not feed", (f"{text}, but more is missing",))
+    assert answer(epoch(0.95, 1.0, **waiting)).reasons == (text,)
 
 
 @pytest.mark.parametrize(
