@@ -22,7 +22,8 @@ def plan_lines(workload: Workload, forecast: Forecast, memory: float, note: str 
     `memory` is that of a node, in bytes; `note` ends the title. Of loops after the first only the rate is there.
     """
     loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
-    rows = list(_loop_rows(loops[0], forecast.ranks, memory)) if loops else []
+    left = max(memory - forecast.node_bytes, 0.0)
+    rows = list(_loop_rows(loops[0], forecast.ranks, left)) if loops else []
     rows += [("ALSO", _rate(one, forecast.ranks)) for one in loops[1:2]]
     rows += [("SAVES", _save(one)) for one in saves]
     rows += [
@@ -37,13 +38,13 @@ def plan_lines(workload: Workload, forecast: Forecast, memory: float, note: str 
     return first_lines(title, rows)
 
 
-def _loop_rows(needs: LoopNeeds, ranks: int, memory: float) -> Iterator[tuple[str, str]]:
+def _loop_rows(needs: LoopNeeds, ranks: int, left: float) -> Iterator[tuple[str, str]]:
     yield "NEEDS", _rate(needs, ranks)
     yield from (("READING", text) for text in _reading_rates(needs, ranks))
     asked = show_figure(needs.epoch_bytes, size, needs.estimated)
     mean = show_figure(needs.epoch_bytes / ranks, size, needs.estimated)
     yield "DATA", f"{asked} an epoch by all ranks, {mean} a rank; {count(needs.epochs, 'epoch')}"
-    yield "MEMORY", _memory(needs, memory)
+    yield "MEMORY", _memory(needs, left)
 
 
 def _rate(needs: LoopNeeds, ranks: int) -> str:
@@ -69,18 +70,19 @@ def _reading_rates(needs: LoopNeeds, ranks: int) -> Iterator[str]:
         yield f"{rate} while steps wait, as no `readers` read ahead of them" if rate else slow
 
 
-def _memory(needs: LoopNeeds, memory: float) -> str:
+def _memory(needs: LoopNeeds, left: float) -> str:
+    """Return how much of a node's data stays in its memory; the ranks leave `left` bytes of it."""
     data, share = f"{show_figure(needs.data_bytes, size, True)} a node", needs.memory_share
-    room = size(float(f"{memory:.1e}"), 2)
+    room = f"ranks leave {size(float(f'{left:.1e}'), 2)}"
     if needs.loop.access.cache == "off":
         return "read past the page cache (`cache off`): every epoch comes from storage"
     if needs.epochs == 1:
         return f"{data}, read once: nothing comes from memory after a cold start"
     if share >= _ALL:
-        return f"{data} fit in its {room}: later epochs come from memory"
+        return f"{data} fit in memory ({room}): later epochs come from it"
     if share < _NONE:
-        return f"{data}, memory {room}: next to nothing comes from memory"
-    return f"{data}, memory {room}: at most {percent(share, 2)} of a later epoch from it"
+        return f"{data}; {room} of memory: next to nothing stays in it"
+    return f"{data}; {room} of memory: at most {percent(share, 2)} of a later epoch"
 
 
 def _save(needs: SaveNeeds) -> str:
