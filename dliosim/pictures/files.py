@@ -17,9 +17,9 @@ from dliosim.report.phase_titles import title_of
 
 CAPTION = (
     "How to read it: a column is a save or a restore, in the order of the run; its height is the time until it was "
-    "complete, its colours where the slowest rank spent it. All columns have one scale. Below is the rate of each: "
-    "columns that grow while rates fall are storage that gets slower. Hollow dots are restores of bytes that were in "
-    "the page cache, all or in part: they say nothing about storage. "
+    "complete, its colours where the slowest rank spent it. All columns have one scale. Below is the rate of each, on "
+    "scales of their own: columns that grow while rates fall are storage that gets slower. Hollow dots are restores of "
+    "bytes that were in the page cache, all or in part: they say nothing about storage. "
     "Formula: time of the slowest rank, contents of checkpoints not included; rate: bytes, those that ranks of a node "
     "share once, / time."
 )
@@ -43,7 +43,7 @@ def times_and_rates(groups: Sequence[Sequence[FilePhase]]) -> Figure:
     drawn = figure(height=4.2)
     widths = [max(len(group), 3) for group in groups]
     how = {"width_ratios": widths, "height_ratios": (2.4, 1.0)}
-    panels = drawn.subplots(2, len(groups), sharex="col", sharey="row", squeeze=False, gridspec_kw=how)
+    panels = drawn.subplots(2, len(groups), sharex="col", squeeze=False, gridspec_kw=how)
     longest = max(phase.verb.seconds for group in groups for phase in group)
     unit = time_axis(panels[0][0].yaxis, longest, "time of the slowest rank")
     for group, of_group, above, below, width in zip(groups, parts, *panels, widths, strict=True):
@@ -52,11 +52,14 @@ def times_and_rates(groups: Sequence[Sequence[FilePhase]]) -> Figure:
         above.set_title(wrap_text(title_of(group[0]), 100 * width // sum(widths)))
         below.set_xlim(0.5 - (width - len(group)) / 2, len(group) + 0.5 + (width - len(group)) / 2)
         whole_axis(below.xaxis)
+        rate_axis(below.yaxis)
+        below.set_ylim(bottom=0)
+        if above is not panels[0][0]:
+            above.sharey(panels[0][0])
+            above.tick_params(labelleft=False)
         below.set_xlabel(f"number of the {group[0].kind}")
     panels[0][0].set_ylim(bottom=0)
-    panels[1][0].set_ylim(bottom=0)
     panels[1][0].set_ylabel("rate")
-    rate_axis(panels[1][0].yaxis)
     handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.4)
     return drawn
@@ -96,5 +99,14 @@ def _draw_rates(axes: Axes, group: Sequence[FilePhase]) -> None:
     x = np.arange(1, len(group) + 1)
     axes.plot(x, rates, color=SERIES[0], linewidth=1.0)
     for some, face in ((~cached, SERIES[0]), (cached, "white")):
-        axes.plot(x[some], rates[some], linestyle="", marker="o", markersize=5, color=SERIES[0], markerfacecolor=face)
+        axes.plot(
+            x[some],
+            rates[some],
+            linestyle="",
+            marker="o",
+            markersize=5,
+            color=SERIES[0],
+            markerfacecolor=face,
+            clip_on=False,
+        )
     grid_lines(axes, "y")

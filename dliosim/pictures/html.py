@@ -133,7 +133,7 @@ def answer(title: str, rows: Sequence[tuple[str, str]], verdict: str, kind: str)
 def verdicts(rows: Sequence[tuple[str, str, str, str]]) -> str:
     """Return a list of verdicts: label, verdict, its class, and figures."""
     lines = "".join(
-        f'<li>{escape(label)}: <strong class="{kind}">{escape(verdict)}</strong> {escape(text)}</li>'
+        f'<li>{escape(label)}: <strong class="{kind}">{escape(verdict)}</strong>{escape(text)}</li>'
         for label, verdict, kind, text in rows
     )
     return f'<ul class="answer">{lines}</ul>' if rows else ""

@@ -107,11 +107,13 @@ def _verdict_pieces(results: Sequence[SavedRun | SavedComparison]) -> Iterator[s
     for one in results:
         if isinstance(one, SavedComparison):
             found = one.comparison.answer
-            rows.append((one.label, found.verdict, _kind(found.verdict), found.use or found.reasons[0]))
+            rows.append((one.label, found.verdict, _kind(found.verdict), f": {found.use or found.reasons[0]}"))
             continue
         for answer in one.run.answers:
             text = describe_answer(answer)
-            rows.append((f"{one.label}, {answer.loop}", answer.verdict, _kind(answer.verdict), text))
+            rows.append(
+                (f"{one.label}, {answer.loop}", answer.verdict, _kind(answer.verdict), f": {text}" if text else "")
+            )
         missed += [f"{one.label}: {expectation_line(each)}" for each in one.run.expectations if each.is_missed]
     yield html.verdicts(rows)
     yield html.items(missed, "missed")

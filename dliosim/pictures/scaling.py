@@ -81,7 +81,7 @@ def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
             share = max(one.shares.get(part, 0.0), 0.0)
             right.barh(row, share, left=begin, height=0.62, color=colour, linewidth=0)
             if share > 0.09:
-                ink = INK if part in ("sync wait", "checkpoint") else "white"
+                ink = INK if part in ("compute", "sync wait", "checkpoint") else "white"
                 middle = begin + share / 2
                 right.text(middle, row, percent(share, 2), ha="center", va="center", color=ink, fontsize=8)
             begin += share

@@ -25,8 +25,8 @@ from dliosim.readable import number, seconds, size
 _COLOURS = {
     "data wait": "#C44E00",
     "processing": "#4B2E83",
-    "compute": "#56BF98",
-    "sync wait": "#F7DC4A",
+    "compute": "#78CDAD",
+    "sync wait": "#FBE983",
     "checkpoint": "#CC79A7",
     "arrival wait": "#0072B2",
     "tool": "#7F7F7F",

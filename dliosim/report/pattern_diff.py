@@ -18,7 +18,10 @@ def input_differences(runs: Sequence[RunSummary]) -> list[list[str]]:
     """
     kinds = [
         _name_patterns(runs),
-        *([f"{row[0]}={cell}" if cell != ABSENT else "" for cell in row[1:]] for row in override_rows(runs)),
+        *(
+            [f"{row[0].removeprefix('-D ')}={cell}" if cell != ABSENT else "" for cell in row[1:]]
+            for row in override_rows(runs)
+        ),
         ["--null" if run.null else "" for run in runs],
         ["--verify" if run.verify else "" for run in runs],
         [", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems)) for run in runs],

@@ -215,7 +215,7 @@ def test_labels_are_the_workload_and_what_differs() -> None:
     assert labels_of(one) == ["cosmoflow"]
     assert labels_of(one, replace(one, name="unet3d", ranks=8)) == ["cosmoflow", "unet3d"]
     changed = replace(one, ranks=8, overrides=(("epochs", "5"), ("train.readers", "8 by batch")))
-    assert labels_of(one, changed) == ["cosmoflow, 4 ranks", "cosmoflow, 8 ranks, -D train.readers=8 by batch"]
+    assert labels_of(one, changed) == ["cosmoflow, 4 ranks", "cosmoflow, 8 ranks, train.readers=8 by batch"]
     collective = tuple(replace(phase, api="mpi-collective") for phase in one.loops[:1])
     expected = ["cosmoflow, posix, mpi-independent", "cosmoflow, mpi-collective"]
     assert labels_of(one, replace(one, phases=collective)) == expected
