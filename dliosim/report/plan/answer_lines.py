@@ -79,10 +79,10 @@ def _memory(needs: LoopNeeds, left: float) -> str:
     if needs.epochs == 1:
         return f"{data}, read once: nothing comes from memory after a cold start"
     if share >= _ALL:
-        return f"{data} fit in memory ({room}): later epochs come from it"
+        return f"{data} fit in memory ({room}): later epochs read it"
     if share < _NONE:
         return f"{data}; {room} of memory: next to nothing stays in it"
-    return f"{data}; {room} of memory: at most {percent(share, 2)} of a later epoch"
+    return f"{data}; {room} of memory: at most {percent(share, 2)} of an epoch"
 
 
 def _save(needs: SaveNeeds) -> str:
