@@ -1,3 +1,4 @@
+import json
 import math
 import re
 from dataclasses import replace
@@ -5,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dliosim.cli import main
 from dliosim.measure.figures import BoundShares, TimeSpread
 from dliosim.measure.file_phases import FilePhase, RestorePhase, SavePhase
 from dliosim.measure.histogram import LIMIT_NS, Histogram
@@ -12,6 +14,7 @@ from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import ExpectationResult
 from dliosim.report import warnings
 from dliosim.report.loops import latencies_by_loop
+from dliosim.report.results import results_content
 from dliosim.report.run_report import expectation_line
 from dliosim.report.run_report import run_report as all_tables
 from tests.report.sample import epoch, run, spread, verb
@@ -30,6 +33,12 @@ def report_of(*epochs, runs=1, **changed):
 
 def test_a_run_prints_the_golden_text():
     assert run_report(run()) == GOLDEN.read_text()
+
+
+def test_saved_results_print_the_same_text_in_full(tmp_path, capsys):
+    (tmp_path / "results.json").write_text(json.dumps(results_content(run())))
+    assert main(["report", str(tmp_path), "--full"]) == 0
+    assert capsys.readouterr().out == GOLDEN.read_text()
 
 
 def widest(text):
