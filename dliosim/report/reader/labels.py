@@ -9,8 +9,8 @@ from dliosim.readable import count
 from dliosim.report.pattern_diff import input_differences
 from dliosim.report.reader.comparison import ComparisonResult
 
-# Longer labels are cut.
-_LONGEST_LABEL = 80
+# Longer labels are cut, and longer names in them, so that there is room for what differs.
+_LONGEST_LABEL, _LONGEST_NAME = 80, 40
 
 # Where a variant's label is longer, tables have numbers, as in `dliosim compare`.
 _LONGEST_VARIANT = 44
@@ -49,8 +49,9 @@ def _label_alike(name: str, results: Sequence[RunSummary | ComparisonResult]) ->
         [count(one.nodes, "node") for one in results],
         *([[_apis(run) for run in runs], *input_differences(runs)] if runs else []),
     ]
+    brief = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
     differing = [texts for texts in kinds if len(set(texts)) > 1]
-    return [", ".join(filter(None, [name, *(texts[i] for texts in differing)])) for i in range(len(results))]
+    return [", ".join(filter(None, [brief, *(texts[i] for texts in differing)])) for i in range(len(results))]
 
 
 def _apis(run: RunSummary) -> str:

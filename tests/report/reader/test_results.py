@@ -231,8 +231,8 @@ def test_labels_of_equal_runs_have_the_time_of_their_start_and_are_all_different
     assert labels_of(one, again) == ["cosmoflow, 2025-01-02 03:04:05", "cosmoflow, 2025-01-02 04:00:00"]
     assert labels_of(one, one) == ["cosmoflow, 2025-01-02 03:04:05 #1", "cosmoflow, 2025-01-02 03:04:05 #2"]
     long = replace(one, name="n" * 200)
-    assert max(map(len, labels_of(long, replace(long, ranks=2)))) < 120
-    assert len(set(labels_of(long, replace(long, ranks=2)))) == 2
+    assert labels_of(long, replace(long, ranks=2)) == [f"{'n' * 37}..., 4 ranks", f"{'n' * 37}..., 2 ranks"]
+    assert all(len(label) <= 80 for label in labels_of(one, replace(one, overrides=(("files", "9" * 200),))))
 
 
 def test_labels_of_comparisons_say_what_was_compared(tmp_path: Path) -> None:
