@@ -94,7 +94,7 @@ def _memory_reasons(outcome: Outcome, source: str) -> Iterator[str]:
     if all(_is_on(outcome, one, MEMORY_KINDS) for one in outcome.measured):
         yield "the data are in a file system in memory"
     elif not outcome.caches and (unsynced := [one.label for one in outcome.measured if not _is_synced(one)]):
-        yield f"without a sync a save ends before its data are on storage: {'; '.join(unsynced)}"
+        yield f"no sync: a save may end before its data are on storage ({'; '.join(unsynced)})"
     elif source == "memory":
         yield "all bytes came from the page cache"
     elif source == "mixed":

@@ -16,8 +16,8 @@ from dliosim.readable import count, percent, seconds, size
 from dliosim.report.phase_titles import group_phases, name_epochs, shorten_name
 from dliosim.report.text_table import SCREEN
 
-#: Greatest number of first lines.
-_MOST = 8
+#: Greatest number of first lines, and columns next to the name of a row.
+_MOST, ROOM = 8, SCREEN - 9
 
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3

@@ -159,6 +159,6 @@ def test_saves_that_end_before_their_data_are_on_storage_are_no_storage_result()
     found = answer(saves(stalled((2.0, 1.0), file_sync_seconds=0.0)))
     assert (found.verdict, found.use) == ("not a storage result", "writers=all ranks into shared file")
     label = "writers=all ranks into shared file"
-    assert found.reasons == (f"without a sync a save ends before its data are on storage: {label}",)
+    assert found.reasons == (f"no sync: a save may end before its data are on storage ({label})",)
     restores = replace(saves(stalled((2.0, 1.0), **COLD)), what="restore state", caches="cold")
     assert answer(restores).verdict == "not a storage result"  # those of the first variant came from memory

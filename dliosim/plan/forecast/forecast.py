@@ -260,11 +260,12 @@ def _storage_demand(loop: Loop, found: PhaseForecast, goal: float) -> Demand | N
     processing = each * found.samples.mean / found.steps
     # Readers preprocess in parallel, while the step computes; without readers preprocessing is a part of the step.
     least = max(compute, processing / readers) if readers else compute + processing
-    time = time_to_read(least, readers > 0, goal)
     if loop.arrivals is not None:
-        time = max(estimate_mean(loop.arrivals.gap) - least, 0.0)
-    elif not compute:
+        left = max(estimate_mean(loop.arrivals.gap) - least, 0.0)
+        return Demand(found.bytes.mean / found.steps, None, least, left, processing)
+    if not compute:
         return None
+    time = time_to_read(least, readers > 0, goal)
     enough = 0 if compute >= goal * least else int(processing / time_to_read(compute, True, goal)) + 1
     return Demand(found.bytes.mean / found.steps, goal, least, time, processing, enough)
 

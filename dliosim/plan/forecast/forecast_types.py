@@ -64,8 +64,8 @@ class Demand:
     """The rates that storage must deliver for a utilization of storage alone, or to keep up with arrivals."""
 
     step_bytes: float  #: bytes that a rank reads for a step
-    #: utilization of storage alone
-    goal: float
+    #: utilization of storage alone; None for requests, where storage has to keep up with them
+    goal: float | None
     #: seconds of a step with storage that needs no time: compute, and what `processing` adds to it
     least: float
     #: seconds that a rank has to read a step's bytes: least / goal where readers overlap it, else what `least` leaves
@@ -77,8 +77,8 @@ class Demand:
 
     @property
     def needs(self) -> float | None:
-        """B/s of one rank on average, as `needs` of the answer of a run; None where a step takes no time."""
-        return self.step_bytes * self.goal / self.least if self.least > 0 else None
+        """B/s of one rank on average, as `needs` of the answer of a run; None for requests."""
+        return None if self.goal is None else self.step_bytes * self.goal / self.least
 
     @property
     def rate(self) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dliosim.compare.answer import USE
 from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.readable import count, number
-from dliosim.report.answer_lines import FirstRows, add_advice, first_lines
+from dliosim.report.answer_lines import ROOM, FirstRows, add_advice, first_lines
 from dliosim.report.reader.comparison import ComparisonResult
 
 _FROM = {
@@ -47,13 +47,12 @@ def name_target(what: str) -> str:
 def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterator[tuple[str, str]]:
     lead = _lead(answer, found.is_stall_comparison)
     if answer.verdict == USE:
-        whole = f"use {answer.use}: {lead}"
-        yield from [("ANSWER", whole)] if len(whole) <= 71 else [("ANSWER", f"use {answer.use}:"), ("", lead)]
+        yield from _wide_row("ANSWER", f"use {answer.use}:", lead)
     else:
         yield "ANSWER", f"{answer.verdict}: cannot say what to use"
         yield "WHY", answer.reasons[0]
         if answer.use:
-            yield "MEASURED", f"{answer.use} {'stalls' if found.is_stall_comparison else 'is'} {lead}"
+            yield from _wide_row("MEASURED", f"{answer.use}:", lead)
     if answer.tied:
         yield "EQUAL", f"not shown to differ from it: {'; '.join(answer.tied)}"
     source = _FROM[answer.source] if found.caches else _TO[answer.source]
@@ -63,9 +62,15 @@ def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterat
     yield from (("LIMIT", text) for text in answer.limits)
 
 
+def _wide_row(name: str, label: str, lead: str) -> list[tuple[str, str]]:
+    """Return a row of a label and its lead over another, or two rows where one would be cut."""
+    whole = f"{label} {lead}"
+    return [(name, whole)] if len(whole) <= ROOM else [(name, label), ("", lead)]
+
+
 def _lead(answer: ComparisonAnswer, is_stall: bool) -> str:
     """Return by how much the variant to use is better than another, with the interval before the long name."""
     times = f"{number(answer.ratio, 3)} times"
     if answer.ratio_low is not None and answer.ratio_high is not None:
         times += f" (95 %: {number(answer.ratio_low, 3)} to {number(answer.ratio_high, 3)})"
-    return f"{times} less than {answer.against}" if is_stall else f"{times} as fast as {answer.against}"
+    return f"stalls {times} less than {answer.against}" if is_stall else f"{times} as fast as {answer.against}"

@@ -8,7 +8,7 @@ from dliosim.model import Workload
 from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, save_needs
 from dliosim.readable import count, percent, seconds, size
-from dliosim.report.answer_lines import first_lines
+from dliosim.report.answer_lines import add_advice, first_lines
 from dliosim.report.phase_titles import shorten_name
 from dliosim.report.plan.tables import show_figure
 
@@ -35,39 +35,34 @@ def plan_lines(workload: Workload, forecast: Forecast, memory: float, note: str 
         if phase.verb == "restore" or (phase.verb == "prepare" and not loops)
     ]
     title = f"{forecast.workload}  {count(forecast.ranks, 'rank')} on {count(forecast.nodes, 'node')}{note}"
-    return first_lines(title, rows)
+    return first_lines(title, add_advice(rows, ()))
 
 
 def _loop_rows(needs: LoopNeeds, ranks: int, left: float) -> Iterator[tuple[str, str]]:
     yield "NEEDS", _rate(needs, ranks)
-    yield from (("READING", text) for text in _reading_rates(needs, ranks))
+    demand = needs.demand
+    if demand and demand.goal and not needs.loop.access.readers:
+        rate = f"{show_figure(demand.rate * ranks, size, True)}/s" if demand.rate else "more than any storage has"
+        yield "READING", f"{rate} while steps wait, as no `readers` read ahead of them"
     asked = show_figure(needs.epoch_bytes, size, needs.estimated)
     mean = show_figure(needs.epoch_bytes / ranks, size, needs.estimated)
-    yield "DATA", f"{asked} an epoch by all ranks, {mean} a rank; {count(needs.epochs, 'epoch')}"
+    one, several = ("pass", "passes") if needs.loop.arrivals else ("epoch", "epochs")
+    yield "DATA", f"{asked} each {one} by all ranks, {mean} a rank; {count(needs.epochs, one, several)}"
     yield "MEMORY", _memory(needs, left)
 
 
 def _rate(needs: LoopNeeds, ranks: int) -> str:
-    """Return the mean rate that a loop needs, of all ranks and of one."""
+    """Return the mean rate that a loop needs, of all ranks and of one; for requests the rate while one is read."""
     name, demand = shorten_name(needs.loop.name), needs.demand
-    if demand is None or demand.needs is None:
+    if demand is None:
         return f"{name}: as fast as storage can, as it has no compute"
+    if demand.needs is None or demand.goal is None:
+        if demand.rate is None:
+            return f"{name}: no storage keeps up with its requests, as compute takes all the time"
+        rate = f"{show_figure(demand.rate * ranks, size, True)}/s"
+        return f"{name}: {rate} to keep up with requests, {seconds(demand.budget, 2)} to read each"
     whole, each = (f"{show_figure(rate, size, True)}/s" for rate in (demand.needs * ranks, demand.needs))
     return f"{name}: {whole} for {count(ranks, 'accelerator')} at {percent(demand.goal, 2)}, {each} each"
-
-
-def _reading_rates(needs: LoopNeeds, ranks: int) -> Iterator[str]:
-    """Yield the rate while steps wait, where nothing is read ahead of them."""
-    loop, demand = needs.loop, needs.demand
-    if demand is None or (loop.access.readers and loop.arrivals is None):
-        return
-    rate = f"{show_figure(demand.rate * ranks, size, True)}/s" if demand.rate else ""
-    if loop.arrivals is not None:
-        left = f"compute leaves {seconds(demand.budget, 2)} to read each"
-        yield f"below {rate} requests pile up: {left}" if rate else "requests pile up with any storage"
-    else:
-        slow = "no storage is fast enough without `readers`"
-        yield f"{rate} while steps wait, as no `readers` read ahead of them" if rate else slow
 
 
 def _memory(needs: LoopNeeds, left: float) -> str:
@@ -86,12 +81,12 @@ def _memory(needs: LoopNeeds, left: float) -> str:
 
 
 def _save(needs: SaveNeeds) -> str:
-    text = f"{shorten_name(needs.state.checkpoint)}: {size(needs.state.bytes)}"
+    text, part = f"{shorten_name(needs.state.checkpoint)}: {size(needs.state.bytes)}", needs.state.part_of
     if needs.interval is None:
-        at_end = needs.cadence is not None and needs.cadence.unit == "end"
-        return f"{text} at the end" if at_end else f"{text} each; `--mtbf D` says the best interval"
+        text += " at the end" if needs.cadence and needs.cadence.unit == "end" else " each"
+        return f"{text}: only {part}" if part else f"{text}; `--mtbf D` says the best interval"
     every = f"{text} every {seconds(needs.interval, 2)} of compute"
     if needs.rate is None:
         return f"{every}; to serialize them takes longer than that leaves"
-    limit = "to end before the next" if needs.background else f"to take {percent(SAVE_SHARE, 1)} of the time"
+    limit = "to end in that time" if needs.background else f"for {percent(SAVE_SHARE, 1)} of the time"
     return f"{every}: {show_figure(needs.rate, size, True)}/s {limit}"

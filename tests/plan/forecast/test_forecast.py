@@ -420,6 +420,7 @@ def test_requests_are_read_in_what_compute_and_preprocessing_leave_between_them(
     arrivals = Arrivals(50, constant(0.01))
     loop = replace(LOOP, kind="infer", arrivals=arrivals, epochs=1, compute=Compute(constant(0.004)))
     assert only(replace(loop, preprocess=Compute(constant(0.0004)))).demand.budget == pytest.approx(0.004)
+    assert only(loop).demand.needs is None
     assert only(replace(loop, preprocess=Compute(constant(0.0012)))).demand.rate is None
 
 

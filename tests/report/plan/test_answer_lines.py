@@ -1,0 +1,68 @@
+"""The first lines of `dliosim plan`, of patterns as users write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job
+from dliosim.plan.forecast.forecast import forecast
+from dliosim.report.plan.answer_lines import plan_lines
+
+PATTERNS = Path(__file__).parents[3] / "patterns"
+
+
+def lines(name: str, ranks: int = 4, nodes: int = 1, memory: float = 16e9, **overrides: str) -> dict[str, str]:
+    """The first lines of a shipped pattern by their names, the title as `title`."""
+    given = [(key.replace("__", "."), value) for key, value in overrides.items()]
+    workload = compile_pattern(PATTERNS / f"{name}.dlio", given, Job(ranks, nodes))[0]
+    title, *rows = plan_lines(workload, forecast(workload), memory).splitlines()
+    return {"title": title} | {row[:9].strip(): row[9:] for row in rows}
+
+
+@pytest.mark.parametrize("path", sorted(PATTERNS.glob("*.dlio")), ids=lambda path: path.stem)
+def test_every_pattern_has_at_most_eight_lines_that_are_not_cut(path: Path) -> None:
+    found = lines(path.stem, 16, 2)
+    assert 2 <= len(found) <= 8
+    assert not [text for text in found.values() if text.endswith("...") and ": only " not in text]
+
+
+def test_a_loop_with_readers_needs_its_bytes_in_its_compute_by_the_goal() -> None:
+    """Steps of 2.83 MB in 3.5 ms at 90 %, saves of 100 MB every 2 epochs of 16 steps."""
+    found = lines("cosmoflow")
+    assert found["title"] == "cosmoflow  4 ranks on 1 node"
+    assert found["NEEDS"] == "train: ~2.9 GB/s for 4 accelerators at 90 %, ~730 MB/s each"
+    assert found["DATA"] == "180.8 MB each epoch by all ranks, 45.19 MB a rank; 5 epochs"
+    assert found["MEMORY"] == "~180 MB a node fit in memory (ranks leave 16 GB): later epochs read it"
+    assert found["SAVES"] == "model: 100.0 MB every 112 ms of compute: ~17 GB/s for 5 % of the time"
+    assert "READING" not in found
+
+
+def test_without_readers_steps_wait_for_ten_times_the_rate() -> None:
+    found = lines("resnet50")
+    assert found["NEEDS"].startswith("main: ~740 MB/s for 4 accelerators at 90 %")
+    assert found["READING"] == "~7.4 GB/s while steps wait, as no `readers` read ahead of them"
+    assert found["ALSO"].startswith("evaluate: ~1.7 GB/s")
+
+
+def test_the_goal_is_that_of_the_pattern() -> None:
+    assert "at 70 %" in lines("cosmoflow_large")["NEEDS"]
+
+
+def test_what_memory_has_depends_on_the_node_and_the_access() -> None:
+    assert "at most 2" in lines("cosmoflow", memory=455e6)["MEMORY"]
+    assert "next to nothing" in lines("cosmoflow", memory=1e6)["MEMORY"]
+    assert "read once" in lines("cosmoflow", train__epochs="1", train__checkpoint="off")["MEMORY"]
+    assert "`cache off`" in lines("inference")["MEMORY"]
+
+
+def test_requests_are_kept_up_with() -> None:
+    assert lines("inference")["NEEDS"] == "infer: ~20 MB/s to keep up with requests, 6.5 ms to read each"
+
+
+def test_without_loops_saves_restores_and_prepares_are_there() -> None:
+    assert set(lines("llama3_8b")) == {"title", "SAVES", "RESTORE"}
+    assert lines("llama3_8b")["SAVES"].startswith("state: 5.618 MB each: only ")
+    assert lines("prepare_imagenet")["PREPARE"].startswith("one: ")
