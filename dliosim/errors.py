@@ -33,7 +33,8 @@ class DliosimError(Exception):
         return (type(self), (self.message, self.code))
 
     def __str__(self) -> str:
-        text = printable(self.message)
+        mark = "\n  = help: "
+        text = mark.join(printable(part) for part in self.message.split(mark))
         return f"error[{self.code}]: {text}" if self.code else f"error: {text}"
 
 

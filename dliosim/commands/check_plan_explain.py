@@ -21,7 +21,8 @@ from dliosim.report.progress import ProgressLine, show_elapsed
 def _make_job(parsed: argparse.Namespace) -> Job:
     nodes = parsed.nodes or 1
     if nodes > parsed.ranks:
-        raise UsageError(f"--nodes {nodes}: every node has a rank, and there are {parsed.ranks} (--ranks)")
+        text = f"--nodes {nodes}: every node has a rank, and there are {parsed.ranks} (--ranks)"
+        raise UsageError(f"{text}\n  = help: write `--nodes {parsed.ranks}`, or `--ranks {nodes}`")
     return Job(parsed.ranks, nodes)
 
 
@@ -108,16 +109,22 @@ def explain_command(parsed: argparse.Namespace) -> int:
         path = find_pattern(subject)
         text = explain_pattern(path, parse_overrides(parsed), _make_job(parsed), _make_finder(parsed))
         sys.stdout.write(printable(text, lines=True) + "\n")
-    elif is_code(subject) or not (text := _explain_word(subject)):
-        sys.stdout.write(explain_code(subject) + "\n")
     else:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write((explain_code(subject) if is_code(subject) else _explain_word(subject)) + "\n")
     return 0
 
 
 def _explain_word(word: str) -> str:
-    """Return what a setting or a figure is; empty for other words."""
-    from dliosim.language.setting_words import describe_setting
+    """Return what a statement, a setting or a figure is, or another word for one; UsageError for other words."""
+    from dliosim.language.diagnostics import catalogue, suggest_word
+    from dliosim.language.setting_words import describe_setting, describe_statement
+    from dliosim.language.syntax.rewrites import rewrite
     from dliosim.measure.figure_words import describe_figure
 
-    return describe_figure(word) or describe_setting(word)
+    figure = next(iter(rewrite(word, lambda name: bool(describe_figure(name)))), "")
+    text = describe_statement(word) or (describe_figure(figure) if figure else "") or describe_setting(word)
+    if text:
+        return text
+    code = suggest_word(f"E{word}" if word.isdecimal() else word, catalogue()).replace("`", "`dliosim explain ", 1)
+    hint = code or "write `dliosim explain E204`, `dliosim explain readers` or `dliosim explain cosmoflow`"
+    raise UsageError(f"`{word}` is no code, statement, setting, figure or pattern\n  = help: {hint}")

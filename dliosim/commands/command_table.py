@@ -20,18 +20,18 @@ the same state of the caches. Ratios are paired by block, with intervals that ho
 
   mpiexec -n 4 dliosim compare cosmoflow --vary api=posix,mpi-independent
   mpiexec -n 4 dliosim compare cosmoflow --vary train.readers=0,4
-  mpiexec -n 4 dliosim compare cosmoflow --vary "layout=file per sample,shared file"
-  mpiexec -n 4 dliosim compare llama3_8b --what save --vary "writers=rank 0,into file per rank"
+  mpiexec -n 4 dliosim compare cosmoflow --vary "layout=8 files,shared file"
+  mpiexec -n 4 dliosim compare llama3_8b --vary api=posix,mpi-independent
 """
 
 _REPORT_DESCRIPTION = """\
 Shows what runs measured, several of them side by side. It needs no MPI: run it where the results are, or where you are.
 
-  dliosim report my-results                           the answer, and where time went
-  dliosim report my-results --full                    all tables, epoch by epoch
-  dliosim report my-results --json                    the answer, for scripts
-  dliosim report on-2 on-4 on-8 --html page.html      a scaling curve, and each run
-  dliosim report my-results --png pictures            pictures, as PNG and SVG
+  dliosim report my-results                        the answer, and some tables
+  dliosim report my-results --full                 all tables, epoch by epoch
+  dliosim report my-results --json                 the answer, for scripts
+  dliosim report on-2 on-4 --html page.html        a scaling curve, and each run
+  dliosim report my-results --png pictures         pictures, as PNG and SVG
 
 Pictures show steps and reads by rank, bandwidth and latency over time, the distribution of latencies, the order of
 offsets, where each rank's time went, utilization by epoch, and for comparisons ratios with their intervals. They need
@@ -46,7 +46,7 @@ there is much.
   dliosim verify dliosim-data                                all that is there
   dliosim verify dliosim-data/train/0b5e8c7f92d14a36         one data set
   dliosim verify dliosim-data/state/63f0a1b7c2d94e58/000004  one checkpoint
-  mpiexec -n 8 dliosim verify /scratch/me && sbatch job      only if all is right
+  mpiexec -n 8 dliosim verify data && sbatch job             if all is right
 
 Checkpoints are compared with the sizes and CRC-32 of their manifests, data sets with bytes that are made again from
 the description in theirs. Files of others (`from files`) have no manifest, and are passed over: docs/verify.md.
@@ -84,8 +84,9 @@ EXAMPLES: Final = {
     "--restart-time": "10 min",
     "--save-time": "30 s",
     "--bandwidth": "100 GB/s",
-    "--stall-report": "10 min",
-    "--stall-timeout": "1 h",
+    "--memory": "512 GB",
+    "--stall-report": "600 s",
+    "--stall-timeout": "600 s",
     "--vary": "api=posix,mpi-independent",
     "--loop": "train",
     "--what": "save",
@@ -247,7 +248,7 @@ COMMANDS: Final = {
     "compare": Command(
         "compare:compare_command",
         "say which of several ways is faster, and if the difference is real",
-        "mpiexec -n 4 dliosim compare cosmoflow --vary api=posix,mpi-independent",
+        "dliosim compare cosmoflow --vary api=posix,mpi-independent",
         (
             _PATTERN,
             _option(
@@ -302,7 +303,7 @@ COMMANDS: Final = {
     ),
     "plan": Command(
         "check_plan_explain:plan_command",
-        "say what a pattern would do on any number of ranks, without doing it",
+        "say what a pattern would do on any number of ranks",
         "dliosim plan cosmoflow --ranks 512",
         (
             _PATTERN,
@@ -312,9 +313,7 @@ COMMANDS: Final = {
             _option("--rank", "R", "with --csv: which rank, from 0 (default 0)", type=types.parse_natural),
             _option("--epoch", "E", "with --csv: which epoch, from 1 (default 1)", type=types.parse_positive),
             _option("--loop", "NAME", "with --csv: which loop (default: the first)"),
-            _option(
-                "--memory", "SIZE", 'of a node, as "512 GB" (default: that of this machine)', type=types.parse_size
-            ),
+            _option("--memory", "SIZE", "of a node (default: that of this machine)", type=types.parse_size),
             *_failures("as long as reading what all ranks restore, as fast as a save is written"),
             _option("--save-time", "D", "with --mtbf: how long a save holds the ranks", type=types.parse_time),
             _option(
@@ -329,7 +328,7 @@ COMMANDS: Final = {
     ),
     "report": Command(
         "report:report_command",
-        "show results again: as a table, a page or pictures, several side by side",
+        "show results again: tables, a page, pictures; several side by side",
         "dliosim report dliosim-results-*",
         (
             _option("results", "RESULTS", "directories that `dliosim run` or `dliosim compare` wrote", nargs="+"),
@@ -368,7 +367,7 @@ COMMANDS: Final = {
     ),
     "completion": Command(
         "completion:completion_command",
-        "print a script by which bash or zsh completes commands, options and patterns",
+        "print a script by which bash or zsh completes commands",
         'eval "$(dliosim completion bash)"',
         (_option("shell", "SHELL", "bash or zsh", choices=("bash", "zsh")),),
     ),

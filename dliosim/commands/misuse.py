@@ -56,7 +56,7 @@ _OPTIONS: Final = {
     "pattern": "pattern, workload, model, file, f, conf, input, script, benchmark, app",
     "place": "dir, directory, data-dir, path, root",
     "results": "dir, results, result, input",
-    "--help": "usage, ?",
+    "--help": "usage, help, ?",
 }
 #: Options that are those of launchers, by what they say; and options that are needed nowhere.
 _KINDS: Final = {
@@ -130,7 +130,7 @@ def _split_option(word: str) -> Sequence[str]:
 
 def _parse(words: Sequence[str]) -> str:
     """Return what is wrong with the words behind `dliosim`, or an empty text."""
-    if words[0] in ("--help", "--version") or "--help" in words[1:2]:
+    if words[0] in ("--help", "--version") or "--help" in words:
         return ""
     try:
         parsed = make_parser().parse_args(words)
@@ -226,11 +226,14 @@ def _mend_option(line: _Line, name: str, option: str, known: dict[str, dict[str,
     if same:
         takes_value = known.get(same, {}).get("action") != "store_true"
         return write(*([same] if same.startswith("-") else []), *([value] if value and takes_value else []))
+    if name == "patterns":
+        return write()
+    if "--vary" in known and "," in value:
+        return write("--vary", f"{plain.replace('-', '_')}={value}")
     if found := _mend_by_language(write, plain, value):
         return found
     if setting := _write_setting(plain, value, words):
-        more = ["--vary", setting[1]] if "," in setting[1] and "--vary" in known else setting
-        return write().replace([], more)
+        return write().replace([], setting)
     return _mend_by_command(write, name, option, value, known)
 
 
@@ -242,6 +245,7 @@ def _mend_by_command(
     if near := difflib.get_close_matches(option, known, n=1, cutoff=0.75):
         return write(near[0], *values)
     homes = [home for home, other in COMMANDS.items() if any(option in names for names, _ in other.options)]
+    homes = [] if name == "report" else homes
     other = homes[0] if homes else _look_up(option.lstrip("-"), _COMMANDS)
     if not other:
         return None
@@ -258,8 +262,14 @@ def _mend_by_language(write: Callable[..., _Line], plain: str, value: str) -> _L
     """Mend an option that is a statement of the language, or a word that says nothing."""
     from dliosim.language.source import SourceText
     from dliosim.language.syntax.cures import cure_head
+    from dliosim.language.syntax.other_words import find_action, find_statement
+    from dliosim.language.syntax.vocabulary import VERBS
 
-    text = f"{plain.replace('-', '_')} {value}"
+    word = plain.replace("-", "_")
+    statement = find_statement(word) or word.replace("_", " ")
+    if not find_action(word) and not statement.startswith("expect") and statement not in VERBS:
+        return None
+    text = f"{word} {value}"
     cure = cure_head(SourceText("", text).span(0, len(text)), "")
     if "no effect on storage" in cure:
         return write().note("leave the option out, it has no effect on storage")
@@ -322,8 +332,11 @@ def _add_required(line: _Line, name: str, missing: Sequence[str]) -> tuple[str, 
             ends = ("; `dliosim patterns` lists all that come with dliosim",)
         near = difflib.get_close_matches(one, line.words, n=1, cutoff=0.9)
         varied = next((pair for pair in pairwise(line.words) if pair[0] == "-D" and "," in pair[1]), None)
+        number = next((w for before, w in pairwise(line.words) if w.isdecimal() and not before.startswith("-")), "")
         if one == "--vary" and varied:
             line = line.replace(varied, [one, varied[1]])
+        elif one == "--ranks" and number:
+            line = line.replace([number], [one, number])
         else:
             line = line.replace(near, [one] if near else _example_of(one, {}))
     return problem, replace(line, ends=(*line.ends, *ends))
@@ -341,7 +354,7 @@ def _mend_extra(
 ) -> tuple[str, _Line | None]:
     """Mend a word that no option and no argument takes."""
     words = line.words
-    at = next((at for at in range(len(words) - 1, 0, -1) if words[at] in extra), 0)
+    at = next((at for at in range(1, len(words)) if words[at] in extra), 0)
     word, before = words[at], words[max(at - 2, 0) : at]
     problem = f"`dliosim {name}` does not take `{word}` here"
     if before[:1] in (("-D",), ("--vary",)):
@@ -379,10 +392,11 @@ def _mend_value(
     quoted = re.search(r"invalid choice: '(.*?)' ", reason)
     value = quoted[1] if quoted else line.words[line.words.index(option) + 1]
     problem = f"`{value}` is none of {', '.join(choices)}" if choices else f"`{option} {value}`: {reason}"
-    found = (rewrite(value, accepts, choices) or example[-1:])[0].replace("_", "")
+    usual = f"{value} {example[-1].partition(' ')[2]}".strip()  # in the unit of the example
+    found = usual if accepts(usual) else (rewrite(value, accepts, choices) or example[-1:])[0].replace("_", "")
     return problem, line.replace([value], [found])
 
 
 def _look_up(word: str, table: dict[str, str]) -> str:
-    words = (word, word.lower())
+    words = (word, word.lower() if len(word) > 1 else word)
     return next((name for name, others in table.items() if any(one in others.split(", ") for one in words)), "")

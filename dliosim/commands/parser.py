@@ -6,7 +6,7 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import Final, NoReturn
 
 import dliosim
@@ -18,7 +18,7 @@ _FIRST: Final = ("patterns", "run", "report")
 _HELP: Final = """\
 usage: dliosim COMMAND ...
 
-Simulates the I/O of deep-learning jobs with real files, MPI ranks and no framework.
+Simulates the I/O of deep-learning jobs: real files, MPI ranks, no framework.
 
 Begin with these three:
 
@@ -26,11 +26,11 @@ Begin with these three:
 The others:
 
 {others}
-`dliosim COMMAND --help` lists the options of a command; `dliosim --version` prints
-the version.
+`dliosim COMMAND --help` lists the options of a command, each with an example.
+`dliosim --version` prints the version.
 
-Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect` line
-was missed, 130 Ctrl-C, 143 SIGTERM.
+Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect`
+line was missed, 130 Ctrl-C, 143 SIGTERM.
 """
 
 
@@ -44,6 +44,14 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise Misuse."""
         raise Misuse(message)
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Descriptions as they stand, and the example of an option on a line of its own."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        text, _, example = text.partition("; as -")
+        return [*wrap(text, width, break_on_hyphens=False), *([f"as -{example}"] if example else [])]
 
 
 class _MainParser(_Parser):
@@ -62,9 +70,10 @@ def make_parser(completions: Mapping[str, object] | None = None) -> argparse.Arg
     parser.add_argument("--version", action="version", version=f"dliosim {dliosim.__version__}")
     parsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="dliosim", parser_class=_Parser)
     for name, command in COMMANDS.items():
-        drawn = argparse.RawDescriptionHelpFormatter
         text = _describe(command)
-        own = parsers.add_parser(name, help=command.help, description=text, formatter_class=drawn, allow_abbrev=False)
+        own = parsers.add_parser(
+            name, help=command.help, description=text, formatter_class=_Formatter, allow_abbrev=False
+        )
         own.set_defaults(command=command)
         for names, arguments in command.options:
             action = own.add_argument(*names, **arguments)

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 from dliosim.language.settings.setting_overlay import blocks_by_name
-from dliosim.language.syntax.cures import cure_override, write_lines
+from dliosim.language.syntax.cures import cure_override, example_phrases, write_lines
 from dliosim.language.syntax.declarations import Declaration
 from dliosim.language.syntax.loader import Loader
 from dliosim.language.syntax.other_words import find_setting, list_forms
-from dliosim.language.syntax.vocabulary import BLOCKS, block_kinds
+from dliosim.language.syntax.vocabulary import BLOCKS, SETTINGS, STATEMENTS, block_kinds
 
 
 def find_override(path: Path, name: str, value: str) -> str:
@@ -34,6 +34,17 @@ def describe_setting(name: str) -> str:
             lines = write_lines(setting.keyword, list_forms(setting, kind))
             return f"`{setting.keyword}` is a setting of {homes}: {meaning}.\n{lines}".replace("\nwrite", "\nWrite")
     return ""
+
+
+def describe_statement(name: str) -> str:
+    """Return how the lines of a statement look, and the settings of its block; empty for other words."""
+    head = name.replace("_", " ")
+    if head not in STATEMENTS:
+        return ""
+    settings = ", ".join(f"`{one}`" for one in SETTINGS.get(head, ()))
+    more = f"Settings of its block: {settings}." if settings else "It has no block of settings."
+    lines = write_lines(head, example_phrases(head))
+    return f"`{head}` is a statement of a pattern. {more}\n{lines}".replace("\nwrite", "\nWrite")
 
 
 def read_comment(setting: Declaration) -> tuple[str, str]:

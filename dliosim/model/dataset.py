@@ -230,12 +230,14 @@ _NEVER_BEFORE: Final[dict[str, Any]] = {
 OTHER_WORDS: Final = """
 samples
     num_samples, n_samples, total_samples, records
-    num_samples_per_file, samples_per_file -> 64 * {}
+    num_samples_per_file, samples_per_file, maxcount -> 64 * {}
 size
     record_length, record_length_bytes -> {} B
+    record_length_stdev, record_length_bytes_stdev -> normal(1 MB, {} B)
     record_size, sample_size, item_size, file_size, block_size, segment_size
 layout: file per sample | 8 files | file per rank | shared file
     num_files_train, num_files_eval, num_files, nrfiles, files, num_shards, shards -> {} files
+    file_access
     file_per_process -> file per rank | shared file
     num_subfolders_train, num_subfolders -> file per sample in {} folders
 format: raw | tfrecord | npz | hdf5
@@ -259,7 +261,7 @@ compress: off | gzip 4 | zstd 3 | lzf | snappy
     compression_level -> gzip {}
 compressible: off | 2 : 1
     compression_ratio -> {} : 1
-    buffer_compress_percentage
+    buffer_compress_percentage -> 2 : 1
 datasets: 2
     num_dset_per_record, num_datasets, columns
 from files

@@ -242,7 +242,7 @@ epochs
     num_epochs, max_epochs, n_epochs, passes, repetitions, repeat
 steps
     total_training_steps, take, max_steps, num_steps, steps_per_epoch, iterations, iters, num_iterations
-for
+for: 60 s
     runtime, duration, time_limit, max_time, time -> {} s
     time_based
 requests
@@ -264,6 +264,7 @@ sync
     gradient_accumulation_steps, accumulate_grad_batches, gradient_accumulation -> barrier every {} steps
     synchronize
 checkpoint: CHECKPOINT every 2 epochs | CHECKPOINT every 100 steps | CHECKPOINT every 30 s | CHECKPOINT at end
+    time_between_checkpoints -> CHECKPOINT every {} s
     steps_between_checkpoints, save_steps, save_interval -> CHECKPOINT every {} steps
     epochs_between_checkpoints, checkpoint_every, save_every, checkpoint_after_epoch -> CHECKPOINT every {} epochs
     save_model, save, ckpt

@@ -17,8 +17,26 @@ def test_help_begins_with_the_three_commands_of_a_newcomer() -> None:
     assert places[-1] < min(text.index(f"\n  {name} ") for name in {*COMMANDS} - {"patterns", "run", "report"})
 
 
-def test_help_fits_90_columns() -> None:
-    assert max(map(len, make_parser().format_help().splitlines())) <= 90
+@pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS)])
+def test_help_fits_80_columns(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        make_parser().parse_args([*words, "--help"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_with_a_value_shows_an_example(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        make_parser().parse_args([name, "--help"])
+    shown = capsys.readouterr().out
+    options = [names[0] for names, one in COMMANDS[name].options if names[0].startswith("-") and "action" not in one]
+    assert [option for option in options if f"as {option} " not in shown] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -280,6 +280,12 @@ _FORMS: Final = {
 }
 
 
+def example_phrases(head: str) -> tuple[str, ...]:
+    """Return phrases of a statement that can be typed."""
+    brace = " {" if head in MUST_OPEN else ""
+    return tuple(f"{form}{brace}".strip() for form in _FORMS.get(head, ("",)))
+
+
 # ---- overrides ----------------------------------------------------------------------------------------------------
 
 

@@ -39,7 +39,7 @@ _STATEMENTS: Final = {
     "infer {": "inference, serve, predict",
     "dataset NAME {": "data, data_set, dataloader, input",
     "checkpoint NAME {": "checkpointing, ckpt",
-    "expect utilization at least {}": "au, metric, accelerator_utilization, goal",
+    "expect utilization at least {}": "au, metric, accelerator_utilization, goal, expect",
     "pause {}": "sleep, wait, delay",
     "barrier": "mpi_barrier, sync",
     "drop caches": "drop_cache, drop_page_cache, clear_cache, clear, flush_cache, flush, invalidate, cold, cold_cache",
@@ -68,6 +68,9 @@ _ELSEWHERE: Final = {
     ),
     "leave the line out: a pattern has no conditions, and `-D` changes its values": "if, else, elif, while, when",
     "write `compute {} s` in the block `evaluate`": "eval_time, evaluation_time",
+    "leave the line out: evaluations run between epochs, as `evaluate every 1 epoch {{`": (
+        "eval_steps, val_check_interval"
+    ),
     "write `evaluate every {} epochs {{`, `read DATASET` and `}}` in the block `train`, a line each": (
         "epochs_between_evals, eval_every, do_eval, evaluation, validation, validate, eval_interval"
     ),
@@ -97,7 +100,7 @@ def suggest_setting(words: str, kind: str) -> tuple[Meaning, str] | None:
     known = _list_meanings(kind)
     for count in (2, 1):
         head, rest = split_words(words, count)
-        near = difflib.get_close_matches(spell_key(head)[:64], known, n=1, cutoff=0.75)
+        near = difflib.get_close_matches(spell_key(head)[:64], known, n=1, cutoff=0.78)
         if head and near:
             return known[near[0]], rest
     head, rest = split_words(words, 1)

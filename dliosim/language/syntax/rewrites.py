@@ -19,9 +19,10 @@ _SHOWN: Final = 3  # texts that are shown
 _CLEAN: Final = (
     ("[\u201c\u201d\u201e\u00ab\u00bb]", '"'),
     ("[\u2018\u2019`\u00b4]", "'"),
-    (r"(^|\s)\s*(//|/\*).*$", ""),
+    (r"(^|\s)\s*(//|/\*|--\s|;\s).*$", ""),
     (r"^\s*[:=]\s*", ""),
     (r"[;,\s]+$", ""),
+    (r"^\(([\w.]+)\)$", r"\1"),
     (r"\s+", " "),
 )
 _NUMBER: Final = r"[0-9][0-9_]*(?:\.[0-9]+)?"
@@ -30,7 +31,10 @@ _AMOUNT: Final = re.compile(rf"\b{_NUMBER}(?: ?{_UNIT})?|\$\w+")
 #: Units of networks, which count bits, and the unit that they are 125 of.
 _BITS: Final = re.compile(r"(?i:([kmgtp])i?(?:bits?(?:/s|ps)?|bps))|([kKMGTP])i?b/s", re.ASCII)
 _BELOW: Final = {"K": "B", "M": "kB", "G": "MB", "T": "GB", "P": "TB"}
-_LETTERS: Final = {"k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
+_LETTERS: Final = {
+    "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3,
+    "thousand": 1000, "million": 1000**2, "billion": 1000**3,
+}  # fmt: skip
 _DIGITS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _YES: Final = {"true", "yes", "1", "on", "enabled", "enable"}
 NO: Final = {"false", "no", "0", "off", "disabled", "disable", "none", "null", "read", "sequential", "write"}
@@ -50,12 +54,12 @@ _WORDS: Final = {
     "gaussian": ("normal",), "gauss": ("normal",), "tfrecords": ("tfrecord",), "h5": ("hdf5",), "jpg": ("jpeg",),
     "gz": ("gzip",), "zlib": ("gzip",), "zst": ("zstd",), "float": ("float32",), "double": ("float64",),
     "au": ("utilization",), "bandwidth": ("throughput",), "latency": ("p99",), "p95": ("p99",), "p999": ("p99",),
-    "iops": ("throughput",), "webdataset": ("tar",), "wds": ("tar",), "numpy": ("npy", "npz"), "binary": ("raw",),
-    "megatron": ("indexed",),
-    "half": ("float16",), "byte": ("uint8",), "int": ("int32",), "adamw": ("adam",), "libaio": ("queued",),
+    "each": ("every",), "after": ("every",), "webdataset": ("tar",), "wds": ("tar",), "numpy": ("npy", "npz"),
+    "binary": ("raw",), "megatron": ("indexed",), "half": ("float16",), "byte": ("uint8",), "int": ("int32",),
+    "adamw": ("adam",), "libaio": ("queued",),
     "io_uring": ("queued",), "aio": ("queued",), "psync": ("preadv",), "sync": ("preadv",), "pread": ("preadv",),
-    "random": ("samples globally each epoch",), "seed": ("samples globally each epoch",), "single": ("shared",),
-    "direct": ("off",), "float16": ("fp16",), "float32": ("fp32",), "bfloat16": ("bf16",),
+    "random": ("samples globally each epoch", "uniform"), "seed": ("samples globally each epoch",),
+    "single": ("shared",), "direct": ("off",), "float16": ("fp16",), "float32": ("fp32",), "bfloat16": ("bf16",),
 }  # fmt: skip
 
 
@@ -93,10 +97,11 @@ def rewrite(text: str, accepts: Callable[[str], bool], forms: Iterable[str] = ()
 
 def _shorten(text: str, accepts: Callable[[str], bool]) -> list[str]:
     """Return the accepted text without the last words, which say nothing, or with another one for them."""
+    text = text.strip("[]()")
     words = text.split(" ")
     for count in range(len(words) - 1, 0, -1):
-        kept = " ".join(words[:count]).rstrip(",;:")
-        if not re.fullmatch(r"[\w ,;.:\]-]*", text[len(kept) :]):
+        kept = " ".join(words[:count]).rstrip(",;: ")
+        if not re.fullmatch(r"[\w ,;.:-]*", text[len(kept) :]):
             break
         if good := [one for one in (kept, *_complete(kept, ())) if accepts(one)]:
             return good[:_SHOWN]
@@ -107,14 +112,15 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     """Yield what the text may mean by each habit, the most likely habit first."""
     if text.lower() in _YES:
         yield ("on",)
-        yield () if text == "1" else forms[:1]
+        yield () if text == "1" else [form for form in forms if form != "off"][:1]
     elif text.lower() in NO:
-        yield ("off",)
+        yield ("off", "0")
+    yield (re.sub(r"\biops\b(.*)$", r"throughput\1 samples/s", text),)
     yield (re.sub(r"\b([0-9]+(?:\.[0-9]+)?)[eE]\+?([0-9]{1,2})\b", _write_exponent, text),)
     yield (re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "_", text),)
     yield (re.sub(r"\b([0-9]{1,4}) ?\*\* ?([0-9]{1,2})\b", lambda power: f"{int(power[1]) ** int(power[2]):_}", text),)
     yield (re.sub(r"\b([0-9]{1,4}) ?<< ?([0-9]{1,2})\b", lambda shift: f"{int(shift[1]) << int(shift[2]):_}", text),)
-    yield (re.sub(rf"\b({_NUMBER}) ?([kKmMgG]i?)\b", _write_count, text),)
+    yield (re.sub(rf"\b({_NUMBER}) ?([kKmMgG]i?|thousand|million|billion)\b", _write_count, text),)
     yield (re.sub(r"^(?:int|float|str|round)\((.*)\)$", r"\1", text),)
     yield (re.sub(r"\b0x[0-9a-fA-F]{1,15}\b", lambda number: f"{int(number[0], 16):_}", text),)
     yield (re.sub(r"<=?", "at most ", re.sub(r">=?|=>|==?", "at least ", text)).replace("  ", " "),)
@@ -126,6 +132,7 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     yield (re.sub(r"[A-Za-z]+", lambda word: _write_digit(word[0]), text),)
     yield from _replace_words(text)
     yield (text.lstrip("."),)
+    yield (re.sub(r"\b(?:the|an?|level) ", "", text),)
     yield (re.sub(r"^(?:checkpoint|dataset|data set|model|loop|the|an?) ", "", text),)
     yield (re.sub(r"[\"']", "", text),)
     if re.fullmatch(r"\"[\w -]+\"|[A-Za-z]\w*(?:-\w+)+", text):
@@ -139,7 +146,7 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
         yield (" x ".join(re.split(r" ?[xX\u00d7*,] ?", re.sub(r"[()\[\]]", "", text), maxsplit=32)),)
     yield from _fill(text, forms)
     yield from _spell(text, forms)
-    yield (f"${text}",)
+    yield (re.sub(r"^[$%@&{(]*([A-Za-z_]\w*)[%)}]*", r"$\1", text),)
     yield (text.lower(),)
 
 
@@ -223,6 +230,7 @@ def list_units(word: str) -> list[str]:
         return [f"{unit}/s" for unit in list_units(per_second[1]) if f"{unit}/s" in UNITS]
     if word in UNITS:
         return [word]
+    word = re.sub(r"^([kmgt])(?:ilo|ega|iga|era)bytes?$", r"\1b", word, flags=re.IGNORECASE)
     found = re.fullmatch(r"([kmgtp])(i?)(?:b(?:ytes?)?)?", word, re.IGNORECASE | re.ASCII)
     if found is None:
         return ["samples/s"] if word.lower().startswith(("sample", "image")) else []
