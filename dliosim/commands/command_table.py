@@ -58,9 +58,9 @@ Writes the pattern that a workload file of DLIO or MLPerf Storage asks for. Each
 what became no line is said on stderr: keys that DLIO itself never reads, keys without effect on I/O, keys that no
 version has, and what is only approximately so. `run`, `plan`, `check` and `compare` take such a file as it is, too.
 
-  dliosim import unet3d_h100.yaml -o unet3d.dlio               what the file asks for
-  dliosim import unet3d_h100.yaml --dlio mlperf-v2 --as-run    what that version really does
-  mpiexec -n 4 dliosim run unet3d_h100.yaml                    import and run
+  dliosim import unet3d_h100.yaml -o unet3d.dlio     what the file asks for
+  dliosim import unet3d_h100.yaml --as-run           what DLIO really does
+  mpiexec -n 4 dliosim run unet3d_h100.yaml          import and run
 """
 
 #: Seconds after which a stall is reported. On Lustre and on NFS, a failover of a server or an eviction of a client ends
@@ -97,6 +97,9 @@ EXAMPLES: Final = {
     "--epoch": "1",
     "--html": "page.html",
     "--png": "pictures",
+    "--dlio": "mlperf-v2",
+    "-o": "unet3d.dlio",
+    "FILE.yaml": "unet3d_h100.yaml",
 }
 
 #: Names and arguments of `add_argument`.

@@ -112,6 +112,7 @@ def test_wrong_usage_is_said_by_the_launchers_first_process_alone(
 def test_a_job_has_a_rank_on_every_node(command: str, pattern: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, str(pattern), "--ranks", "4", "--nodes", "5"]) == 2
     said = "error: --nodes 5: every node has a rank, and there are 4 (--ranks)\n"
+    said += "  = help: write `--nodes 4`, or `--ranks 5`\n"
     assert capsys.readouterr().err == said
 
 

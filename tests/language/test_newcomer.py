@@ -134,7 +134,7 @@ TYPED = [(case, *cure) for case in CASES for cure in list_cures(case)]
 
 @pytest.mark.parametrize(("case", "line", "block"), TYPED, ids=[f"{case.title}: {line}" for case, line, _ in TYPED])
 def test_the_line_of_the_answer_is_right(case: Newcomer, line: str, block: str, tmp_path: Path) -> None:
-    if line.startswith(("dliosim ", "mpiexec ")):
+    if line.startswith(("dliosim ", "mpiexec ", "srun ")):
         words = shlex.split(line)
         parsed = make_parser().parse_args(words[words.index("dliosim") + 1 :])
         overrides = [word for one in getattr(parsed, "define", []) for word in ("-D", one)]

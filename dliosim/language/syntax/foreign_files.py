@@ -35,11 +35,10 @@ def foreign_mistake(source: SourceText) -> Mistake | None:
     made = dict.fromkeys(filter(None, map(_translate, lines)))
     also = f"; what it says is there: {', '.join(list(made)[:_SHOWN])}" if made else ""
     begin = "a pattern begins with `dlio 1` and `workload NAME`; `dliosim patterns` says where there are whole ones"
-    hint = f"{begin}{also}"
+    dlio = "a file of DLIO is read where its name ends in `.yaml`; else " if kind == "YAML" else ""
+    hint = f"{dlio}{begin}{also}"
     here = source.span(place, place + len(first)).trim()
-    return mistake(
-        "E005", f"this file is {kind}".rstrip(",") + ", which is not read yet", here, "not a pattern", hint=hint
-    )
+    return mistake("E005", f"this file is {kind}".rstrip(",") + ", and no pattern", here, "not a pattern", hint=hint)
 
 
 def _translate(line: str) -> str:
