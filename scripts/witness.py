@@ -83,7 +83,7 @@ train {name} {{
 
 READS = "read,readv,pread64,preadv,preadv2,sendfile,copy_file_range,splice,mmap,mincore"
 WRITES = "write,writev,pwrite64,pwritev,pwritev2"
-OTHERS = "fsync,fdatasync,rename,renameat,renameat2,ftruncate,fallocate"
+OTHERS = "fsync,fdatasync,rename,renameat,renameat2,ftruncate,fallocate,fadvise64"
 
 #: Files that say something of data or keep other jobs off them.
 NO_DATA = ("manifest", "lock")
@@ -165,11 +165,23 @@ def plan_rows(pattern: Path, api: str, ranks: int, rank: int, loop: str, epoch: 
 
 
 def reads_of(calls: Sequence[Call]) -> list[tuple[Call, Extent]]:
-    """Return every call that got bytes of a data file; each must be a read at an offset, and not short."""
-    found = []
+    """Return every call that got bytes of a data file; each must be a read at an offset, and not short.
+
+    Those that try the kernel's counter (`page_cache.counts_reads`) are left out: they end with another fadvise64.
+    """
+    found: list[tuple[Call, Extent]] = []
+    tried: dict[tuple[str, str], int] = {}
     mapped: list[str] = []
     for call in calls:
-        if call.name == "mincore":
+        place = call.thread, call.path
+        if call.name == "fadvise64":
+            own = [one for one in found[tried.get(place, len(found)) :] if (one[0].thread, one[0].path) == place]
+            if call.arguments.endswith("POSIX_FADV_RANDOM"):
+                tried[place] = len(found)
+            elif own:
+                del tried[place]
+                found = [one for one in found if one not in own]
+        elif call.name == "mincore":
             mapped = [address for address in mapped if not call.arguments.startswith(address)]
         elif call.name not in READS.split(",") or "manifest.json" in call.path:
             continue

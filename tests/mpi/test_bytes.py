@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dliosim.execute.node.page_cache import counts_reads
+from dliosim.execute.node.page_cache import counts_reads, drop_pages
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
 from tests.mpi.jobs import Place, phases
@@ -65,6 +65,7 @@ def on_disk(tmp_path: Path) -> Place:
     """A place on a file system where the kernel counts the bytes from its device."""
     page = tmp_path / "page"
     page.write_bytes(os.urandom(4096))
+    drop_pages(page)
     if not counts_reads(page):
         pytest.skip(f"on the file system of {tmp_path} the kernel does not count bytes from a device")
     return Place(tmp_path)

@@ -95,9 +95,10 @@ def counts_reads(path: Path) -> bool | None:
     """Return whether the kernel counts the bytes that a process reads from a file below the page cache.
 
     The first page is dropped and read, which has to count, and read again from the page cache, which must not: some
-    file systems count neither, and some both. None where the page stays in memory (it is mapped, or that is where its
-    file system has it), or where the kernel does not say. Up to 2 MiB of the file are dropped and, if any of these were
-    in the page cache, read again. Raises ExecutionError, and ValueError for a file that is cut short meanwhile.
+    file systems count neither, and some both. None where the page stays in memory (it is dirty or mapped, or that is
+    where its file system has it), or where the kernel does not say. Up to 2 MiB of the file are dropped; if any of
+    these were in the page cache, the kernel is asked to read them again. Raises ExecutionError, and ValueError for a
+    file that is cut short meanwhile.
     """
     with (
         wrap_call("open", path, reading=True),
@@ -112,15 +113,10 @@ def counts_reads(path: Path) -> bool | None:
         was_cached = is_shown and _count_resident(descriptor, 0, window) > 0
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no other page is read ahead, and counted
         os.posix_fadvise(descriptor, 0, window, os.POSIX_FADV_DONTNEED)
-        if was_cached and _count_resident(descriptor, 0, page):  # it may be dirty
-            os.fdatasync(descriptor)
-            os.posix_fadvise(descriptor, 0, window, os.POSIX_FADV_DONTNEED)
         was_dropped = is_shown and not _count_resident(descriptor, 0, page)
         first, second = _count_read(descriptor, page), _count_read(descriptor, page)
-        if was_cached:
-            os.pread(descriptor, window, 0)
-        else:
-            os.posix_fadvise(descriptor, 0, window, os.POSIX_FADV_DONTNEED)
+        afterwards = os.POSIX_FADV_WILLNEED if was_cached else os.POSIX_FADV_DONTNEED
+        os.posix_fadvise(descriptor, 0, window, afterwards)
     if first is None or second is None or not (first or was_dropped):
         return None
     return first > 0 and not second
