@@ -37,7 +37,8 @@ def parse_roots(parsed: argparse.Namespace) -> dict[str, Path]:
     for text in parsed.root:
         name, equals, place = text.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name) or not place:
-            raise UsageError(f"--root {text}: expected NAME=DIR")
+            hint = f"\n  = help: write `--root fast={place or text}`, or `--dir {place or text}`"
+            raise UsageError(f"--root {text}: expected NAME=DIR{hint}")
         places[name] = Path(place).absolute()
     return places
 

@@ -97,13 +97,15 @@ def rewrite(text: str, accepts: Callable[[str], bool], forms: Iterable[str] = ()
 
 def _shorten(text: str, accepts: Callable[[str], bool]) -> list[str]:
     """Return the accepted text without the last words, which say nothing, or with another one for them."""
-    text = text.strip("[]()")
+    text = re.sub(r",(?=\S)", ", ", text.strip("[]()"))
     words = text.split(" ")
     for count in range(len(words) - 1, 0, -1):
         kept = " ".join(words[:count]).rstrip(",;: ")
         if not re.fullmatch(r"[\w ,;.:-]*", text[len(kept) :]):
             break
-        if good := [one for one in (kept, *_complete(kept, ())) if accepts(one)]:
+        if accepts(kept):
+            return [kept]
+        if good := list(filter(accepts, _complete(kept, ()))):
             return good[:_SHOWN]
     return []
 
