@@ -144,13 +144,10 @@ def _evaluation(task: Conversion) -> Iterator[Statement]:
         return
     after = config.integer("evaluation.eval_after_epoch", default=1, least=1)
     every = config.integer("evaluation.epochs_between_evals", default=1, least=1)
-    if after != every:
-        task.approximations.append(
-            f"evaluations come after epoch {after} and then every {every}; here every {every} from the first"
-        )
+    first = f" from {after}" if after != every else ""
     lines = (
         setting("read", EVALUATION.name),
         *_step_lines(task, EVALUATION, "batch_size_eval", "evaluation.eval_time"),
     )
-    head = f"evaluate every {count(every, 'epoch')}"
+    head = f"evaluate every {count(every, 'epoch')}{first}"
     yield block(head, lines)

@@ -47,12 +47,7 @@ def cadence(task: Conversion) -> str:
     if first > epochs:
         task.approximations.append(f"the first checkpoint would come after epoch {first}, and there are {epochs}: none")
         return ""
-    if first == every or (first + every > epochs and 2 * first > epochs):
-        return f"every {count(first, 'epoch')}"
-    task.approximations.append(
-        f"checkpoints come after epoch {first} and then every {every}; here every {every} from the first"
-    )
-    return f"every {count(every, 'epoch')}"
+    return f"every {count(every, 'epoch')}{f' from {first}' if first != every else ''}"
 
 
 def checkpoint_verbs(task: Conversion) -> Iterator[Statement]:

@@ -26,6 +26,7 @@ from dliosim.model import (
     Checkpoint,
     Dataset,
     DropCaches,
+    Evaluation,
     Finder,
     Job,
     Loop,
@@ -152,7 +153,7 @@ class _PatternWriter:
         for inner in verb.body if isinstance(verb, Repeat) else ():
             yield from self.verb(inner)
         for evaluation in verb.evaluations if isinstance(verb, Loop) else ():
-            yield from self.verb(evaluation.loop, f" every {count(evaluation.every, 'epoch')}")
+            yield from self.verb(evaluation.loop, f" every {count(evaluation.every, 'epoch')}{_first(evaluation)}")
         self._indent = indent
         yield _OutputLine(f"{indent}}}")
 
@@ -230,7 +231,13 @@ def _cadence(cadence: Cadence) -> str:
     name, unit = cadence.checkpoint, cadence.unit
     if unit == "end":
         return f"{name} at end"
-    return f"{name} every {format_seconds(cadence.seconds) if unit == 'seconds' else count(cadence.every, unit[:-1])}"
+    if unit == "seconds":
+        return f"{name} every {format_seconds(cadence.seconds)}"
+    return f"{name} every {count(cadence.every, unit[:-1])}{_first(cadence)}"
+
+
+def _first(one: Cadence | Evaluation) -> str:
+    return f" from {one.first}" if one.first else ""
 
 
 def _optimizer(model: Transformer) -> str:

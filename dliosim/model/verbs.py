@@ -56,6 +56,7 @@ class Cadence:
     #: what is counted between two saves; `end`: one save at the end of the loop
     unit: Literal["steps", "epochs", "seconds", "end"]
     every: int = 1  #: steps or epochs between two saves
+    first: int = 0  #: the first step or epoch that is followed by a save, from 1; 0: `every`
     #: with unit `seconds`: saves at the first step boundary after this time since this line's last save, or since the
     #: loop began
     seconds: float = 0.0
@@ -67,6 +68,18 @@ class Evaluation:
 
     every: int  #: epochs of the training loop from one run to the next
     loop: Loop  #: the loop that is run
+    first: int = 0  #: the first epoch that is followed by a run, from 1; 0: `every`
+
+
+def is_due(one: Cadence | Evaluation, number: int) -> bool:
+    """Return whether a save or an evaluation follows an epoch, or a step, of this number, from 1."""
+    first = one.first or one.every
+    return number >= first and (number - first) % one.every == 0
+
+
+def count_due(one: Cadence | Evaluation, last: int) -> int:
+    """Return how many saves or evaluations there are up to an epoch, or a step, of this number."""
+    return max((last - (one.first or one.every)) // one.every + 1, 0)
 
 
 SHIFT: Final = "COUNT>=0 rank(s)"
@@ -120,9 +133,10 @@ class Loop:
     sync: Annotated[Sync, Phrase("off | barrier [every [COUNT] step(s)] | allreduce SIZE [every [COUNT] step(s)]")] = (
         Sync()
     )
-    #: saves a checkpoint (`train` only): `model every 2 epochs`, `every 100 steps`, `every 30 s`, `at end`; steps count
-    #: within a pass; a time: at the first step boundary that comes this long after the last save of this line, or after
-    #: the loop began (not with `sync off`); may be repeated. Default: `off`, which -D can give, too
+    #: saves a checkpoint (`train` only): `model every 2 epochs`, `every 2 epochs from 5`, `every 100 steps`, `every
+    #: 30 s`, `at end`; steps count within a pass; a time: at the first step boundary that comes this long after the
+    #: last save of this line, or after the loop began (not with `sync off`); may be repeated. Default: `off`, which -D
+    #: can give, too
     checkpoints: Annotated[tuple[Cadence, ...], Phrase(keyword="checkpoint", rule="cadence", blocks=("train",))] = ()
     evaluations: tuple[Evaluation, ...] = ()  #: loops that run between epochs
 

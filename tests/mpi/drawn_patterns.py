@@ -65,7 +65,7 @@ class Loop:
         own = {} if self.named else self.access
         lines = [*written(self.lines | own), *self.more]
         blocks = [loop.text(often).replace("\n", "\n    ") for often, loop in self.inner]
-        cadence = f" every {every} epochs" if every else ""
+        cadence = f" every {every} epochs{' from 1' if every > 1 else ''}" if every else ""
         using = f" with {self.name}_way" if self.named else ""
         body = "\n    ".join([f"read {self.data}{using}", *lines, *blocks])
         return f"{self.kind} {self.name}{cadence} {{\n    {body}\n}}"
@@ -358,7 +358,8 @@ class Drawing:
         return lines
 
     def _cadences(self, saves: Iterable[str]) -> list[str]:
-        every = ("every 2 steps", "every epoch", "every 1 epochs", "every 5 ms", "at end", "every steps")
+        by_epoch = ("every epoch", "every 1 epochs", "every 2 epochs from 1")
+        every = ("every 2 steps", "every 2 steps from 1", *by_epoch, "every 5 ms", "at end", "every steps")
         return [f"checkpoint {name} {self.one(*every)}" for name in saves if self.chance(0.6)]
 
 

@@ -46,6 +46,7 @@ from dliosim.measure.time_series import EpochSeries
 from dliosim.measure.timeline import gather_timeline, has_offsets, keep_epoch
 from dliosim.model import Access, Dataset, Loop
 from dliosim.model.epoch_size import steps_of_epoch
+from dliosim.model.verbs import count_due, is_due
 from dliosim.plan.samples.read_ranges import buffer_bytes
 from dliosim.plan.samples.sampler import plan_bytes
 from dliosim.readable import count
@@ -283,19 +284,19 @@ def run_loop(
     outer = LoopRunner(session, saves, loop, ordinal, timed)
     inner = [
         # No outer loop has the salt of an evaluation: theirs are below 2^32.
-        (evaluation.every, LoopRunner(session, saves, evaluation.loop, (number + 1 << 32) + ordinal, timed))
+        (evaluation, LoopRunner(session, saves, evaluation.loop, (number + 1 << 32) + ordinal, timed))
         for number, evaluation in enumerate(loop.evaluations)
     ]
     everyone = [outer, *(other for _, other in inner)]
-    evaluations = [other.make_view(None if loop.seconds else loop.epochs // every) for every, other in inner]
+    evaluations = [other.make_view(None if loop.seconds else count_due(one, loop.epochs)) for one, other in inner]
     session.finished.begin_loops((outer.make_view(1), *evaluations))
     failed = True
     gc.collect()
     gc.disable()
     try:
         for epoch, stop in outer.run_epochs():
-            for every, other in inner:
-                if (epoch + 1) % every == 0:
+            for evaluation, other in inner:
+                if is_due(evaluation, epoch + 1):
                     for _ in other.run_epochs():
                         pass
             if stop:

@@ -15,6 +15,7 @@ from dliosim.execute.loop.step_sync import StepSync
 from dliosim.execute.node.compute import core_wait, core_wait_since
 from dliosim.execute.phases.context import Session
 from dliosim.model import Cadence, Loop
+from dliosim.model.verbs import is_due
 
 #: A perf_counter_ns that never comes.
 NEVER = 1 << 62
@@ -81,8 +82,8 @@ class LoopSaves:
         if self.deadline >= NEVER and self._loop.seconds is not None:
             self.deadline = now + round(self._loop.seconds * 1e9)
         self._timers.start(now)
-        by_steps = (one for one in self._loop.checkpoints if one.unit == "steps")
-        self.steps = frozenset(step for one in by_steps for step in range(one.every - 1, steps, one.every))
+        by_steps = [one for one in self._loop.checkpoints if one.unit == "steps"]
+        self.steps = frozenset(step for one in by_steps for step in range(steps) if is_due(one, step + 1))
         self.core_wait_ns = 0
 
     def mark_due(self, now: int) -> None:
@@ -114,7 +115,7 @@ class LoopSaves:
         due = [bool(each) for each in self._syncer.due]
         self._syncer.due[:] = 0
         by_seconds = (one for one, now in zip(self._timers.cadences, due, strict=True) if now)
-        counted = (one for one in self._loop.checkpoints if one.unit == unit and number % one.every == 0)
+        counted = (one for one in self._loop.checkpoints if one.unit == unit and is_due(one, number))
         return [*counted, *by_seconds]
 
     def _save(self, cadences: Iterable[Cadence]) -> int:

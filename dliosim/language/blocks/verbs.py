@@ -188,15 +188,20 @@ class VerbCompiler:
 
     def _compile_evaluation(self, block: PatternBlock, train: str, epochs: int) -> Evaluation | None:
         with self.context.reporting():
-            every = self.context.scope.count(block.header["value"]) if "value" in block.header else 1
-            if every > epochs:
+            scope, header = self.context.scope, block.header
+            every = scope.count(header["value"]) if "value" in header else 1
+            first = scope.count(header["first"].only_child) if "first" in header else 0
+            if (first or every) > epochs:
                 there = "there is 1" if epochs == 1 else f"there are {epochs}"
-                message = f"`{block.name}` runs every {every} epochs, and {there}: it never runs"
+                when = f"from epoch {first}" if first else f"every {every} epochs"
+                message = f"`{block.name}` runs {when}, and {there}: it never runs"
                 label = f"the last epoch is {epochs}"
-                hint = f"write `evaluate every {count(epochs, 'epoch')} {{`, or give `-D {train}.epochs={every}`"
-                raise mistake("E207", message, block.header["value"].span, label, hint=hint)
+                hint = (
+                    f"write `evaluate every {count(epochs, 'epoch')} {{`, or give `-D {train}.epochs={first or every}`"
+                )
+                raise mistake("E207", message, header["first" if first else "value"].span, label, hint=hint)
             loop = self._compile_loop(block)
-            return None if loop is None else Evaluation(every, loop)
+            return None if loop is None else Evaluation(every, loop, first)
         return None
 
     def _batch(self, node: SyntaxNode) -> int:
@@ -244,8 +249,11 @@ class VerbCompiler:
             return Cadence(name, "end")
         if node.kind == "every_time":
             return Cadence(name, "seconds", seconds=self._interval(node.children[0].text, node.children[1]))
-        every = self.context.scope.count(node.children[1]) if len(node.children) > 1 else 1
-        return Cadence(name, "steps" if node.kind == "every_steps" else "epochs", every)
+        scope, first = self.context.scope, node.find("first")
+        numbers = [child for child in node.children[1:] if child is not first]
+        every = scope.count(numbers[0]) if numbers else 1
+        unit: Literal["steps", "epochs"] = "steps" if node.kind == "every_steps" else "epochs"
+        return Cadence(name, unit, every, scope.count(first.only_child) if first else 0)
 
     def _interval(self, name: str, node: SyntaxNode) -> float:
         """Return the seconds of `every 30 s`; E111 for a number without a unit, E113 for 0."""

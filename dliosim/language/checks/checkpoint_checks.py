@@ -8,6 +8,7 @@ from dliosim.language.checks.access_checks import check_writes
 from dliosim.language.diagnostics import Label
 from dliosim.language.settings.block_settings import CompiledNouns, Settings
 from dliosim.model import Checkpoint, Loop, Prepare, Repeat, Restore, Save, Verb
+from dliosim.model.verbs import count_due
 from dliosim.readable import count
 
 
@@ -52,8 +53,9 @@ def check_cadence_length(settings: Settings, loop: Loop, steps: int) -> None:
     """Report E207 for checkpoints of a loop whose cadence is longer than its `steps`, or than its epochs."""
     for line, cadence in zip(settings.all_lines("checkpoint"), loop.checkpoints, strict=True):
         last, unit = steps if cadence.unit == "steps" else loop.epochs, cadence.unit[:-1]
-        if cadence.unit in ("steps", "epochs") and cadence.every > last:
-            message = f"checkpoint `{cadence.checkpoint}` every {cadence.every} {cadence.unit} is never saved"
+        if cadence.unit in ("steps", "epochs") and not count_due(cadence, last):
+            when = f"from {unit} {cadence.first}" if cadence.first else f"every {cadence.every} {cadence.unit}"
+            message = f"checkpoint `{cadence.checkpoint}` {when} is never saved"
             phrase = f"{cadence.checkpoint} every {count(last, unit)}"
             hint = f'write `checkpoint {phrase}`, or give `-D {settings.block.name}.checkpoint="{phrase}"`'
             settings.report("E207", message, hint, [Label(line.phrase, f"the last {unit} is {last}")])

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 from dliosim.model.epoch_size import steps_of_epoch
-from dliosim.model.verbs import Cadence, Loop, Save, flatten_verbs
+from dliosim.model.verbs import Cadence, Loop, Save, count_due, flatten_verbs
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.layout_forecast import estimate_mean
 
@@ -22,7 +22,7 @@ def count_saves(loop: Loop, cadence: Cadence, steps: int) -> int:
         compute = estimate_mean(loop.compute.time)
         return loop.epochs * steps // math.ceil(cadence.seconds / compute) if compute > 0 else 0
     # The count of steps begins again in each pass.
-    return loop.epochs * (steps // cadence.every) if cadence.unit == "steps" else loop.epochs // cadence.every
+    return loop.epochs * count_due(cadence, steps) if cadence.unit == "steps" else count_due(cadence, loop.epochs)
 
 
 def save_interval(loop: Loop, cadence: Cadence, steps: int) -> float | None:

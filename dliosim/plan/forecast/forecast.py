@@ -13,7 +13,7 @@ from dliosim.formats.registry import bind
 from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
 from dliosim.model.expectation import GOAL, goals_of
-from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb, flatten_verbs
+from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb, count_due, flatten_verbs
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_counts import count_saves
 from dliosim.plan.forecast.checkpoint_footprint import forecast_state, storage_of
@@ -179,7 +179,7 @@ def _loop_runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
         if isinstance(verb, Loop):
             yield verb, 1
             for evaluation in verb.evaluations:
-                yield evaluation.loop, verb.epochs // evaluation.every
+                yield evaluation.loop, count_due(evaluation, verb.epochs)
 
 
 def _forecast_verb(
@@ -215,7 +215,7 @@ def _forecast_loop(
         phases = [_label_stream_pass(phase, passes[-1].last) for phase in phases]
     needed = max((phase.memory.total for phase in phases), default=0)
     for evaluation in loop.evaluations:
-        inner, more = _forecast_loop(workload, placements, evaluation.loop, times, loop.epochs // evaluation.every)
+        inner, more = _forecast_loop(workload, placements, evaluation.loop, times, count_due(evaluation, loop.epochs))
         phases += inner
         needed += more  # its buffers stay while those of the training loop are in use
     if loop.seconds is not None:
