@@ -1,0 +1,64 @@
+#!/usr/bin/env python
+"""Check that the figures of answers agree: needs, got, utilization of storage alone, goal, and the epochs' own figures.
+
+    python scripts/check_answers.py RESULTS ...
+
+RESULTS are directories of `dliosim run`. Prints a line for each loop; the status is 1 where one disagrees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from harness import orderly
+
+#: Relative difference that rounding, and epochs of uneven samples, may make.
+_CLOSE = 0.01
+
+
+def find_faults(answer: dict[str, Any], epochs: list[dict[str, Any]]) -> list[str]:
+    """Return what disagrees in the answer of a loop with these epochs, numbered from 1 over all of its runs."""
+    alone, needs, got = (
+        answer[name] and answer[name]["mean"]
+        for name in ("storage_utilization", "needs_bytes_per_second", "got_bytes_per_second")
+    )
+    faults = []
+    if needs and got and not math.isclose(got / needs, alone / answer["goal"], rel_tol=_CLOSE):
+        faults.append(f"got / needs is {got / needs:.4f}, utilization / goal {alone / answer['goal']:.4f}")
+    counted = [epochs[number - 1] for number in answer["epochs"]]
+    known = [one["storage_utilization"] for one in counted]
+    if alone is not None and not math.isclose(alone, fmean(known), rel_tol=1e-9):
+        faults.append(f"utilization of storage alone is {alone:.4f}, its epochs have {fmean(known):.4f}")
+    faults += [
+        f"epoch {number}: {one['utilization']:.4f} busy is above storage alone, {one['storage_utilization']:.4f}"
+        for number, one in enumerate(epochs, 1)
+        if one["utilization"] is not None and one["utilization"] > one["storage_utilization"] * (1 + _CLOSE)
+    ]
+    device = sum(one["storage_amplification"] or 0.0 for one in counted)
+    if answer["source"] == "device" and device < 0.98 * len(counted):
+        faults.append("the source is the device, which gave less than was asked")
+    return faults
+
+
+def main() -> int:
+    """Check the directories that were given; return the status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, nargs="+", help="directories of results")
+    status = 0
+    for place in parser.parse_args().results:
+        results = json.loads((place / "results.json").read_text())
+        for answer in results["answer"]:
+            loops = [one for one in results["phases"] if one["name"] == answer["loop"] and one.get("epochs")]
+            faults = find_faults(answer, [epoch for one in loops for epoch in one["epochs"]])
+            status = status or bool(faults)
+            print(f"{place.name}: {answer['loop']}: {'; '.join(faults) or 'agrees'} ({answer['verdict']})")
+    return status
+
+
+if __name__ == "__main__":
+    orderly(main)
