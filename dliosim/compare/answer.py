@@ -111,7 +111,7 @@ def _is_known_cold(one: VariantResult) -> bool:
 
 def _find_source(outcome: Outcome) -> str:
     sources = {_variant_source(outcome, one) for one in outcome.measured}
-    return sources.pop() if len(sources) == 1 else "mixed"
+    return sources.pop() if len(sources) == 1 else "unknown" if "unknown" in sources else "mixed"
 
 
 def _variant_source(outcome: Outcome, one: VariantResult) -> str:

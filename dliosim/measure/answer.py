@@ -30,6 +30,9 @@ SOURCES = ("device", "unknown", "mixed", "memory", "null")
 #: From this share of its bytes on, an epoch is the device's; below the other one it is memory's.
 _ALL, _NONE = 0.99, 0.01
 
+#: The page cache reads whole pages: around a sample, on average one page more than was asked.
+_PAGE = 4096
+
 #: Why a source is `unknown`; what is known instead follows.
 _UNCOUNTED = "reads are not counted"
 
@@ -47,15 +50,21 @@ def answer_run(
     return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL), accepts) for runs in loops)
 
 
-def epoch_source(epoch: EpochSummary, in_memory: bool = False) -> str:
-    """Return where the bytes of an epoch came from, as in `Answer.source`; `in_memory`: its files are in memory."""
+def epoch_source(epoch: EpochSummary, in_memory: bool = False, began_cold: bool = False) -> str:
+    """Return where the bytes of an epoch came from, as in `Answer.source`.
+
+    `in_memory`: its files are in memory. `began_cold`: nothing was in the page cache when it began; else the device
+    must have given whole pages, as parts of pages that no sample has could stand for bytes out of memory.
+    """
     if epoch.null:
         return "null"
     if in_memory or not epoch.unique_bytes:
         return "memory"
     if epoch.device_bytes is None:
         return "unknown"
-    return share_source(epoch.device_bytes / epoch.unique_bytes)
+    source = share_source(epoch.device_bytes / epoch.unique_bytes)
+    pages = epoch.unique_bytes + (0 if began_cold else _PAGE * epoch.samples)
+    return "mixed" if source == "device" and epoch.device_bytes < _ALL * pages else source
 
 
 def share_source(share: float) -> str:
@@ -65,7 +74,8 @@ def share_source(share: float) -> str:
 
 def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accepts: Accepts) -> Answer:
     epochs = [epoch for phase in runs for epoch in phase.epochs]
-    sources = [epoch_source(epoch, run.is_stored_on(runs[0], MEMORY_KINDS)) for epoch in epochs]
+    in_memory, cold = run.is_stored_on(runs[0], MEMORY_KINDS), _cold_epochs(runs)
+    sources = [epoch_source(epoch, in_memory, number in cold) for number, epoch in enumerate(epochs)]
     source = next(each for each in SOURCES if each in sources)
     counted = [number for number, each in enumerate(sources) if each == source]
     from_storage, reasons = source == "device", _source_reasons(run, runs, source)
@@ -99,7 +109,26 @@ def _source_reasons(run: RunSummary, runs: Sequence[LoopPhase], source: str) -> 
         return (_memory_reason(run, runs),)
     if source == "mixed":
         return ("the page cache gave part of the bytes of every epoch",)
+    return _server_reasons(run, runs)
+
+
+def _server_reasons(run: RunSummary, runs: Sequence[LoopPhase]) -> tuple[str, ...]:
     return ("a server gave the bytes, perhaps out of its memory",) if run.is_stored_on(runs[0], SERVER_KINDS) else ()
+
+
+def _cold_epochs(runs: Sequence[LoopPhase]) -> list[int]:
+    """Return the epochs, from 0 over all runs of a loop, before which none of their bytes was in a page cache."""
+    cold: list[int] = []
+    first = 0
+    for phase in runs:
+        # The loop around an evaluation may have read its data since they were looked at.
+        share = None if phase.kind == "evaluate" else phase.resident_share
+        if phase.cache == "off":
+            cold += range(first, first + len(phase.epochs))
+        elif phase.epochs and share is not None and share < _NONE:
+            cold.append(first)
+        first += len(phase.epochs)
+    return cold
 
 
 def _choose_uncounted(
@@ -110,21 +139,16 @@ def _choose_uncounted(
     True: their bytes came from storage. False: they may have come from memory. `numbers` are those not counted.
     """
     if runs[0].cache == "off" and not run.is_stored_on(runs[0], OWN_CACHE_WITH_DIRECT_KINDS):
-        return numbers, True, (f"{_UNCOUNTED}; O_DIRECT passed the page cache",)
+        return numbers, True, (f"{_UNCOUNTED}; O_DIRECT passed the page cache", *_server_reasons(run, runs))
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     least, memory = min(epochs[each].unique_bytes for each in numbers), run.environment.memory_per_node * run.nodes
     if 0 < memory <= (1 - _ALL) * least:
-        return numbers, True, (f"{_UNCOUNTED}; memory has room for less than 1 % of {size(least, 3)}",)
+        room = f"{_UNCOUNTED}; memory has room for less than 1 % of {size(least, 3)}"
+        return numbers, True, (room, *_server_reasons(run, runs))
     has_own_cache = run.is_stored_on(runs[0], OWN_CACHE_KINDS)
-    first, cold = 0, []
-    for phase in runs:
-        # The loop around an evaluation may have read its data since they were looked at.
-        share = None if phase.kind == "evaluate" else phase.resident_share
-        if phase.epochs and share is not None and share < _NONE:
-            cold.append(first)
-        first += len(phase.epochs)
+    cold = [] if runs[0].cache == "off" else _cold_epochs(runs)
     if cold and not has_own_cache:
-        return cold, True, (f"{_UNCOUNTED}; the page cache was cold before",)
+        return cold, True, (f"{_UNCOUNTED}; the page cache was cold before", *_server_reasons(run, runs))
     reasons = (f"{_UNCOUNTED}; {size(least, 3)} may have come from {size(memory, 3)} of memory",)
     return numbers, False, (*reasons, "this file system may have a cache of its own") if has_own_cache else reasons
 
@@ -139,25 +163,27 @@ def _judge(
     if early:
         return NO_STORAGE, (early,)
     if alone is None:
-        has_compute = any(epoch.utilization is not None for phase in runs for epoch in phase.epochs)
-        return NO_STORAGE if has_compute else NOT_ASKED, ()
+        if not any(epoch.compute_seconds.max > 0 for phase in runs for epoch in phase.epochs):
+            return NOT_ASKED, ()
+        steps = max(epoch.steps for phase in runs for epoch in phase.epochs)
+        return NO_STORAGE, ("an epoch has no step after the first",) if steps < 2 else ("requests come by themselves",)
     if not from_storage and alone.max >= goal:
         return NO_STORAGE, ()
-    load = f"{percent(waited, 2)} of the loop was waiting for a core" if waited >= CORE_WAIT_LIMIT else ""
+    load = core_wait_text(waited) if waited >= CORE_WAIT_LIMIT else ""
     if alone.min >= goal:
         return FEEDS, (load,) if load else ()
     if alone.max >= goal:
         return TOO_CLOSE, (f"the goal is within the spread: {percent(alone.min, 3)} to {percent(alone.max, 3)}",)
     if alone.max >= goal * (1 - waited):
-        return TOO_CLOSE, (core_wait_text(waited),)
+        return TOO_CLOSE, (f"{core_wait_text(waited)}, and may be what is missing",)
     return STARVES, (f"{load}, but more is missing",) if load else ()
 
 
 def core_wait_text(share: float) -> str:
-    """Return that waiting for a core, a `share` of the time, may be what is missing; 1 where it was not counted."""
+    """Return what share of a loop's time was waiting for a core; 1 stands for what was not counted."""
     if share >= 1:
-        return "there are more ranks than cores, and waiting for a core is not counted here"
-    return f"{percent(share, 2)} of the loop was waiting for a core, and may be what is missing"
+        return "waiting for a core is not counted here, with more ranks than cores"
+    return f"{percent(share, 2)} of the loop was waiting for a core"
 
 
 def _memory_reason(run: RunSummary, runs: Sequence[LoopPhase]) -> str:
@@ -222,7 +248,9 @@ def _advise(
         elif loop.cache != "off":
             yield from change("read past the page cache", "cache", "off")
         yield Advice("use more data than memory, or `drop caches` before the loop")
-    elif verdict in (TOO_CLOSE, STARVES) and waited > CORE_WAIT_LIMIT:
+    elif doubt_of_prefetch(runs):
+        yield Advice("use more samples, or fewer batches ahead (`prefetch`)")
+    elif verdict in (TOO_CLOSE, STARVES) and waited >= CORE_WAIT_LIMIT:
         yield _free_cores(run, loop, accepts)
     elif verdict == TOO_CLOSE and loop.cache != "off" and counted < epochs:
         yield from change("read past the page cache, so that all epochs count", "cache", "off")

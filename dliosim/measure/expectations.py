@@ -64,7 +64,11 @@ def _doubt_of_miss(line: Expectation, run: RunSummary, epochs: Sequence[EpochSum
     left = max(1.0 - waited - slept, 0.0)
     if is_least == (line.figure == "p99") or (best < line.value * left if is_least else best * left > line.value):
         return ""  # with less waiting the figure would be further from what is asked, or still not reach it
-    return f"compute took {percent(slept, 2)} of the time too long" if slept > waited else core_wait_text(waited)
+    return (
+        f"compute took {percent(slept, 2)} of the time too long"
+        if slept > waited
+        else f"{core_wait_text(waited)}, and may be what is missing"
+    )
 
 
 def _oversleep_share(epochs: Sequence[EpochSummary]) -> float:

@@ -36,7 +36,7 @@ class FilePhase(PhaseSummary):
         found = {f"{name}_seconds": known.get(f"{name}_seconds", 0.0) for name in _PARTS if name not in self._apart}
         others = sum(found.values()) - found["call_seconds"]
         found["call_seconds"] = max(0.0, min(found["call_seconds"], whole - others))
-        return found | {"rest_seconds": whole - others - found["call_seconds"]}
+        return found | {"rest_seconds": max(0.0, whole - others - found["call_seconds"])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

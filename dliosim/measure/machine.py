@@ -13,7 +13,7 @@ OWN_CACHE_KINDS = frozenset({"fuse", "fuseblk", "zfs", "gpfs"})
 OWN_CACHE_WITH_DIRECT_KINDS = OWN_CACHE_KINDS - {"gpfs"}
 
 #: File systems of servers, whose own memory may have the files.
-SERVER_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs"})
+SERVER_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "lustre", "gpfs", "beegfs"})
 
 
 @dataclass(frozen=True, slots=True)

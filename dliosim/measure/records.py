@@ -162,7 +162,7 @@ class EpochRecord:
     last_arrival: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     #: time of the steps up to each sync, and of those after the last, without the epoch's first, int64 (syncs + 1, 3):
     #: with storage that needs no time, and with this one, if nothing else held them; see `storage_time`. The third
-    #: column is minus the time from when this rank left the first sync to when it left this one
+    #: column is minus the time when this rank left the sync, from an origin of all ranks (`align_syncs`)
     storage_ns: NDArray[np.int64] = field(default_factory=lambda: np.zeros((1, 3), np.int64))
     #: steps between checkpoints, for the figures of DLIO
     blocks: list[StepBlock] = field(default_factory=list)

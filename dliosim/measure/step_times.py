@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.records import CAUSES, EpochRecord, StepBlock, pack_arrivals
-from dliosim.measure.storage_time import split_waits
+from dliosim.measure.storage_time import align_syncs, split_waits
 from dliosim.measure.time_series import EpochSeries
 
 #: Values that a loop stores of each step, in ns: clock readings, and `called`, `decoded`, `processing` and `content`.
@@ -142,7 +142,6 @@ class StepAccount:
         self._since_sync, self._block = np.zeros(5, np.int64), np.zeros(4, np.int64)
         self._storage: list[NDArray[np.int64]] = []
         self._storage_since_sync = np.zeros(2, np.int64)
-        self._first_left = 0
 
     def start(self, now: int) -> None:
         """Start the epoch's clock."""
@@ -170,9 +169,7 @@ class StepAccount:
         storage, self._storage_since_sync = sum_groups(
             self._storage_rows(times, steps), synced, self._storage_since_sync
         )
-        left = times.synced[synced]
-        self._first_left = self._first_left or int(left[:1].sum())
-        self._storage.append(np.column_stack([storage, self._first_left - left]))
+        self._storage.append(np.column_stack([storage, -times.synced[synced]]))
         self._add_totals(times)
         ready, done = times.begun + times.data_wait, np.array(plan.done_bytes[steps])
         held = times.synced + times.checkpoint
@@ -236,6 +233,6 @@ class StepAccount:
         record.oversleep_ns = record.compute_ns - sum(nominal)
         record.batch_latency, record.request_latency = self._batch_latency, self._request_latency
         record.last_arrival = np.concatenate(self._arrivals)
-        record.storage_ns = np.concatenate([*self._storage, [[*self._storage_since_sync, 0]]])
+        record.storage_ns = align_syncs(np.concatenate([*self._storage, [[*self._storage_since_sync, 0]]]))
         record.blocks = self._blocks + ([StepBlock(*self._block.tolist())] if self._block[0] else [])
         return record

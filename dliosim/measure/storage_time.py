@@ -26,6 +26,21 @@ def split_waits(waited: Column, called: Column, decoded: Column, extra: Column |
     return storage, needed - storage
 
 
+def align_syncs(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return rows of `EpochRecord.storage_ns` whose third column, minus clock readings, is from an origin of all ranks.
+
+    Clocks of nodes differ. So the origin is where the first sync would have ended if this rank had left each as early,
+    next to the others, as it ever did: a rank that left the first one late does not count from then.
+    """
+    left = -rows[:-1, 2]
+    if len(left) > 1:
+        even = (left[-1] - left[0]) * np.arange(len(left)) // (len(left) - 1)
+        rows[:-1, 2] = (left - even).min() - left
+    else:
+        rows[:-1, 2] = 0
+    return rows
+
+
 def limit_steps(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the first two columns of `EpochRecord.storage_ns` over all ranks, (syncs + 1, 2), from all three.
 

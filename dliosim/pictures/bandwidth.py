@@ -30,7 +30,7 @@ SUM_CAPTION = (
     "How to read it: the curve is what all ranks get together; the broken line is each epoch's rate, without "
     "the time of checkpoints. A first epoch below the later ones is a cold cache; gaps are checkpoints, or "
     "steps that have all they need. The line `needs` is the rate that the loop needs for its goal: "
-    "an epoch whose broken line is above it has enough. "
+    "an epoch whose broken line is above it has enough; one below it may have waited for something else. "
     "Formula: bytes of all ranks in a bin / the bin's length, the bytes of a step spread evenly over the time in "
     "which it was read."
 )

@@ -194,8 +194,7 @@ def _timeline_pictures(
     saved: SavedRun, loop: LoopResult, recorded: Sequence[RecordedEpoch], scales: TimeScales
 ) -> Iterator[Picture]:
     ranks, shown = saved.run.ranks, f"{gap_text(recorded, len(loop.epochs))} {bin_text(recorded)}".strip()
-    needs = loop.answer.needs_bytes_per_second if loop.answer else None
-    rate = needs.mean if needs else None
+    rate = _rate_for_goal(loop)
     with_steps = [epoch for epoch in recorded if (epoch.window_ns >= 0).any()]
     for epoch in with_steps[:1] + with_steps[1:][-1:]:
         yield Picture(
@@ -240,6 +239,13 @@ def _gap_kind(epoch: EpochSummary) -> gantt.Gap:
     return "processing" if epoch.processing_seconds.mean > epoch.tool_seconds.mean else "tool"
 
 
+def _rate_for_goal(loop: LoopResult) -> float | None:
+    """Return the rate of bytes asked that a loop needs, in bytes/s; the answer counts bytes once a node."""
+    needs = loop.answer.needs_bytes_per_second if loop.answer else None
+    once = sum(epoch.bytes_once for epoch in loop.answer_epochs)
+    return needs.mean * sum(epoch.bytes for epoch in loop.answer_epochs) / once if needs and once else None
+
+
 def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) -> scaling.LoopRate | None:
     """Return the rate of a loop; None where its time is 0, so that there is no rate."""
     epochs, answer = loop.answer_epochs, loop.answer
@@ -247,7 +253,6 @@ def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) ->
     of_epochs = [epoch.bytes_per_second if in_bytes else epoch.samples_per_second for epoch in epochs]
     if not rate:
         return None
-    needs = answer.needs_bytes_per_second if answer and in_bytes else None
     waited = doubt_of_core_waits(saved.run.environment, loop.phases)
     return scaling.LoopRate(
         label=saved.label,
@@ -257,7 +262,7 @@ def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) ->
         epochs=tuple(one for one in of_epochs if one is not None),
         shares=aggregate.time_shares(epochs),
         is_doubtful=bool(waited) or (answer is not None and not answer.from_storage),
-        needs=needs.mean if needs else None,
+        needs=_rate_for_goal(loop) if in_bytes else None,
     )
 
 

@@ -10,6 +10,7 @@ from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import name_part, time_parts
 from dliosim.measure.file_phases import FilePhase
+from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import Advice, Answer, RunSummary
 from dliosim.readable import count, percent, seconds, size
@@ -21,6 +22,9 @@ _MOST, ROOM = 8, SCREEN - 9
 
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3
+
+#: Rows that make room for others, in this order.
+_LEAST_NEEDED = ("RESTORES", "SAVES", "LOOP")
 
 #: Where bytes came from.
 _GAVE_BY = {"device": " from the device", "memory": " from memory, not from storage"}
@@ -40,17 +44,29 @@ def answer_rows(run: RunSummary) -> FirstRows:
     """Return the title and the rows of the first lines. Of loops after the first only the answer itself is there."""
     groups = group_phases(run.loops)
     rows = list(_main_rows(groups[0], run.answers[0])) if run.answers else []
-    rows += [
-        ("ALSO", f"{shorten_name(one.loop)}: {'; '.join([_verdict(one), *one.reasons[:1]])}")
-        for one in run.answers[1:3]
-    ]
+    rows[1:1] = [("ALSO", text) for text in _other_answers(run.answers[1:])]
     rows += [*_file_rows("SAVES", run.saves, run), *_file_rows("RESTORES", run.restores, run)]
     return _title(run), add_advice(rows, run.answers[0].advice if run.answers else ())
 
 
+def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:
+    """Yield the answer of the second loop with its reason; of three or more loops their verdicts, in one row."""
+    if len(answers) == 1:
+        yield f"{shorten_name(answers[0].loop)}: {'; '.join([_verdict(answers[0]), *answers[0].reasons[:1]])}"
+    elif answers:
+        yield "; ".join(f"{shorten_name(one.loop)}: {one.verdict}" for one in answers)
+
+
 def add_advice(rows: Sequence[tuple[str, str]], advice: Sequence[Advice]) -> list[tuple[str, str]]:
-    """Return the first rows and the first advice, for which there is room; a command has a line of its own."""
+    """Return the rows for which there is room and the first advice; a command has a line of its own.
+
+    Where there are too many, those go first that the tables below have, too.
+    """
     room = _MOST - 1 - sum(1 + bool(one.command) for one in advice[:1])
+    rows = list(rows)
+    for name in _LEAST_NEEDED:
+        if len(rows) > room:
+            rows = [row for row in rows if row[0] != name]
     tried = [("TRY", f"{one.text}:\n{one.command}" if one.command else one.text) for one in advice[:1]]
     return [*rows[:room], *tried]
 
@@ -88,7 +104,10 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str,
     others = [number for number in range(1, len(epochs) + 1) if number not in answer.epochs]
     if others and answer.source in ("device", "unknown", "mixed"):
         came = "may have come" if answer.source == "unknown" else "came"
-        yield "MEMORY", f"{name_epochs(others)} {came} from the page cache, all or in part: not counted"
+        where = "came from the page cache, all or in part".replace("came", came, 1)
+        if not any(epochs[number - 1].unique_bytes for number in others):
+            where = "came from `cache memory`"
+        yield "MEMORY", f"{name_epochs(others)} {where}: not counted"
     whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)
     yield "LOOP", f"{_shares(counted)} of {whole}"
 
@@ -139,6 +158,8 @@ def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Itera
     held = sum(one.longest_stall_seconds if is_save else one.seconds for one in verbs) / run.seconds
     share = "" if is_save else device_share(phases)
     most = "" if is_save or share else "at most "  # memory may have given a part of what the kernel does not count
+    if all(run.is_stored_on(phase, MEMORY_KINDS) for phase in phases):
+        most, share = "", f" {'to' if is_save else 'from'} memory"
     rate = f"{most}{size(sum(one.bytes_once for one in verbs) / whole, 3)}/s{share}"
     yield name, f"{len(verbs)} x {seconds(whole / len(verbs), 3)}, {rate}, held {percent(held, 2)} of the run"
 

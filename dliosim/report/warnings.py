@@ -44,7 +44,8 @@ def warnings_of(run: RunSummary) -> list[str]:
     found = [*_partial_warnings(run), *_machine_warnings(run), *_option_warnings(run)]
     for group in group_phases(run.phases):
         loops = [phase for phase in group if isinstance(phase, LoopPhase)]
-        found += [f"{title_of(group[0])}: {text}" for text in _loop_warnings(run.environment, loops)]
+        warned = _loop_warnings(run.environment, loops, bool(run.answers))
+        found += [f"{title_of(group[0])}: {text}" for text in warned]
         if not run.null:
             found += _warn_each_run(group, lambda phase: _cache_warnings(run, phase))
             found += _warn_each_run(group, lambda phase: _checkpoint_warnings(run, phase))
@@ -72,8 +73,12 @@ def _machine_warnings(run: RunSummary) -> Iterator[str]:
     environment = run.environment
     if environment.is_oversubscribed:
         yield from _oversubscription_warnings(run, _ranks_on_cores(environment))
-    memories = [place.root for place in environment.file_systems if place.kind in MEMORY_KINDS]
-    if memories and not run.null and not any(answer.source == "memory" for answer in run.answers):
+    said = {answer.loop for answer in run.answers if answer.source == "memory"}
+    read = {loop.root for loop in run.loops if loop.name in said}
+    memories = [
+        place.root for place in environment.file_systems if place.kind in MEMORY_KINDS and not {place.root, None} & read
+    ]
+    if memories and not run.null:
         is_or_are = "is" if len(memories) == 1 else "are"
         yield f"root {', '.join(memories)} {is_or_are} in memory: nothing there says anything about storage"
 
@@ -119,18 +124,18 @@ def _option_warnings(run: RunSummary) -> Iterator[str]:
         )
 
 
-def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase]) -> Iterator[str]:
-    """Yield the warnings about all runs of a loop together."""
+def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase], is_answered: bool) -> Iterator[str]:
+    """Yield the warnings about all runs of a loop together; `is_answered`: an answer says what it is sure of."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     if not epochs:
         return
     yield from _core_wait_warnings(environment, runs)
     slept = doubt_of_oversleep(runs)
     if slept:
-        known = any(epoch.utilization is not None for epoch in epochs)
-        yield f"{slept}: {_DOUBTFUL if known else 'rates and latencies include that'}"
+        known = any(epoch.utilization is not None for epoch in epochs) and not is_answered
+        yield f"{slept}: {_DOUBTFUL if known else 'rates include that, utilization of storage alone does not'}"
     early = doubt_of_prefetch(runs)
-    if early:
+    if early and not is_answered:
         yield f"{early}: {_DOUBTFUL}, because those steps were read during the first; use more samples or fewer batches"
     later = epochs[1:] or epochs
     wall = sum(epoch.loop_seconds for epoch in later)

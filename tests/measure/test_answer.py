@@ -55,7 +55,17 @@ def on(kind: str, *loops: Any) -> RunSummary:
     [(1.0, "device"), (0.99, "device"), (0.98, "mixed"), (0.01, "mixed"), (0.009, "memory"), (None, "unknown")],
 )
 def test_an_epoch_is_storages_if_the_device_gave_its_bytes(device: float | None, source: str) -> None:
-    assert epoch_source(epoch(0.5, device)) == source
+    assert epoch_source(epoch(0.5, device), began_cold=True) == source
+
+
+def test_parts_of_pages_that_nobody_asked_for_do_not_stand_for_bytes_out_of_memory() -> None:
+    # 3200 samples of 5 kB, each in two pages: 60 % of them from the device are as many bytes as all samples have.
+    small = epoch(0.95, 0.6 * 8192 / 5000 + 0.01, samples=3200, bytes=16_000_000, bytes_moved=16_000_000)
+    assert epoch_source(small) == "mixed"
+    assert epoch_source(small, began_cold=True) == "device"
+    assert answer(small, resident_share=0.4).verdict == "not a storage result"
+    assert answer(small, resident_share=0.0).verdict == "feeds"
+    assert answer(small, small, resident_share=0.0).epochs == (1,)
 
 
 def test_where_nothing_can_come_from_a_device_the_counter_does_not_matter() -> None:
@@ -104,6 +114,29 @@ def test_what_it_got_and_needs_agree_with_its_utilization() -> None:
     assert found.needs_bytes_per_second.mean == pytest.approx(0.8 * 1.5 * GB)
 
 
+def test_with_compute_but_no_step_to_count_nothing_is_said() -> None:
+    (reason,) = answer(epoch(None, 1.0, steps=1)).reasons
+    assert reason == "an epoch has no step after the first"
+    assert answer(epoch(None, 1.0, steps=1)).verdict == "not a storage result"
+
+
+def test_waits_that_no_kernel_counts_are_no_figure() -> None:
+    crowded = replace(sample.run().environment, cores_per_node=3)
+    run = replace(on("ext4"), environment=replace(on("ext4").environment, cores_per_node=crowded.cores_per_node))
+    (train, *_) = sample.run().loops
+    loop = replace(train, epochs=(epoch(0.95, 1.0, core_wait_seconds=None),), prefetch=0)
+    (found,) = answer_run(replace(run, phases=(loop,)), group_phases([loop]), {}, lambda override: True)
+    assert (found.verdict, found.reasons) == (
+        "feeds",
+        ("waiting for a core is not counted here, with more ranks than cores",),
+    )
+
+
+def test_a_server_may_have_had_the_bytes_whatever_the_kernel_counts() -> None:
+    found = answer(epoch(0.95, None), kind="lustre", cache="off")
+    assert found.verdict == "feeds" and "a server gave the bytes, perhaps out of its memory" in found.reasons
+
+
 def test_mixed_epochs_may_show_that_storage_is_too_slow_but_never_that_it_feeds() -> None:
     assert answer(epoch(0.5, 0.5)).verdict == "does not feed"
     assert answer(epoch(0.95, 0.5)).verdict == "not a storage result"
@@ -118,7 +151,7 @@ def test_memory_is_never_storage() -> None:
 
 
 def test_without_compute_a_rate_is_given_and_no_verdict() -> None:
-    found = answer(epoch(None, 1.0))
+    found = answer(epoch(None, 1.0, compute_seconds=sample.spread(0.0)))
     assert (found.verdict, found.needs_bytes_per_second) == ("not asked", None)
     assert found.got_bytes_per_second is not None
 

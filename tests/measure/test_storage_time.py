@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from dliosim.measure.storage_time import split_waits
+from dliosim.measure.storage_time import align_syncs, limit_steps, split_waits
 
 NS = np.int64
 
@@ -51,3 +52,17 @@ def test_a_pipeline_of_one_reader_is_split_by_arithmetic(compute: int, tool: int
         assert decoding == max(0, decoded - compute)
     else:
         assert (storage, decoding) == (0, 0)
+
+
+def rows_of(left: NDArray[np.int64], whole: int) -> NDArray[np.int64]:
+    """The rows of a rank that left syncs at these times, whose steps need 10 of `whole`."""
+    rows = np.column_stack([np.full_like(left, 10), np.full_like(left, whole), -left])
+    return align_syncs(np.concatenate([rows, [[0, 0, 0]]]))
+
+
+def test_a_rank_that_left_the_first_sync_late_does_not_count_from_then() -> None:
+    even = np.arange(100, dtype=NS) * 20
+    late = even + 10_000  # the clock of another node
+    late[0] += 5
+    found = limit_steps(np.maximum(rows_of(even, 20), rows_of(late, 20)))
+    assert abs(found[1:-1, 1].sum() - 99 * 20) < 5

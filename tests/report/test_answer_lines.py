@@ -79,6 +79,28 @@ def test_the_shares_of_a_loop_have_one_whole_and_name_it() -> None:
     assert loop_of(1, 2, 3, 4, 5).endswith(" of the loop")
 
 
+def test_other_loops_have_their_answer_next_to_the_first_however_many_there_are() -> None:
+    lines = lines_of(answered(reasons=("because",)), answered(loop="check", verdict="feeds"))
+    assert lines[2].startswith("ALSO     check: feeds: 61.2 %")
+    lines = lines_of(answered(), *(answered(loop=name, verdict="feeds") for name in "abc"))
+    assert lines[2] == "ALSO     a: feeds; b: feeds; c: feeds"
+
+
+def test_what_cache_memory_kept_did_not_come_from_the_page_cache() -> None:
+    (loop, *_) = run().loops
+    kept = tuple(replace(one, bytes_moved=0, amplification=0.0) for one in loop.epochs[1:])
+    lines = lines_of(answered(), phases=(replace(loop, epochs=(loop.epochs[0], *kept)),))
+    assert "MEMORY   epochs 2 to 5 came from `cache memory`: not counted" in lines
+
+
+def test_saves_in_memory_are_called_so() -> None:
+    (disk,) = run().environment.file_systems
+    environment = replace(run().environment, file_systems=(disk, replace(disk, root="fast", kind="tmpfs")))
+    saves = tuple(replace(one, root="fast") for one in run().saves)
+    (line,) = lines_of(phases=saves, environment=environment)[1:]
+    assert " to memory, held " in line
+
+
 def test_a_run_without_loops_has_its_saves_and_restores() -> None:
     saves = run().saves
     assert [line.split()[0] for line in lines_of(phases=tuple(saves))] == ["cosmoflow", "SAVES"]
@@ -102,8 +124,10 @@ def test_a_restore_whose_reads_are_not_counted_gave_at_most_its_rate() -> None:
     (save, *_) = run().saves
 
     def line_of(device: int | None) -> str:
+        (disk,) = run().environment.file_systems
+        environment = replace(run().environment, file_systems=(replace(disk, kind="ext4"),))
         verb = replace(save.verb, device_bytes=device)
-        return lines_of(phases=(RestorePhase("model", "restore", 0.24, verb=verb),))[1]
+        return lines_of(phases=(RestorePhase("model", "restore", 0.24, verb=verb),), environment=environment)[1]
 
     assert line_of(None) == "RESTORES 1 x 240 ms, at most 417 MB/s, held 7.5 % of the run"
     assert line_of(50_000_000) == "RESTORES 1 x 240 ms, 417 MB/s (50 % from the device), held 7.5 % of the run"

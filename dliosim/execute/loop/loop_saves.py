@@ -82,8 +82,10 @@ class LoopSaves:
         if self.deadline >= NEVER and self._loop.seconds is not None:
             self.deadline = now + round(self._loop.seconds * 1e9)
         self._timers.start(now)
-        by_steps = [one for one in self._loop.checkpoints if one.unit == "steps"]
-        self.steps = frozenset(step for one in by_steps for step in range(steps) if is_due(one, step + 1))
+        by_steps = (one for one in self._loop.checkpoints if one.unit == "steps")
+        self.steps = frozenset(
+            step for one in by_steps for step in range((one.first or one.every) - 1, steps, one.every)
+        )
         self.core_wait_ns = 0
 
     def mark_due(self, now: int) -> None:
