@@ -9,6 +9,7 @@ from typing import Final
 from dliosim.dlio.config import Config, Value
 from dliosim.dlio.versions import Version
 from dliosim.errors import UsageError
+from dliosim.readable import count
 from dliosim.units import format_seconds
 
 #: Standard deviations that a normal time may be above its mean: no draw of a run is.
@@ -38,6 +39,16 @@ def place_below(folder: str) -> str:
     if any(re.search(r"[\"\\\0-\x1f*?\[\]{}$]", part) for part in kept):
         raise UsageError(f"{folder!r}: not a folder that a pattern can name")
     return "/".join(kept)
+
+
+def epochs_phrase(task: Conversion, what: str, after: str, between: str) -> str:
+    """Return `every 2 epochs from 5`, from the keys of the first epoch and of those between; empty for never."""
+    epochs = task.config.integer("train.epochs", default=1, least=1)
+    first, every = (task.config.integer(key, default=1, least=1) for key in (after, between))
+    if first > epochs:
+        task.approximations.append(f"the first {what} would come after epoch {first}, and there are {epochs}: none")
+        return ""
+    return f"every {count(every, 'epoch')}{f' from {first}' if first != every else ''}"
 
 
 def time_phrase(task: Conversion, key: str) -> str:

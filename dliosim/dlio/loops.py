@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Final
 
-from dliosim.dlio.conversion import Conversion, time_phrase
+from dliosim.dlio.conversion import Conversion, epochs_phrase, time_phrase
 from dliosim.dlio.lines import Block, Line, Statement, block, setting
 from dliosim.dlio.samples import EVALUATION, FORMATS, TRAINING, Part, files_of, format_of, mean_size, samples_per_file
 from dliosim.errors import UsageError
-from dliosim.readable import count
 from dliosim.units import format_bytes
 
 #: Bytes that TensorFlow reads of a TFRecord file at a time, where nothing else is said.
@@ -138,16 +137,10 @@ def _streams(task: Conversion) -> bool:
 
 
 def _evaluation(task: Conversion) -> Iterator[Statement]:
-    config = task.config
     if not files_of(task, EVALUATION):
         task.approximations.append("workflow.evaluation: there are no files to evaluate (dataset.num_files_eval)")
         return
-    after = config.integer("evaluation.eval_after_epoch", default=1, least=1)
-    every = config.integer("evaluation.epochs_between_evals", default=1, least=1)
-    first = f" from {after}" if after != every else ""
-    lines = (
-        setting("read", EVALUATION.name),
-        *_step_lines(task, EVALUATION, "batch_size_eval", "evaluation.eval_time"),
-    )
-    head = f"evaluate every {count(every, 'epoch')}{first}"
-    yield block(head, lines)
+    phrase = epochs_phrase(task, "evaluation", "evaluation.eval_after_epoch", "evaluation.epochs_between_evals")
+    if phrase:
+        steps = _step_lines(task, EVALUATION, "batch_size_eval", "evaluation.eval_time")
+        yield block(f"evaluate {phrase}", [setting("read", EVALUATION.name), *steps])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from dliosim.dlio.conversion import Conversion, place_below
+from dliosim.dlio.conversion import Conversion, epochs_phrase, place_below
 from dliosim.dlio.lines import Block, Line, Statement, block, setting
 from dliosim.errors import UsageError
 from dliosim.readable import count
@@ -31,7 +31,7 @@ def checkpoint_blocks(task: Conversion) -> Iterator[Block]:
     is_transformer = task.config.has("model.transformer.hidden_size") and task.config.integer("model.num_layers") > 0
     if is_transformer:
         yield block("model transformer_model transformer", _model_lines(task))
-    parts = [setting("model", "transformer_model")] if is_transformer else list(_part_lines(task))
+    parts = [setting("model", "transformer_model"), *_split_lines(task)] if is_transformer else _part_lines(task)
     yield block("checkpoint state", [*parts, *_file_lines(task, is_transformer)])
 
 
@@ -41,13 +41,8 @@ def cadence(task: Conversion) -> str:
     steps = int(config.number("checkpoint.steps_between_checkpoints", default=-1))
     if steps > 0:
         return f"every {count(steps, 'step')}"
-    epochs = config.integer("train.epochs", default=1, least=1)
-    first = config.integer("checkpoint.checkpoint_after_epoch", default=1, least=1)
-    every = config.integer("checkpoint.epochs_between_checkpoints", default=1, least=1)
-    if first > epochs:
-        task.approximations.append(f"the first checkpoint would come after epoch {first}, and there are {epochs}: none")
-        return ""
-    return f"every {count(every, 'epoch')}{f' from {first}' if first != every else ''}"
+    keys = ("checkpoint.checkpoint_after_epoch", "checkpoint.epochs_between_checkpoints")
+    return epochs_phrase(task, "checkpoint", *keys)
 
 
 def checkpoint_verbs(task: Conversion) -> Iterator[Statement]:
@@ -125,14 +120,14 @@ def _model_lines(task: Conversion) -> Iterator[Line]:
         if found not in _TYPES:
             raise UsageError(f"model.{key}={found}: expected one of {', '.join(_TYPES)}")
         yield setting(word, f"adam {found}" if word == "optimizer" else found, config.quote(f"model.{key}"))
-    yield from _split_lines(task)
-
-
-def _split_lines(task: Conversion) -> Iterator[Line]:
-    config = task.config
     zero = config.integer("model.parallelism.zero_stage")
     if zero:
         yield setting("zero", str(zero), config.quote("model.parallelism.zero_stage"))
+
+
+def _split_lines(task: Conversion) -> Iterator[Line]:
+    """Yield how ranks split a transformer."""
+    config = task.config
     tensor, pipeline = (
         config.integer(f"model.parallelism.{name}", default=1, least=1) for name in ("tensor", "pipeline")
     )

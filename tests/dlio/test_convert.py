@@ -14,7 +14,7 @@ from dliosim.dlio.convert import Pattern, convert, import_pattern
 from dliosim.dlio.versions import VERSIONS, guess_version
 from dliosim.errors import UsageError
 from dliosim.language.compile import compile_pattern
-from dliosim.model import Job, Workload
+from dliosim.model import Job, Split, Workload
 
 #: unet3d on H100 as MLPerf Storage v1 has it.
 UNET3D = {
@@ -124,6 +124,49 @@ def test_checkpoints_come_as_often_as_in_dlio_or_it_is_said(
         [f"checkpoint state {phrase}"] if phrase else []
     )
     assert bool(pattern.approximations) == (phrase is None)
+
+
+@pytest.mark.parametrize(
+    ("first", "every", "phrase"), [(1, 1, "every 1 epoch"), (3, 2, "every 2 epochs from 3"), (6, 1, None)]
+)
+def test_evaluations_come_as_often_as_in_dlio_or_it_is_said(
+    tmp_path: Path, first: int, every: int, phrase: str | None
+) -> None:
+    evaluation = {"evaluation.eval_after_epoch": first, "evaluation.epochs_between_evals": every}
+    pattern = imported({"workflow.evaluation": True, "dataset.num_files_eval": 42, **evaluation})
+    assert [line for line in lines(pattern) if line.startswith("evaluate")] == (
+        [f"evaluate {phrase} {{"] if phrase else []
+    )
+    assert bool(pattern.approximations) == (phrase is None)
+    compiled(pattern, tmp_path)
+
+
+#: Llama 3 8B as MLPerf Storage v3 saves it.
+LLAMA = {
+    "workflow.train": False, "workflow.generate_data": False, "model": None, "model.name": "llama",
+    "model.type": "transformer", "model.num_layers": 32, "model.transformer.hidden_size": 4096,
+    "model.transformer.ffn_hidden_size": 14336, "model.transformer.vocab_size": 128256,
+    "model.parallelism.zero_stage": 3, "checkpoint.num_checkpoints_write": 10, "checkpoint.num_checkpoints_read": 10,
+    "checkpoint.time_between_checkpoints": 5, "checkpoint.model_size": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks", "split"),
+    [
+        ({}, 8, Split(1, 1, 8)),
+        ({"tensor": 8, "pipeline": 2, "zero_stage": 1}, 32, Split(8, 2, 2)),
+        ({"tensor": 8, "pipeline": 2, "zero_stage": 1, "data": 4}, 16, Split(8, 2, 4, played=16)),
+        ({"tensor": 8, "data": 4}, 8, Split(8, 1, 4, played=8)),
+    ],
+)
+def test_a_transformer_is_split_over_the_ranks(
+    tmp_path: Path, given: dict[str, object], ranks: int, split: Split
+) -> None:
+    mode = "subset" if "data" in given else "default"
+    keys = {f"model.parallelism.{name}": value for name, value in given.items()}
+    workload = compiled(imported({**LLAMA, **keys, "checkpoint.mode": mode}, "mlperf-v3"), tmp_path, ranks)
+    assert workload.checkpoint("state").split(ranks) == split
 
 
 def test_without_the_flag_of_checkpoints_their_section_has_no_effect() -> None:

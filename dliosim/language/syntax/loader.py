@@ -20,18 +20,9 @@ from dliosim.language.syntax.parser import SyntaxNode, parse
 
 VERSIONS: Final = ("1",)
 MAX_CHAIN: Final = 16  # files, each included by the one before
-_HEADER_KINDS: Final = {
-    "NAME",
-    "STRING",
-    "from",
-    "with",
-    "AFRESH",
-    "on_ranks",
-    "FIGURE",
-    "at_least",
-    "at_most",
-    "ranks",
-}
+_HEADER_KINDS: Final = frozenset(
+    ("NAME", "STRING", "from", "with", "AFRESH", "on_ranks", "FIGURE", "at_least", "at_most", "ranks", "first")
+)
 
 
 #: Loops of a pattern, evaluations included: forecasting one takes milliseconds.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dliosim.language.diagnostics import PatternError
+from dliosim.model.verbs import is_due
 from tests.language.conftest import Patterns
 
 SHARED = """
@@ -42,10 +43,20 @@ def found(patterns: Patterns, lines: str, data: str = SHARED) -> list[str]:
         ("sync barrier every 17 steps", "E207"),
         ("epochs 5\n evaluate every 5 epochs { read universe }", ""),
         ("epochs 5\n evaluate every 6 epochs { read universe }", "E207"),
+        ("epochs 5\n checkpoint model every 2 epochs from 5", ""),
+        ("epochs 5\n checkpoint model every 2 epochs from 6", "E207"),
+        ("epochs 5\n evaluate every 2 epochs from 5 { read universe }", ""),
+        ("epochs 5\n evaluate every 2 epochs from 6 { read universe }", "E207"),
     ],
 )
 def test_a_cadence_may_fire_at_the_very_end(lines: str, code: str, patterns: Patterns) -> None:
     assert found(patterns, lines) == ([code] if code else [])
+
+
+def test_an_evaluation_follows_a_first_epoch_and_every_few_from_there_on(patterns: Patterns) -> None:
+    loop = patterns.loop("epochs 9\n evaluate every 2 epochs from 5 {\n read universe\n }")
+    (evaluation,) = loop.evaluations
+    assert [epoch for epoch in range(1, 10) if is_due(evaluation, epoch)] == [5, 7, 9]
 
 
 @pytest.mark.parametrize(("transfer", "code"), [("4 KiB", ""), ("4095 B", "E206"), ("whole sample", "")])
