@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dliosim.errors import UsageError
+from dliosim.readable import printable
 
 #: A value of a file: a scalar, or a list.
 Value: TypeAlias = "str | int | float | bool | list[Any] | dict[str, Any] | None"
@@ -17,7 +18,7 @@ Value: TypeAlias = "str | int | float | bool | list[Any] | dict[str, Any] | None
 _MOST_BYTES: Final = 1 << 18
 _MOST_VALUES: Final = 10_000
 _DEEPEST: Final = 8
-#: Files that `defaults` may lead to, one from another.
+#: Files that `defaults` may lead to.
 _MOST_DEFAULTS: Final = 8
 
 #: Keys that are tables, and so values by themselves.
@@ -101,7 +102,7 @@ class Config:
 
 def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a workload file with `++workload.a.b=c` overrides. Raises UsageError for what is no such file."""
-    values = dict(_flatten(_read_tree(path, 0)))
+    values = dict(_flatten(_read_tree(path, [])))
     for text in overrides:
         _override(values, text)
     resolved = {name: _resolve(value, values, name, 0) for name, value in values.items()}
@@ -109,11 +110,15 @@ def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         sections = ", ".join(f"`{one[:-1]}:`" for one in _SECTIONS)
         raise UsageError(f"{path}: not a workload of DLIO: it has none of the sections {sections}")
     known = {name.replace("data_reader.", "reader.", 1): value for name, value in resolved.items()}
-    return Config(re.sub(r"\W", "_", path.stem), known)
+    name = re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+    return Config(f"w_{name}" if name[:1].isdecimal() else name, known)
 
 
-def _read_tree(path: Path, depth: int) -> dict[str, Any]:
-    """Return the tree of a file: below `workload` where Hydra wrote it, with the files of `defaults` beneath it."""
+def _read_tree(path: Path, files: list[Path]) -> dict[str, Any]:
+    """Return the tree of a file: below `workload` where Hydra wrote it, with the files of `defaults` beneath it.
+
+    `files` are those that were read because of `defaults`.
+    """
     with path.open("rb") as file:
         content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
@@ -124,9 +129,14 @@ def _read_tree(path: Path, depth: int) -> dict[str, Any]:
         own = tree["workload"]
     for one in defaults if isinstance(defaults, list) else []:
         if isinstance(one, str) and re.fullmatch(r"\w[\w.-]*", one) and one != "_self_":
-            if depth == _MOST_DEFAULTS:
-                raise UsageError(f"{path}: `defaults` lead from one file to another more than {_MOST_DEFAULTS} times")
-            own = _merge(_read_tree(path.with_name(f"{one.removesuffix('.yaml')}.yaml"), depth + 1), own)
+            files.append(path.with_name(f"{one.removesuffix('.yaml')}.yaml"))
+            if len(files) > _MOST_DEFAULTS:
+                raise UsageError(f"{path}: `defaults` lead to more than {_MOST_DEFAULTS} files")
+            try:
+                below = _read_tree(files[-1], files)
+            except OSError as error:
+                raise UsageError(f"{path}: cannot read {files[-1]} of its `defaults`: {error.strerror}") from None
+            own = _merge(below, own)
     return own
 
 
@@ -190,5 +200,5 @@ def _resolve(value: Value, values: dict[str, Value], name: str, depth: int) -> V
 
 
 def _show(value: Value) -> str:
-    text = " ".join(str(value).split())
+    text = printable(" ".join(str(value).split()))
     return text if len(text) <= 60 else f"{text[:57]}..."

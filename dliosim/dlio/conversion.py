@@ -31,6 +31,19 @@ class Conversion:
     #: what is only approximately so, in sentences
     approximations: list[str] = field(default_factory=list)
 
+    def names(self, first: str, second: str) -> tuple[str, ...]:
+        """Return the names of a key in both generations that count, that of the version before the other's.
+
+        As DLIO runs it the other's has no effect, and this is said.
+        """
+        own, other = (first, second) if self.version.is_first_generation else (second, first)
+        if not self.as_run:
+            return own, other
+        if self.config.has(other):
+            quoted = self.config.quote(other)
+            self.approximations.append(f"{quoted}: {self.version.name} does not read it: `{own}` was wanted")
+        return (own,)
+
 
 def place_below(folder: str) -> str:
     """Return a folder as a path below `--dir`: the last parts of an absolute one, without `..`."""
@@ -39,6 +52,11 @@ def place_below(folder: str) -> str:
     if any(re.search(r"[\"\\\0-\x1f*?\[\]{}$]", part) for part in kept):
         raise UsageError(f"{folder!r}: not a folder that a pattern can name")
     return "/".join(kept)
+
+
+def base_folder(folder: str) -> str:
+    """Return the `--dir` below which `place_below` puts an absolute folder."""
+    return "/" + "/".join([part for part in folder.split("/") if part not in ("", ".", "..")][:-2])
 
 
 def epochs_phrase(task: Conversion, what: str, after: str, between: str) -> str:

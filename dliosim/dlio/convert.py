@@ -88,24 +88,33 @@ def _statements(task: Conversion) -> Iterator[Statement]:
     parts = [TRAINING, *([EVALUATION] if evaluates else [])] if trains or generates else []
     for part in parts:
         yield dataset_block(task, part)
-    if saves:
+    every = cadence(task) if trains and saves else ""
+    verbs = list(checkpoint_verbs(task)) if saves and not trains else []
+    if every or verbs:
         yield from checkpoint_blocks(task)
     if not task.from_files:
-        there = "" if generates else "kept where it is there already"
+        keys = config.quote("workflow.generate_data")
         for part in parts:
-            yield Line(f"prepare {part.name}", config.quote("workflow.generate_data") + (f": {there}" if there else ""))
+            comment = (keys,) if generates else (keys, "kept where it is there already")
+            yield Line(f"prepare {part.name}", ": ".join(filter(None, comment)))
     pause = config.number("storage.post_generation_settle_seconds")
     if pause and generates:
         yield Line(f"pause {format_seconds(pause)}", config.quote("storage.post_generation_settle_seconds"))
     if trains:
-        yield train_block(task, cadence(task) if saves else "")
+        yield train_block(task, every)
         if config.has("train.computation_time"):
             goal = config.number("metric.au", default=0.9)
+            if not 0 < goal <= 1:
+                raise UsageError(f"{config.quote('metric.au')}: expected a ratio above 0 and up to 1, such as 0.9")
             yield Line(
                 f"expect utilization of train at least {100 * goal:g} %", config.quote("metric.au") or "DLIO's default"
             )
-    elif saves:
-        yield from checkpoint_verbs(task)
+    yield from verbs
+    if saves and not (trains or verbs or generates):
+        raise UsageError(
+            "workflow.checkpoint=True without workflow.train: say how many: checkpoint.num_checkpoints_write=10, "
+            "checkpoint.num_checkpoints_read=10"
+        )
     if not (trains or saves or generates):
         raise UsageError("workflow: neither generate_data, train nor checkpoint is True: there is nothing to do")
 

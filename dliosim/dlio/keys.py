@@ -41,8 +41,8 @@ WITHOUT_EFFECT: Final = {
     "reader.pin_memory": "", "reader.transformed_record_dims": "in memory alone",
     "reader.transformed_record_element_type": "in memory alone", "reader.write_threads": "",
     "checkpoint.randomize_tensor": "", "checkpoint.ksm": "", "checkpoint.rank_sync": "the slowest rank always counts",
-    "checkpoint.checkpoint_mechanism": "", "model.type": "", "model.name": "", "model": "",
-    "storage.storage_root": "give it as --dir",
+    "checkpoint.checkpoint_mechanism": "", "model.name": "", "model": "",
+    "storage.storage_root": "give it as --dir", "storage.storage_library": "of object storage alone",
     "output.metric.exclude_start_steps": "figures leave out an epoch's first step",
     "output.metric.exclude_end_steps": "figures have an epoch's last step",
 }  # fmt: skip
@@ -59,6 +59,10 @@ IMPORTED: Final = frozenset(
         "workflow.checkpoint",
         "metric.au",
         "storage.storage_type",
+        "storage.storage_options.storage_library",
+        "storage.storage_options.columns",
+        "storage.storage_options.prefetch_workers",
+        "storage.storage_options.simulate_io",
         "storage.post_generation_settle_seconds",
         "dataset.data_folder",
         "dataset.format",
@@ -119,6 +123,7 @@ IMPORTED: Final = frozenset(
         "checkpoint.layer_parameters",
         "checkpoint.tensor_parallelism",
         "checkpoint.pipeline_parallelism",
+        "model.type",
         "model.model_size_bytes",
         "model.num_layers",
         "model.model_datatype",
@@ -150,10 +155,10 @@ def describe_unused(config: Config) -> Iterator[str]:
         shown = config.quote(name) or f"{name}="
         if name in IGNORED:
             yield f"{shown}: DLIO never reads it{_because(IGNORED[name])}"
-        elif name in WITHOUT_EFFECT or name.startswith(_SECTIONS):
-            yield f"{shown}: has no effect here{_because(WITHOUT_EFFECT.get(name, ''))}"
         elif name in IMPORTED:
             yield f"{shown}: has no effect with the rest of this file"
+        elif name in WITHOUT_EFFECT or name.startswith(_SECTIONS):
+            yield f"{shown}: has no effect here{_because(WITHOUT_EFFECT.get(name, ''))}"
         else:
             yield f"{shown}: DLIO has no such key{_suggest(name)}"
 

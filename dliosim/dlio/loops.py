@@ -79,7 +79,7 @@ def _order_lines(task: Conversion) -> Iterator[Line]:
 
 def _reader_lines(task: Conversion, part: Part) -> Iterator[Line]:
     """Yield readers, what they hold ahead, and how they open and read files."""
-    config, form = task.config, format_of(task)
+    config = task.config
     loader = config.text("reader.data_loader", default="tensorflow")
     if loader not in ("tensorflow", "pytorch", "dali", "native_dali", "none"):
         raise UsageError(f"reader.data_loader={loader}: expected tensorflow, pytorch, dali or native_dali")
@@ -92,12 +92,13 @@ def _reader_lines(task: Conversion, part: Part) -> Iterator[Line]:
         yield setting("prefetch", f"{max(batches, 1)} batches", config.quote("reader.prefetch_size"))
     if "dali" in loader:
         task.approximations.append("DALI's own pipeline is not known here: readers take whole batches")
+    if task.as_run and task.version.reads_whole_files and readers == 1:
+        task.approximations.append("reader.read_threads: 1, as absent: DLIO takes min(cores / ranks of a node, 8)")
     yield from _open_lines(task, part, streams)
+    yield from _decode_lines(task)
     if streams:
         read = config.integer("reader.transfer_size", default=_TENSORFLOW_READ, least=1)
         yield setting("transfer", format_bytes(read), config.quote("reader.transfer_size") or "TensorFlow's buffer")
-    if config.flag("reader.odirect") and (form in ("npz", "npy") or not task.as_run):
-        yield setting("cache", "off", config.quote("reader.odirect"))
     before = time_phrase(task, "reader.preprocess_time")
     if before:
         yield setting("preprocess", before, config.quote("reader.preprocess_time", "reader.preprocess_time_stdev"))
@@ -110,23 +111,67 @@ def _reader_phrase(loader: str, readers: int, streams: bool) -> str:
 
 
 def _open_lines(task: Conversion, part: Part, streams: bool) -> Iterator[Line]:
-    """Yield how long files stay open, and what is kept of them."""
-    config, form = task.config, format_of(task)
+    """Yield how long files stay open, what is kept of them, and whether they are read past the page cache."""
+    config, form, direct = task.config, FORMATS[format_of(task)], _direct_keys(task)
     kept = config.text("reader.read_type", default="on_demand")
-    if streams:
-        yield setting("open", "each epoch")
-        return
     in_memory = kept == "memory" or (task.as_run and config.has("reader.read_type"))
     keys = config.quote("reader.read_type")
-    if not in_memory:
-        yield setting("open", "each sample", keys)
-    elif FORMATS[form] == "hdf5":
-        yield setting("open", "once", keys)
-    else:
+    keeps_samples = in_memory and not streams and form != "hdf5"
+    if keeps_samples:
+        # A worker of DLIO has read a file once, and then has it.
         whole = files_of(task, part) * samples_per_file(task) * mean_size(task)
         yield setting("cache", f"memory ceil({whole:_} B / $ranks)", keys)
-    if task.as_run and not task.version.reads_whole_files and FORMATS[form] in ("npz", "npy", "hdf5") and not in_memory:
+    elif streams:
+        yield setting("open", "each epoch")
+    else:
+        yield setting("open", "once" if in_memory else "each sample", keys)
+    if direct and keeps_samples:
+        task.approximations.append(f"{direct}: what is kept in memory is read through the page cache here")
+    elif direct:
+        yield setting("cache", "off", direct)
+    elif task.as_run and not task.version.reads_whole_files and form in ("npz", "npy", "hdf5") and not in_memory:
         yield setting("through", "library", "numpy's or h5py's own calls")
+
+
+def _direct_keys(task: Conversion) -> str:
+    """Return the keys by which files are read past the page cache, for a comment; empty where none is."""
+    config, is_third = task.config, task.version.reads_whole_files
+    keys = []
+    if config.text("storage.storage_type") == "direct_fs":
+        keys.append("storage.storage_type")
+    if (is_third or not task.as_run) and config.text("storage.storage_options.storage_library") == "direct":
+        keys.append("storage.storage_options.storage_library")
+    is_array = format_of(task) in ("npz", "npy") and samples_per_file(task) == 1
+    if config.flag("reader.odirect"):
+        if not task.as_run or (task.version.reads_odirect and is_array):
+            keys.append("reader.odirect")
+        else:
+            reads = task.version.reads_odirect
+            where = "uses it for npz and npy files of one sample alone" if reads else "has no such key"
+            task.approximations.append(f"reader.odirect=True: {task.version.name} {where}; `cache off` would do it")
+    return config.quote(*keys)
+
+
+def _decode_lines(task: Conversion) -> Iterator[Line]:
+    """Yield what becomes of the bytes of a file, and in how many calls they are read."""
+    config, form, each = task.config, format_of(task), samples_per_file(task)
+    is_third = task.version.reads_whole_files
+    if task.as_run and form in ("jpeg", "png") and not is_third:
+        yield setting("decode", "on", "DLIO decodes images")
+    whole = ("npz", "npy", "csv", *(["hdf5"] if is_third else []))
+    if task.as_run and each > 1 and FORMATS[form] in whole:
+        task.approximations.append(
+            f"DLIO reads a whole {form} file for each of its {each} samples: {each} times the bytes that are read here"
+        )
+    options = "storage.storage_options"
+    if form == "parquet" and (task.as_run or config.has(f"{options}.prefetch_workers")):
+        depth = config.integer(f"{options}.prefetch_workers", default=64, least=1)
+        keys = config.quote(f"{options}.prefetch_workers")
+        yield setting("engine", f"queued depth {depth}", keys or "DLIO's default")
+    if form == "parquet" and config.has(f"{options}.columns"):
+        task.approximations.append(f"{config.quote(f'{options}.columns')}: all columns are read here")
+    if config.text(f"{options}.simulate_io").lower() in ("on", "true", "1"):
+        task.approximations.append(f"{config.quote(f'{options}.simulate_io')}: run with --null")
 
 
 def _streams(task: Conversion) -> bool:

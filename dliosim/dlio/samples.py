@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isqrt, prod, sqrt
 from typing import Final
 
-from dliosim.dlio.conversion import Conversion, place_below
+from dliosim.dlio.conversion import Conversion, base_folder, place_below
 from dliosim.dlio.lines import Block, Line, block, setting
 from dliosim.errors import UsageError
 from dliosim.readable import count
@@ -24,6 +24,9 @@ FORMATS: Final = {
 
 #: What DLIO's own files end with, where that is not the format.
 _ENDINGS: Final = {"hdf5_opt": "hdf5", "indexed_binary": "indexed_binary", "mmap_indexed_binary": "mmap_indexed_binary"}
+
+#: The key for the bytes of a sample, in both generations.
+_LENGTHS: Final = ("dataset.record_length", "dataset.record_length_bytes")
 
 _ELEMENTS: Final = frozenset(
     (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64")
@@ -66,7 +69,7 @@ def samples_per_file(task: Conversion) -> int:
 
 def mean_size(task: Conversion) -> int:
     """Return the mean size of a sample, bytes."""
-    dims = task.config.integers("dataset.record_dims")
+    dims = _dims(task)
     if dims:
         return prod(dims) * _element_bytes(task)
     length = _record_length(task)
@@ -94,6 +97,10 @@ def _new_files(task: Conversion, part: Part) -> Iterator[Line]:
             f"this version leaves out files until a multiple of {each} samples x batch x ranks is there, often all of "
             "them; all are read here"
         )
+    if task.as_run and format_of(task) == "csv":
+        task.approximations.append("csv: DLIO writes a number of about 3.57 B as text for each byte of a sample")
+    if format_of(task) == "synthetic":
+        task.approximations.append("dataset.format=synthetic: DLIO reads no files: run with --null")
 
 
 def _existing_files(task: Conversion, part: Part) -> Iterator[Line]:
@@ -105,6 +112,12 @@ def _existing_files(task: Conversion, part: Part) -> Iterator[Line]:
     keys = config.quote("dataset.data_folder", f"dataset.num_subfolders_{part.key}")
     yield setting("from files", f'"{_folder(task, part)}/{folders}*.{ending}"', keys)
     yield setting("format", FORMATS[form], config.quote("dataset.format"))
+    folder, files = config.text("dataset.data_folder"), f"dataset.num_files_{part.key}"
+    if folder.startswith("/"):
+        base = base_folder(f"{folder}/{part.folder}")
+        task.approximations.append(f"dataset.data_folder={folder}: run with --dir {base}, below which the files are")
+    if config.has(files):
+        task.approximations.append(f"{config.quote(files)}: DLIO reads the first of the files by name; here all are")
 
 
 def _folder(task: Conversion, part: Part) -> str:
@@ -119,14 +132,12 @@ def _layout(task: Conversion, part: Part, files: int, each: int) -> str:
 
 def _size_line(task: Conversion, each: int) -> Line:
     config, mean = task.config, mean_size(task)
-    dims = config.integers("dataset.record_dims")
+    dims = _dims(task)
     if dims:
         keys = config.quote("dataset.record_dims", "dataset.record_element_type")
         return setting("shape", f"{' x '.join(map(str, dims))} of {_element(task)}", keys)
-    names = ("dataset.record_length", "dataset.record_length_bytes")
-    deviations = tuple(
-        f"{name.removesuffix('_bytes')}{end}" for name, end in zip(names, ("_stdev", "_bytes_stdev"), strict=True)
-    )
+    names = task.names(*_LENGTHS)
+    deviations = task.names(*(f"{name}_stdev" for name in _LENGTHS))
     keys = config.quote(*names, *deviations)
     stdev = config.number(*deviations)
     if task.as_run and stdev:
@@ -137,35 +148,56 @@ def _size_line(task: Conversion, each: int) -> Line:
     if each > 1:
         task.approximations.append("all samples of a file have one size in DLIO; here all have the mean size")
         return setting("size", format_bytes(mean), keys)
-    text = f"normal({mean:_} B, {round(stdev):_} B) clipped to 1 B and {4 * mean:_} B"
+    form = FORMATS[format_of(task)]
+    is_compressed = form == "npz" and not task.as_run and config.text("dataset.compression") in _CODECS[form]
+    if form in ("hdf5", "parquet") or is_compressed:
+        task.approximations.append(f"{keys}: all samples of such a data set have one size here: the mean")
+        return setting("size", format_bytes(mean), keys)
+    least = "1 KiB" if form in ("jpeg", "png") else "1 B"  # no image file is smaller here
+    text = f"normal({mean:_} B, {round(stdev):_} B) clipped to {least} and {4 * mean:_} B"
     return setting("size", text, keys)
 
 
 def _storage_lines(task: Conversion) -> Iterator[Line]:
-    """Yield what a format stores in pieces or compressed."""
-    config, form = task.config, format_of(task)
-    name = config.text("dataset.compression", default="none")
-    level = config.integer("dataset.compression_level", default=4)
-    keys = config.quote("dataset.compression", "dataset.compression_level")
-    if name not in ("none", "None") and FORMATS[form] in ("hdf5", "npz", "parquet"):
-        if FORMATS[form] == "npz" and task.as_run:
-            task.approximations.append("DLIO never compresses npz files, whatever `compression` says")
-        elif (codec := _CODECS[FORMATS[form]].get(name)) is not None:
-            yield setting("compress", codec.format(level=level), keys)
-        else:
-            task.approximations.append(f"compression: {name}: {FORMATS[form]} files are not compressed so here")
-    if FORMATS[form] == "hdf5":
-        dims, sets = (
-            config.integers("dataset.hdf5.chunk_dims"),
-            config.integer("dataset.hdf5.num_dset_per_record", default=1),
-        )
+    """Yield what a format stores in pieces or compressed; a chunk is at most a file."""
+    config, form, each = task.config, format_of(task), samples_per_file(task)
+    yield from _compression_lines(task, FORMATS[form])
+    if FORMATS[form] == "hdf5" and (task.version.reads_dims or not task.as_run):
+        dims = config.integers("dataset.hdf5.chunk_dims")
+        sets = config.integer("dataset.hdf5.num_dset_per_record", default=1)
         if dims:
-            yield setting("chunk", count(max(dims[0], 1), "sample"), config.quote("dataset.hdf5.chunk_dims"))
+            keys = config.quote("dataset.hdf5.chunk_dims")
+            yield setting("chunk", count(min(max(dims[0], 1), each), "sample"), keys)
+        if len(dims) > 1:
+            task.approximations.append(f"{keys}: chunks are of whole samples here: the first number alone counts")
         if sets > 1:
             yield setting("datasets", str(sets), config.quote("dataset.hdf5.num_dset_per_record"))
     if form == "parquet":
         rows = config.integer("dataset.parquet.row_group_size", default=1024, least=1)
-        yield setting("chunk", count(rows, "sample"), config.quote("dataset.parquet.row_group_size"))
+        yield setting("chunk", count(min(rows, each), "sample"), config.quote("dataset.parquet.row_group_size"))
+
+
+def _compression_lines(task: Conversion, form: str) -> Iterator[Line]:
+    """Yield how files are compressed, where DLIO compresses them."""
+    config = task.config
+    name = config.text("dataset.compression", default="none")
+    if name.lower() == "none":
+        return
+    codec = _CODECS.get(form, {}).get(name, "")
+    if task.as_run and form in ("npz", "npy"):
+        task.approximations.append(f"DLIO never compresses {form} files, whatever `compression` says")
+    elif not codec:
+        task.approximations.append(f"dataset.compression={name}: {form} files are not compressed so here")
+    elif "{level}" in codec:
+        level = config.integer("dataset.compression_level", default=4, least=1)
+        if level > 9:
+            raise UsageError(f"dataset.compression_level={level}: expected 1 to 9")
+        keys = config.quote("dataset.compression", "dataset.compression_level")
+        if task.as_run and not task.version.reads_dims and level != 4:
+            level, keys = 4, f"{keys}: DLIO hands no level to h5py, whose own is 4"
+        yield setting("compress", codec.format(level=level), keys)
+    else:
+        yield setting("compress", codec, config.quote("dataset.compression"))
 
 
 #: What compresses the files of each format, by DLIO's word.
@@ -177,10 +209,18 @@ _CODECS: Final = {
 
 
 def _record_length(task: Conversion) -> float:
-    found = task.config.number("dataset.record_length", "dataset.record_length_bytes", default=65_536)
+    names = task.names(*_LENGTHS)
+    found = task.config.number(*names, default=65_536)
     if not 1 <= found < 2**62:
-        raise UsageError(f"dataset.record_length: {found:g}: expected bytes")
+        raise UsageError(f"{names[0]}: {found:g}: expected bytes")
     return found
+
+
+def _dims(task: Conversion) -> list[int]:
+    """Return the shape of a sample; empty where its bytes are given instead."""
+    if task.as_run and not task.version.reads_dims:
+        return []
+    return task.config.integers("dataset.record_dims")
 
 
 def _is_indexed(task: Conversion) -> bool:

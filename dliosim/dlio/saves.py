@@ -28,11 +28,26 @@ def has_checkpoints(task: Conversion) -> bool:
 
 def checkpoint_blocks(task: Conversion) -> Iterator[Block]:
     """Yield the checkpoint, and the model that it is of."""
-    is_transformer = task.config.has("model.transformer.hidden_size") and task.config.integer("model.num_layers") > 0
+    is_transformer = _is_transformer(task)
     if is_transformer:
         yield block("model transformer_model transformer", _model_lines(task))
     parts = [setting("model", "transformer_model"), *_split_lines(task)] if is_transformer else _part_lines(task)
     yield block("checkpoint state", [*parts, *_file_lines(task, is_transformer)])
+
+
+def _is_transformer(task: Conversion) -> bool:
+    """Return True where a model's tensors follow from its sizes."""
+    config = task.config
+    is_typed = config.text("model.type") == "transformer"
+    if not is_typed and (task.as_run or not config.has("model.transformer.hidden_size")):
+        return False
+    if task.as_run and task.version.is_first_generation:
+        task.approximations.append(f"model.type=transformer: {task.version.name} does not know it")
+        return False
+    if config.number("model.num_layers", default=-1) < 1:
+        task.approximations.append("model.num_layers is not given: nothing of the transformer's layers is saved")
+        return False
+    return True
 
 
 def cadence(task: Conversion) -> str:
@@ -46,7 +61,7 @@ def cadence(task: Conversion) -> str:
 
 
 def checkpoint_verbs(task: Conversion) -> Iterator[Statement]:
-    """Yield the verbs of a file that saves and loads checkpoints, and trains nothing."""
+    """Yield the verbs of a file that saves and loads checkpoints, and trains nothing; none without counts."""
     config = task.config
     pause = config.number("checkpoint.time_between_checkpoints", default=-1)
     pauses = [Line(f"pause {format_seconds(pause)}", config.quote("checkpoint.time_between_checkpoints"))] * (pause > 0)
@@ -62,9 +77,8 @@ def _part_lines(task: Conversion) -> Iterator[Line]:
     """Yield what a checkpoint has that is no transformer's."""
     config, is_first = task.config, task.version.is_first_generation
     unit = "per rank" if _all_ranks_write(task) else "total"
-    names: tuple[str, ...] = ("checkpoint.model_size", "model.model_size_bytes", "model.model_size")
-    if task.as_run:
-        names = names[:1] if is_first else names[1:2]
+    names = task.names("checkpoint.model_size", "model.model_size_bytes")
+    names = names if task.as_run else (*names, "model.model_size")
     size = int(config.number(*names, default=_MODEL_SIZE))
     if size > 0:
         yield setting("part", f"weights {size:_} B {unit}", config.quote(*names))
@@ -75,7 +89,12 @@ def _part_lines(task: Conversion) -> Iterator[Line]:
         yield setting("part", f"optimizer {3 * groups:_} B {unit}", config.quote(f"{section}.optimization_groups"))
     given = config.integers(f"{section}.layer_parameters")
     layer = sum(given or (_FIRST_LAYER if is_first and task.as_run else ()))
-    layers = max(int(config.number(f"{section}.num_layers", default=1)), 0)
+    layers = max(int(config.number(f"{section}.num_layers", default=1 if is_first else -1)), 0)
+    if given and not layers:
+        task.approximations.append(f"{section}.layer_parameters: no layer is saved without {section}.num_layers")
+    for name in ("tensor_parallelism", "pipeline_parallelism"):
+        if is_first and config.integer(f"checkpoint.{name}", default=1) > 1:
+            task.approximations.append(f"{config.quote(f'checkpoint.{name}')}: who writes saves all layers here")
     if layer and layers:
         keys = config.quote(f"{section}.num_layers", f"{section}.layer_parameters")
         yield setting("part", f"layers {layer * layers:_} B {unit}", keys or "DLIO's default")
@@ -96,8 +115,10 @@ def _file_lines(task: Conversion, is_transformer: bool) -> Iterator[Line]:
     yield setting("fsync", "on" if syncs else "off", config.quote("checkpoint.fsync"))
     if task.as_run:
         yield setting("commit", "none", "DLIO writes its files under their names")
-    yield setting("path", f'"{place_below(config.text("checkpoint.checkpoint_folder", default="./checkpoints/"))}"',
-                  config.quote("checkpoint.checkpoint_folder"))  # fmt: skip
+    if task.as_run and task.version.reads_whole_files:
+        yield setting("transfer", "32 MiB", "the pieces that DLIO writes")
+    folder = place_below(config.text("checkpoint.checkpoint_folder", default="./checkpoints/")) or "checkpoints"
+    yield setting("path", f'"{folder}"', config.quote("checkpoint.checkpoint_folder"))
     if config.flag("checkpoint.recovery_rank_shift"):
         task.approximations.append("checkpoint.recovery_rank_shift: add `restore state { shifted by N ranks }`")
 

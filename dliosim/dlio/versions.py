@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,24 +21,35 @@ class Version:
     sample_order: str = ""
     #: the order of files where `file_shuffle` is given
     file_order: str = ""
+    #: `record_dims`, the keys of `dataset.hdf5` and `compression_level` are read
+    reads_dims: bool = False
+    #: `odirect` is read
+    reads_odirect: bool = True
     #: checkpoints are flushed by fsync, whatever the file says
     syncs_checkpoints: bool = False
     #: files are left out until a multiple of samples a file x batch x ranks is there
     cuts_files: bool = False
-    #: npz, npy and hdf5 are read as whole files, without their libraries
+    #: the reader of MLPerf Storage v3.0: whole files are read and not decoded, checkpoints are written in 32 MiB
     reads_whole_files: bool = False
 
 
 _ALL: Final = (
-    Version("2.0.0", "dlio-benchmark 2.0.0 of the package index", True, "samples within shard each epoch"),
+    Version(
+        "2.0.0",
+        "dlio-benchmark 2.0.0 of the package index",
+        True,
+        "samples within shard each epoch",
+        reads_odirect=False,
+    ),
     Version("mlperf-v1", "branch mlperf_storage_v1.0", True, "samples globally each epoch"),
     Version("mlperf-v2", "branch mlperf_storage_v2.0", False, cuts_files=True),
-    Version("main", "branch main of argonne-lcf/dlio_benchmark", False, cuts_files=True),
+    Version("main", "branch main of argonne-lcf/dlio_benchmark", False, cuts_files=True, reads_dims=True),
     Version(
         "mlperf-v3",
         "branch main of mlcommons/DLIO_local_changes",
         False,
         file_order="files globally each epoch",
+        reads_dims=True,
         syncs_checkpoints=True,
         reads_whole_files=True,
     ),
@@ -52,15 +63,19 @@ _FIRST: Final = frozenset(
 )  # fmt: skip
 _THIRD: Final = frozenset(
     ("dataset.skip_listing", "dataset.data_gen_method", "dataset.use_s3dlio_gen", "storage.storage_library",
-     "reader.write_threads")
+     "storage.storage_options.storage_library", "reader.write_threads")
 )  # fmt: skip
 
 
-def guess_version(keys: Collection[str]) -> Version:
+def guess_version(values: Mapping[str, object]) -> Version:
     """Return the version whose names these are: the newest release where names tell nothing."""
-    if any(key in _THIRD or key.startswith("dataset.parquet.") for key in keys):
+    if values.get("dataset.format") == "parquet" or any(
+        key in _THIRD or key.startswith("dataset.parquet.") for key in values
+    ):
         return VERSIONS["mlperf-v3"]
-    if any(key in _FIRST for key in keys):
+    if any(key in _FIRST for key in values):
         return VERSIONS["2.0.0"]
-    is_second = any(key.startswith(("dataset.record_length_bytes", "dataset.record_dims", "model.")) for key in keys)
+    if any(key.startswith(("dataset.record_dims", "dataset.hdf5.")) for key in values):
+        return VERSIONS["main"]
+    is_second = any(key.startswith(("dataset.record_length_bytes", "model.")) for key in values)
     return VERSIONS["mlperf-v2" if is_second else "2.0.0"]

@@ -59,8 +59,25 @@ def test_references_and_defaults_are_resolved(tmp_path: Path) -> None:
 
 def test_files_that_are_each_others_defaults_end(tmp_path: Path) -> None:
     write(tmp_path, "defaults: [w]\ntrain: {epochs: 1}\n", "other.yaml")
-    with pytest.raises(UsageError, match="lead from one file to another more than"):
+    with pytest.raises(UsageError, match="`defaults` lead to more than 8 files"):
         read_config(write(tmp_path, "defaults: [other]\ntrain: {epochs: 1}\n"))
+
+
+def test_defaults_that_are_missing_or_too_many_are_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"w\.yaml: cannot read .*gone\.yaml of its `defaults`: No such file"):
+        read_config(write(tmp_path, "defaults: [gone]\ntrain: {epochs: 1}\n"))
+    write(tmp_path, PLAIN, "base.yaml")
+    with pytest.raises(UsageError, match="lead to more than 8 files"):
+        read_config(write(tmp_path, f"defaults: [{', '.join(['base'] * 9)}]\ntrain: {{epochs: 1}}\n"))
+
+
+@pytest.mark.parametrize(("file", "name"), [("3dunet.yaml", "w_3dunet"), ("ü_x.yaml", "__x"), ("a-b.yaml", "a_b")])
+def test_the_name_of_a_workload_is_one_that_patterns_take(tmp_path: Path, file: str, name: str) -> None:
+    assert read_config(write(tmp_path, PLAIN, file)).name == name
+
+
+def test_comments_have_no_control_characters() -> None:
+    assert Config("w", {"framework": "\x1b[31mred"}).quote("framework") == "framework=\ufffd[31mred"
 
 
 @pytest.mark.parametrize(

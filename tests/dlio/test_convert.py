@@ -7,14 +7,17 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dliosim.dlio.config import Config
 from dliosim.dlio.convert import Pattern, convert, import_pattern
 from dliosim.dlio.versions import VERSIONS, guess_version
 from dliosim.errors import UsageError
+from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Split, Workload
+from dliosim.report.progress import ProgressLine
 
 #: unet3d on H100 as MLPerf Storage v1 has it.
 UNET3D = {
@@ -197,6 +200,12 @@ def test_object_storage_is_refused_with_how_much_would_import(kind: str) -> None
         ({"dataset.data_folder": 'a"b'}, "not a folder"),
         ({"dataset.num_files_train": 0}, "there are no files"),
         ({"reader.reader_classname": "mine.Reader"}, "a plug-in of DLIO"),
+        ({"metric.au": 90}, "metric.au=90: expected a ratio"),
+        (
+            {"dataset.format": "hdf5", "dataset.compression": "gzip", "dataset.compression_level": 0},
+            "dataset.compression_level: 0: expected a whole number from 1 on",
+        ),
+        ({"workflow.train": False, "workflow.generate_data": False}, "say how many: checkpoint.num_checkpoints_write"),
         ({"checkpoint.type": "some"}, "expected rank_zero or all_ranks"),
         ({"train.computation_time": -1}, "expected seconds"),
         ({"workflow.train": False, "workflow.checkpoint": False, "workflow.generate_data": False}, "nothing to do"),
@@ -226,11 +235,75 @@ def test_files_that_dlio_has_written_are_found_by_their_names(tmp_path: Path) ->
         (["dataset.record_length_bytes"], "mlperf-v2"),
         (["model.name"], "mlperf-v2"),
         (["dataset.skip_listing", "dataset.record_length_bytes"], "mlperf-v3"),
+        (["dataset.record_dims"], "main"),
         (["train.epochs"], "2.0.0"),
     ],
 )
 def test_the_version_is_guessed_from_names_of_keys(keys: list[str], version: str) -> None:
-    assert guess_version(keys).name == version
+    assert guess_version(dict.fromkeys(keys)).name == version
+
+
+def test_the_version_is_guessed_from_a_format_that_only_one_has() -> None:
+    assert guess_version({"dataset.format": "parquet"}).name == "mlperf-v3"
+
+
+@pytest.mark.parametrize(
+    ("changed", "version", "expected"),
+    [
+        ({"reader.odirect": True}, "2.0.0", {"through library"}),
+        ({"reader.odirect": True}, "main", {"cache off"}),
+        ({"storage.storage_type": "direct_fs"}, "mlperf-v3", {"cache off"}),
+        ({"storage.storage_options.storage_library": "direct"}, "mlperf-v3", {"cache off"}),
+        ({"dataset.format": "jpeg"}, "main", {"decode on"}),
+        ({"dataset.format": "parquet"}, "mlperf-v3", {"engine queued depth 64", "chunk 1 sample", "transfer 32 MiB"}),
+        ({"dataset.format": "hdf5", "dataset.compression": "gzip", "dataset.compression_level": 9}, "2.0.0",
+         {"compress gzip 4"}),
+        ({"dataset.record_length_stdev": 0}, "main", {"size 64 KiB"}),
+        ({"dataset.record_dims": [5], "dataset.record_length_stdev": 0}, "2.0.0", {"size 146_579_449 B"}),
+    ],
+)  # fmt: skip
+def test_as_run_has_what_only_some_versions_do(changed: dict[str, object], version: str, expected: set[str]) -> None:
+    assert expected <= lines(imported(changed, version, as_run=True))
+
+
+@pytest.mark.parametrize(
+    ("changed", "version", "said"),
+    [
+        (
+            {},
+            "main",
+            "dataset.record_length=146600628: main does not read it: `dataset.record_length_bytes` was wanted",
+        ),
+        ({"dataset.num_samples_per_file": 10}, "2.0.0", "10 times the bytes"),
+        ({"dataset.num_samples_per_file": 10, "dataset.format": "hdf5"}, "mlperf-v3", "10 times the bytes"),
+        ({"reader.read_threads": 1}, "mlperf-v3", "min(cores / ranks of a node, 8)"),
+        ({"reader.odirect": True}, "2.0.0", "2.0.0 has no such key"),
+        ({"dataset.format": "csv"}, "main", "3.57 B"),
+        ({"dataset.format": "synthetic"}, "main", "--null"),
+        ({"dataset.format": "tfrecord", "dataset.compression": "gzip"}, "main", "tfrecord files are not compressed"),
+        ({"dataset.format": "hdf5", "dataset.hdf5.chunk_dims": [1, 5]}, "main", "the first number alone"),
+        ({"checkpoint.tensor_parallelism": 2}, "2.0.0", "checkpoint.tensor_parallelism=2"),
+        ({"model": None, "model.layer_parameters": [5]}, "main", "without model.num_layers"),
+    ],
+)
+def test_what_differs_from_dlio_is_said(changed: dict[str, object], version: str, said: str) -> None:
+    assert any(said in text for text in imported(changed, version, as_run=True).approximations)
+
+
+def test_files_that_dlio_has_written_are_read_where_its_data_folder_is(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "train"
+    folder.mkdir(parents=True)
+    for number in range(3):
+        np.savez(folder / f"img_{number}_of_3.npz", x=np.zeros((4, 4, 1), np.uint8), y=[0])
+    pattern = imported({"dataset.data_folder": f"{tmp_path}/data", "reader.batch_size": 1}, from_files=True)
+    assert any(
+        text.endswith(f"run with --dir {tmp_path}, below which the files are") for text in pattern.approximations
+    )
+    assert any(text.startswith("dataset.num_files_train=168") for text in pattern.approximations)
+    path = tmp_path / "imported.dlio"
+    path.write_text(pattern.text)
+    finder = FileFinder({"data": tmp_path}, ProgressLine(None))
+    assert compile_pattern(path, (), Job(1), finder)[0].datasets[0].samples == 3
 
 
 @pytest.fixture(scope="module")
