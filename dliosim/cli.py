@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dliosim.commands.command_table import Command
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.launcher import launcher_rank, library_environment
-from dliosim.commands.parser import Misuse, make_parser
+from dliosim.commands.parser import Misuse, parse_words
 from dliosim.commands.signals import capture_signals
 from dliosim.commands.terminal import discard_output
 from dliosim.errors import DliosimError, ExecutionError, UsageError
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         capture_signals()  # before the imports: these take a second, or a minute for many ranks on a slow file system
     with _mute_other_ranks():
         try:
-            parsed = make_parser().parse_args(given)
+            parsed = parse_words(given)
             command: Command = parsed.command
             if reason := command.find_contradiction(parsed):
                 raise Misuse(reason)

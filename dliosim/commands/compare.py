@@ -17,7 +17,7 @@ from dliosim.commands.compare_schedule import VariantRun, run_blocks
 from dliosim.commands.environment import describe_environment
 from dliosim.commands.mpi_entry import results_line, write_and_print
 from dliosim.commands.options import parse_overrides, parse_roots
-from dliosim.commands.patterns import find_pattern
+from dliosim.commands.patterns import find_pattern, locate_pattern
 from dliosim.commands.results_dir import results_directory
 from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ComparisonPlan, ExcludedVariant, parse_varied
@@ -55,7 +55,8 @@ def _compare(setup: Setup) -> int:
     world, parsed, progress = setup.world, setup.parsed, setup.progress
     finder = FileFinder(parse_roots(parsed), progress)
     found = world.run_on_rank_0(
-        "read the pattern", lambda: compile_or_explain(lambda: _compile_variants(setup, finder))
+        "read the pattern",
+        lambda: compile_or_explain(lambda: _compile_variants(setup, find_pattern(parsed.pattern), finder)),
     )
     caches = world.run_on_rank_0("look at the options", lambda: _choose_caches(found, parsed.caches))
     variants = found.variants
@@ -110,15 +111,14 @@ def _compare(setup: Setup) -> int:
 
 
 def _compile_variants(
-    setup: Setup, finder: Finder, more: Sequence[tuple[str, str]] = ()
+    setup: Setup, path: Path, finder: Finder, more: Sequence[tuple[str, str]] = ()
 ) -> tuple[ComparisonPlan, tuple[Diagnostic, ...]]:
     """Compile the variants on rank 0, as no other rank loads the language; `more` overrides are added."""
     from dliosim.compare.variants import compile_variants
 
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     overrides, varied = [*parse_overrides(parsed), *more], parse_varied(parsed.vary)
-    path, loop = find_pattern(parsed.pattern), parsed.loop
-    return compile_variants(path, overrides, job, varied, loop, parsed.what, parsed.checkpoints, finder)
+    return compile_variants(path, overrides, job, varied, parsed.loop, parsed.what, parsed.checkpoints, finder)
 
 
 def _accepts_override(setup: Setup, override: tuple[str, str]) -> bool:
@@ -128,8 +128,9 @@ def _accepts_override(setup: Setup, override: tuple[str, str]) -> bool:
     """
     from dliosim.language.blocks.external_datasets import missing_finder
 
+    path = locate_pattern(setup.parsed.pattern)
     try:
-        return bool(_compile_variants(setup, missing_finder, [override]))
+        return path is not None and bool(_compile_variants(setup, path, missing_finder, [override]))
     except (DliosimError, OSError):  # the pattern may have changed since
         return False
 

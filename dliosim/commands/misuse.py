@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from dliosim.commands.command_table import COMMANDS, EXAMPLES
-from dliosim.commands.parser import Misuse, make_parser, quote_word
+from dliosim.commands.parser import Misuse, parse_words, quote_word, split_overrides
 from dliosim.commands.patterns import locate_pattern
 
 _MOST_MENDS: Final = 10
@@ -108,7 +108,8 @@ class _Line:
 
 def describe_misuse(given: Sequence[str], message: str) -> str:
     """Return what is wrong with a command line, and what to type; `message` is what argparse says."""
-    line, problem = _Line(tuple(part for word in given for part in _split_option(word))), ""
+    others, overrides = split_overrides(given)
+    line, problem = _Line(tuple(part for word in others for part in _split_option(word))), ""
     for _ in range(_MOST_MENDS):
         found, mended = _mend(line, message)
         problem = problem or found
@@ -118,14 +119,14 @@ def describe_misuse(given: Sequence[str], message: str) -> str:
             break
         line, message = mended, _parse(mended.words)
         if not message:
-            return f"error: {problem}\n  = help: {': '.join([*line.notes, f'write `{line}`'])}{''.join(line.ends)}"
+            line = line.replace([], overrides)
+            return f"error: {problem}\n  = help: {', '.join([*line.notes, f'write `{line}`'])}{''.join(line.ends)}"
     known = next((f" {word}" for word in given if word in COMMANDS), "")
     return f"error: {problem}\n  = help: `dliosim{known} --help` lists what can be written"
 
 
 def _split_option(word: str) -> Sequence[str]:
-    found = re.fullmatch(r"((?:--|[+]+)[A-Za-z][\w.-]*)=(.*)", word, re.DOTALL)
-    return found.groups() if found else (word,)
+    return found.groups() if (found := re.fullmatch(r"((?:--|[+]+)[A-Za-z][\w.-]*)=(.*)", word, re.DOTALL)) else (word,)
 
 
 def _parse(words: Sequence[str]) -> str:
@@ -133,11 +134,10 @@ def _parse(words: Sequence[str]) -> str:
     if words[0] in ("--help", "--version") or "--help" in words:
         return ""
     try:
-        parsed = make_parser().parse_args(words)
+        parsed = parse_words(words)
+        return str(parsed.command.find_contradiction(parsed))
     except Misuse as error:
         return str(error)
-    reason: str = parsed.command.find_contradiction(parsed)
-    return reason
 
 
 def _mend(line: _Line, message: str) -> tuple[str, _Line | str | None]:

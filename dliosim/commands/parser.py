@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill, wrap
 from typing import Final, NoReturn
 
@@ -83,6 +83,22 @@ def make_parser(completions: Mapping[str, object] | None = None) -> argparse.Arg
             if completions and shown in completions:
                 action.complete = completions[shown]  # type: ignore[attr-defined]  # where shtab looks for it
     return parser
+
+
+def parse_words(words: Sequence[str]) -> argparse.Namespace:
+    """Return what the words behind `dliosim` say; raise Misuse. Overrides of DLIO's keys may stand behind options."""
+    others, overrides = split_overrides(words)
+    parsed = make_parser().parse_args(others)
+    if overrides:
+        parsed.override = [*parsed.override, *overrides]
+    return parsed
+
+
+def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words of a line without overrides of DLIO's keys (`++train.epochs=7`, `~train.epochs`), and these."""
+    found = (word for word in words if re.match(r"[+]{1,2}\w|~\w|workload\.[\w.]+=", word))
+    overrides = list(found) if tuple(words[:1]) == ("import",) else []
+    return [word for word in words if word not in overrides], overrides
 
 
 def _describe(command: Command) -> str:
