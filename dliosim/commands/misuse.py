@@ -120,7 +120,7 @@ def describe_misuse(given: Sequence[str], message: str) -> str:
         line, message = mended, _parse(mended.words)
         if not message:
             line = line.replace([], overrides)
-            return f"error: {problem}\n  = help: {', '.join([*line.notes, f'write `{line}`'])}{''.join(line.ends)}"
+            return f"error: {problem}\n  = help: {': '.join([*line.notes, f'write `{line}`'])}{''.join(line.ends)}"
     known = next((f" {word}" for word in given if word in COMMANDS), "")
     return f"error: {problem}\n  = help: `dliosim{known} --help` lists what can be written"
 
