@@ -12,6 +12,7 @@ from dliosim.measure.machine import MEMORY_KINDS, OWN_CACHE_KINDS, OWN_CACHE_WIT
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import Advice, Answer, RunSummary, Spread
 from dliosim.measure.validity import CORE_WAIT_LIMIT, core_wait_bound, doubt_of_prefetch
+from dliosim.model import MPI_APIS
 from dliosim.model.expectation import GOAL
 from dliosim.readable import percent, size
 
@@ -256,6 +257,11 @@ def _advise(
         yield from change("read past the page cache, so that all epochs count", "cache", "off")
     elif verdict == TOO_CLOSE:
         yield from change("run more epochs", "epochs", str(2 * epochs))
+    elif verdict == STARVES and loop.api in MPI_APIS:  # of several readers only one reads at a time
+        if loop.readers:
+            yield from change("read by POSIX calls, which readers make at the same time", "api", "posix")
+        else:
+            yield from change("read ahead of the steps", "readers", "1 by batch")
     elif verdict == STARVES and loop.readers < _MANY_READERS:
         yield from change("read more batches at the same time", "readers", f"{2 * loop.readers or 4} by batch")
 

@@ -243,6 +243,20 @@ def test_advice_is_a_command_line_with_its_own_results() -> None:
     assert found.command == "mpiexec -n 4 dliosim run 'a b.dlio' -D train.cache=off"
 
 
+@pytest.mark.parametrize(
+    ("api", "readers", "override"),
+    [
+        ("posix", 0, "'train.readers=4 by batch'"),
+        ("posix", 4, "'train.readers=8 by batch'"),
+        ("mpi-independent", 0, "'train.readers=1 by batch'"),
+        ("mpi-independent", 1, "train.api=posix"),
+    ],
+)
+def test_more_readers_are_advised_where_they_read_at_the_same_time(api: str, readers: int, override: str) -> None:
+    found, *_ = answer(epoch(0.5, 1.0), api=api, readers=readers).advice
+    assert found.command.endswith(f" -D {override}")
+
+
 def test_advice_replaces_what_was_given_before() -> None:
     run = replace(
         on("ext4"), arguments=("run", "a.dlio", "-D", "train.readers=0", "-Dfiles=8", "--output", "o"), ranks=1
