@@ -56,7 +56,7 @@ def check_command(parsed: argparse.Namespace) -> int:
 def plan_command(parsed: argparse.Namespace) -> int:
     """Print what a pattern would do, or with --csv the reads of one rank."""
     from dliosim.plan.forecast.forecast import forecast, list_reads
-    from dliosim.plan.forecast.interval_forecast import FailureModel, forecast_risks
+    from dliosim.plan.forecast.interval_forecast import FailureModel, StateRisks, forecast_risks
     from dliosim.plan.samples.sample_index import concat_indexes
     from dliosim.report.plan.answer_lines import plan_lines
     from dliosim.report.plan.checkpoint_tables import risk_tables
@@ -90,10 +90,13 @@ def plan_command(parsed: argparse.Namespace) -> int:
         memory = parsed.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         with show_elapsed(user_terminal(), f"plan {printable(parsed.pattern)} on {count(parsed.ranks, 'rank')}"):
             found = forecast(workload, indexes)
-        text = f"{plan_lines(workload, found, memory, note)}\n\n{plan_tables(workload, found)}"
+        risks: list[StateRisks] = []
         if parsed.mtbf is not None:
             failures = FailureModel(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)
-            text += f"\n{risk_tables(failures.mtbf, list(forecast_risks(workload, found, failures)))}\n"
+            risks = list(forecast_risks(workload, found, failures))
+        text = f"{plan_lines(workload, found, memory, risks, note)}\n\n{plan_tables(workload, found)}"
+        if parsed.mtbf is not None:
+            text += f"\n{risk_tables(parsed.mtbf, risks)}\n"
         if (unprinted := print_text(text)) is not None:
             raise unprinted
     return 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dliosim.model import Workload
+from dliosim.plan.forecast.checkpoint_interval import best_interval
 from dliosim.plan.forecast.forecast_types import Forecast
+from dliosim.plan.forecast.interval_forecast import StateRisks
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, save_needs
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.answer_lines import add_advice, first_lines
@@ -16,16 +18,21 @@ from dliosim.report.plan.tables import show_figure
 _ALL, _NONE = 0.99, 0.01
 
 
-def plan_lines(workload: Workload, forecast: Forecast, memory: float, note: str = "") -> str:
+def plan_lines(
+    workload: Workload, forecast: Forecast, memory: float, risks: Sequence[StateRisks] = (), note: str = ""
+) -> str:
     """Return the first lines of a plan, at most 8: a title, and a line for each question that it can answer.
 
-    `memory` is that of a node, in bytes; `note` ends the title. Of loops after the first only the rate is there.
+    `memory` is that of a node, in bytes; `risks` are those of a job that fails; `note` ends the title. Of loops after
+    the first only the rate is there.
     """
     loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
     left = max(memory - forecast.node_bytes, 0.0)
     rows = list(_loop_rows(loops[0], forecast.ranks, left)) if loops else []
     rows += [("ALSO", _rate(one, forecast.ranks)) for one in loops[1:2]]
-    rows += [("SAVES", _save(one)) for one in saves]
+    hint = "" if risks else "; `--mtbf D` says the best interval"
+    rows += [("SAVES", _save(one, hint)) for one in saves]
+    rows += [("EVERY", _best_intervals(one)) for one in risks]
     rows += [
         (
             phase.verb.upper(),
@@ -80,11 +87,23 @@ def _memory(needs: LoopNeeds, left: float) -> str:
     return f"{data}; {room} of memory: at most {percent(share, 2)} of an epoch"
 
 
-def _save(needs: SaveNeeds) -> str:
+def _best_intervals(one: StateRisks) -> str:
+    """Return how often it is best to save, for up to three bandwidths."""
+    name = shorten_name(one.state.checkpoint)
+    if not one.risks:
+        return f"{name}: plan all of it, with {one.state.whole}"
+    shown = [
+        f"{seconds(best_interval(risk.costs), 3)}{f' at {size(risk.bandwidth, 1)}/s' if risk.bandwidth else ''}"
+        for risk in one.risks[:3]
+    ]
+    return f"{name}: save every {', '.join(shown)}"
+
+
+def _save(needs: SaveNeeds, hint: str) -> str:
     text, part = f"{shorten_name(needs.state.checkpoint)}: {size(needs.state.bytes)}", needs.state.part_of
     if needs.interval is None:
         text += " at the end" if needs.cadence and needs.cadence.unit == "end" else " each"
-        return f"{text}: only {part}" if part else f"{text}; `--mtbf D` says the best interval"
+        return f"{text}: only {part}" if part else f"{text}{hint}"
     every = f"{text} every {seconds(needs.interval, 2)} of compute"
     if needs.rate is None:
         return f"{every}; to serialize them takes longer than that leaves"

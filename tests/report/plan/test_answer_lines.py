@@ -9,6 +9,7 @@ import pytest
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
 from dliosim.plan.forecast.forecast import forecast
+from dliosim.plan.forecast.interval_forecast import FailureModel, forecast_risks
 from dliosim.report.plan.answer_lines import plan_lines
 
 PATTERNS = Path(__file__).parents[3] / "patterns"
@@ -20,6 +21,22 @@ def lines(name: str, ranks: int = 4, nodes: int = 1, memory: float = 16e9, **ove
     workload = compile_pattern(PATTERNS / f"{name}.dlio", given, Job(ranks, nodes))[0]
     title, *rows = plan_lines(workload, forecast(workload), memory).splitlines()
     return {"title": title} | {row[:9].strip(): row[9:] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("scale", "failures", "text"),
+    [
+        ("1", FailureModel(14_400.0), "state: save every 1725 s at 1 GB/s, 562 s at 10 GB/s, 179 s at 100 GB/s"),
+        ("1", FailureModel(14_400.0, save_time=30.0), "state: save every 910 s"),
+        ("10000", FailureModel(14_400.0), "state: plan all of it, with -D llama3_8b.scale=1"),
+    ],
+)
+def test_how_often_to_save_is_there_where_jobs_fail(scale: str, failures: FailureModel, text: str) -> None:
+    workload = compile_pattern(PATTERNS / "llama3_8b.dlio", [("scale", scale)], Job(8))[0]
+    found = forecast(workload)
+    rows = plan_lines(workload, found, 16e9, list(forecast_risks(workload, found, failures))).splitlines()
+    assert f"EVERY    {text}" in rows
+    assert not any("--mtbf" in row for row in rows)
 
 
 @pytest.mark.parametrize("path", sorted(PATTERNS.glob("*.dlio")), ids=lambda path: path.stem)
