@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.epoch_summaries import EpochSummary
@@ -12,25 +11,17 @@ from dliosim.measure.figures import name_part, time_parts
 from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import Advice, Answer, RunSummary
+from dliosim.measure.run_summary import Answer, RunSummary
 from dliosim.readable import count, percent, seconds, size
-from dliosim.report.phase_titles import group_phases, name_epochs, shorten_name
-from dliosim.report.text_table import SCREEN
-
-#: Greatest number of first lines, and columns next to the name of a row.
-_MOST, ROOM = 8, SCREEN - 9
+from dliosim.report.first_lines import FirstRows, add_advice, first_lines
+from dliosim.report.phase_titles import group_phases, name_epochs
+from dliosim.report.text_table import shorten_name
 
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3
 
-#: Rows that make room for others, in this order.
-_LEAST_NEEDED = ("RESTORES", "SAVES", "LOOP")
-
 #: Where bytes came from.
 _GAVE_BY = {"device": " from the device", "memory": " from memory, not from storage"}
-
-#: Title of the first lines, and name and text of each row.
-FirstRows: TypeAlias = tuple[str, list[tuple[str, str]]]
 
 _NAMES = {"data wait": "storage", "sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
 
@@ -55,30 +46,6 @@ def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:
         yield f"{shorten_name(answers[0].loop)}: {'; '.join([_verdict(answers[0]), *answers[0].reasons[:1]])}"
     elif answers:
         yield "; ".join(f"{shorten_name(one.loop)}: {one.verdict}" for one in answers)
-
-
-def add_advice(rows: Sequence[tuple[str, str]], advice: Sequence[Advice]) -> list[tuple[str, str]]:
-    """Return the rows for which there is room and the first advice; a command has a line of its own.
-
-    Where there are too many, those go first that the tables below have, too.
-    """
-    room = _MOST - 1 - sum(1 + bool(one.command) for one in advice[:1])
-    rows = list(rows)
-    for name in _LEAST_NEEDED:
-        if len(rows) > room:
-            rows = [row for row in rows if row[0] != name]
-    tried = [("TRY", f"{one.text}:\n{one.command}" if one.command else one.text) for one in advice[:1]]
-    return [*rows[:room], *tried]
-
-
-def first_lines(title: str, rows: Sequence[tuple[str, str]]) -> str:
-    """Return a title and rows of a name and a text as lines, cut to 80 columns."""
-    return "\n".join([_cut(title), *(_cut(f"{name:<8} {text}", name) for name, text in rows)])
-
-
-def _cut(line: str, name: str = "") -> str:
-    """Return a line, cut to the width; a command line stays whole, so that it can be pasted."""
-    return line if len(line) <= SCREEN or name == "TRY" else f"{line[: SCREEN - 3]}..."
 
 
 def _title(run: RunSummary) -> str:

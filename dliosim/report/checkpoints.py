@@ -22,8 +22,8 @@ from dliosim.measure.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs
 from dliosim.readable import count, number, percent, seconds
 from dliosim.report.interval_table import EXPLAINED, IntervalRow, format_long_time, interval_table
-from dliosim.report.phase_titles import group_phases, shorten_name, title_of
-from dliosim.report.text_table import WIDTH, Column, format_columns, time_cell
+from dliosim.report.phase_titles import group_phases, title_of
+from dliosim.report.text_table import WIDTH, Column, format_columns, shorten_name, time_cell
 
 
 @dataclass(frozen=True, slots=True)

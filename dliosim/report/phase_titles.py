@@ -10,20 +10,11 @@ from dliosim.measure.phase import PhaseSummary
 
 P = TypeVar("P", bound=PhaseSummary)
 
-# Longer names are cut in tables; the conditions above the tables have them in full.
-_LONGEST = 32
-
 
 def title_of(phase: PhaseSummary) -> str:
     """Return the title of a phase: keyword, name (if it adds to the keyword), and what distinguishes it from others."""
     name = phase.name if phase.name.startswith(phase.kind) else f"{phase.kind} {phase.name}".rstrip()
     return f"{name} {phase.how}".rstrip() if isinstance(phase, RestorePhase) else name
-
-
-def shorten_name(name: str, longest: int = _LONGEST) -> str:
-    """Return the beginning and the end of a long name, so that there is room for figures."""
-    end = min(12, (longest - 3) // 2)
-    return name if len(name) <= longest else f"{name[: longest - 3 - end]}...{name[-end:]}"
 
 
 def group_phases(phases: Sequence[P]) -> list[list[P]]:

@@ -18,8 +18,8 @@ from dliosim.report.answer_lines import answer_lines
 from dliosim.report.checkpoints import checkpoint_tables
 from dliosim.report.conditions import format_notes, header
 from dliosim.report.loops import latency_cells, loop_tables
-from dliosim.report.phase_titles import group_phases, name_epochs, shorten_name, title_of
-from dliosim.report.text_table import Column, format_columns, grid, percent_cell, time_cell
+from dliosim.report.phase_titles import group_phases, name_epochs, title_of
+from dliosim.report.text_table import Column, format_columns, grid, percent_cell, shorten_name, time_cell
 from dliosim.report.warnings import format_warnings
 
 #: A column of the table of files: a row is about all runs of a verb.

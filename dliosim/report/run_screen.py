@@ -15,9 +15,9 @@ from dliosim.measure.run_summary import RunSummary
 from dliosim.readable import seconds, size
 from dliosim.report.answer_lines import answer_lines
 from dliosim.report.checkpoints import interval_section
-from dliosim.report.phase_titles import group_phases, shorten_name, title_of
+from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.run_report import expectation_line
-from dliosim.report.text_table import SCREEN, Column, format_columns, percent_cell, time_cell
+from dliosim.report.text_table import SCREEN, Column, format_columns, percent_cell, shorten_name, time_cell
 from dliosim.report.warnings import format_warnings
 
 #: Of more epochs than this, only the first ones and the last have a row.

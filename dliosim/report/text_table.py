@@ -22,6 +22,9 @@ SCREEN = 80
 #: Figures that differ by less than this share are the same to a reader.
 _SAME = 0.005
 
+# Longer names are cut in tables; the conditions above the tables have them in full.
+_LONGEST = 32
+
 #: A row that is drawn as a line.
 LINE: tuple[str, ...] = ()
 
@@ -162,3 +165,9 @@ def wrap_text(text: str, first: str, later: str) -> str:
     return textwrap.fill(
         text, WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
     )
+
+
+def shorten_name(name: str, longest: int = _LONGEST) -> str:
+    """Return the beginning and the end of a long name, so that there is room for figures."""
+    end = min(12, (longest - 3) // 2)
+    return name if len(name) <= longest else f"{name[: longest - 3 - end]}...{name[-end:]}"

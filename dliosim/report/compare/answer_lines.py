@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dliosim.compare.answer import USE
 from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.readable import count, number
-from dliosim.report.answer_lines import ROOM, FirstRows, add_advice, first_lines
+from dliosim.report.first_lines import ROOM, FirstRows, add_advice, first_lines
 from dliosim.report.reader.comparison import ComparisonResult
 
 _FROM = {

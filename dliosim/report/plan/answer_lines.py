@@ -10,9 +10,9 @@ from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.forecast.interval_forecast import StateRisks
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, save_needs
 from dliosim.readable import count, percent, seconds, size
-from dliosim.report.answer_lines import add_advice, first_lines
-from dliosim.report.phase_titles import shorten_name
+from dliosim.report.first_lines import add_advice, first_lines
 from dliosim.report.plan.tables import show_figure
+from dliosim.report.text_table import shorten_name
 
 #: Shares of an epoch from which on memory has nearly all of it, and below which nearly nothing.
 _ALL, _NONE = 0.99, 0.01
