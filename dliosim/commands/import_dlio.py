@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from pathlib import Path
 
+from dliosim.commands.terminal import print_text
 from dliosim.dlio.convert import Pattern, import_pattern, report_lines
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.readable import printable
+from dliosim.report.results import write_atomic
 
 
 def import_command(parsed: argparse.Namespace) -> int:
@@ -21,11 +24,13 @@ def import_command(parsed: argparse.Namespace) -> int:
         raise UsageError(f"cannot read {parsed.file}: {error.strerror}") from error
     print_report(parsed.file, pattern)
     if parsed.output is None:
-        sys.stdout.write(pattern.text)
+        if (unprinted := print_text(pattern.text)) is not None:
+            raise unprinted
         return 0
     try:
-        with Path(parsed.output).open("x", encoding="utf-8") as file:
-            file.write(pattern.text)
+        if Path(parsed.output).exists():
+            raise FileExistsError(errno.EEXIST, "it is there already")
+        write_atomic(Path(parsed.output), pattern.text.encode())
     except OSError as error:
         raise ExecutionError(f"cannot write {parsed.output}: {error.strerror}") from error
     sys.stderr.write(f"wrote {printable(parsed.output)}; next: dliosim plan {printable(parsed.output)} --ranks 4\n")

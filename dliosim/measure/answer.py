@@ -109,7 +109,7 @@ def _source_reasons(run: RunSummary, runs: Sequence[LoopPhase], source: str) -> 
     if source == "memory":
         return (_memory_reason(run, runs),)
     if source == "mixed":
-        return ("the page cache gave part of the bytes of every epoch",)
+        return ("the page cache gave part of the bytes of every epoch, or may have",)
     return _server_reasons(run, runs)
 
 
@@ -166,8 +166,9 @@ def _judge(
     if alone is None:
         if not any(epoch.compute_seconds.max > 0 for phase in runs for epoch in phase.epochs):
             return NOT_ASKED, ()
-        steps = max(epoch.steps for phase in runs for epoch in phase.epochs)
-        return NO_STORAGE, ("an epoch has no step after the first",) if steps < 2 else ("requests come by themselves",)
+        if max(epoch.steps for phase in runs for epoch in phase.epochs) < 2:
+            return NO_STORAGE, ("an epoch has no step after the first",)
+        return NOT_ASKED, ("requests come by themselves: their latency says whether storage keeps up",)
     if not from_storage and alone.max >= goal:
         return NO_STORAGE, ()
     load = core_wait_text(waited) if waited >= CORE_WAIT_LIMIT else ""

@@ -193,6 +193,11 @@ class EpochSummary:
     clear_data_wait_seconds: float | None = figure(of=quotient("clear_data_wait_ns", "clear_steps", 1e-9))
 
     @property
+    def late_compute_seconds(self) -> float:
+        """Return the time that compute took longer than asked, mean over ranks; s."""
+        return self.compute_seconds.mean * (1 - 1 / (1 + (self.oversleep_share or 0.0)))
+
+    @property
     def bytes_from_storage(self) -> int:
         """Return the bytes of samples that read calls brought.
 

@@ -60,7 +60,8 @@ def _doubt_of_miss(line: Expectation, run: RunSummary, epochs: Sequence[EpochSum
         return "the goal is within the spread of the epochs"
     readers = max(phase.readers for phase in run.loops if phase.name == line.loop)
     waited = core_wait_bound(run.environment, epochs, readers)
-    slept = _oversleep_share(epochs) if line.figure == "throughput" else 0.0
+    slept = sum(one.late_compute_seconds for one in epochs) / sum(one.loop_seconds for one in epochs)
+    slept = slept if line.figure == "throughput" else 0.0  # the others are without it
     left = max(1.0 - waited - slept, 0.0)
     if is_least == (line.figure == "p99") or (best < line.value * left if is_least else best * left > line.value):
         return ""  # with less waiting the figure would be further from what is asked, or still not reach it
@@ -69,12 +70,6 @@ def _doubt_of_miss(line: Expectation, run: RunSummary, epochs: Sequence[EpochSum
         if slept > waited
         else f"{core_wait_text(waited)}, and may be what is missing"
     )
-
-
-def _oversleep_share(epochs: Sequence[EpochSummary]) -> float:
-    """Return the share of the loop's time in which compute took longer than asked."""
-    late = sum(epoch.compute_seconds.mean * (1 - 1 / (1 + (epoch.oversleep_share or 0.0))) for epoch in epochs)
-    return late / sum(epoch.loop_seconds for epoch in epochs)
 
 
 def _mean(figure: str, epochs: Sequence[EpochSummary]) -> float | None:

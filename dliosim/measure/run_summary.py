@@ -62,7 +62,8 @@ class Answer:
 
     #: name of the loop
     loop: str
-    #: `feeds`, `does not feed`, `too close to say`, `not asked` (the loop has no compute), `not a storage result`
+    #: `feeds`, `does not feed`, `too close to say`, `not asked` (no compute, or requests come by themselves),
+    #: `not a storage result`
     verdict: str
     #: why it is so, and what makes it doubtful
     reasons: tuple[str, ...]

@@ -107,7 +107,7 @@ def _shares(epochs: Sequence[EpochSummary]) -> str:
     times = {name: statistics.fmean(getattr(one, name).mean for one in epochs) for name in time_parts(EpochSummary)}
     whole = sum(times.values())
     named = {name_part(name): time / whole for name, time in times.items() if whole > 0}
-    late = statistics.fmean(one.compute_seconds.mean * (1 - 1 / (1 + (one.oversleep_share or 0.0))) for one in epochs)
+    late = statistics.fmean(one.late_compute_seconds for one in epochs)
     named["oversleep"] = late / whole if whole > 0 else 0.0
     busy = named.pop("compute", 0.0) - named["oversleep"]
     longest = sorted((share, name) for name, share in named.items() if share >= _WORTH_A_WORD)

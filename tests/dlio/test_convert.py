@@ -217,7 +217,7 @@ def test_values_that_no_pattern_has_are_refused_in_words(changed: dict[str, obje
 
 
 def test_folders_of_others_stay_below_the_data_folder() -> None:
-    for folder in ("/etc/../../root/x", "../../x", "./x/../y"):
+    for folder in ("/etc/../../usr/x", "../../x", "./x/../y"):
         path = next(line for line in lines(imported({"dataset.data_folder": folder})) if line.startswith("path"))
         assert ".." not in path and not path.startswith('path "/')
 

@@ -120,6 +120,12 @@ def test_with_compute_but_no_step_to_count_nothing_is_said() -> None:
     assert answer(epoch(None, 1.0, steps=1)).verdict == "not a storage result"
 
 
+def test_requests_have_a_rate_and_no_verdict() -> None:
+    found = answer(epoch(None, 1.0))
+    assert (found.verdict, found.source) == ("not asked", "device")
+    assert found.got_bytes_per_second is not None and "latency" in found.reasons[0]
+
+
 def test_waits_that_no_kernel_counts_are_no_figure() -> None:
     crowded = replace(sample.run().environment, cores_per_node=3)
     run = replace(on("ext4"), environment=replace(on("ext4").environment, cores_per_node=crowded.cores_per_node))

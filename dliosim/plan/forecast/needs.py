@@ -44,15 +44,20 @@ class SaveNeeds:
     rate: float | None
 
 
+def memory_left(forecast: Forecast, memory: float) -> float:
+    """Return the bytes of a node's memory that its ranks leave."""
+    return max(memory - forecast.node_bytes, 0.0)
+
+
 def loop_needs(workload: Workload, forecast: Forecast, memory: float) -> Iterator[LoopNeeds]:
     """Yield what each loop needs; `memory` is that of a node, in bytes."""
+    room = memory_left(forecast, memory)
     for loop in loops_of(workload.verbs):
         phases = [one for one in forecast.phases if (one.verb, one.name) == (loop.kind, loop.name)]
         if not phases or not phases[0].samples.total:
             continue
         first, epochs = phases[0], sum(one.times for one in phases)
         seen, data = _node_data(workload, loop, first, epochs)
-        room = max(memory - forecast.node_bytes, 0.0)
         share = 0.0 if loop.access.cache == "off" or not data else min(seen, room / data)
         yield LoopNeeds(loop, first.demand, first.bytes.total, first.bytes.estimated, epochs, data, share)
 

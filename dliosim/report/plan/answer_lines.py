@@ -8,7 +8,7 @@ from dliosim.model import Workload
 from dliosim.plan.forecast.checkpoint_interval import best_interval
 from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.forecast.interval_forecast import StateRisks
-from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, save_needs
+from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.first_lines import add_advice, first_lines
 from dliosim.report.plan.tables import show_figure
@@ -27,8 +27,7 @@ def plan_lines(
     the first only the rate is there.
     """
     loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
-    left = max(memory - forecast.node_bytes, 0.0)
-    rows = list(_loop_rows(loops[0], forecast.ranks, left)) if loops else []
+    rows = list(_loop_rows(loops[0], forecast.ranks, memory_left(forecast, memory))) if loops else []
     rows += [("ALSO", _rate(one, forecast.ranks)) for one in loops[1:2]]
     hint = "" if risks else "; `--mtbf D` says the best interval"
     rows += [("SAVES", _save(one, hint)) for one in saves]
