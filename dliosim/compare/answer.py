@@ -158,6 +158,8 @@ def _advise(
             yield Advice("read from storage: one epoch a pass", command_line(outcome, "=".join(once), option=cold))
         elif outcome.caches == "warm":
             yield Advice("read from storage", command_line(outcome, option=("--caches", "cold")))
-    elif verdict in (NO_DIFFERENCE, TOO_CLOSE):
+    elif verdict == TOO_CLOSE:
+        yield Advice("use fewer ranks, or a quiet machine: ranks waited for cores")
+    elif verdict == NO_DIFFERENCE:
         more = ("--repeat", str(4 * outcome.repetitions))
         yield Advice("a difference half as large takes four times as many", command_line(outcome, option=more))

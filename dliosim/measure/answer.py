@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from dliosim.measure.epoch_summaries import EpochSummary
@@ -314,5 +315,7 @@ def command_line(
         if not (same or word.partition("=")[0] in (*without, "--output", *option[:1])):
             words += [word, value] if word == "-D" else [word]
     number = ranks or run.ranks
-    launcher = ["mpiexec", "-n", str(number)] if number > 1 else []
+    beside = Path(run.program).with_name("mpiexec")  # of the environment that the program was typed from
+    mpiexec = str(beside) if "/" in run.program and beside.exists() else "mpiexec"
+    launcher = [mpiexec, "-n", str(number)] if number > 1 else []
     return shlex.join([*launcher, run.program, *words, *(["-D", override] if override else []), *option])

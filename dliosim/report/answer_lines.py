@@ -15,7 +15,7 @@ from dliosim.measure.run_summary import Answer, RunSummary
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.first_lines import FirstRows, add_advice, first_lines
 from dliosim.report.phase_titles import group_phases, name_epochs
-from dliosim.report.text_table import shorten_name
+from dliosim.report.text_table import SCREEN, shorten_name
 
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3
@@ -50,14 +50,17 @@ def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:
 
 def _title(run: RunSummary) -> str:
     """Return what ran where."""
-    apis = dict.fromkeys(phase.api for phase in run.phases if phase.api and phase.api != "null")
+    apis = dict.fromkeys(phase.api for phase in run.loops or run.phases if phase.api and phase.api != "null")
     root = next((phase.root for phase in (*run.loops, *run.phases) if phase.root is not None), "")
     places = {one.root: one for one in run.environment.file_systems}
     place = places.get(root) or next(iter(places.values()), None)
     kind, directory = (place.kind, place.directory) if place else ("", "")
     nodes = "1 node (says nothing of many)" if run.nodes == 1 else count(run.nodes, "node")
-    parts = [run.name, f"{count(run.ranks, 'rank')} on {nodes}", kind, ", ".join(apis), directory]
-    return "  ".join(filter(None, parts))
+    parts = [run.name, f"{count(run.ranks, 'rank')} on {nodes}", kind, ", ".join(apis)]
+    text = "  ".join(filter(None, parts))
+    room = SCREEN - len(text) - 2
+    shown = directory if len(directory) <= room else f"...{directory[3 - room :]}"  # its end tells more
+    return "  ".join(filter(None, [text, shown if room > 3 else ""]))
 
 
 def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str, str]]:

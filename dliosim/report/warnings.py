@@ -42,9 +42,10 @@ def format_warnings(run: RunSummary) -> str:
 def warnings_of(run: RunSummary) -> list[str]:
     """Return the texts of all warnings; where a run has answers, without those that these give already."""
     found = [*_partial_warnings(run), *_machine_warnings(run), *_option_warnings(run)]
+    judged = {answer.loop for answer in run.answers if answer.source not in ("memory", "null")}
     for group in group_phases(run.phases):
         loops = [phase for phase in group if isinstance(phase, LoopPhase)]
-        warned = _loop_warnings(run.environment, loops, bool(run.answers))
+        warned = _loop_warnings(run.environment, loops, bool(run.answers), bool(loops) and loops[0].name in judged)
         found += [f"{title_of(group[0])}: {text}" for text in warned]
         if not run.null:
             found += _warn_each_run(group, lambda phase: _cache_warnings(run, phase))
@@ -124,12 +125,18 @@ def _option_warnings(run: RunSummary) -> Iterator[str]:
         )
 
 
-def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase], is_answered: bool) -> Iterator[str]:
-    """Yield the warnings about all runs of a loop together; `is_answered`: an answer says what it is sure of."""
+def _loop_warnings(
+    environment: Environment, runs: Sequence[LoopPhase], is_answered: bool, is_judged: bool
+) -> Iterator[str]:
+    """Yield the warnings about all runs of a loop together.
+
+    `is_answered`: an answer says what it is sure of; `is_judged`: it has also judged waits for cores.
+    """
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     if not epochs:
         return
-    yield from _core_wait_warnings(environment, runs)
+    if not is_judged:
+        yield from _core_wait_warnings(environment, runs)
     slept = doubt_of_oversleep(runs)
     if slept:
         known = any(epoch.utilization is not None for epoch in epochs) and not is_answered

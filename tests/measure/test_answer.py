@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -269,6 +270,13 @@ def test_advice_replaces_what_was_given_before() -> None:
     )
     expected = "dliosim run a.dlio -Dfiles=8 -D 'train.readers=4 by batch'"
     assert command_line(run, "train.readers=4 by batch") == expected
+
+
+def test_the_launcher_next_to_a_program_with_a_path_is_advised(tmp_path: Path) -> None:
+    run = replace(on("ext4"), program=str(tmp_path / "dliosim"))
+    assert command_line(run).startswith("mpiexec -n 4 ")
+    (tmp_path / "mpiexec").touch()
+    assert command_line(run).startswith(f"{tmp_path}/mpiexec -n 4 {tmp_path}/dliosim ")
 
 
 def test_a_change_that_the_pattern_does_not_take_is_not_advised() -> None:

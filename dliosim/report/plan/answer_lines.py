@@ -95,7 +95,7 @@ def _best_intervals(one: StateRisks) -> str:
         f"{seconds(best_interval(risk.costs), 3)}{f' at {size(risk.bandwidth, 1)}/s' if risk.bandwidth else ''}"
         for risk in one.risks[:3]
     ]
-    return f"{name}: save every {', '.join(shown)}"
+    return f"{name}: {', '.join(shown)}"
 
 
 def _save(needs: SaveNeeds, hint: str) -> str:
