@@ -253,10 +253,12 @@ def _advise(
         yield Advice("use more data than memory, or `drop caches` before the loop")
     elif doubt_of_prefetch(runs):
         yield Advice("use more samples, or fewer batches ahead (`prefetch`)")
-    elif verdict in (TOO_CLOSE, STARVES) and waited >= CORE_WAIT_LIMIT:
+    elif verdict == TOO_CLOSE and waited >= CORE_WAIT_LIMIT and run.environment.ranks_per_node > 1:
         yield _free_cores(run, loop, accepts)
     elif verdict == TOO_CLOSE and loop.cache != "off" and counted < epochs:
         yield from change("read past the page cache, so that all epochs count", "cache", "off")
+    elif verdict == TOO_CLOSE and waited >= CORE_WAIT_LIMIT:
+        yield _free_cores(run, loop, accepts)
     elif verdict == TOO_CLOSE:
         yield from change("run more epochs", "epochs", str(2 * epochs))
     elif verdict == STARVES and loop.api in MPI_APIS:  # of several readers only one reads at a time
@@ -264,20 +266,53 @@ def _advise(
             yield from change("read by POSIX calls, which readers make at the same time", "api", "posix")
         else:
             yield from change("read ahead of the steps", "readers", "1 by batch")
-    elif verdict == STARVES and loop.readers < _MANY_READERS:
-        yield from change("read more batches at the same time", "readers", f"{2 * loop.readers or 4} by batch")
+    elif verdict == STARVES:
+        yield from _read_faster(run, loop, waited, change)
+
+
+def _read_faster(
+    run: RunSummary, loop: LoopPhase, waited: float, change: Callable[[str, str, str], Iterator[Advice]]
+) -> Iterator[Advice]:
+    """Yield how storage may feed a loop after all.
+
+    Each piece of advice asks for more readers or for fewer ranks, never the other way round, so that somebody who
+    follows one after the other comes to an end.
+    """
+    cores, crowd = run.environment.cores_per_node, run.environment.ranks_per_node
+    is_crowded, own = waited >= CORE_WAIT_LIMIT, _readers_with_cores(run)
+    more = 2 * loop.readers or 4
+    if crowd > 1 or is_crowded:
+        more = min(more, own)
+    if loop.readers < more <= _MANY_READERS:
+        yield from change("read more batches at the same time", "readers", f"{more} by batch")
+    elif crowd > 1 and is_crowded:
+        fewer = max(min(cores // (1 + loop.readers), crowd - 1), 1)
+        yield Advice("give each rank and reader a core", command_line(run, ranks=fewer * run.nodes))
+    elif crowd > 1:
+        yield Advice("find how many ranks it feeds", command_line(run, ranks=crowd // 2 * run.nodes))
+    elif is_crowded and 1 + loop.readers > cores:
+        yield Advice(f"use faster storage, or a node of {1 + loop.readers} cores, for the rank and its readers")
+    else:
+        yield Advice("use faster storage: fewer ranks or more readers do not help here")
+
+
+def _readers_with_cores(run: RunSummary) -> int:
+    """Return how many readers of a rank can have a core each, next to the ranks; at least one."""
+    return max(run.environment.cores_per_node // run.environment.ranks_per_node - 1, 1)
 
 
 def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts) -> Advice:
     """Return how each rank and each reader gets a core of its own."""
     cores, crowd = run.environment.cores_per_node, run.environment.ranks_per_node
-    readers = min(loop.readers, max(cores // crowd - 1, 1))
+    readers = min(loop.readers, _readers_with_cores(run)) if crowd > 1 else loop.readers
     ranks = min(max(cores // (1 + readers), 1), crowd)
     override = (f"{loop.name}.readers", f"{readers} by batch")
     changed = "=".join(override) if readers < loop.readers and accepts(override) else ""
     if changed or ranks < crowd:
         return Advice("give each rank and reader a core", command_line(run, changed, ranks=ranks * run.nodes))
-    return Advice("repeat this when the machine is quiet: other work had the cores", command_line(run))
+    if 1 + readers > cores:
+        return Advice(f"use a node of {1 + readers} cores, for the rank and its readers")
+    return Advice("each has a core, but waited: repeat this on a quiet machine", command_line(run))
 
 
 class RankCommand(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.epoch_summaries import EpochSummary
@@ -59,8 +60,9 @@ def _title(run: RunSummary) -> str:
     parts = [run.name, f"{count(run.ranks, 'rank')} on {nodes}", kind, ", ".join(apis)]
     text = "  ".join(filter(None, parts))
     room = SCREEN - len(text) - 2
-    shown = directory if len(directory) <= room else f"...{directory[3 - room :]}"  # its end tells more
-    return "  ".join(filter(None, [text, shown if room > 3 else ""]))
+    last = Path(directory).name
+    shown = next((one for one in (directory, last) if len(one) <= room), f"...{last[3 - room :]}" if room > 3 else "")
+    return "  ".join(filter(None, [text, shown]))
 
 
 def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str, str]]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dliosim.measure.answer import answer_run, command_line, epoch_source
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.machine import FileSystem
-from dliosim.measure.run_summary import Answer, RunSummary
+from dliosim.measure.run_summary import Advice, Answer, RunSummary
 from dliosim.report.phase_titles import group_phases
 from tests.report import sample
 
@@ -219,6 +222,20 @@ def test_waiting_for_a_core_may_be_what_is_missing() -> None:
     assert answer(epoch(0.95, 1.0, **waiting)).reasons == (text,)
 
 
+def advise(ranks: int, cores: int, readers: int, alone: float, waited: float) -> Advice:
+    """Return the first advice for a run of one node whose ranks waited for cores for a share of the loop."""
+    (train, *_) = sample.run().loops
+    waiting = epoch(alone, 1.0, loop_seconds=1.0, core_wait_seconds=sample.spread(waited))
+    run = on("ext4", replace(train, epochs=(waiting,), prefetch=0, readers=readers))
+    environment = replace(run.environment, cores_per_node=cores, ranks_per_node=ranks)
+    run = replace(run, environment=environment, ranks=ranks, nodes=1)
+    return answer_run(run, group_phases(run.loops), {}, lambda override: True)[0].advice[0]
+
+
+#: Utilization of storage alone: waits for cores may be what is missing of the goal, or more is missing.
+CLOSE, FAR = 0.8, 0.5
+
+
 @pytest.mark.parametrize(
     ("cores", "readers", "command"),
     [
@@ -232,12 +249,59 @@ def test_waiting_for_a_core_may_be_what_is_missing() -> None:
 def test_ranks_that_waited_for_cores_get_a_command_line_that_leaves_each_its_own(
     cores: int, readers: int, command: str
 ) -> None:
+    assert advise(4, cores, readers, CLOSE, 0.2).command == command
+
+
+def test_an_only_epoch_of_one_rank_is_too_few_before_its_cores_are() -> None:
     (train, *_) = sample.run().loops
-    waiting = epoch(0.5, 1.0, loop_seconds=1.0, core_wait_seconds=sample.spread(0.2))
-    run = on("ext4", replace(train, epochs=(waiting,), prefetch=0, readers=readers))
-    run = replace(run, environment=replace(run.environment, cores_per_node=cores))
+    waiting = epoch(CLOSE, 1.0, loop_seconds=1.0, core_wait_seconds=sample.spread(0.2))
+    run = on("ext4", replace(train, epochs=(waiting, epoch(0.99, 0.0)), prefetch=0, readers=4))
+    run = replace(run, environment=replace(run.environment, ranks_per_node=1, cores_per_node=2), ranks=1)
     ((advice, *_),) = (one.advice for one in answer_run(run, group_phases(run.loops), {}, lambda override: True))
-    assert advice.command == command
+    assert advice.command == "dliosim run 'a b.dlio' -D train.cache=off"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cores", "readers", "waited", "text"),
+    [
+        (1, 2, 0, 0.0, "dliosim run 'a b.dlio' -D 'train.readers=4 by batch'"),
+        (1, 2, 4, 0.2, "use faster storage, or a node of 5 cores, for the rank and its readers"),
+        (1, 2, 16, 0.0, "use faster storage: fewer ranks or more readers do not help here"),
+        (2, 8, 1, 0.2, "mpiexec -n 2 dliosim run 'a b.dlio' -D 'train.readers=2 by batch'"),
+        (4, 2, 0, 0.2, "mpiexec -n 4 dliosim run 'a b.dlio' -D 'train.readers=1 by batch'"),
+        (4, 2, 4, 0.2, "dliosim run 'a b.dlio'"),
+        (4, 2, 4, 0.0, "mpiexec -n 2 dliosim run 'a b.dlio'"),
+    ],
+)
+def test_storage_that_does_not_feed_is_asked_for_more_where_cores_allow_it(
+    ranks: int, cores: int, readers: int, waited: float, text: str
+) -> None:
+    advice = advise(ranks, cores, readers, FAR, waited)
+    assert (advice.command or advice.text) == text
+
+
+@given(
+    ranks=st.integers(1, 9),
+    cores=st.integers(1, 64),
+    readers=st.integers(0, 16),
+    outcomes=st.lists(st.tuples(st.sampled_from([CLOSE, FAR]), st.sampled_from([0.0, 0.2])), min_size=24, max_size=24),
+)
+def test_whoever_follows_the_advice_does_not_go_in_a_circle(
+    ranks: int, cores: int, readers: int, outcomes: list[tuple[float, float]]
+) -> None:
+    seen = set()
+    for alone, waited in outcomes:
+        if (alone, waited) == (CLOSE, 0.0):  # more is missing than waits for cores
+            alone = FAR
+        command = advise(ranks, cores, readers, alone, waited).command
+        number, more = re.search(r"-n (\d+)", command), re.search(r"readers=(\d+)", command)
+        after = (int(number[1]) if number else 1, int(more[1]) if more else readers)
+        if not command or after == (ranks, readers):
+            return
+        seen.add((ranks, readers))
+        assert after not in seen
+        ranks, readers = after
+    pytest.fail("no end")
 
 
 def test_advice_names_the_program_as_it_was_typed() -> None:
@@ -250,17 +314,9 @@ def test_advice_is_a_command_line_with_its_own_results() -> None:
     assert found.command == "mpiexec -n 4 dliosim run 'a b.dlio' -D train.cache=off"
 
 
-@pytest.mark.parametrize(
-    ("api", "readers", "override"),
-    [
-        ("posix", 0, "'train.readers=4 by batch'"),
-        ("posix", 4, "'train.readers=8 by batch'"),
-        ("mpi-independent", 0, "'train.readers=1 by batch'"),
-        ("mpi-independent", 1, "train.api=posix"),
-    ],
-)
-def test_more_readers_are_advised_where_they_read_at_the_same_time(api: str, readers: int, override: str) -> None:
-    found, *_ = answer(epoch(0.5, 1.0), api=api, readers=readers).advice
+@pytest.mark.parametrize(("readers", "override"), [(0, "'train.readers=1 by batch'"), (1, "train.api=posix")])
+def test_by_mpi_io_one_reader_is_advised_as_more_would_not_read_at_the_same_time(readers: int, override: str) -> None:
+    found, *_ = answer(epoch(0.5, 1.0), api="mpi-independent", readers=readers).advice
     assert found.command.endswith(f" -D {override}")
 
 
