@@ -286,7 +286,7 @@ def test_storage_that_does_not_feed_is_asked_for_more_where_cores_allow_it(
     readers=st.integers(0, 16),
     outcomes=st.lists(st.tuples(st.sampled_from([CLOSE, FAR]), st.sampled_from([0.0, 0.2])), min_size=24, max_size=24),
 )
-def test_whoever_follows_the_advice_does_not_go_in_a_circle(
+def test_following_the_advice_does_not_go_in_a_circle(
     ranks: int, cores: int, readers: int, outcomes: list[tuple[float, float]]
 ) -> None:
     seen = set()
