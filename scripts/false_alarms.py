@@ -4,9 +4,10 @@
 
 Rows are drawn (tests/compare/synthetic.py) and judged as a comparison judges its own, with the default number of
 repetitions. `the table` is the share of comparisons in which any variant is called different from the first; `any pair`
-that in which the table or the sentences below it call any two different. About four minutes on one core. The
-status is 1 if a share of false alarms in the table is above 6 %, or a difference of 10 % at 5 % noise of ratios is
-found in less than 80 %.
+that in which the table or the sentences below it call any two different; `the answer` that in which it says what to
+use, or, where the first one takes 10 % longer and the others are equal, calls the one to use faster than an equal one.
+About ten minutes on one core. The status is 1 if a share of false alarms in the table or in the answer is above 6 %,
+or a difference of 10 % at 5 % noise of ratios is found in less than 80 %.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from harness import ROOT, header, orderly, row
 
 sys.path.insert(0, str(ROOT))
 
+from dliosim.compare.choice import choose_variant
 from dliosim.compare.statistics import compare_pairs, compare_variants
 from tests.compare.synthetic import KINDS, equal, passes
 
@@ -27,6 +29,9 @@ _ALARMS, _FOUND = 0.06, 0.8
 
 #: Draws for each one in which sentences, and differences found, are judged: shares of 5 % are then known to 0.7 %.
 _FEWER = 4
+
+#: Numbers of equal variants among which the answer chooses.
+_ANSWERED = (2, 3, 5, 8)
 
 #: The noise of a pass where the ratio of two has 5 %.
 _PAIRED = 0.05 / 2**0.5
@@ -41,6 +46,20 @@ def alarms(kind: str, variants: int, draws: int, seed: int) -> tuple[float, floa
         table += any(one.verdict != "no difference shown" for one in found)
         sentences += number % _FEWER == 0 and any(one.is_shown for one in compare_pairs(seconds, found).values())
     return table / draws, sentences / -(-draws // _FEWER)
+
+
+def wrong_answers(kind: str, variants: int, slower: float, draws: int, seed: int) -> float:
+    """Return the share of comparisons whose answer calls a variant faster than an equal one.
+
+    The first variant takes `slower` times as long as the others, which are equal; with 1 it is equal, too.
+    """
+    random = np.random.default_rng([seed, KINDS.index(kind), variants, int(100 * slower)])
+    first, wrong = np.array([slower] + [1.0] * (variants - 1)), 0
+    for seconds in equal(kind, random, draws, variants):
+        choice = choose_variant(seconds * first, compare_variants(seconds * first))
+        # All but the one to use and the equal ones are called worse; the first one rightly where it is slower.
+        wrong += choice is not None and len(choice.tied) < variants - 1 - (slower > 1 and choice.use > 0)
+    return wrong / draws
 
 
 def power(draws: int, variants: int, noise: float, outliers: float) -> float:
@@ -61,6 +80,12 @@ def main() -> int:
         (two, _), (five, pairs) = (alarms(kind, variants, given.draws, given.seed) for variants in (2, 5))
         missed |= max(two, five) > _ALARMS
         row(kind, *(f"{share:.1%}" for share in (two, five, pairs)))
+    header("noise, the answer", *(f"{variants} equal" for variants in _ANSWERED), "4 equal, the first 10 % slower")
+    for kind in KINDS:
+        shares = [wrong_answers(kind, variants, 1.0, given.draws, given.seed) for variants in _ANSWERED]
+        shares.append(wrong_answers(kind, 5, 1.1, given.draws // _FEWER, given.seed))
+        missed |= max(shares[:-1]) > _ALARMS
+        row(kind, *(f"{share:.1%}" for share in shares))
     header("10 % slower, among", "5 % noise of ratios", "5 % of each pass, no outliers", "5 % of each pass, outliers")
     for variants in (2, 3, 5, 8):
         settings = ((_PAIRED, 0.02), (0.05, 0.0), (0.05, 0.02))

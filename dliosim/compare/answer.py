@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from dliosim.compare.choice import Choice, choose_variant
 from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
-from dliosim.compare.statistics import FEWEST, VariantComparison, compare_pairs, find_fastest
+from dliosim.compare.statistics import FEWEST
 from dliosim.measure.answer import NO_STORAGE, TOO_CLOSE, command_line, share_source
 from dliosim.measure.machine import MEMORY_KINDS, SERVER_KINDS
 from dliosim.measure.run_summary import Advice
@@ -24,7 +24,7 @@ _COLD = 0.01
 def answer_comparison(outcome: Outcome, accepts: Callable[[tuple[str, str]], bool]) -> ComparisonAnswer:
     """Return the answer; `accepts` returns whether the variants can run with one more override."""
     source = _find_source(outcome)
-    choice = _choose(outcome) if outcome.repetitions >= FEWEST else None
+    choice = choose_variant(outcome.times(), outcome.comparisons) if outcome.repetitions >= FEWEST else None
     found = list(_reasons(outcome, source, choice))
     labels = [one.label for one in outcome.measured]
     lead = choice.lead if choice else None
@@ -37,42 +37,14 @@ def answer_comparison(outcome: Outcome, accepts: Callable[[tuple[str, str]], boo
         lead.low if lead else None,
         lead.high if lead else None,
         tuple(labels[one] for one in choice.tied) if choice else (),
+        tuple(labels[one] for one in choice.ahead) if choice else (),
         source,
         tuple(_limits(outcome, source)),
         tuple(_advise(outcome, source, found[0][0] if found else USE, accepts)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """The variant to use, by its number."""
-
-    use: int  #: the variant
-    against: int  #: the one that it is compared with
-    lead: VariantComparison  #: the variant against that one
-    tied: list[int]  #: variants that are not shown to differ from it, the fastest first
-
-
-def _choose(outcome: Outcome) -> _Choice | None:
-    """Return the fastest variant, or the first one where that is not shown to be slower; None without a difference."""
-    times = outcome.times()
-    pairs = compare_pairs(times, outcome.comparisons)
-
-    def compare(one: int, other: int) -> VariantComparison:
-        return pairs[other, one] if other < one else pairs[one, other].swap()
-
-    best = find_fastest(times)
-    use = best if best and compare(best, 0).is_shown else 0
-    leads = {other: compare(use, other) for other in range(len(outcome.measured)) if other != use}
-    worse = [other for other, one in leads.items() if one.is_shown]
-    if not worse:
-        return None
-    against = 0 if use else min(worse, key=lambda other: leads[other].ratio)
-    tied = sorted((other for other in leads if other not in worse), key=lambda other: leads[other].ratio)
-    return _Choice(use, against, leads[against], tied)
-
-
-def _reasons(outcome: Outcome, source: str, choice: _Choice | None) -> Iterator[tuple[str, str]]:
+def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[tuple[str, str]]:
     """Yield why nothing can be said, each with its verdict; the most important first."""
     if outcome.repetitions < FEWEST:
         yield FEW, f"{count(outcome.repetitions, 'repetition')}, and fewer than {FEWEST} show nothing"
@@ -81,12 +53,17 @@ def _reasons(outcome: Outcome, source: str, choice: _Choice | None) -> Iterator[
         shown = f"{outcome.repetitions} repetitions would show {number(smallest, 3)} times"
         yield NO_DIFFERENCE, f"every interval holds 1; {shown}"
     yield from ((NO_STORAGE, reason) for reason in _memory_reasons(outcome, source))
-    shares = [one.median("core_wait_share") for one in outcome.measured]
-    waited = max((share for share in shares if share is not None), default=0.0)
+    shares = [one.core_wait for one in outcome.measured]
+    waited = _longest_core_wait(outcome)
     if waited >= CORE_WAIT_LIMIT and choice and (choice.lead.low or 1.0) * (1 - waited) <= 1:
         yield TOO_CLOSE, f"{percent(waited, 2)} of the loop was waiting for a core, and may be the difference"
     if None in shares and outcome.environment.is_oversubscribed:
         yield TOO_CLOSE, "there are more ranks than cores: waiting for a core may be the difference"
+
+
+def _longest_core_wait(outcome: Outcome) -> float:
+    """Return the longest wait for a core of any variant, as a share of its time; 0 where it is not counted."""
+    return max((one.core_wait or 0.0 for one in outcome.measured), default=0.0)
 
 
 def _memory_reasons(outcome: Outcome, source: str) -> Iterator[str]:
@@ -134,6 +111,9 @@ def _is_on(outcome: Outcome, one: VariantResult, kinds: frozenset[str]) -> bool:
 
 def _limits(outcome: Outcome, source: str) -> Iterator[str]:
     """Yield what such a comparison cannot show."""
+    waited = _longest_core_wait(outcome)
+    if waited >= CORE_WAIT_LIMIT:
+        yield f"up to {percent(waited, 2)} of the time was waiting for a core, which is not storage's"
     if outcome.nodes == 1 and any(one.api == "mpi-collective" for one in outcome.measured):
         is_local = source != "unknown" and not any(_is_on(outcome, one, SERVER_KINDS) for one in outcome.measured)
         where = "one node and a local disk" if is_local else "one node"
@@ -158,8 +138,17 @@ def _advise(
             yield Advice("read from storage: one epoch a pass", command_line(outcome, "=".join(once), option=cold))
         elif outcome.caches == "warm":
             yield Advice("read from storage", command_line(outcome, option=("--caches", "cold")))
-    elif verdict == TOO_CLOSE:
-        yield Advice("use fewer ranks, or a quiet machine: ranks waited for cores")
+    elif verdict == TOO_CLOSE or _longest_core_wait(outcome) >= CORE_WAIT_LIMIT:
+        yield _free_cores(outcome)
     elif verdict == NO_DIFFERENCE:
         more = ("--repeat", str(4 * outcome.repetitions))
         yield Advice("a difference half as large takes four times as many", command_line(outcome, option=more))
+
+
+def _free_cores(outcome: Outcome) -> Advice:
+    """Return how each rank gets a core of its own."""
+    environment = outcome.environment
+    if environment.is_oversubscribed:
+        fewer = environment.cores_per_node * outcome.nodes
+        return Advice("give each rank a core", command_line(outcome, ranks=fewer))
+    return Advice("repeat this when the machine is quiet, or with fewer `readers`", command_line(outcome))

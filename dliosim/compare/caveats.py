@@ -76,11 +76,9 @@ def _residency_notes(outcome: Outcome) -> Iterator[str]:
 def _machine_notes(outcome: Outcome) -> Iterator[str]:
     """Yield notes on ranks without cores of their own, and a machine that was busy."""
     environment = outcome.environment
-    ranks, cores = count(environment.ranks_per_node, "rank"), count(environment.cores_per_node, "core")
-    shares = [one.median("core_wait_share") for one in outcome.measured]
-    waited = [share for share in shares if share is not None and share >= CORE_WAIT_LIMIT]
-    if waited:
-        yield f"{percent(max(waited), 2)} of the time of a variant was waiting for a core ({ranks} on {cores})."
+    for one in outcome.measured:
+        if one.core_wait is not None and one.core_wait >= CORE_WAIT_LIMIT:
+            yield f"{percent(one.core_wait, 2)} of the time of {one.label} was waiting for a core."
     if not environment.is_oversubscribed and environment.load_average > _BUSY * environment.cores_per_node:
         load, cores = number(environment.load_average, 3), count(environment.cores_per_node, "core")
         yield f"The machine was busy before (load average {load} on {cores}): repeat this when it is not."

@@ -113,17 +113,17 @@ def _sample_order(measured: Sequence[VariantResult]) -> Iterator[str]:
 def _stall_sentences(outcome: Outcome, use: int | None) -> Iterator[str]:
     """Yield the stalls of the shortest, the first and the longest, their parts, and the bytes."""
     doing = outcome.what.partition(" ")[0]
-    medians = {one.label: one.median("stall_seconds") or 0.0 for one in outcome.measured}
-    least, longest = min(medians, key=medians.__getitem__), max(medians, key=medians.__getitem__)
+    stalls = {one.label: one.mean("stall_seconds") or 0.0 for one in outcome.measured}
+    least, longest = min(stalls, key=stalls.__getitem__), max(stalls, key=stalls.__getitem__)
     chosen = dict.fromkeys([least, outcome.measured[0].label, longest])
-    text = ", ".join(f"{seconds(medians[label], 3)} with `{label}`" for label in chosen)
-    yield f"How long the job stalls for a {doing}, median of the slowest rank: {text}."
+    text = ", ".join(f"{seconds(stalls[label], 3)} with `{label}`" for label in chosen)
+    yield f"How long the job stalls for a {doing}, geometric mean of the slowest rank: {text}."
     for one in outcome.measured:
         if one.median("flush_seconds"):
             complete = seconds(one.median("until_complete_seconds"), 3)
             yield f"`{one.label}` continues in the background: complete after {complete}."
     for one in (outcome.measured[variant] for variant in dict.fromkeys((0, use or 0))):
-        stall = max(medians[one.label], 1e-9)
+        stall = max(one.median("stall_seconds") or 0.0, 1e-9)  # as the parts
         behind = any(one.median(name) for name in _BACKGROUND_PARTS.values())
         named = _BACKGROUND_PARTS if behind else _STALL_PARTS
         parts = {

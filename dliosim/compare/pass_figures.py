@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure import aggregate
+from dliosim.measure.answer import share_of_device, find_cold_epochs
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures import time_parts
 from dliosim.measure.file_phases import FilePhase
@@ -63,6 +64,8 @@ class Subject:
     seconds: str  #: the figure that is the time of a pass
     latency: str  #: name of its latencies
     histogram: Callable[[Measured], Histogram]  #: the latencies of a pass
+    #: {key in compare.json: figure with a geometric mean there}: what is judged, so that quotients are the ratios
+    means: Mapping[str, str]
     medians: Mapping[str, str]  #: {key in compare.json: figure with a median there}
     shares: Mapping[str, str]  #: {key in compare.json: part of the time of all ranks with a share there}
     counts: tuple[str, ...] = ()  #: figures that are the same in every pass
@@ -149,11 +152,20 @@ def _device_share_of_restore(one: Measured) -> float | None:
 
 
 def _device_share(one: Measured) -> float | None:
-    """Return the bytes from the device by the distinct bytes asked; None where either is unknown or 0."""
+    """Return the device's share of the distinct bytes asked (`share_of_device`); None where it is unknown."""
     epochs: Sequence[EpochSummary] = one.epochs
     known = [epoch.device_bytes for epoch in epochs if epoch.device_bytes is not None]
     different = sum(epoch.unique_bytes for epoch in epochs)
-    return sum(known) / different if different and len(known) == len(epochs) else None
+    if not isinstance(one.phase, LoopPhase) or not different or len(known) < len(epochs):
+        return None
+    cold = find_cold_epochs([one.phase])
+    warm = sum(epoch.samples for number, epoch in enumerate(epochs) if number not in cold)
+    return share_of_device(sum(known), different, warm)
+
+
+def _reader_core_wait_share(one: Measured) -> float | None:
+    readers = one.phase.readers if isinstance(one.phase, LoopPhase) else 0
+    return aggregate.reader_core_wait_share(one.epochs, readers)
 
 
 def _depth(one: Measured) -> float | None:
@@ -246,6 +258,7 @@ _LOOP_FIGURES: Final[dict[str, Figure]] = {
     **{name: _mean(name) for name in ("decode_seconds", "preprocess_seconds", "processing_seconds")},
     "core_wait_share": _epochs_figure(aggregate.core_wait_share),
     "device_share": _device_share,
+    "reader_core_wait_share": _reader_core_wait_share,
     **{part: _mean(part) for part in time_parts(EpochSummary)},
 }
 
@@ -255,12 +268,12 @@ LOOP: Final = Subject(
     seconds="seconds",
     latency="batch_latency",
     histogram=_batch_latency,
-    medians={f"rate_{name}": name for name in ("samples_per_second", "bytes_per_second")}
-    | {name: name for name in ("checkpoint_seconds", "amplification", "storage_amplification", "depth")},
+    means={f"rate_{name}": name for name in ("samples_per_second", "bytes_per_second")},
+    medians={name: name for name in ("checkpoint_seconds", "amplification", "storage_amplification", "depth")},
     shares={
         f"{name.removesuffix('_seconds')}_share": name for name in _LOOP_FIGURES if name in time_parts(EpochSummary)
     },
-    unsaved=("device_share",),
+    unsaved=("device_share", "reader_core_wait_share"),
 )
 
 #: Times of a save or restore: of the rank that took longest in each operation.
@@ -288,7 +301,8 @@ STALL: Final = Subject(
     seconds="stall_seconds",
     latency="call_latency",
     histogram=_call_latency,
-    medians={"rate_bytes_per_second": "bytes_per_second"} | {name: name for name in _STALL_TIMES},
+    means={"rate_bytes_per_second": "bytes_per_second", "stall_seconds": "stall_seconds"},
+    medians={name: name for name in _STALL_TIMES if name != "stall_seconds"},
     shares={},
     counts=("bytes", "files", "calls"),
     unsaved=("device_share",),

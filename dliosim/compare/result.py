@@ -56,6 +56,22 @@ class VariantResult:
         values = self.values_of(figure)
         return statistics.median(values) if values and None not in values else None
 
+    def mean(self, figure: str) -> float | None:
+        """Return the geometric mean of a figure over the passes that count; None where one of them has none.
+
+        Quotients of these are the ratios of a comparison, the means within blocks.
+        """
+        values = self.values_of(figure)
+        if not values or None in values:
+            return None
+        return statistics.geometric_mean(values) if min(values) > 0 else 0.0
+
+    @property
+    def core_wait(self) -> float | None:
+        """Share of the time in which a rank, or each of its readers, waited for a core; None if not counted."""
+        own = self.median("core_wait_share")
+        return own if own is None else max(own, self.median("reader_core_wait_share") or 0.0)
+
     def share(self, part: str) -> float:
         """Return the share of a part in the time of all ranks in a loop, over all passes that count."""
         whole = sum(sum(self.values_of(each)) for each in LOOP.shares.values())
@@ -94,6 +110,8 @@ class ComparisonAnswer:
     ratio_high: float | None
     #: labels of the variants that are not shown to differ from `use`, the fastest first
     tied: tuple[str, ...]
+    #: those of `tied` whose mean is better than that of `use`, maybe by chance
+    ahead: tuple[str, ...]
     #: where the bytes came from: `device`, `memory`, `mixed`, `unknown` (not counted); of saves where they went to
     source: str
     #: what such a comparison cannot show

@@ -220,8 +220,3 @@ def compare_pairs(
     pairs = list(itertools.combinations(range(logs.shape[1]), 2))
     found = dict(zip(pairs, _make_comparisons(judge_pairs(logs, pairs)), strict=True))
     return found | {(0, number): one for number, one in enumerate(comparisons, 1) if one.is_shown}
-
-
-def find_fastest(times: NDArray[np.float64]) -> int:
-    """Return the variant whose log times (blocks, variants) have the smallest mean."""
-    return int(np.log(times).mean(axis=0).argmin())

@@ -64,9 +64,17 @@ def epoch_source(epoch: EpochSummary, in_memory: bool = False, began_cold: bool 
         return "memory"
     if epoch.device_bytes is None:
         return "unknown"
-    source = share_source(epoch.device_bytes / epoch.unique_bytes)
-    pages = epoch.unique_bytes + (0 if began_cold else _PAGE * epoch.samples)
-    return "mixed" if source == "device" and epoch.device_bytes < _ALL * pages else source
+    return share_source(share_of_device(epoch.device_bytes, epoch.unique_bytes, 0 if began_cold else epoch.samples))
+
+
+def share_of_device(device: int, asked: int, warm_samples: int) -> float:
+    """Return the device's share of the bytes asked; above 0.99 that of the whole pages around `warm_samples`, too.
+
+    These are the samples of epochs that did not begin cold: parts of pages that no sample has could stand for bytes out
+    of memory.
+    """
+    share = device / asked
+    return share if share < _ALL else min(share, max(device / (asked + _PAGE * warm_samples), _NONE))
 
 
 def share_source(share: float) -> str:
@@ -76,7 +84,7 @@ def share_source(share: float) -> str:
 
 def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accepts: Accepts) -> Answer:
     epochs = [epoch for phase in runs for epoch in phase.epochs]
-    in_memory, cold = run.is_stored_on(runs[0], MEMORY_KINDS), _cold_epochs(runs)
+    in_memory, cold = run.is_stored_on(runs[0], MEMORY_KINDS), find_cold_epochs(runs)
     sources = [epoch_source(epoch, in_memory, number in cold) for number, epoch in enumerate(epochs)]
     source = next(each for each in SOURCES if each in sources)
     counted = [number for number, each in enumerate(sources) if each == source]
@@ -118,7 +126,7 @@ def _server_reasons(run: RunSummary, runs: Sequence[LoopPhase]) -> tuple[str, ..
     return ("a server gave the bytes, perhaps out of its memory",) if run.is_stored_on(runs[0], SERVER_KINDS) else ()
 
 
-def _cold_epochs(runs: Sequence[LoopPhase]) -> list[int]:
+def find_cold_epochs(runs: Sequence[LoopPhase]) -> list[int]:
     """Return the epochs, from 0 over all runs of a loop, before which none of their bytes was in a page cache."""
     cold: list[int] = []
     first = 0
@@ -148,7 +156,7 @@ def _choose_uncounted(
         room = f"{_UNCOUNTED}; memory has room for less than 1 % of {size(least, 3)}"
         return numbers, True, (room, *_server_reasons(run, runs))
     has_own_cache = run.is_stored_on(runs[0], OWN_CACHE_KINDS)
-    cold = [] if runs[0].cache == "off" else _cold_epochs(runs)
+    cold = [] if runs[0].cache == "off" else find_cold_epochs(runs)
     if cold and not has_own_cache:
         return cold, True, (f"{_UNCOUNTED}; the page cache was cold before", *_server_reasons(run, runs))
     reasons = (f"{_UNCOUNTED}; {size(least, 3)} may have come from {size(memory, 3)} of memory",)

@@ -33,7 +33,7 @@ RESULTS = "results.json"
 PARTIAL = "results.partial.json"
 #: The results of a comparison, written last.
 COMPARE = "compare.json"
-COMPARE_VERSION = 2
+COMPARE_VERSION = 3
 RANKS = "ranks.h5"
 TIMELINE = "timeline.h5"
 

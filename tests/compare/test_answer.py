@@ -162,3 +162,32 @@ def test_saves_that_end_before_their_data_are_on_storage_are_no_storage_result()
     assert found.reasons == (f"no sync: a save may end before its data are on storage ({label})",)
     restores = replace(saves(stalled((2.0, 1.0), **COLD)), what="restore state", caches="cold")
     assert answer(restores).verdict == "not a storage result"  # those of the first variant came from memory
+
+
+def test_waits_for_cores_are_a_limit_of_any_answer_and_the_next_command_gives_each_rank_one() -> None:
+    made = cold(1.0, 3.0, core_wait_share=0.3)
+    crowded = replace(made, environment=replace(made.environment, ranks_per_node=4, cores_per_node=2))
+    found = answer(crowded)
+    assert (found.verdict, found.use) == ("use", "api=a")
+    assert found.limits == ("up to 30 % of the time was waiting for a core, which is not storage's",)
+    assert found.advice[0].command == "mpiexec -n 2 dliosim compare cosmoflow.dlio"
+    assert answer(cold(1.0, 3.0, core_wait_share=0.04)).limits == ()
+    readers = answer(cold(1.0, 3.0, core_wait_share=0.0, reader_core_wait_share=0.2))
+    assert readers.limits[0].startswith("up to 20 %") and "fewer `readers`" in readers.advice[0].text
+
+
+def test_what_is_ahead_of_the_one_to_use_by_its_mean_alone_is_named() -> None:
+    times = passes(8, (1.0, 3.0, 0.95), noise=(0.005, 0.005, 0.1), drift=0.0, outliers=0.0, blocks=9)
+    made = cold(1.0, 3.0, 0.98)
+    noisy = tuple(
+        replace(one, passes=tuple(with_figures(each, seconds=times[each.block, number]) for each in one.passes))
+        for number, one in enumerate(made.measured)
+    )
+    found = answer(replace(made, measured=noisy))
+    assert (found.use, found.tied, found.ahead) == ("api=a", ("api=c",), ("api=c",))
+
+
+def test_the_quotient_of_two_rates_is_the_ratio_of_the_verdict() -> None:
+    made = cold(1.0, 1.3, 0.8)
+    first, *others = (one.mean("samples_per_second") or 0.0 for one in made.measured)
+    assert [other / first for other in others] == pytest.approx([one.ratio for one in made.comparisons])

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dliosim.compare.notes import compose_notes
 from dliosim.compare.result import Outcome
-from dliosim.compare.statistics import compare_pairs, compare_variants, find_fastest
 from dliosim.measure.histogram import Histogram
 from tests.compare.sample import ORDER, answered, measured, outcome
-from tests.compare.synthetic import passes
 
 
 def notes(found: Outcome) -> list[str]:
@@ -65,35 +60,8 @@ def test_the_striping_that_was_read_back_is_reported() -> None:
 
 
 def test_waits_for_cores_are_reported() -> None:
-    assert said("5.1 % of the time of a variant was waiting for a core", 1.0, 2.0, core_wait_share=0.051)
+    assert said("5.1 % of the time of api=b was waiting for a core", 1.0, 2.0, core_wait_share=0.051)
     assert not said("waiting for a core", 1.0, 2.0, core_wait_share=0.049)
-
-
-def test_the_fastest_of_equal_variants_is_rarely_called_faster_than_all_others() -> None:
-    """The fastest variant is known only afterwards: that choice must not make a finding."""
-    alone = sum(len(beaten_by_fastest(passes(seed, (1.0,) * 4))) == 3 for seed in range(250))
-    assert alone <= 0.06 * 250
-
-
-def test_the_fastest_stands_alone_where_it_is_much_faster() -> None:
-    times = passes(0, (1.0, 1.5, 0.5, 1.5))
-    assert find_fastest(times) == 2 and beaten_by_fastest(times) == {0, 1, 3}
-
-
-def test_what_the_table_calls_faster_than_the_first_is_so_in_the_sentences() -> None:
-    """All pairs have a stricter correction, but those with the first were chosen before."""
-    for seed in range(60):
-        times = passes(seed, (1.0, 0.96, 0.97, 0.98), outliers=0.0)
-        against = {number for number, one in enumerate(compare_variants(times), 1) if one.is_shown}
-        pairs = compare_pairs(times, compare_variants(times))
-        assert against == {number for (first, number), one in pairs.items() if first == 0 and one.is_shown}
-
-
-def beaten_by_fastest(times: NDArray[np.float64]) -> set[int]:
-    """The variants that are shown to be slower than the fastest."""
-    fastest, pairs = find_fastest(times), compare_pairs(times, compare_variants(times))
-    beaten = (pair for pair, one in pairs.items() if fastest in pair and one.is_shown)
-    return {number for pair in beaten for number in pair if number != fastest}
 
 
 def test_a_machine_that_was_busy_before_is_reported() -> None:

@@ -115,10 +115,21 @@ def test_bytes_that_ranks_share_or_memory_kept_count_once_against_the_device() -
         halves = epoch(0).bytes // 2
         first = replace(epoch(0), distinct_bytes=halves, storage_amplification=0.5)
         later = replace(first, **{"epoch": 1, "storage_amplification": 0.0, **second})
-        whole = LoopPhase("train", "train", 1.0, epochs=(first, later))
+        whole = LoopPhase("train", "train", 1.0, epochs=(first, later), cache="off")
         return made(whole).figures["device_share"]
 
     assert share() == pytest.approx(0.5), "half of the epochs came from the page cache"
     assert share(storage_amplification=0.5) == pytest.approx(1.0), "two ranks asked for each byte of the device"
     assert share(bytes_moved=0) == pytest.approx(1.0), "the second asked storage for nothing"
     assert share(storage_amplification=None) is None
+
+
+def test_parts_of_pages_that_no_sample_has_are_no_bytes_of_the_device_unless_the_pass_began_cold() -> None:
+    """Samples of 1 kB: the device gave as many bytes as were asked for, in pages that are four times as large."""
+    small = replace(epoch(0), bytes=64_000, bytes_moved=64_000, storage_amplification=1.0)
+    whole = LoopPhase("train", "train", 1.0, epochs=(small,), resident_share=0.0)
+    assert made(whole).figures["device_share"] == pytest.approx(1.0)
+    assert made(replace(whole, resident_share=0.5)).figures["device_share"] == pytest.approx(1000 / 5096)
+    later = replace(whole, epochs=(small, replace(small, epoch=2)))
+    assert made(later).figures["device_share"] == pytest.approx(2000 / 6096), "the second epoch did not begin cold"
+    assert made(replace(later, cache="off")).figures["device_share"] == pytest.approx(1.0)

@@ -234,7 +234,7 @@ def comparison(**changed: object) -> dict[str, Any]:
             }
         )
     content = {
-        "schema_version": 2,
+        "schema_version": 3,
         "kind": "compare",
         "name": "resnet50",
         "title": "ImageNet packed in one file that all ranks read",
@@ -279,6 +279,7 @@ def comparison(**changed: object) -> dict[str, Any]:
             "ratio_low": 1.44,
             "ratio_high": 1.81,
             "tied": [],
+            "ahead": [],
             "source": "unknown",
             "limits": ["one node cannot show what collective buffering is for"],
             "advice": [],

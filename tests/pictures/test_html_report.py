@@ -65,7 +65,13 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
     for name in ("results.json", "timeline.h5"):
         (place / "other" / name).write_bytes((place / "run" / name).read_bytes())
     compared = comparison(name=HOSTILE, title=HOSTILE, reference=HOSTILE, notes=[HOSTILE])
-    compared["answer"] |= {"use": HOSTILE, "against": HOSTILE, "tied": [HOSTILE], "limits": [HOSTILE]}
+    compared["answer"] |= {
+        "use": HOSTILE,
+        "against": HOSTILE,
+        "tied": [HOSTILE],
+        "ahead": [HOSTILE],
+        "limits": [HOSTILE],
+    }
     compared["variants"][0]["label"] = HOSTILE
     compared["varied"][0]["name"] = compared["caches"] = compared["environment"]["mpi_io"] = HOSTILE
     compared["overrides"] = [[HOSTILE, HOSTILE]]

@@ -37,7 +37,7 @@ def test_the_report_has_stalls_and_their_parts() -> None:
     assert "cosmoflow: save state, 2 variants, 8 passes of each" in text
     assert "before each pass" not in text  # nothing is read
     (row,) = [line for line in text.splitlines() if line.startswith("writers=all") and line.endswith("faster")]
-    assert " 584 ms " in row
+    assert " 579 ms " in row
     assert "sync" in text and "com-" in text and "stage" not in text and "samples" not in text
     assert max(map(len, text.splitlines())) <= 120
     assert "stage" in comparison_report(*answered(saves(stalled((1.0, 0.5), stage_seconds=0.25, flush_seconds=1.0))))

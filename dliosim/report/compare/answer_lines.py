@@ -54,7 +54,8 @@ def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterat
         if answer.use:
             yield from _wide_row("MEASURED", f"{answer.use}:", lead)
     if answer.tied:
-        yield "EQUAL", f"not shown to differ from it: {'; '.join(answer.tied)}"
+        tied = (f"{one} (ahead, maybe by chance)" if one in answer.ahead else one for one in answer.tied)
+        yield "EQUAL", f"not shown to differ from it: {'; '.join(tied)}"
     source = _FROM[answer.source] if found.caches else _TO[answer.source]
     without = "no checkpoints" if found.without_saves else ""
     parts = [source, _CACHES.get(found.caches, "") if answer.source != "memory" else "", without]

@@ -110,6 +110,7 @@ def _variant(outcome: Outcome, number: int) -> dict[str, Any]:
         "hints_asked": dict(one.hints_asked),
         "hints_granted": dict(one.hints_granted),
         "seconds": one.values_of(subject.seconds),
+        **{key: one.mean(name) for key, name in subject.means.items()},
         **{key: one.median(name) for key, name in subject.medians.items()},
         **{key: one.share(name) for key, name in subject.shares.items()},
         **{name: one.block_passes[0].figures[name] for name in subject.counts},

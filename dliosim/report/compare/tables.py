@@ -36,6 +36,16 @@ def _median(
     return Column(heading, figure, show, optional)
 
 
+def _mean(heading: str, name: str, show: Callable[[float | None], str], unit: float = 1) -> Column[VariantResult]:
+    """Return the column of a figure's geometric mean, in units of `unit`."""
+
+    def figure(one: VariantResult) -> float | None:
+        mean = one.mean(name)
+        return None if mean is None else mean / unit
+
+    return Column(heading, figure, show)
+
+
 def _share(heading: str, part: str, optional: bool = False) -> Column[VariantResult]:
     return Column(heading, lambda one: one.share(part), _format_percent, optional)
 
@@ -44,9 +54,9 @@ def _tail(heading: str, name: str) -> Column[VariantResult]:
     return Column(heading, lambda one: one.latency and getattr(one.latency, name), time_cell)
 
 
-_GIGABYTES = _median("GB/s", "bytes_per_second", number, unit=1e9)
-_SAMPLES = _median("samples\n/s", "samples_per_second", number)
-_STALL = _median("stall", "stall_seconds")
+_GIGABYTES = _mean("GB/s", "bytes_per_second", number, unit=1e9)
+_SAMPLES = _mean("samples\n/s", "samples_per_second", number)
+_STALL = _mean("stall", "stall_seconds", time_cell)
 
 _LOOP_COLUMNS: tuple[Column[VariantResult], ...] = (
     _tail("batch\np50", "p50"),
@@ -135,8 +145,8 @@ def _verdict_table(
         for place, (name, one) in enumerate(zip(names, outcome.measured, strict=True))
     ]
     title = (
-        f"{outcome.what}: medians of {count(outcome.repetitions, 'pass', 'passes')}; {meaning} "
-        "from the ratios within each block (not of the medians), 95 % intervals and p of all variants together"
+        f"{outcome.what}: geometric means of {count(outcome.repetitions, 'pass', 'passes')}, and {meaning}: the mean "
+        "of the ratios within each block; 95 % intervals and p of all variants together"
     )
     headings = (column.heading for column in columns)
     return grid(title, ["variant", *headings, ratio, "from", "to", "p", "would\nshow", "verdict"], rows)

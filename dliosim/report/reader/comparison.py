@@ -131,7 +131,7 @@ def _parse_variant(found: Fields, stalls: bool) -> SavedVariant:
         ratio_low=ratios[1],
         ratio_high=ratios[2],
         verdict=verdict,
-        figures={key: found.number_or_none(key) for key in (*subject.medians, *subject.shares)}
+        figures={key: found.number_or_none(key) for key in (*subject.means, *subject.medians, *subject.shares)}
         | {key: None if found.is_null(key) else found.whole(key) for key in subject.counts},
         batch_latency=None if stalls else read_quantiles(found, "batch_latency_seconds"),
         two_phase=None if stalls else found.text_or_none("two_phase"),
