@@ -242,10 +242,10 @@ def _mend_by_command(
 ) -> _Line | None:
     """Mend an option by its spelling, as one of another command, or as a command."""
     values = [value] if value else []
-    if near := difflib.get_close_matches(option, known, n=1, cutoff=0.75):
-        return write(near[0], *values)
     homes = [home for home, other in COMMANDS.items() if any(option in names for names, _ in other.options)]
     homes = [] if name == "report" else homes
+    if not homes and (near := difflib.get_close_matches(option, known, n=1, cutoff=0.75)):
+        return write(near[0], *values)
     other = homes[0] if homes else _look_up(option.lstrip("-"), _COMMANDS)
     if not other:
         return None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TypeAlias
 
+from dliosim.measure.answer import epoch_source
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.file_phases import FilePhase, RestorePhase
 from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.run_summary import Answer, RunSummary
 from dliosim.readable import seconds, size
 from dliosim.report.answer_lines import answer_lines
 from dliosim.report.checkpoints import interval_section
@@ -27,6 +29,10 @@ _MOST_EPOCHS = 5
 _LONGEST_LOOP, _LONGEST_VERB = 14, 24
 
 
+#: An epoch, and its utilization of storage alone in words.
+_Row: TypeAlias = tuple[EpochSummary, str | None]
+
+
 def run_screen(run: RunSummary) -> str:
     """Return what a run prints, at most 80 columns wide but for paths and for command lines."""
     told = [expectation_line(one) for one in run.expectations if not one.held or one.reported_only is not None]
@@ -37,19 +43,30 @@ def run_screen(run: RunSummary) -> str:
 
 
 def _loop_table(run: RunSummary) -> str:
-    rows = [row for runs in group_phases(run.loops) for row in _epoch_rows(runs)]
+    answers = {answer.loop: answer for answer in run.answers}
+    rows = [row for runs in group_phases(run.loops) for row in _epoch_rows(runs, answers.get(runs[0].name))]
     title = "loops: bytes asked, those that the device gave, and the time without saves"
     return format_columns(title, "", rows, [[one] for one in _LOOP_COLUMNS]) if rows else ""
 
 
-def _epoch_rows(runs: Sequence[LoopPhase]) -> Iterator[tuple[str, EpochSummary]]:
-    """Yield name, figures and bytes from the device of the first epochs of a loop, and of its last one."""
+def _epoch_rows(runs: Sequence[LoopPhase], answer: Answer | None) -> Iterator[tuple[str, _Row]]:
+    """Yield name, figures, and utilization of storage alone of the first epochs of a loop, and of its last one."""
     name = shorten_name(title_of(runs[0]), _LONGEST_LOOP)
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     for number, epoch in enumerate(epochs, 1):
         if number < _MOST_EPOCHS or number == len(epochs):
             left_out = number == len(epochs) > _MOST_EPOCHS
-            yield f"{name} {'... ' * left_out}{number}", epoch
+            yield f"{name} {'... ' * left_out}{number}", (epoch, _storage_alone(epoch, number, answer))
+
+
+def _storage_alone(epoch: EpochSummary, number: int, answer: Answer | None) -> str | None:
+    """Return the utilization of storage alone where it counts, else what gave the bytes; None without an answer."""
+    if epoch.storage_utilization is None or answer is None or answer.source == "memory":
+        return None
+    if number in answer.epochs:
+        return percent_cell(epoch.storage_utilization)
+    source = epoch_source(epoch)
+    return "mixed" if source == "device" else source
 
 
 def _p99(epoch: EpochSummary) -> float | None:
@@ -63,14 +80,25 @@ def _rate_cell(rate: float | None) -> str:
 
 _size_cell = partial(size, digits=3)
 
-_LOOP_COLUMNS: list[Column[EpochSummary]] = [
-    Column("asked", lambda one: None if one.null else one.bytes, _size_cell, True, math.nan),
-    Column("from the\ndevice", lambda one: None if one.null else one.device_bytes, _size_cell, True, math.nan),
-    Column("time", lambda one: one.loop_seconds, time_cell),
-    Column("asked /\ntime", lambda one: one.bytes_per_second, _rate_cell, True, math.nan),
-    Column("busy", lambda one: one.utilization, percent_cell, True, math.nan),
-    Column("storage\nalone", lambda one: one.storage_utilization, percent_cell, True, math.nan),
-    Column("latency\np99", _p99, time_cell),
+
+def _device_bytes_of(epoch: EpochSummary) -> float | None:
+    return None if epoch.null else epoch.device_bytes
+
+
+def _of_epoch(figure: Callable[[EpochSummary], float | None]) -> Callable[[_Row], float | None]:
+    return lambda row: figure(row[0])
+
+
+_LOOP_COLUMNS: list[Column[_Row]] = [
+    Column("asked", _of_epoch(lambda one: None if one.null else one.bytes), _size_cell, True, math.nan),
+    Column(
+        "from the\ndevice", _of_epoch(lambda one: None if one.null else one.device_bytes), _size_cell, True, math.nan
+    ),
+    Column("time", _of_epoch(lambda one: one.loop_seconds), time_cell),
+    Column("asked /\ntime", _of_epoch(lambda one: one.bytes_per_second), _rate_cell, True, math.nan),
+    Column("busy", _of_epoch(lambda one: one.utilization), percent_cell, True, math.nan),
+    Column("storage\nalone", lambda row: row[1], lambda text: text or "-", True),
+    Column("latency\np99", _of_epoch(_p99), time_cell),
 ]
 
 

@@ -60,3 +60,13 @@ def test_of_many_epochs_the_first_and_the_last_have_rows() -> None:
 def test_a_line_that_was_held_is_left_out_and_one_that_was_missed_is_there() -> None:
     text = run_screen(run())
     assert "MISSED: expect utilization of train" in text and "held: expect" not in text
+
+
+def test_epochs_that_do_not_count_have_what_gave_their_bytes_for_a_utilization_of_storage() -> None:
+    (train, *_) = run().loops
+    cold, warm = (epoch(number, storage_amplification=share) for number, share in ((0, 1.0), (1, 0.0)))
+    (answer, *_) = run().answers
+    mine = replace(answer, loop=train.name, source="device", epochs=(1,))
+    text = run_screen(replace(run(), phases=(replace(train, epochs=(cold, warm)),), answers=(mine,)))
+    assert " memory " not in row_of(text, "train 1")
+    assert " memory " in row_of(text, "train 2")
