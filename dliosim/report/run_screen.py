@@ -81,24 +81,24 @@ def _rate_cell(rate: float | None) -> str:
 _size_cell = partial(size, digits=3)
 
 
-def _device_bytes_of(epoch: EpochSummary) -> float | None:
+def _read_from_device(epoch: EpochSummary) -> float | None:
     return None if epoch.null else epoch.device_bytes
 
 
-def _of_epoch(figure: Callable[[EpochSummary], float | None]) -> Callable[[_Row], float | None]:
+def _read_epoch(figure: Callable[[EpochSummary], float | None]) -> Callable[[_Row], float | None]:
     return lambda row: figure(row[0])
 
 
 _LOOP_COLUMNS: list[Column[_Row]] = [
-    Column("asked", _of_epoch(lambda one: None if one.null else one.bytes), _size_cell, True, math.nan),
+    Column("asked", _read_epoch(lambda one: None if one.null else one.bytes), _size_cell, True, math.nan),
     Column(
-        "from the\ndevice", _of_epoch(lambda one: None if one.null else one.device_bytes), _size_cell, True, math.nan
+        "from the\ndevice", _read_epoch(lambda one: None if one.null else one.device_bytes), _size_cell, True, math.nan
     ),
-    Column("time", _of_epoch(lambda one: one.loop_seconds), time_cell),
-    Column("asked /\ntime", _of_epoch(lambda one: one.bytes_per_second), _rate_cell, True, math.nan),
-    Column("busy", _of_epoch(lambda one: one.utilization), percent_cell, True, math.nan),
+    Column("time", _read_epoch(lambda one: one.loop_seconds), time_cell),
+    Column("asked /\ntime", _read_epoch(lambda one: one.bytes_per_second), _rate_cell, True, math.nan),
+    Column("busy", _read_epoch(lambda one: one.utilization), percent_cell, True, math.nan),
     Column("storage\nalone", lambda row: row[1], lambda text: text or "-", True),
-    Column("latency\np99", _of_epoch(_p99), time_cell),
+    Column("latency\np99", _read_epoch(_p99), time_cell),
 ]
 
 

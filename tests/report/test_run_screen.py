@@ -64,7 +64,8 @@ def test_a_line_that_was_held_is_left_out_and_one_that_was_missed_is_there() -> 
 
 def test_epochs_that_do_not_count_have_what_gave_their_bytes_for_a_utilization_of_storage() -> None:
     (train, *_) = run().loops
-    cold, warm = (epoch(number, storage_amplification=share) for number, share in ((0, 1.0), (1, 0.0)))
+    shares = ((0, 1.0), (1, 0.0))
+    cold, warm = (epoch(number, storage_amplification=share, storage_utilization=0.7) for number, share in shares)
     (answer, *_) = run().answers
     mine = replace(answer, loop=train.name, source="device", epochs=(1,))
     text = run_screen(replace(run(), phases=(replace(train, epochs=(cold, warm)),), answers=(mine,)))
