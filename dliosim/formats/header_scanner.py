@@ -1,13 +1,14 @@
-"""Reads for an index: open a file, read bytes at an offset, read headers that follow each other."""
+"""Reads for an index: open a file, look at parts of it, read headers that follow each other."""
 
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,12 @@ BLOCK: Final = 256 * 1024
 """The largest read, bytes, where the caller asks for no more."""
 
 _NEAR: Final = 32 * 1024
+
+_LEAST_LOOK: Final = 512
+"""The least that a look reads, bytes: the headers before and behind what an ordinary file holds."""
+
+#: Only what is in memory is read; 0 where the system has no such flag: then all of it counts as read from storage.
+_IN_MEMORY: Final = getattr(os, "RWF_NOWAIT", 0)
 
 
 @contextmanager
@@ -49,6 +56,58 @@ def file_to_read(path: Path) -> Iterator[FileIO]:
 def _no_file_error(path: Path) -> ExecutionError:
     text = f"open refused on {path}: no regular file stands where a file should be; move it away"
     return ExecutionError(text, "R401")
+
+
+@contextmanager
+def file_to_look_at(path: Path) -> Iterator[FileLook]:
+    """Open a file as `file_to_read`, to read small parts of it and leave the page cache as it is found.
+
+    Nothing is read ahead. Pages that were not in the page cache before are dropped after the block.
+    """
+    with file_to_read(path) as stream:
+        with suppress(OSError):  # some file systems take no advice
+            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        look = FileLook(stream.fileno(), os.fstat(stream.fileno()).st_size)
+        try:
+            yield look
+        finally:
+            look.drop_pages()
+
+
+@dataclass(slots=True)
+class FileLook:
+    """An open file, to read small parts of it."""
+
+    descriptor: int  #: of the open file
+    size: int  #: bytes of the file
+    _data: bytes = b""  #: the last part
+    _at: int = 0  #: offset of the last part
+    _brought: list[tuple[int, int]] = field(default_factory=list)  #: offset and bytes of what was not in memory
+
+    def read(self, count: int, offset: int) -> bytes:
+        """Return `count` bytes at `offset`; fewer where the file ends. Raises OSError as pread."""
+        begin = offset - self._at
+        if begin < 0 or begin + count > len(self._data):
+            self._data, self._at, begin = self._read(max(count, _LEAST_LOOK), offset), offset, 0
+        return self._data[begin : begin + count]
+
+    def _read(self, count: int, offset: int) -> bytes:
+        known = bytearray(count)
+        length = 0
+        with suppress(OSError):  # not in memory; or the file system cannot say
+            length = os.preadv(self.descriptor, [known], offset, _IN_MEMORY) if _IN_MEMORY else 0
+        rest = read_at(self.descriptor, count - length, offset + length) if length < count else b""
+        if rest:
+            self._brought.append((offset + length, len(rest)))
+        return bytes(known[:length]) + rest
+
+    def drop_pages(self) -> None:
+        """Drop from the page cache what was read and was not there before."""
+        page = mmap.PAGESIZE  # the kernel drops whole pages
+        for offset, length in self._brought:
+            first, last = offset // page * page, -(-(offset + length) // page) * page
+            with suppress(OSError):
+                os.posix_fadvise(self.descriptor, first, last - first, os.POSIX_FADV_DONTNEED)
 
 
 def read_at(descriptor: int, count: int, offset: int, least: int | None = None) -> bytes:

@@ -17,7 +17,6 @@ padding.
 from __future__ import annotations
 
 import math
-import os
 import struct
 import zlib
 from importlib.util import find_spec
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import file_to_read, read_at
+from dliosim.formats.header_scanner import file_to_look_at
 from dliosim.formats.protocols import Bytes, Column, FileIndex, Framed, Ints, index_ranges
 from dliosim.formats.unsupported import smallest_size
 from dliosim.lazy_numpy import np
@@ -103,12 +102,12 @@ class _ImageFormat(Framed):
 
         Raises ExecutionError [R401] for a file of another format, and for one that is cut short.
         """
-        with file_to_read(path) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            head = read_at(stream.fileno(), len(self.magic), 0)
-            tail = read_at(stream.fileno(), len(self.end), max(0, size - len(self.end)))
+        with file_to_look_at(path) as look:
+            size = look.size
+            head = look.read(len(self.magic), 0)
+            tail = look.read(len(self.end), max(0, size - len(self.end)))
             if tail != self.end:  # cameras and editors leave bytes after the end
-                tail = read_at(stream.fileno(), _BEHIND, max(0, size - _BEHIND))
+                tail = look.read(_BEHIND, max(0, size - _BEHIND))
         if head != self.magic:
             raise ExecutionError(
                 f"{path} is no {self.plugin} file: it begins with {head.hex(' ') or 'nothing'}", "R401"

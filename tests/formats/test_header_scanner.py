@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import mmap
 import os
 import stat
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.node.environment import find_mount
 from dliosim.formats.contract_tests import write_framed, write_resolved
 from dliosim.formats.header_scanner import BLOCK, PAGE, Scanner, file_to_read
 from dliosim.formats.protocols import FileIndex, Format, Framed, Resolved
@@ -80,10 +83,10 @@ def test_going_back_reads_again(descriptor: int) -> None:
     assert scanner.take(69_990, 12) == DATA[69_990:70_002]
 
 
-def written(form: str, path: Path, compress: Compression | None = None) -> Format:
+def written(form: str, path: Path, compress: Compression | None = None, size: int = 3000) -> Format:
     """A file of a few samples at `path`, with its sidecars: by what it is read."""
     samples = 1 if form in ("jpeg", "png") else 9
-    described = dataset(form, 3000, samples=samples, compress=compress)
+    described = dataset(form, size, samples=samples, compress=compress)
     found = bind(described)
     if needed := found.needs():
         pytest.importorskip({"Pillow": "PIL"}.get(needed[0], needed[0]))
@@ -91,7 +94,7 @@ def written(form: str, path: Path, compress: Compression | None = None) -> Forma
         write_resolved(found, path, samples)
     else:
         assert isinstance(found, Framed)
-        write_framed(found, path, np.full(samples, 3000))
+        write_framed(found, path, np.full(samples, size))
     return found
 
 
@@ -112,7 +115,9 @@ def test_an_index_is_the_same_where_calls_give_less(
     found = written(form, path, compress)
     whole, pread, preadv = found.index(path), os.pread, os.preadv
     monkeypatch.setattr(os, "pread", lambda at, count, offset: pread(at, min(count, 1 + offset % 9), offset))
-    monkeypatch.setattr(os, "preadv", lambda at, to, offset: preadv(at, [to[0][: 1 + offset % 9]], offset))
+    monkeypatch.setattr(
+        os, "preadv", lambda at, to, *place: preadv(at, [memoryview(to[0])[: 1 + place[0] % 9]], *place)
+    )
     assert_same(found.index(path), whole)
 
 
@@ -151,3 +156,57 @@ def test_a_file_is_read_by_calls_that_wait_and_through_links(tmp_path: Path) -> 
         assert stream.read() == b"some"
     with pytest.raises(FileNotFoundError), file_to_read(tmp_path / "none"):
         pass
+
+
+def resident_pages(path: Path) -> list[int]:
+    """The pages of a file that are in the page cache, by the kernel's own answer to mincore."""
+    size = path.stat().st_size
+    pages = np.empty(-(-size // mmap.PAGESIZE), np.uint8)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ) as mapped:
+        window = np.frombuffer(mapped, np.uint8)
+        libc = ctypes.CDLL(None)
+        assert not libc.mincore(
+            ctypes.c_void_p(window.ctypes.data), ctypes.c_size_t(size), ctypes.c_void_p(pages.ctypes.data)
+        )
+        del window
+    return np.flatnonzero(pages & 1).tolist()
+
+
+@pytest.mark.parametrize("form", ["npy", "npz", "hdf5", "jpeg", "png", "parquet"])
+@pytest.mark.parametrize("kept", [(), (0,), (30,)], ids=["cold", "first page", "other page"])
+def test_a_look_leaves_the_page_cache_as_it_was(form: str, kept: tuple[int, ...], tmp_path: Path) -> None:
+    if find_mount(tmp_path).is_memory_backed:
+        pytest.skip("files there are in memory")
+    path = tmp_path / f"f.{form}"
+    found = written(form, path, size=200_000)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())  # what is dirty is never dropped
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        for page in kept:
+            os.pread(file.fileno(), 1, page * mmap.PAGESIZE)
+    assert resident_pages(path) == list(kept)
+    assert found.index(path).samples
+    assert resident_pages(path) == list(kept)
+
+
+def test_of_an_archive_of_numpy_a_look_reads_its_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, asked = tmp_path / "f.npz", list[tuple[int, int]]()
+    np.savez(path, x=np.zeros((500, 1000), np.uint8), y=[0] * 7)
+    pread, preadv = os.pread, os.preadv
+
+    def count_read(at: int, count: int, offset: int) -> bytes:
+        asked.append((offset, count))
+        return pread(at, count, offset)
+
+    def count_found(at: int, into: list[bytearray], offset: int, flags: int) -> int:
+        if preadv(at, into, offset, flags) < len(into[0]):
+            raise AssertionError("it was just written")
+        asked.append((offset, len(into[0])))
+        return len(into[0])
+
+    monkeypatch.setattr(os, "pread", count_read)
+    monkeypatch.setattr(os, "preadv", count_found)
+    found = bind(dataset("npz", 1000, source="*.npz", samples=500))
+    assert found.index(path).samples
+    assert asked == [(path.stat().st_size - 512, 512), (0, 512)]

@@ -29,7 +29,7 @@ from dliosim.formats.hdf5.filters import (
 )
 from dliosim.formats.hdf5.geometry import ChunkGrid, chunk_grid
 from dliosim.formats.hdf5.names import find_datasets
-from dliosim.formats.header_scanner import file_to_read
+from dliosim.formats.header_scanner import FileLook, file_to_look_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter
 
 _FEW: Final = 1 << 20
@@ -42,14 +42,13 @@ _LARGEST_CHUNK: Final = 1 << 32
 class _CountingFile:
     """A file for h5py that counts the bytes it reads. It keeps an OSError, as h5py raises another error for it."""
 
-    descriptor: int  #: of the open file
-    size: int  #: bytes of the file
+    look: FileLook  #: the open file
     at: int = 0  #: offset of the next read
     touched: int = 0  #: bytes read so far
     error: OSError | None = None  #: the last OSError of a read
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self.at = offset + (0, self.at, self.size)[whence]
+        self.at = offset + (0, self.at, self.look.size)[whence]
         return self.at
 
     def tell(self) -> int:
@@ -61,15 +60,13 @@ class _CountingFile:
         return bytes(buffer[: self.readinto(memoryview(buffer))])
 
     def readinto(self, buffer: memoryview) -> int:
-        # A call may return less than what is there, and h5py does not repeat it. So repeat it until it returns nothing.
-        count, last = 0, 1
         try:
-            while last and count < len(buffer):
-                last = os.preadv(self.descriptor, [buffer[count:]], self.at + count)
-                count += last
+            data = self.look.read(len(buffer), self.at)
         except OSError as error:
             self.error = error
             raise
+        count = len(data)
+        buffer[:count] = data
         self.at += count
         self.touched += count
         return count
@@ -85,21 +82,21 @@ def read_index(path: Path, names: tuple[str, ...]) -> FileIndex:
     """
     with _open_counting(path) as (file, counted):
         chosen = find_datasets(file, path, names)
-        found = [_column(path, name, dset, counted.size) for name, dset in chosen]
+        found = [_column(path, name, dset, counted.look.size) for name, dset in chosen]
         row_bytes = [prod(dset.shape[1:]) * int(dset.get_type().get_size()) for _, dset in chosen]
         samples = {name: count for name, count, _ in found}
         if len(set(samples.values())) > 1:
             text = ", ".join(f"`{name}` {count}" for name, count in samples.items())
             raise ExecutionError(f"{path}: data sets have different numbers of samples: {text}", "R401")
         columns = tuple(column for _, _, column in found)
-        return FileIndex(found[0][1], counted.size, columns, counted.touched, sum(row_bytes))
+        return FileIndex(found[0][1], counted.look.size, columns, counted.touched, sum(row_bytes))
 
 
 @contextmanager
 def _open_counting(path: Path) -> Iterator[tuple[Any, _CountingFile]]:
     """Open the file with h5py and count its reads; h5py's errors become ExecutionError [R401] with the file's name."""
-    with file_to_read(path) as stream:
-        counted = _CountingFile(stream.fileno(), os.fstat(stream.fileno()).st_size)
+    with file_to_look_at(path) as look:
+        counted = _CountingFile(look)
         try:
             with h5py.File(counted, "r") as file:
                 yield file, counted

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import file_to_read, read_at
+from dliosim.formats.header_scanner import file_to_look_at
 from dliosim.formats.numpy_files.library import ArrayFile
 from dliosim.formats.numpy_files.npy_header import (
     array_column,
@@ -30,9 +29,9 @@ class Npy(LibraryReadable, Framed):
 
     def index(self, path: Path) -> FileIndex:
         """Return the places of the samples by the header of the array. ExecutionError [R401] where the size differs."""
-        with file_to_read(path) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            array = parse_array_header(lambda most: read_at(stream.fileno(), most, 0), str(path))
+        with file_to_look_at(path) as look:
+            size = look.size
+            array = parse_array_header(lambda most: look.read(most, 0), str(path))
         if array.header + array.size != size:
             text = f"{path} has {size} bytes, and by its header, {array}, it has {array.header + array.size}"
             raise ExecutionError(text, "R401")

@@ -6,7 +6,6 @@ writers may be either, so both have the same index and decoder.
 
 from __future__ import annotations
 
-import os
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import file_to_read, read_at
+from dliosim.formats.header_scanner import FileLook, file_to_look_at
 from dliosim.formats.numpy_files.library import MEMBER, ArrayFile
 from dliosim.formats.numpy_files.npy_header import (
     BEGINNING,
@@ -81,18 +80,16 @@ class Npz(LibraryReadable):
         The first array gives the number of samples. The others must have as many, or be whole samples as it is.
         ExecutionError [R401] where the file is damaged.
         """
-        with file_to_read(path) as stream:
-            descriptor = stream.fileno()
-            size = os.fstat(descriptor).st_size
-            directory = read_directory(descriptor, path)
+        with file_to_look_at(path) as look:
+            directory = read_directory(look, path)
             columns: list[Column] = []
             sample_bytes = 0
             touched = directory.touched
             first: SampleRows | None = None
             for member in _select_members(directory, self.dataset.names, path):
                 where = f"`{member.name[:60]}` in {path}"
-                offset = data_offset(descriptor, member, directory, path)
-                array = parse_array_header(_prefix_reader(descriptor, member, offset, where), where)
+                offset = data_offset(look, member, directory, path)
+                array = parse_array_header(_prefix_reader(look, member, offset, where), where)
                 if array.header + array.size != member.size:
                     text = f"{where} has {member.size} bytes, and by its header, {array}, {array.header + array.size}"
                     raise ExecutionError(text, "R401")
@@ -106,7 +103,7 @@ class Npz(LibraryReadable):
                 sample_bytes += rows.size
                 touched += offset - member.offset + array.header
         assert first is not None
-        return FileIndex(first.samples, size, tuple(columns), min(size, touched), sample_bytes)
+        return FileIndex(first.samples, look.size, tuple(columns), min(look.size, touched), sample_bytes)
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Inflate a whole member and check its CRC; return rows of a stored one as they are. ExecutionError [R401]."""
@@ -240,7 +237,7 @@ def _select_members(directory: Directory, names: tuple[str, ...], path: Path) ->
     return tuple(arrays[name] for name in names)
 
 
-def _prefix_reader(descriptor: int, member: ZipMember, offset: int, where: str) -> Callable[[int], bytes]:
+def _prefix_reader(look: FileLook, member: ZipMember, offset: int, where: str) -> Callable[[int], bytes]:
     """Return a function for the first n bytes of a member, inflated if it is deflated.
 
     ExecutionError [R401] for a member that cannot be read.
@@ -255,10 +252,10 @@ def _prefix_reader(descriptor: int, member: ZipMember, offset: int, where: str) 
         raise ExecutionError(f"{where} has {member.stored} bytes, which cannot inflate to {member.size}", "R401")
 
     def read_stored(most: int) -> bytes:
-        return read_at(descriptor, min(most, member.size), offset)
+        return look.read(min(most, member.size), offset)
 
     def read_inflated(most: int) -> bytes:
-        data = read_at(descriptor, min(2 * most + 1024, member.stored), offset)
+        data = look.read(min(2 * most + 1024, member.stored), offset)
         try:
             return zlib.decompressobj(_RAW_DEFLATE).decompress(data, most)
         except zlib.error as error:

@@ -6,7 +6,6 @@ After PKWARE's APPNOTE.TXT 6.3.10, sections 4.3.7 (local headers), 4.3.12 (direc
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import read_at
+from dliosim.formats.header_scanner import FileLook
 from dliosim.formats.protocols import Ints
 from dliosim.lazy_numpy import np
 
@@ -42,6 +41,8 @@ _LOCATOR_MARK: Final = b"PK\x06\x07"
 
 #: A comment of 65,535 bytes may follow the end record.
 _LONGEST_END: Final = _END.size + 0xFFFF
+#: Bytes from the end in which the end records are looked for first, and an ordinary directory is too.
+_ORDINARY_END: Final = 512
 _VERSION: Final = 45  # the first with ZIP64
 _DATE: Final = 0x21  # 1 January 1980, the first possible date: the same data give the same bytes
 _UNIX: Final = 3 << 8
@@ -102,19 +103,24 @@ def trailer_sizes(name: str, sizes: Ints, ends: Ints) -> Ints:
     return plain + np.where(sizes >= ZIP64, _SIZES.size, 0) + np.where(ends >= ZIP64, _END64.size + _LOCATOR.size, 0)
 
 
-def read_directory(descriptor: int, path: Path) -> Directory:
+def read_directory(look: FileLook, path: Path) -> Directory:
     """Read the directory of a zip file of any writer.
 
     Raises ExecutionError [R401] where there is none, where it is cut short, or points outside the file.
     """
-    size = os.fstat(descriptor).st_size
-    tail_begin = max(0, size - _LONGEST_END - _LOCATOR.size)
-    tail = read_at(descriptor, size - tail_begin, tail_begin)
-    at = _find_end(tail, path)
+    size = look.size
+    for most in (_ORDINARY_END, _LONGEST_END + _LOCATOR.size):
+        tail_begin = max(0, size - most)
+        tail = look.read(size - tail_begin, tail_begin)
+        at = _find_end(tail)
+        if at >= _LOCATOR.size or (at >= 0 and not tail_begin):
+            break
+    if at < 0:
+        raise _damage_error(path, "there is no end record")
     end = tail_begin + at
     _, disk, _, _, count, length, begin, _ = _END.unpack_from(tail, at)
     if ZIP64 in (length, begin) or count == 0xFFFF:
-        found = _read_end64(descriptor, tail[:at], end, path)
+        found = _read_end64(look, tail[:at], end, path)
         if found is not None:
             end, count, length, begin = found
     if disk not in (0, 0xFFFF):
@@ -126,7 +132,7 @@ def read_directory(descriptor: int, path: Path) -> Directory:
     if length > LARGEST_DIRECTORY:
         text = f"{path} has a directory of {length} bytes; more than {LARGEST_DIRECTORY} are not read"
         raise ExecutionError(text, "R401")
-    data = read_at(descriptor, length, begin)
+    data = tail[begin - tail_begin :][:length] if begin >= tail_begin else look.read(length, begin)
     if len(data) < length:
         raise _damage_error(path, "it is cut short")
     members = tuple(_parse_entries(data, begin, path))
@@ -135,9 +141,9 @@ def read_directory(descriptor: int, path: Path) -> Directory:
     return Directory(members, begin, size - begin)
 
 
-def data_offset(descriptor: int, member: ZipMember, directory: Directory, path: Path) -> int:
+def data_offset(look: FileLook, member: ZipMember, directory: Directory, path: Path) -> int:
     """Return the offset of a member's bytes, by its local header; ExecutionError [R401] where that is damaged."""
-    head = read_at(descriptor, _LOCAL.size + len(member.name) * 4, member.offset)
+    head = look.read(_LOCAL.size + len(member.name) * 4, member.offset)
     if len(head) < _LOCAL.size or not head.startswith(_LOCAL_MARK):
         raise _damage_error(path, f"no member begins at {member.offset}, where `{member.name[:60]}` should")
     flags, name, extra = _LOCAL.unpack_from(head)[2], *_LOCAL.unpack_from(head)[-2:]
@@ -161,21 +167,22 @@ def parse_local_header(data: memoryview) -> tuple[int, int | None]:
     return _LOCAL.size + name + extra, None if flags & _CRC_AFTER and not crc else crc
 
 
-def _find_end(tail: bytes, path: Path) -> int:
+def _find_end(tail: bytes) -> int:
+    """Return where the end record begins in the last bytes of a file; -1 without one."""
     at = len(tail)
     while (at := tail.rfind(_END_MARK, 0, at)) >= 0:
         if at + _END.size <= len(tail) and at + _END.size + _END.unpack_from(tail, at)[-1] == len(tail):
             return at
-    raise _damage_error(path, "there is no end record")
+    return -1
 
 
-def _read_end64(descriptor: int, before: bytes, end: int, path: Path) -> tuple[int, int, int, int] | None:
+def _read_end64(look: FileLook, before: bytes, end: int, path: Path) -> tuple[int, int, int, int] | None:
     """Return (offset, members, bytes of the directory, its offset) of the ZIP64 end record, or None without one."""
     if len(before) < _LOCATOR.size or not before[-_LOCATOR.size :].startswith(_LOCATOR_MARK):
         return None
     at: int = _LOCATOR.unpack(before[-_LOCATOR.size :])[2]
     # The check also keeps the offset in the range of pread.
-    record = read_at(descriptor, _END64.size, at) if at + _END64.size + _LOCATOR.size <= end else b""
+    record = look.read(_END64.size, at) if at + _END64.size + _LOCATOR.size <= end else b""
     if len(record) < _END64.size or not record.startswith(_END64_MARK):
         raise _damage_error(path, f"there is no ZIP64 end record at {at}")
     count, length, begin = _END64.unpack(record)[-3:]

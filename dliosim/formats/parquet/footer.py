@@ -8,14 +8,13 @@ that do not say where data are stored are skipped.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import file_to_read, read_at
+from dliosim.formats.header_scanner import file_to_look_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter, Ints
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
@@ -76,9 +75,9 @@ def read_footer(path: Path) -> Footer:
 
     ExecutionError [R401] where the file is no Parquet file, is cut short, or its footer is damaged or encrypted.
     """
-    with file_to_read(path) as stream:
-        size = os.fstat(stream.fileno()).st_size
-        tail = read_at(stream.fileno(), _TAIL, max(0, size - _TAIL))
+    with file_to_look_at(path) as look:
+        size = look.size
+        tail = look.read(_TAIL, max(0, size - _TAIL))
         if tail[4:] == _ENCRYPTED:
             raise ExecutionError(f"{path} has an encrypted footer, which cannot be read", "R401")
         if tail[4:] != MAGIC:
@@ -87,7 +86,7 @@ def read_footer(path: Path) -> Footer:
         if not 0 < length <= most:
             text = f"{path} says that its footer has {length} bytes, which is not from 1 to {most}"
             raise ExecutionError(text, "R401")
-        data = read_at(stream.fileno(), length, size - _TAIL - length)
+        data = look.read(length, size - _TAIL - length)
     thrift = _Thrift(data)
     try:
         return _build_footer(thrift.struct(_FILE), size, length + _TAIL)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dliosim.errors import ExecutionError
+from dliosim.formats.header_scanner import file_to_look_at
 from dliosim.formats.numpy_files.npz import StoredNpz
 from dliosim.formats.numpy_files.zip_headers import (
     DEFLATED,
@@ -51,14 +52,11 @@ def test_members_of_any_size_are_found_by_zipfile_and_by_us(tmp_path: Path, stor
         if ratio == 1:
             with archive.open("x.npy") as stream:
                 assert stream.read(1) == b"\0", "its local header is one"
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        directory = read_directory(descriptor, path)
+    with file_to_look_at(path) as look:
+        directory = read_directory(look, path)
         assert directory.members == (member,)
         assert directory.begin == HEADER + stored
-        assert data_offset(descriptor, member, directory, path) == HEADER
-    finally:
-        os.close(descriptor)
+        assert data_offset(look, member, directory, path) == HEADER
 
 
 def test_trailers_are_as_long_as_was_said_before_they_were_written() -> None:
@@ -79,8 +77,8 @@ def test_an_absurd_directory_is_refused_before_it_is_read(tmp_path: Path) -> Non
     with path.open("wb") as stream:
         stream.seek(1 << 30)
         stream.write(end)
-    with path.open("rb") as stream, pytest.raises(ExecutionError, match="directory of 1073741824 bytes"):
-        read_directory(stream.fileno(), path)
+    with file_to_look_at(path) as look, pytest.raises(ExecutionError, match="directory of 1073741824 bytes"):
+        read_directory(look, path)
 
 
 @pytest.mark.parametrize(("at", "data"), [(8, b"\xff" * 8), (8, b"\x01"), (0, b"XX")])
@@ -90,8 +88,8 @@ def test_a_locator_that_leads_nowhere_is_refused(tmp_path: Path, at: int, data: 
     with path.open("r+b") as stream:
         stream.seek(-42 + at, os.SEEK_END)
         stream.write(data)
-    with path.open("rb") as stream, pytest.raises(ExecutionError, match=r"no ZIP64 end record|does not end where"):
-        read_directory(stream.fileno(), path)
+    with file_to_look_at(path) as look, pytest.raises(ExecutionError, match=r"no ZIP64 end record|does not end where"):
+        read_directory(look, path)
 
 
 @pytest.mark.parametrize(
@@ -118,12 +116,12 @@ def test_only_what_does_not_fit_is_looked_for_in_the_extra_field(
     entry[30:32] = len(extra).to_bytes(2, "little")
     end[12:16] = (len(entry) + len(extra)).to_bytes(4, "little")
     path.write_bytes(local_header(member) + bytes(100) + entry + extra + end)
-    with path.open("rb") as stream:
+    with file_to_look_at(path) as look:
         if found is None:
             with pytest.raises(ExecutionError, match=f"{ZIP64} bytes at 0, is outside"):
-                read_directory(stream.fileno(), path)
+                read_directory(look, path)
         else:
-            assert read_directory(stream.fileno(), path).members == (member,)
+            assert read_directory(look, path).members == (member,)
 
 
 def test_many_members_are_counted_beyond_what_two_bytes_hold(tmp_path: Path) -> None:
@@ -131,5 +129,5 @@ def test_many_members_are_counted_beyond_what_two_bytes_hold(tmp_path: Path) -> 
     with zipfile.ZipFile(path, "w") as archive:
         for number in range(65536):
             archive.writestr(zipfile.ZipInfo(str(number)), b"")
-    with path.open("rb") as stream:
-        assert len(read_directory(stream.fileno(), path).members) == 65536
+    with file_to_look_at(path) as look:
+        assert len(read_directory(look, path).members) == 65536
