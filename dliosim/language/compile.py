@@ -83,6 +83,8 @@ def _compile_blocks(
     context = CompileContext(document, Scope(document.params, job, document.broken), loader.found)
     setting_overlay.apply_overrides(context, given)
     for param in document.params.values():
+        if param.name in context.scope.broken:
+            continue
         try:
             context.scope.check_param(param)
         except Mistake as error:

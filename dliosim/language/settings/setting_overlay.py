@@ -12,6 +12,7 @@ from dliosim.language.settings.block_settings import CompileContext, Settings, k
 from dliosim.language.source import COMMAND_LINE, MAX_LINE_LENGTH, SourceText, Span
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, follow_reference
+from dliosim.language.values.choices import Choices
 
 MAX_CHAIN: Final = 32  # nouns, each made from the next one
 
@@ -136,7 +137,22 @@ def apply_overrides(context: CompileContext, overrides: Sequence[tuple[str, str]
             if len(source.text) > MAX_LINE_LENGTH or not source.text.isprintable():
                 raise mistake("E003", "an override that is too long, or cannot be printed", source.span(0, 2))
             _apply_override(context.document, name.strip(), place, phrase, given)
+    _choose_values(context)
     merge_layers(context)
+
+
+def _choose_values(context: CompileContext) -> None:
+    """Give parameters with a table the value for the word that counts; report each wrong word once."""
+    choices, wrong = Choices(context.scope), set[Span]()
+    for param in context.document.params.values():
+        try:
+            choices.choose(param)
+        except Mistake as error:
+            place = error.diagnostic.labels[0].span
+            if place not in wrong:
+                context.report(error)
+            wrong.add(place)
+            context.scope.broken.add(param.name)
 
 
 def _apply_override(document: Document, name: str, place: Span, phrase: Span, given: dict[str, Span]) -> None:

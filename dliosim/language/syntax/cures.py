@@ -342,7 +342,13 @@ def cure_value(param: Param, accepts: Callable[[str], bool]) -> str:
 def write_override(value: Span, phrases: Sequence[str]) -> str:
     """Return `write `-D NAME=PHRASE``, for a value on the command line, or `write `param NAME = PHRASE``."""
     line, column = value.source.position(value.start)
-    given = value.source.line(line)[: column - 1].strip()
+    whole = value.source.line(line)
+    given = whole[: column - 1].strip()
+    table = re.search(r"=\s*(by\s+\$\w+\s*:.*)", given)  # then the value is that of one word among several
+    if table:
+        after = re.match(r'[^"#]*', whole[column - 1 + len(value.text) :])
+        phrases = [f"{table[1]} {one}{after[0].rstrip() if after else ''}" for one in phrases]
+        given = given[: table.start(1)].strip()
     if value.source.name != COMMAND_LINE:
         return write_lines(given, phrases)
     return f"write {' or '.join(f'`{given}{quote_value(one)}`' for one in phrases)}"

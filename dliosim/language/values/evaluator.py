@@ -69,7 +69,7 @@ class Scope:
         return parse(rule, span)
 
     def _follow_param(self, reference: Span, read: Callable[[Span], T]) -> T:
-        param = self._find_param(reference)
+        param = self.find_param(reference)
         if param.name in self._active:
             text, hint = f"`{reference.text}` needs its own value", f"write a value in place of `{reference.text}`"
             raise mistake("E101", text, reference, "goes round in a circle", hint=hint)
@@ -82,7 +82,8 @@ class Scope:
         finally:
             self._active.pop()
 
-    def _find_param(self, reference: Span) -> Param:
+    def find_param(self, reference: Span) -> Param:
+        """Return the parameter of `$name`; E101 where there is none, or where its definition has a mistake."""
         name = reference.text[1:]
         self.used.add(name)
         if name in self.broken:
@@ -132,7 +133,7 @@ class Scope:
         if name in self._builtins():
             return Value(Fraction(self._builtins()[name]), COUNT, node.span)
         if name not in self._values:
-            param = self._find_param(node.span)
+            param = self.find_param(node.span)
             try:
                 tree = self._follow_param(node.span, lambda value: SyntaxNode("", value, (parse("sum", value),)))
             except Mistake as error:
@@ -269,8 +270,8 @@ class Scope:
 
     def check_param(self, param: Param) -> None:
         """Check a new value: E111 for another dimension than the default, E113 outside of the domain."""
-        default = self._dimension(param.default)
-        given = default if param.value is param.default else self._dimension(param.value)
+        default = self.kind_of(param.default)
+        given = default if param.value is param.default else self.kind_of(param.value)
         if default is not None and given is not None and default != given:
             raise mistake(
                 "E111",
@@ -313,12 +314,12 @@ class Scope:
 
     def has_kind_of(self, param: Param, text: str) -> bool:
         """Return whether a text has the dimension that the default of a parameter has."""
-        default = self._dimension(param.default)
+        default = self.kind_of(param.default)
         return default is not None and self.has_dimension(text, (default,))
 
     def has_dimension(self, text: str, dimensions: Collection[Dimension]) -> bool:
         """Return whether a text is a quantity of one of these dimensions."""
-        return self._dimension(SourceText("", text).span(0, len(text))) in dimensions
+        return self.kind_of(SourceText("", text).span(0, len(text))) in dimensions
 
     def _is_in_domain(self, param: Param, domain: SyntaxNode) -> bool:
         try:
@@ -328,8 +329,8 @@ class Scope:
             return False
         return any((choice.amount, choice.dimension) == (found.amount, found.dimension) for choice in choices)
 
-    def _dimension(self, span: Span) -> Dimension | None:
-        # None for a phrase of another kind, or a broken one: the setting that uses it reports that.
+    def kind_of(self, span: Span) -> Dimension | None:
+        """Return the dimension of a quantity or distribution; None for another phrase, or a broken one."""
         try:
             quantity = parse("quantity", span)
             node = quantity.children[0]
