@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
 from dliosim.commands.options import parse_overrides, parse_roots
@@ -11,6 +10,7 @@ from dliosim.commands.patterns import find_pattern, locate_pattern
 from dliosim.commands.terminal import has_colours, print_text, user_terminal
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
+from dliosim.execute.node.memory import whole_memory
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job
@@ -86,20 +86,33 @@ def plan_command(parsed: argparse.Namespace) -> int:
         named = {name: (indexes[name], source.names) for name, source in sources.items()}
         write_csv(sys.stdout, list_reads(workload, rank, epoch, parsed.loop, named))
     else:
-        note = " (if there are more: --nodes N)" if parsed.nodes is None and parsed.ranks > 1 else ""
-        memory = parsed.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = parsed.memory or whole_memory() or 0
         with show_elapsed(user_terminal(), f"plan {printable(parsed.pattern)} on {count(parsed.ranks, 'rank')}"):
             found = forecast(workload, indexes)
         risks: list[StateRisks] = []
         if parsed.mtbf is not None:
             failures = FailureModel(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)
             risks = list(forecast_risks(workload, found, failures))
-        text = f"{plan_lines(workload, found, memory, risks, note)}\n\n{plan_tables(workload, found)}"
-        if parsed.mtbf is not None:
-            text += f"\n{risk_tables(parsed.mtbf, risks)}\n"
+        if parsed.json:
+            from dliosim.report.plan.answer_json import plan_json
+
+            text = plan_json(workload, found, memory, parsed.memory is not None, parsed.mtbf, risks)
+        else:
+            first = plan_lines(workload, found, memory, risks, _title_note(parsed))
+            text = f"{first}\n\n{plan_tables(workload, found)}"
+            if parsed.mtbf is not None:
+                text += f"\n{risk_tables(parsed.mtbf, risks)}\n"
         if (unprinted := print_text(text)) is not None:
             raise unprinted
     return 0
+
+
+def _title_note(parsed: argparse.Namespace) -> str:
+    """Return what a plan took for granted about nodes, with the options that say otherwise."""
+    guessed = ["--nodes"] * (parsed.nodes is None and parsed.ranks > 1) + ["--memory"] * (parsed.memory is None)
+    if parsed.memory is None:
+        return f" (as this machine; {', '.join(guessed)})"
+    return " (if there are more: --nodes N)" if guessed else ""
 
 
 def explain_command(parsed: argparse.Namespace) -> int:

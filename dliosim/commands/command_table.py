@@ -209,6 +209,8 @@ def _find_plan_contradiction(parsed: Namespace) -> str:
     given = [name for name in ("rank", "epoch", "loop") if getattr(parsed, name) is not None]
     if given and not parsed.csv:
         return f"--{given[0]} chooses what --csv lists, and there is no --csv"
+    if parsed.json and parsed.csv:
+        return "--json and --csv: one prints an answer for scripts, the other a list of reads"
     if parsed.csv and parsed.mtbf is not None:
         return "--mtbf has a table of its own, and --csv prints none"
     return _find_missing_mtbf(parsed, "restart_time", "save_time", "bandwidth")
@@ -316,7 +318,13 @@ COMMANDS: Final = {
             _option("--rank", "R", "with --csv: which rank, from 0 (default 0)", type=types.parse_natural),
             _option("--epoch", "E", "with --csv: which epoch, from 1 (default 1)", type=types.parse_positive),
             _option("--loop", "NAME", "with --csv: which loop (default: the first)"),
-            _option("--memory", "SIZE", "of a node (default: that of this machine)", type=types.parse_size),
+            _flag("--json", "print the answer alone, as a line of JSON, for scripts (docs/plan.md)"),
+            _option(
+                "--memory",
+                "SIZE",
+                "of a node (default: that of this machine, or what its control groups allow)",
+                type=types.parse_size,
+            ),
             *_failures("as long as reading what all ranks restore, as fast as a save is written"),
             _option("--save-time", "D", "with --mtbf: how long a save holds the ranks", type=types.parse_time),
             _option(

@@ -12,7 +12,8 @@ from mpi4py import __version__ as mpi4py_version
 
 from dliosim import __version__
 from dliosim.execute.mpi.node_cores import NodeLoad
-from dliosim.execute.node.environment import available_memory, find_mount, mpi_io, mpi_library
+from dliosim.execute.node.environment import find_mount, mpi_io, mpi_library
+from dliosim.execute.node.memory import available_memory
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.phases.context import Session
 from dliosim.measure.machine import Environment, FileSystem

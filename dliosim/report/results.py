@@ -142,12 +142,13 @@ def _interval(one: CheckpointCosts) -> dict[str, Any]:
         "restart_seconds": costs.restart,
         "young_seconds": young_interval(costs.stall, costs.mtbf),
         "daly_seconds": daly_interval(costs.stall, costs.mtbf),
-        "best": _interval_loss(best_interval(costs), costs),
-        "own": None if one.interval is None else _interval_loss(one.interval, costs),
+        "best": interval_loss(best_interval(costs), costs),
+        "own": None if one.interval is None else interval_loss(one.interval, costs),
     }
 
 
-def _interval_loss(interval: float, costs: Costs) -> dict[str, float]:
+def interval_loss(interval: float, costs: Costs) -> dict[str, float]:
+    """Return an interval between saves, s, and the shares of the time that are lost with it."""
     shares = compute_waste(interval, costs)
     return {"interval_seconds": interval, **asdict(shares), "total": shares.total}
 

@@ -68,6 +68,7 @@ def pattern(tmp_path: Path) -> Path:
             ["plan", "x.dlio", "--ranks", "4", "--mtbf", "4 h", "--bandwidth", "3 GB"],
             "`--bandwidth 3 GB`: '3 GB' is not a rate such as 10 GB/s",
         ),
+        (["plan", "x.dlio", "--ranks", "4", "--json", "--csv"], "--json and --csv: one prints an answer for scripts"),
         (["run", "x.dlio", "--nul"], "`dliosim run` has no option `--nul`"),
         (["check", "x.dlio", "--rank", "4"], "`dliosim check` has no option `--rank`"),
     ],

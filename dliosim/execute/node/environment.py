@@ -1,4 +1,4 @@
-"""The environment of a run: launcher, MPI library, nodes, cores, memory and file systems."""
+"""The environment of a run: launcher, MPI library, nodes, cores and file systems."""
 
 from __future__ import annotations
 
@@ -15,10 +15,6 @@ from dliosim.measure.machine import MEMORY_KINDS
 
 # From this number on, steps of a Slurm allocation were not started by srun: interactive, batch, extern, pending.
 _FIRST_SPECIAL_STEP = 0xFFFFFFFA
-# Files with the limit and the use of a control group's memory, and the lines of its memory.stat with cached bytes that
-# can be dropped; each for the group and all groups below it.
-_UNIFIED = ("memory.max", "memory.current", "(?:in)?active_file")
-_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_(?:in)?active_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,36 +97,6 @@ def node_name() -> str:
     return f"{MPI.Get_processor_name()} {numbering}"
 
 
-def available_memory() -> int | None:
-    """Return the bytes of memory that this node, or this process's control groups, can still give; None if unknown."""
-    try:
-        groups = Path("/proc/self/cgroup").read_text()
-    except OSError:
-        groups = ""
-    found = (_read_meminfo("MemAvailable"), cgroup_memory(groups, Path("/sys/fs/cgroup")))
-    return min((size for size in found if size is not None), default=None)
-
-
-def cgroup_memory(groups: str, root: Path) -> int | None:
-    """Return the bytes that the memory limits of control groups leave; None if there is no limit.
-
-    `groups` is the text of /proc/self/cgroup; `root` is where the hierarchies, of version 1 or 2, are mounted. The
-    least of a group and of all above it counts: batch systems limit the job, and leave the groups of its tasks without
-    a limit.
-    """
-    left = []
-    for number, controllers, group in re.findall(r"^(\d+):([^:]*):/?(.*)$", groups, re.MULTILINE):
-        if number == "0":
-            top, names = root, _UNIFIED
-        elif "memory" in controllers.split(","):
-            top, names = root / "memory", _VERSION_1
-        else:
-            continue
-        own = top / group
-        left += [_cgroup_headroom(each, *names) for each in (own, *own.parents) if each.is_relative_to(top)]
-    return min((size for size in left if size is not None), default=None)
-
-
 def find_mount(path: Path) -> Mount:
     """Return the file system of a path, or of the nearest of its parents that exists."""
     real = Path(os.path.realpath(path))
@@ -161,22 +127,3 @@ def _merge_options(mount_options: str, super_options: str) -> str:
 
 def _unescape_path(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
-
-
-def _read_meminfo(name: str) -> int | None:
-    try:
-        text = Path("/proc/meminfo").read_text()
-    except OSError:
-        return None
-    found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
-    return 1024 * int(found[1]) if found else None
-
-
-def _cgroup_headroom(group: Path, limit: str, used: str, cached: str) -> int | None:
-    """Return the bytes that the limit of one control group leaves; None if it has none."""
-    try:
-        most, taken = int((group / limit).read_text()), int((group / used).read_text())
-        spare = re.findall(rf"^{cached} (\d+)$", (group / "memory.stat").read_text(), re.MULTILINE)
-    except (OSError, ValueError):  # not there, or "max"
-        return None
-    return max(0, most - taken + sum(map(int, spare)))

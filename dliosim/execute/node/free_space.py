@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.node.environment import available_memory, find_mount, free_bytes
+from dliosim.execute.node.environment import find_mount, free_bytes
+from dliosim.execute.node.memory import available_memory
 from dliosim.readable import count, size
 
 

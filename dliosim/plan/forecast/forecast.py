@@ -29,7 +29,7 @@ from dliosim.plan.forecast.forecast_types import (
     time_to_read,
 )
 from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, place_samples
-from dliosim.plan.forecast.prepare_forecast import forecast_prepare
+from dliosim.plan.forecast.prepare_forecast import forecast_prepare, sum_sidecars
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, needs_totals
@@ -295,8 +295,11 @@ def _forecast_storage(
     made = []
     for name, size in prepared.items():
         dataset = workload.dataset(name)
-        files = dataset.layout.files * (1 + len(bind(dataset).sidecars))
+        files = dataset.layout.files
         made.append(Storage("dataset", name, dataset.root, size.total, files, 1, size.estimated))
+        for suffix in bind(dataset).sidecars:
+            total, estimated = sum_sidecars(dataset, suffix)
+            made.append(Storage("sidecar", f"{name}.{suffix}", dataset.root, total, files, 1, estimated))
     for state in states:
         made += storage_of(workload.checkpoint(state.checkpoint), state)
     return tuple(made)

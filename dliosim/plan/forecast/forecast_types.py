@@ -133,8 +133,9 @@ class PhaseForecast:
 class Storage:
     """The space that is used on a root at the end."""
 
-    kind: Literal["dataset", "checkpoint"]  #: kind of the data
-    name: str  #: name of the data set or checkpoint
+    #: kind of the data; a sidecar is a small file next to each file of a data set, without samples
+    kind: Literal["dataset", "sidecar", "checkpoint"]
+    name: str  #: name of the data set or checkpoint; of sidecars with their suffix: `images.index`
     root: str  #: name of the root
     bytes: float  #: bytes of each copy
     files: int  #: files of each copy

@@ -26,6 +26,7 @@ class LoopNeeds:
     epoch_bytes: float  #: bytes asked in the first epoch
     estimated: bool  #: true where these are an estimate
     epochs: int  #: epochs, or passes that requests make
+    node_bytes: float  #: bytes that a node reads in an epoch; what several of its ranks read counts once
     data_bytes: float  #: different bytes that a node reads in all epochs
     #: greatest share of the last epoch's bytes that the page cache of a node can have from the epochs before
     memory_share: float
@@ -57,9 +58,9 @@ def loop_needs(workload: Workload, forecast: Forecast, memory: float) -> Iterato
         if not phases or not phases[0].samples.total:
             continue
         first, epochs = phases[0], sum(one.times for one in phases)
-        seen, data = _node_data(workload, loop, first, epochs)
+        seen, each, data = _node_data(workload, loop, first, epochs)
         share = 0.0 if loop.access.cache == "off" or not data else min(seen, room / data)
-        yield LoopNeeds(loop, first.demand, first.bytes.total, first.bytes.estimated, epochs, data, share)
+        yield LoopNeeds(loop, first.demand, first.bytes.total, first.bytes.estimated, epochs, each, data, share)
 
 
 def save_needs(workload: Workload, forecast: Forecast) -> Iterator[SaveNeeds]:
@@ -86,15 +87,15 @@ def save_needs(workload: Workload, forecast: Forecast) -> Iterator[SaveNeeds]:
         )
 
 
-def _node_data(workload: Workload, loop: Loop, first: PhaseForecast, epochs: int) -> tuple[float, float]:
-    """Return the share of the last epoch's bytes that a node has read before, and the bytes that it reads in all."""
+def _node_data(workload: Workload, loop: Loop, first: PhaseForecast, epochs: int) -> tuple[float, float, float]:
+    """Return what a node reads: its share of the last epoch that it has read before, bytes of an epoch, and of all."""
     whole = first.bytes.total * workload.dataset(loop.dataset).samples / first.samples.total
     each = min(whole, first.bytes.total / workload.job.nodes)
     if not _moves_samples(loop):
-        return float(epochs > 1), each
+        return float(epochs > 1), each, each
     # Each epoch is another draw: a sample is new with the same probability each time.
     new = 1 - each / whole
-    return 1 - new ** (epochs - 1), whole * (1 - new**epochs)
+    return 1 - new ** (epochs - 1), each, whole * (1 - new**epochs)
 
 
 def _moves_samples(loop: Loop) -> bool:

@@ -10,15 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.formats.protocols import Format, Framed
+from dliosim.formats.registry import bind
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Prepare
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, RankSpread, spread_of, uniform_spread
 from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement, estimate_mean
 from dliosim.plan.samples.places import FramedPlaces, Places
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE
-from dliosim.plan.samples.sizes import local_prefix_sums
+from dliosim.plan.samples.sample_to_file import first_samples
+from dliosim.plan.samples.sizes import local_prefix_sums, sample_sizes
 
 _SAMPLED_FILES = 65_536
+
+#: Sidecars that are made for an estimate of their bytes, and the most samples of each.
+_SIDECARS, _SIDECAR_SAMPLES = 64, 4096
 
 #: Samples, bytes and calls of each file.
 _Columns: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"
@@ -163,6 +168,24 @@ def _count_shared_files(places: FramedPlaces, exact: bool, ranks: int, transfer:
         spread_of(held, ranks, False),
         spread_of(calls, ranks, transfer is not None and not known),
     )
+
+
+def sum_sidecars(dataset: Dataset, suffix: str) -> tuple[float, bool]:
+    """Return the bytes of the sidecars of a data set, and whether they are an estimate.
+
+    Sidecars of a few files are made, of their first samples, and stand for the others.
+    """
+    form, files = bind(dataset), dataset.layout.files
+    some = np.arange(0, files, -(-files // _SIDECARS))
+    firsts, ends = (first_samples(some + each, dataset.samples, files) for each in (0, 1))
+    made, whole = 0, 0
+    for first, end in zip(firsts.tolist(), ends.tolist(), strict=True):
+        taken = min(end - first, _SIDECAR_SAMPLES)
+        whole += taken
+        sizes = sample_sizes(dataset, np.arange(first, first + taken))
+        made += sum(len(piece) for piece in form.write_sidecar(suffix, first, sizes))
+    is_all = len(some) == files and whole == dataset.samples
+    return (made, False) if is_all else (made * dataset.samples / max(whole, 1), True)
 
 
 def _largest_sample(dataset: Dataset) -> float:

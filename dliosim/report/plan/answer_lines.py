@@ -23,8 +23,8 @@ def plan_lines(
 ) -> str:
     """Return the first lines of a plan, at most 8: a title, and a line for each question that it can answer.
 
-    `memory` is that of a node, in bytes; `risks` are those of a job that fails; `note` ends the title. Of loops after
-    the first only the rate is there.
+    `memory` is that of a node, in bytes; `risks` are those of a job that fails; `note` ends the title, which has the
+    nodes and their memory. Of loops after the first only the rate is there.
     """
     loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
     rows = list(_loop_rows(loops[0], forecast.ranks, memory_left(forecast, memory))) if loops else []
@@ -40,7 +40,8 @@ def plan_lines(
         for phase in forecast.phases
         if phase.verb == "restore" or (phase.verb == "prepare" and not loops)
     ]
-    title = f"{forecast.workload}  {count(forecast.ranks, 'rank')} on {count(forecast.nodes, 'node')}{note}"
+    nodes = f"{count(forecast.nodes, 'node')} of {_two_digits(memory)}"
+    title = f"{forecast.workload}  {count(forecast.ranks, 'rank')} on {nodes}{note}"
     return first_lines(title, add_advice(rows, ()))
 
 
@@ -54,7 +55,7 @@ def _loop_rows(needs: LoopNeeds, ranks: int, left: float) -> Iterator[tuple[str,
     mean = show_figure(needs.epoch_bytes / ranks, size, needs.estimated)
     one, several = ("pass", "passes") if needs.loop.arrivals else ("epoch", "epochs")
     yield "DATA", f"{asked} each {one} by all ranks, {mean} a rank; {count(needs.epochs, one, several)}"
-    yield "MEMORY", _memory(needs, left)
+    yield from zip(("MEMORY", ""), _memory(needs, left, one), strict=False)
 
 
 def _rate(needs: LoopNeeds, ranks: int) -> str:
@@ -71,19 +72,30 @@ def _rate(needs: LoopNeeds, ranks: int) -> str:
     return f"{name}: {whole} for {count(ranks, 'accelerator')} at {percent(demand.goal, 2)}, {each} each"
 
 
-def _memory(needs: LoopNeeds, left: float) -> str:
-    """Return how much of a node's data stays in its memory; the ranks leave `left` bytes of it."""
-    data, share = f"{show_figure(needs.data_bytes, size, True)} a node", needs.memory_share
-    room = f"ranks leave {size(float(f'{left:.1e}'), 2)}"
+def _memory(needs: LoopNeeds, left: float, one: str) -> Iterator[str]:
+    """Yield one or two lines: what an epoch (`one`) is on a node, whose ranks leave `left` bytes, and what may stay."""
+    data, share = f"an {one}" if one == "epoch" else f"a {one}", needs.memory_share
+    each = f"{show_figure(needs.node_bytes, size, True)} a node"
     if needs.loop.access.cache == "off":
-        return "read past the page cache (`cache off`): every epoch comes from storage"
-    if needs.epochs == 1:
-        return f"{data}, read once: nothing comes from memory after a cold start"
-    if share >= _ALL:
-        return f"{data} fit in memory ({room}): later epochs read it"
-    if share < _NONE:
-        return f"{data}; {room} of memory: next to nothing stays in it"
-    return f"{data}; {room} of memory: at most {percent(share, 2)} of an epoch"
+        yield f"read past the page cache (`cache off`): every {one} comes from storage"
+    elif needs.epochs == 1:
+        yield f"{each}, read once: nothing comes from memory after a cold start"
+    else:
+        later = f"{one} 2" if needs.epochs == 2 else f"{one}{'e' * (one == 'pass')}s 2 to {needs.epochs}"
+        yield f"{data} reads {each}, whose page cache has room for {_two_digits(left)}:"
+        if share >= _ALL:
+            yield f"all of {later} may come from memory, not from storage"
+        elif share < _NONE:
+            yield f"next to nothing of {later} comes from memory"
+        elif share * needs.data_bytes < _ALL * left:
+            yield f"at most {percent(share, 2)} of {one} {needs.epochs} can be in memory: the rest is new to the node"
+        else:
+            yield f"at most {percent(share, 2)} of {later} can be in memory"
+
+
+def _two_digits(value: float) -> str:
+    """Return bytes with two digits."""
+    return size(float(f"{value:.1e}"), 2)
 
 
 def _best_intervals(one: StateRisks) -> str:

@@ -14,6 +14,13 @@ from dliosim.readable import ABSENT, count, number, percent, seconds, size
 from dliosim.report.plan.checkpoint_tables import state_tables
 from dliosim.report.text_table import WIDTH, grid
 
+_KINDS = {"dataset": "data set", "sidecar": "index", "checkpoint": "checkpoint"}
+
+_SIDECARS = (
+    "{}: next to each file of the data set a small file that says where its samples are, for readers of this format; "
+    "files, opens and calls above count it."
+)
+
 
 def plan_tables(workload: Workload, forecast: Forecast) -> str:
     """Return the whole forecast as text, at most 120 columns wide."""
@@ -163,7 +170,7 @@ def _storage_limits(loop: Loop, demand: Demand) -> Iterator[str]:
 def _storage_table(forecast: Forecast) -> str:
     rows = [
         [
-            f"{item.kind.replace('dataset', 'data set')} {item.name}",
+            f"{_KINDS[item.kind]} {item.name}",
             item.root,
             show_figure(item.bytes * item.copies, size, item.estimated),
             _count(item.files * item.copies),
@@ -172,7 +179,9 @@ def _storage_table(forecast: Forecast) -> str:
         for item in forecast.storage
     ]
     title = "what is on storage at most (a new checkpoint is complete before an old one is deleted)"
-    return grid(title, ["", "root", "bytes", "files", "copies"], rows) if rows else ""
+    table = grid(title, ["", "root", "bytes", "files", "copies"], rows) if rows else ""
+    notes = [_SIDECARS.format(item.name) for item in forecast.storage if item.kind == "sidecar"]
+    return "\n".join([table, *(textwrap.fill(note, WIDTH) for note in notes)])
 
 
 def _memory_text(forecast: Forecast) -> str:

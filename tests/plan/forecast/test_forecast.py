@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import PlanError
 from dliosim.execute.datasets.content_writer import RawWriter
+from dliosim.formats.registry import bind
 from dliosim.model import (
     Access,
     Arrivals,
@@ -442,11 +443,24 @@ def test_the_same_data_are_as_many_bytes_wherever_they_are_said():
     assert [first.calls.total, later.calls.total] == pytest.approx([calls, calls], rel=0.01)
 
 
-@pytest.mark.parametrize(("form", "files"), [("raw", 8), ("indexed", 16), ("tfrecord", 16)])
-def test_files_next_to_others_are_files_too(form, files):
+@pytest.mark.parametrize(("form", "suffix"), [("raw", ""), ("indexed", "idx"), ("tfrecord", "index")])
+def test_files_next_to_others_are_files_too(form, suffix):
     dataset = replace(DATASET, format=form, layout=Layout("files", 8))
     found = forecast(workload(Prepare("d", Access()), dataset=dataset))
-    assert (found.storage[0].files, found.phases[0].files.total) == (files, files)
+    assert (found.storage[0].files, found.phases[0].files.total) == (8, 16 if suffix else 8)
+    assert [(one.kind, one.name, one.files) for one in found.storage[1:]] == [("sidecar", f"d.{suffix}", 8)] * bool(
+        suffix
+    )
+
+
+def test_the_bytes_of_sidecars_are_exact_for_few_samples_and_an_estimate_for_many():
+    few = replace(DATASET, format="tfrecord", layout=Layout("files", 2), samples=4, size=constant(1000))
+    found = forecast(workload(Prepare("d", Access()), dataset=few)).storage[1]
+    each = bind(few).stride(np.array([1000]))[0]
+    assert (found.bytes, found.estimated) == (2 * len(f"0 {each}\n{each} {each}\n"), False)
+    many = replace(few, layout=Layout("files", 200), samples=400)
+    found = forecast(workload(Prepare("d", Access()), dataset=many)).storage[1]
+    assert found.bytes == pytest.approx(200 * len(f"0 {each}\n{each} {each}\n")) and found.estimated
 
 
 def test_time_that_is_clipped_is_clipped_in_the_mean():
