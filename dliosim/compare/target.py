@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dliosim.compare.experiment import Compared, VariedSetting, verb_title
@@ -112,11 +113,11 @@ def _parse_what(workload: Workload, what: str) -> Compared:
 
 
 def _find_restore(workload: Workload, name: str) -> Restore:
-    """Return the first restore of a checkpoint, or a plain one where the pattern has none."""
+    """Return the first restore of a checkpoint, of one; or a plain one where the pattern has none."""
     restores = (
         verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore) and verb.checkpoint == name
     )
-    return next(restores, Restore(name))
+    return replace(next(restores, Restore(name)), each=0, pause=None)
 
 
 def _setting_blocks(workload: Workload, chosen: Compared) -> list[tuple[str, str]]:
@@ -125,7 +126,8 @@ def _setting_blocks(workload: Workload, chosen: Compared) -> list[tuple[str, str
         saved = dict.fromkeys(cadence.checkpoint for cadence in chosen.checkpoints)
         of_checkpoint = [(name, "checkpoint") for name in saved] if len(saved) == 1 else []
         return [(chosen.name, chosen.kind), (chosen.dataset, "dataset"), *of_checkpoint]
-    in_pattern = any(verb == chosen for verb, _ in flatten_verbs(workload.verbs))
+    verbs = [verb for verb, _ in flatten_verbs(workload.verbs)]
+    in_pattern = any(isinstance(verb, Restore) and verb.checkpoint == chosen.checkpoint for verb in verbs)
     of_restore = [(verb_title(chosen), "restore")] if isinstance(chosen, Restore) and in_pattern else []
     return [*of_restore, (chosen.checkpoint, "checkpoint")]
 

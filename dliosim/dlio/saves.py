@@ -65,12 +65,26 @@ def checkpoint_verbs(task: Conversion) -> Iterator[Statement]:
     config = task.config
     pause = config.number("checkpoint.time_between_checkpoints", default=-1)
     pauses = [Line(f"pause {format_seconds(pause)}", config.quote("checkpoint.time_between_checkpoints"))] * (pause > 0)
-    for verb, key in (("save", "num_checkpoints_write"), ("restore", "num_checkpoints_read")):
-        times = int(config.number(f"checkpoint.{key}", default=-1))
-        if times > 0:
-            yield block(f"repeat {times}", [*pauses, Line(f"{verb} state", config.quote(f"checkpoint.{key}"))])
-    if int(config.number("checkpoint.num_checkpoints_read", default=-1)) > 1:
-        task.approximations.append("DLIO loads each checkpoint once, the oldest first; here the newest each time")
+    writes, reads = (f"checkpoint.num_checkpoints_{word}" for word in ("write", "read"))
+    saved, read = (max(int(config.number(key, default=-1)), 0) for key in (writes, reads))
+    if saved:
+        yield block(f"repeat {saved}", [*pauses, Line("save state", config.quote(writes))])
+    if saved and read > saved:
+        task.approximations.append(f"{config.quote(writes, reads)}: DLIO fails after {saved}; here the run ends then")
+        read = saved
+    if read:
+        each = "once" if read == saved else f"of {read} once"
+        waits = [setting("pause", line.text.removeprefix("pause "), line.comment) for line in pauses]
+        yield block("restore state", [setting("each", each, config.quote(reads)), *waits, *_restore_lines(task)])
+
+
+def _restore_lines(task: Conversion) -> Iterator[Line]:
+    """Yield which rank reads what."""
+    key = "checkpoint.recovery_rank_shift"
+    if task.config.flag(key) and task.as_run:
+        task.approximations.append(f"{key}: DLIO stores it under another name, and never uses it")
+    elif task.config.flag(key):
+        yield setting("shifted by", "$ranks_per_node ranks", task.config.quote(key))
 
 
 def _part_lines(task: Conversion) -> Iterator[Line]:
@@ -119,8 +133,6 @@ def _file_lines(task: Conversion, is_transformer: bool) -> Iterator[Line]:
         yield setting("transfer", "32 MiB", "the pieces that DLIO writes")
     folder = place_below(config.text("checkpoint.checkpoint_folder", default="./checkpoints/")) or "checkpoints"
     yield setting("path", f'"{folder}"', config.quote("checkpoint.checkpoint_folder"))
-    if config.flag("checkpoint.recovery_rank_shift"):
-        task.approximations.append("checkpoint.recovery_rank_shift: add `restore state { shifted by N ranks }`")
 
 
 def _model_lines(task: Conversion) -> Iterator[Line]:

@@ -319,5 +319,6 @@ _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
     "async": lambda checkpoint: "on" if checkpoint.background else "off",
     "staging": _staging,
     "written by": _writer_split,
+    "each": lambda restore: f"of {restore.each} once" if restore.each else None,
     "reads": lambda restore: ("everything" if restore.everything else "own part") + (" once" if restore.once else ""),
 }

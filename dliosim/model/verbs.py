@@ -82,6 +82,16 @@ def count_due(one: Cadence | Evaluation, last: int) -> int:
     return max((last - (one.first or one.every)) // one.every + 1, 0)
 
 
+def count_due_saves(loop: Loop, cadence: Cadence, steps: int) -> int | None:
+    """Return the saves in one run of a loop whose epochs have `steps` steps; None where a clock decides them."""
+    if cadence.unit == "end":
+        return 1
+    if cadence.unit == "seconds":
+        return None
+    # The count of steps begins again in each pass.
+    return loop.epochs * count_due(cadence, steps) if cadence.unit == "steps" else count_due(cadence, loop.epochs)
+
+
 SHIFT: Final = "COUNT>=0 rank(s)"
 
 
@@ -174,6 +184,12 @@ class Restore:
     #: the others. Default: `own part`
     everything: Annotated[bool, Phrase("own part [once] | everything [once]", "reads")] = False
     once: bool = False  #: true: of ranks that need the same bytes the first one reads them, and broadcasts them
+    #: not the newest alone: `each once` all that the verbs above saved, `each of 10 once` the first 10 of these, or
+    #: where they saved none, of all that are there; each once, the oldest first. A missing or damaged one is an error.
+    #: `restore C each once` says it, too. Default: the newest one
+    each: Annotated[int, Phrase("once | of COUNT once")] = 0
+    #: with `each`: before each of them every rank waits, all for the same time
+    pause: Annotated[Distribution | None, Phrase("TIMES")] = None
 
     @property
     def option_text(self) -> str:
@@ -184,6 +200,7 @@ class Restore:
             f"shifted by {self.shift}" if self.shift else "",
             "everything" * self.everything,
             "once" * self.once,
+            "oldest first" * bool(self.each),
         ]
         return " ".join(filter(None, phrases))
 

@@ -16,7 +16,7 @@ from dliosim.dlio.versions import VERSIONS, guess_version
 from dliosim.errors import UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
-from dliosim.model import Job, Split, Workload
+from dliosim.model import Job, Restore, Split, Workload
 from dliosim.report.progress import ProgressLine
 
 #: unet3d on H100 as MLPerf Storage v1 has it.
@@ -170,6 +170,19 @@ def test_a_transformer_is_split_over_the_ranks(
     keys = {f"model.parallelism.{name}": value for name, value in given.items()}
     workload = compiled(imported({**LLAMA, **keys, "checkpoint.mode": mode}, "mlperf-v3"), tmp_path, ranks)
     assert workload.checkpoint("state").split(ranks) == split
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "each"), [(10, 10, "once"), (10, 3, "of 3 once"), (-1, 10, "of 10 once"), (4, 9, "once")]
+)
+def test_each_checkpoint_is_loaded_once_the_oldest_first(tmp_path: Path, write: int, read: int, each: str) -> None:
+    counts = {"checkpoint.num_checkpoints_write": write, "checkpoint.num_checkpoints_read": read}
+    pattern = imported({**LLAMA, **counts, "checkpoint.recovery_rank_shift": True}, "mlperf-v3")
+    assert f"each        {each} " in pattern.text and "pause       5 s " in pattern.text
+    *_, verb = compiled(pattern, tmp_path, 8).verbs
+    assert isinstance(verb, Restore) and (verb.each, verb.shift) == (min(read, write) if write > 0 else read, 8)
+    assert not any("oldest" in line or "recovery" in line for line in pattern.approximations)
+    assert any("DLIO fails after 4" in line for line in pattern.approximations) == (read == 9)
 
 
 def test_without_the_flag_of_checkpoints_their_section_has_no_effect() -> None:

@@ -93,6 +93,8 @@ def restore(drawing: Drawing, name: str, written_by: str = "") -> str:
         lines = drawing.some(0.5, "parallel", split(drawing, drawing.ranks))
         lines |= drawing.some(0.4, "reads", "own part", "own part once", "everything", "everything once")
         lines |= drawing.some(0.3, "shifted by", f"{drawing.number(0, 7)} ranks")
+        lines |= drawing.some(0.3, "each", "once" if not written_by else "of 1 once")
+        lines |= drawing.some(0.3, "pause", "1 ms") if "each" in lines else {}
         if "subset" in drawing.checkpoints[name][0].get("parallel", ""):
             lines = {}
         lines |= {"written by": written_by} if written_by else {}

@@ -137,3 +137,33 @@ def test_what_is_damaged_is_passed_over_by_all_ranks(tmp_path: Path, api: str, r
         "000002",
         "000001",
     ]
+
+
+def test_each_once_restores_all_that_were_saved_the_oldest_first(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    size = TENSORS + MOMENTS
+    for run, ranks in enumerate((1, 2, 3, 5)):
+        place.write(
+            STATE.replace("SPLIT", "tensor $ranks"),
+            "save c\nrepeat 2 {\n    save c\n}\ndrop caches\nrestore c each once {\n    pause 1 ms\n}\n",
+            "save c\nrestore c each once\n",
+        )
+        results = place.results(ranks)
+        norms = (ranks - 1) * NORM
+        assert restored(results) == [size + norms] * 7
+        assert {phase["how"] for phase in phases(results, "restore")} == {"oldest first"}
+        assert len(phases(results, "pause")) == 3
+        # Another job restores some of them, and finds a damaged one in its turn.
+        place.write(STATE.replace("SPLIT", "tensor $ranks"), "restore c each of 4 once\n")
+        assert restored(place.results(ranks)) == [size + norms] * 4, run
+    for number in (4, 2):
+        cut = place.files(f"c/*/00000{number}/000000.ckpt")
+        for file in cut:
+            file.write_bytes(file.read_bytes()[:-1])
+        said = only_error(place.run(3))
+        assert f"error[R404]: checkpoint 00000{number} of `c`: 000000.ckpt has " in said
+    place.write(STATE.replace("SPLIT", "tensor $ranks"), "restore c each of 1 once\n")
+    assert len(restored(place.results(3))) == 1
+    place.write(STATE.replace("SPLIT", "tensor $ranks"), "restore c each of 5 once\n")
+    said = only_error(place.run(3))
+    assert "error[R404]: 5 checkpoints of `c` are to be restored, and 4 are there, in " in said

@@ -29,12 +29,32 @@ from dliosim.readable import seconds
 _OF_DATA = (None, "R401")
 
 
-def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[VerbRecord, tuple[str, ...]]:
+def list_each(session: Session, checkpoint: Checkpoint, verb: Restore) -> list[int]:
+    """Return the numbers of the checkpoints that a restore of `each` reads, the oldest first.
+
+    They are those that this run has saved, or else all that are there. Collective. Raises ExecutionError [R404] on
+    every rank where there are fewer than `verb.each`.
+    """
+    if session.options.null:
+        return list(range(1, verb.each + 1))
+    written = verb.written_by or checkpoint.split(session.world.size)
+
+    def find_numbers() -> list[int]:
+        own = session.stores.open_to_restore(session.save_directory(checkpoint, written)).completed
+        return CheckpointSearch(session, checkpoint, written).list_oldest(verb.each, own)
+
+    return session.world.run_on_rank_0(f"find checkpoints `{checkpoint.name}`", find_numbers)
+
+
+def restore(
+    session: Session, checkpoint: Checkpoint, verb: Restore, number: int | None = None
+) -> tuple[VerbRecord, tuple[str, ...]]:
     """Read a checkpoint as `verb` says; return the record, and notes on newer checkpoints that do not count.
 
     Every byte is compared with what was saved. Where a byte differs, or a file is missing or cut, on any rank, the
-    checkpoint before is read instead. Collective. Raises ExecutionError on every rank: [R404] if no checkpoint is
-    complete, [R401] if one cannot be read, since nothing proves that it is damaged.
+    checkpoint before is read instead, unless it is the one of `number` that is wanted. Collective. Raises
+    ExecutionError on every rank: [R404] if no checkpoint is complete, [R401] if one cannot be read, since nothing
+    proves that it is damaged.
     """
     world = session.world
     if session.options.null:
@@ -42,7 +62,7 @@ def restore(session: Session, checkpoint: Checkpoint, verb: Restore) -> tuple[Ve
     written = verb.written_by or checkpoint.split(world.size)
     files = state_files(checkpoint, written)
     holder = verb.parallel or checkpoint.split(world.size)
-    newest = CheckpointSearch(session, checkpoint, written) if world.rank == 0 else None
+    newest = CheckpointSearch(session, checkpoint, written, number) if world.rank == 0 else None
     while True:
         found = world.run_on_rank_0(f"find checkpoint `{checkpoint.name}`", lambda: _hold_newest(session, newest))
         try:

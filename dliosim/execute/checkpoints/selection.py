@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,14 +49,18 @@ class _CheckpointRoot:
 class CheckpointSearch:
     """Search of the complete checkpoints that ranks split as `written` have saved, newest first; for rank 0."""
 
-    def __init__(self, session: Session, checkpoint: Checkpoint, written: Split) -> None:
+    def __init__(self, session: Session, checkpoint: Checkpoint, written: Split, number: int | None = None) -> None:
+        """Search all, or the one of this number alone."""
         self._checkpoint = checkpoint
         self._written = written
+        self._number = number
         self._files = state_files(checkpoint, written)
         self._places = [_CheckpointRoot(checkpoint.root, session.save_directory(checkpoint, written))]
         drained = session.drain_directory(checkpoint, written)
         if drained is not None and checkpoint.drain is not None:
             self._places.append(_CheckpointRoot(checkpoint.drain, drained))
+        for place in self._places:
+            place.below = None if number is None else number + 1
 
     def find(self) -> FoundCheckpoint:
         """Return the newest checkpoint that was not passed over; with equal numbers, that of the checkpoint's own root.
@@ -75,7 +79,30 @@ class CheckpointSearch:
         if not found:
             text = "; ".join(failure.message for failure in failures)
             raise ExecutionError(text + self._other_writers_hint(), failures[0].code)
-        return max(found, key=lambda one: one.number)
+        newest = max(found, key=lambda one: one.number)
+        if self._number is not None and newest.number != self._number:
+            reasons = [text.partition(": ")[2] for place in self._places for text in place.passed_over]
+            why = "; ".join(reasons) or "it is not there"
+            raise ExecutionError(f"checkpoint {self._number:06d} of `{self._checkpoint.name}`: {why}", "R404")
+        return newest
+
+    def list_oldest(self, count: int, own: Sequence[int]) -> list[int]:
+        """Return the numbers of the `count` oldest of `own`, or without any of those that are there, in any root.
+
+        What was never finished does not count. Raises ExecutionError [R404] where there are fewer.
+        """
+        bases = [place.base for place in self._places]
+        there = {
+            number
+            for base in bases
+            for number in checkpoint_store.checkpoint_numbers(base)
+            if not checkpoint_store.is_unfinished(checkpoint_store.checkpoint_directory(base, number))
+        }
+        found = sorted(own) or sorted(there)
+        if len(found) < count:
+            text = f"{count} checkpoints of `{self._checkpoint.name}` are to be restored, and {len(found)} are there"
+            raise ExecutionError(f"{text}, in {' and '.join(map(str, bases))}{self._other_writers_hint()}", "R404")
+        return found[:count]
 
     def pass_over(self, found: FoundCheckpoint, why: str) -> None:
         """Exclude a checkpoint that `find` returned, and say why: reading it showed that it does not count."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from dliosim.execute.backends.registry import require_backends
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession, make_save_phase
-from dliosim.execute.checkpoints.restore import restore
+from dliosim.execute.checkpoints.restore import list_each, restore
 from dliosim.execute.checkpoints.save_steps import CheckpointSave as Saved
 from dliosim.execute.datasets.open_dataset import open_known_datasets
 from dliosim.execute.datasets.prepare import prepare
@@ -114,12 +114,27 @@ def _run_verbs(
             ordinal = next(loops)
             saves.settle(mpi=verb.access.is_mpi)
             yield from run_loop(session, saves, verb, ordinal, timed=ordinal < timelines)
+        elif isinstance(verb, Restore) and verb.each:
+            yield from _restore_each(session, saves, verb, pauses)
         else:
             yield _run_verb(session, saves, verb, pauses)
         session.finished.end_verb()
 
 
-def _run_verb(session: Session, saves: CheckpointSession, verb: Verb, pauses: Iterator[int]) -> Phase | Saved:
+def _restore_each(
+    session: Session, saves: CheckpointSession, verb: Restore, pauses: Iterator[int]
+) -> Iterator[Phase | Saved]:
+    _wait_for_saves(saves, session.workload, verb)
+    for number in list_each(session, session.workload.checkpoint(verb.checkpoint), verb):
+        if verb.pause is not None:
+            yield _run_verb(session, saves, Pause(verb.pause), pauses)
+        yield _run_verb(session, saves, verb, pauses, number)
+
+
+def _run_verb(
+    session: Session, saves: CheckpointSession, verb: Verb, pauses: Iterator[int], number: int | None = None
+) -> Phase | Saved:
+    """Run a verb; a restore reads the checkpoint of this number, or the newest."""
     world, workload = session.world, session.workload
     _wait_for_saves(saves, workload, verb)
     world.barrier()
@@ -134,7 +149,7 @@ def _run_verb(session: Session, saves: CheckpointSession, verb: Verb, pauses: It
     if isinstance(verb, Restore):
         checkpoint = workload.checkpoint(verb.checkpoint)
         drained = saves.count_drained_bytes()
-        record, notes = restore(session, checkpoint, verb)
+        record, notes = restore(session, checkpoint, verb, number)
         if saves.count_drained_bytes() > drained:
             # The kernel's counts include what was read at the same time to drain saves.
             record.rchar = record.read_bytes = -1

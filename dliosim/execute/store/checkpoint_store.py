@@ -66,6 +66,8 @@ class CheckpointStore:
         # Numbers that are being written or deleted, and those that need no check for being unfinished.
         self._busy: set[int] = set()
         self._finished: set[int] = set()
+        #: the numbers that this run has completed, in their order
+        self.completed: list[int] = []
         # How many drains and restores use a number.
         self._used: Counter[int] = Counter()
         # The highest numbers that this run has begun and completed.
@@ -130,6 +132,7 @@ class CheckpointStore:
             self._busy.discard(number)
             self._finished.add(number)
             self._newest = max(self._newest, number)
+            self.completed.append(number)
         return CommitTimes(sync_ns, manifest_ns, rename_ns)
 
     def abandon(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Verbs and loops, `restore` included: compile blocks into the dataclasses of the model."""
+"""Verbs and loops: compile blocks into the dataclasses of the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, cast
 
-from dliosim.language.blocks import external_datasets, parallelism
+from dliosim.language.blocks import external_datasets, restores
 from dliosim.language.checks.access_checks import check_prepare
 from dliosim.language.checks.loop_checks import check_loop
 from dliosim.language.diagnostics import Label, Mistake, mistake
@@ -19,7 +19,6 @@ from dliosim.language.values.quantities import range_mistake
 from dliosim.model import (
     Barrier,
     Cadence,
-    Checkpoint,
     Dataset,
     DropCaches,
     Evaluation,
@@ -35,6 +34,7 @@ from dliosim.model import (
     Sync,
     Verb,
 )
+from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
 from dliosim.units import COUNT, TIME
 
@@ -51,6 +51,8 @@ class VerbCompiler:
     finder: Finder
     #: settings of each loop, prepare and restore, by the id of its model
     settings: dict[int, Settings] = field(default_factory=dict)
+    #: how often each checkpoint was saved by the verbs so far; None where a clock decides it
+    saves: dict[str, int | None] = field(default_factory=dict)
 
     def compile_verbs(self, blocks: list[PatternBlock]) -> tuple[Verb, ...]:
         """Return the verbs of a file or of a `repeat`; a verb with a mistake is left out."""
@@ -60,6 +62,7 @@ class VerbCompiler:
                 verb = self._compile_verb(block)
                 if verb is not None:
                     verbs.append(verb)
+                    self._count_saves(verb)
         return tuple(verbs)
 
     def _compile_verb(self, block: PatternBlock) -> Verb | None:
@@ -88,7 +91,25 @@ class VerbCompiler:
                 wanted, form, end = (TIME, "5 s", "") if block.kind == "pause" else (COUNT, "3", " {")
                 accepts = partial(scope.has_dimension, dimensions=(wanted,))
                 raise error.replace_help(cure_part(block.kind, phrase, phrase, accepts, (form,), end)) from None
-        return Repeat(times, self.compile_verbs(block.body)) if block.kind == "repeat" else None
+        return self._compile_repeat(block, times) if block.kind == "repeat" else None
+
+    def _compile_repeat(self, block: PatternBlock, times: int) -> Repeat:
+        before = self.saves.copy()
+        body = self.compile_verbs(block.body)
+        if times > 1:
+            grown = {name for name in self.saves if self.saves[name] != before.get(name, 0)}
+            for verb, _ in flatten_verbs(body):
+                if isinstance(verb, Restore) and verb.each and verb.checkpoint in grown:
+                    restores.report_growth(self.settings[id(verb)], verb)
+            self.saves = restores.multiply_saves(before, self.saves, times)
+        return Repeat(times, body)
+
+    def _count_saves(self, verb: Verb) -> None:
+        """Add what a verb saves to `saves`."""
+        dataset = self.nouns.datasets.get(verb.dataset) if isinstance(verb, Loop) else None
+        for name, more in restores.list_saves(verb, dataset, self.context.scope.job.ranks):
+            so_far = self.saves.get(name, 0)
+            self.saves[name] = None if so_far is None or more is None else so_far + more
 
     def _compile_pause(self, block: PatternBlock) -> Verb:
         place = block.header["phrase"].span
@@ -117,7 +138,7 @@ class VerbCompiler:
 
     def _compile_restore(self, block: PatternBlock, name: str) -> Restore:
         settings = Settings(self.context, block, block.settings)
-        verb = compile_restore(settings, name, self.nouns.checkpoints.get(name))
+        verb = restores.compile_restore(settings, name, self.nouns.checkpoints.get(name), self.saves.get(name, 0))
         self.settings[id(verb)] = settings
         return verb
 
@@ -278,54 +299,3 @@ def _check_requests(settings: Settings) -> None:
                 [Label(line.place, "the data set is read again as needed")],
                 ("requests", "this says how many steps there are"),
             )
-
-
-def compile_restore(settings: Settings, name: str, saved: Checkpoint | None) -> Restore:
-    """Return the verb of a `restore` block, and report its mistakes.
-
-    `saved` is None where the checkpoint itself has a mistake.
-    """
-    context, scope = settings.context, settings.context.scope
-    before = len(context.found)
-    axes = partial(parallelism.parse_axes, scope)
-    fields = settings.read_fields(
-        Restore,
-        written_by=partial(parallelism.parse_written_by, scope),
-        parallel=lambda node: parallelism.fit_split(axes(node), node, scope.job.ranks),
-        everything=_read_mode,
-    )
-    verb = Restore(name, **fields)
-    if saved is not None and not context.has_errors(before):
-        with context.reporting():
-            _check_splits(settings, verb, saved)
-    return verb
-
-
-def _read_mode(node: SyntaxNode) -> dict[str, bool]:
-    return {"everything": node.kind == "everything", "once": node.find("ONCE") is not None}
-
-
-def _check_splits(settings: Settings, verb: Restore, saved: Checkpoint) -> None:
-    """Check the splits of a restore against what is saved.
-
-    E218 and E113 where the state cannot have such a split; E218 for a restore that needs more than a subset wrote.
-    """
-    for head, split in (("written by", verb.written_by), ("parallel", verb.parallel)):
-        if split is not None:
-            parallelism.check_split(saved, split, settings.setting_span(head))
-    usual = saved.split(settings.context.scope.job.ranks)
-    wrote, own = verb.written_by or usual, verb.parallel or usual
-    if not wrote.played:
-        return
-    if saved.replicas == "dealt" and not wrote.has_all_copies:
-        message = f"parts of `{saved.name}` are saved by ranks that take no part, {wrote.played} of {wrote.ranks} do"
-        label = "each of them would need what those save"
-        hint = "with `replicas once` the first of the ranks that hold the same saves it, which does take part"
-        raise mistake("E218", message, settings.setting_span("written by"), label, hint=hint)
-    if own == wrote and not verb.everything:
-        return
-    head = "reads" if own == wrote else "parallel" if verb.parallel is not None else "written by"
-    label = "this is all of it" if own == wrote else f"this job's ranks are {own}"
-    message = f"`{saved.name}` is the part of it that {wrote.played} of {wrote.ranks} ranks hold"
-    hint = "a subset is restored by the same split, and each rank's own part"
-    raise mistake("E218", message, settings.setting_span(head), label, hint=hint)

@@ -38,6 +38,11 @@ _NOT_YET: Final = (
         r"\b(to|in|into|at)\b",
         "{forms}: where data go is an option of the command, `--dir {place}`, and `path` a folder in it",
     ),
+    (
+        "restore",
+        r"^(?!(each|all|every)\b)\w+ .*\b(each|once|all|every|oldest)\b",
+        "write `restore {name} each once`, or a number of them: `restore {name} each of 10 once`",
+    ),
 )
 
 # ---- lines --------------------------------------------------------------------------------------------------------
@@ -256,7 +261,8 @@ def cure_statement(head: str, phrase: Span, opened: bool) -> str:
     for known, pattern, answer in _NOT_YET:
         if head == known and re.search(pattern, text):
             place = re.search(r"\S*/\S*", text)
-            return answer.format(forms=f"write `{head} {text.split()[0]}`", place=place[0] if place else "DIR")
+            name = text.split()[0]
+            return answer.format(forms=f"write `{head} {name}`", place=place[0] if place else "DIR", name=name)
     if len(text) > MAX_LENGTH:
         return ""
     forms = [names.fill(form) for form in _FORMS.get(head, ())]

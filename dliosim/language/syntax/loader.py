@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,20 @@ from dliosim.language.syntax.parser import SyntaxNode, parse
 VERSIONS: Final = ("1",)
 MAX_CHAIN: Final = 16  # files, each included by the one before
 _HEADER_KINDS: Final = frozenset(
-    ("NAME", "STRING", "from", "with", "AFRESH", "on_ranks", "FIGURE", "at_least", "at_most", "ranks", "first")
+    (
+        "NAME",
+        "STRING",
+        "from",
+        "with",
+        "AFRESH",
+        "on_ranks",
+        "FIGURE",
+        "at_least",
+        "at_most",
+        "ranks",
+        "first",
+        "restored",
+    )
 )
 
 
@@ -289,6 +302,9 @@ class _FileLoad:
         if "ranks" in header:  # `restore C written by N ranks` is a line of its block
             written = header["ranks"].span
             block.layers[-1].append(Setting("written by", written, written))
+        if "restored" in header:  # and so is `restore C each once`
+            each, (word, _) = header["restored"].span, header["restored"].children
+            block.layers[-1].append(Setting("each", word.span, replace(each, start=word.span.end).trim()))
         if head == "repeat":
             for inner in statement.body or ():
                 self.loader.catch_mistake(lambda inner=inner: self._add_inner_verb(block, inner))  # type: ignore[misc]

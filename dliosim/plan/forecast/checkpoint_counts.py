@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 from dliosim.model.epoch_size import steps_of_epoch
-from dliosim.model.verbs import Cadence, Loop, Save, count_due, flatten_verbs
+from dliosim.model.verbs import Cadence, Loop, Save, count_due_saves, flatten_verbs
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.layout_forecast import estimate_mean
 
@@ -16,13 +16,11 @@ def count_saves(loop: Loop, cadence: Cadence, steps: int) -> int:
 
     For `every D` it is the smallest number: the saves for which the compute alone leaves time.
     """
-    if cadence.unit == "end":
-        return 1
-    if cadence.unit == "seconds":
-        compute = estimate_mean(loop.compute.time)
-        return loop.epochs * steps // math.ceil(cadence.seconds / compute) if compute > 0 else 0
-    # The count of steps begins again in each pass.
-    return loop.epochs * count_due(cadence, steps) if cadence.unit == "steps" else count_due(cadence, loop.epochs)
+    counted = count_due_saves(loop, cadence, steps)
+    if counted is not None:
+        return counted
+    compute = estimate_mean(loop.compute.time)
+    return loop.epochs * steps // math.ceil(cadence.seconds / compute) if compute > 0 else 0
 
 
 def save_interval(loop: Loop, cadence: Cadence, steps: int) -> float | None:

@@ -194,7 +194,7 @@ def _forecast_verb(
         made = [forecast_save(workload.checkpoint(verb.checkpoint), workload.job.ranks, times)]
     elif isinstance(verb, Restore):
         checkpoint = workload.checkpoint(verb.checkpoint)
-        made = [forecast_restore(checkpoint, verb, workload.job.ranks, times)]
+        made = [forecast_restore(checkpoint, verb, workload.job.ranks, times * max(verb.each, 1))]
     else:
         made = []
     return made, max((phase.memory.total for phase in made), default=0)

@@ -35,7 +35,8 @@ def plan_lines(
     rows += [
         (
             phase.verb.upper(),
-            f"{shorten_name(phase.name)}: {show_figure(phase.bytes.total, size, phase.bytes.estimated)} by all ranks",
+            f"{shorten_name(phase.name)}: {show_figure(phase.bytes.total, size, phase.bytes.estimated)} by all ranks"
+            f"{f', {phase.times} times' * (phase.times > 1)}",
         )
         for phase in forecast.phases
         if phase.verb == "restore" or (phase.verb == "prepare" and not loops)
