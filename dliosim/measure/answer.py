@@ -106,7 +106,7 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
         spread_over(some, lambda one: one.utilization),
         alone,
         spread_over(some, lambda one: _rate_for_goal(one, goal)),
-        spread_over(some, _storage_rate),
+        spread_over(some, storage_rate),
         tuple(_advise(run, runs, source, from_storage, verdict, len(some), waited, accepts)),
     )
 
@@ -219,7 +219,7 @@ def spread_over(epochs: Sequence[EpochSummary], figure: Callable[[EpochSummary],
     return Spread(statistics.fmean(known), min(known), max(known)) if known and len(known) == len(epochs) else None
 
 
-def _storage_rate(epoch: EpochSummary) -> float | None:
+def storage_rate(epoch: EpochSummary) -> float | None:
     """Return the bytes/s that storage gives the steps after the first; bytes that it gives once count once."""
     if epoch.null or not epoch.bytes or epoch.storage_step_seconds <= 0:
         return None
@@ -227,7 +227,7 @@ def _storage_rate(epoch: EpochSummary) -> float | None:
 
 
 def _rate_for_goal(epoch: EpochSummary, goal: float) -> float | None:
-    rate = _storage_rate(epoch)
+    rate = storage_rate(epoch)
     return None if rate is None or not epoch.storage_utilization else rate * goal / epoch.storage_utilization
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dliosim.measure import aggregate
+from dliosim.measure.answer import storage_rate
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.file_phases import RestorePhase, SavePhase
 from dliosim.measure.validity import doubt_of_core_waits, doubt_of_utilization
@@ -26,7 +27,7 @@ from dliosim.pictures import (
     scaling_groups,
     time_breakdown,
 )
-from dliosim.pictures.epochs import bin_text, gap_text
+from dliosim.pictures.epochs import align_epochs, bin_text, gap_text
 from dliosim.pictures.style import apply_style, render_figure
 from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.reader.arrays import Ints
@@ -58,7 +59,7 @@ class Gallery:
 class TimeScales:
     """The longest times of loops that are compared: all their axes of time reach so far; s."""
 
-    epochs: float = 0.0  #: recorded epochs together
+    epochs: float = 0.0  #: recorded epochs together, without saves
     steps: float = 0.0  #: first steps of an epoch
     ranks: float = 0.0  #: epochs that count, of one rank
 
@@ -68,7 +69,7 @@ def time_scales(loops: Sequence[LoopResult]) -> TimeScales:
     spans = [gantt.window_span(epoch) for loop in loops for epoch in loop.timeline if (epoch.window_ns >= 0).any()]
     ranks = [np.sum([*times.values()], axis=(0, 1)).max() * 1e-9 for loop in loops if (times := _answer_times(loop))]
     return TimeScales(
-        epochs=max((sum(epoch.seconds for epoch in loop.timeline) for loop in loops), default=0.0),
+        epochs=max((place.end for loop in loops for place in align_epochs(loop.timeline)[-1:]), default=0.0),
         steps=max((end - begin for begin, end in spans), default=0.0),
         ranks=max(ranks, default=0.0),
     )
@@ -205,21 +206,22 @@ def _timeline_pictures(
         )
     # Without I/O, steps are still recorded with their bytes, but bandwidth would have no meaning.
     if not saved.run.null and any(epoch.bytes.any() for epoch in recorded):
-        rates = {epoch.epoch: epoch.bytes_per_second for epoch in loop.epochs}
-        over_time = partial(bandwidth.bandwidth_over_time, recorded, ranks, rates, rate, scales.epochs)
+        rates = {epoch.epoch: _rate_of_asked_bytes(epoch) for epoch in loop.epochs}
+        counted = [epoch.epoch for epoch in loop.answer_epochs]
+        over_time = partial(bandwidth.bandwidth_over_time, recorded, ranks, rates, rate, scales.epochs, counted)
         sum_caption = f"{shown} {bandwidth.SUM_CAPTION}"
         yield Picture("bandwidth-over-time", "Bandwidth over time", sum_caption, over_time)
         if ranks > 1:
-            by_rank = partial(bandwidth.bandwidth_map, recorded, rate and rate / ranks, scales.epochs)
+            by_rank = partial(bandwidth.bandwidth_map, recorded, rate and rate / ranks, scales.epochs, counted)
             map_caption = f"{shown} {bandwidth.MAP_CAPTION}"
             yield Picture("bandwidth-by-rank", "Bandwidth by rank and time", map_caption, by_rank)
-    counted = [epoch for epoch in recorded if epoch.batch_latency[:, 1].any() or epoch.call_latency[:, 1].any()]
-    if counted:
+    with_latencies = [one for one in recorded if one.batch_latency[:, 1].any() or one.call_latency[:, 1].any()]
+    if with_latencies:
         yield Picture(
             "latency-distribution",
             "Distribution of latencies",
             latency.DISTRIBUTION_CAPTION,
-            partial(latency.latency_distribution, counted),
+            partial(latency.latency_distribution, with_latencies),
         )
     if any(epoch.batch_latency_max_ns.any() for epoch in recorded):
         yield Picture(
@@ -237,6 +239,12 @@ def _timeline_pictures(
 def _gap_kind(epoch: EpochSummary) -> gantt.Gap:
     """Return the larger part between a step's data and its compute: timeline.h5 has decoding and tool as one span."""
     return "processing" if epoch.processing_seconds.mean > epoch.tool_seconds.mean else "tool"
+
+
+def _rate_of_asked_bytes(epoch: EpochSummary) -> float | None:
+    """Return the rate that an epoch was given as its answer has it, but of all bytes asked; in bytes/s."""
+    given = storage_rate(epoch)
+    return given and given * epoch.bytes / epoch.bytes_once
 
 
 def _rate_for_goal(loop: LoopResult) -> float | None:

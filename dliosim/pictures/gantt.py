@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
 
 from dliosim.pictures.style import MOST_SHAPES, PARTS, READS, figure, grid_lines, time_axis
 from dliosim.report.reader.arrays import Floats, Ints
@@ -46,19 +46,20 @@ def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool", longest: float = 0.0)
     unit = time_axis(axes.xaxis, end - begin, "time since the epoch's start")
     shapes = 0
     for part, first, last in spans:
-        shapes += _draw_bars(axes, window[:, :, first], window[:, :, last], 0.1, 0.55, PARTS[part], unit)
+        shapes += _draw_bars(axes, window[:, :, first], window[:, :, last], 0.1, 0.55, part, unit)
     for row, index in enumerate(rows):
         shapes += _draw_reads(axes, epoch, int(epoch.ranks[index]), row, int(window[row].max()), unit)
     if shapes > MOST_SHAPES:
-        for collection in axes.collections:
-            collection.set_rasterized(True)
+        for shape in axes.patches:
+            shape.set_rasterized(True)
     axes.set_xlim(begin * unit, end * unit)
     axes.set_ylim(len(rows), 0)
     axes.set_yticks(np.arange(len(rows)) + 0.5, _row_names(epoch, rows))
     axes.tick_params(axis="y", length=0)
     axes.set_ylabel("rank")
     grid_lines(axes, "x")
-    legend = [Patch(color=PARTS[part], label=part) for part, _, _ in spans] + [Patch(color=READS, label="read calls")]
+    seen = {shape.get_label(): shape.get_facecolor() for shape in axes.patches}
+    legend = [Patch(color=colour, label=label) for label, colour in seen.items()]
     drawn.legend(handles=legend, loc="outside upper left", ncols=len(legend), handlelength=1.2, columnspacing=1.4)
     return drawn
 
@@ -114,17 +115,21 @@ def _row_names(epoch: RecordedEpoch, rows: Ints) -> list[str]:
     return [f"{kinds.get(int(row), '')}{name}" for row, name in zip(rows, names, strict=True)]
 
 
-def _draw_bars(axes: Axes, begin: Ints, end: Ints, low: float, high: float, colour: str, unit: float) -> int:
+def _draw_bars(axes: Axes, begin: Ints, end: Ints, low: float, high: float, part: str, unit: float) -> int:
     """Draw a bar for each (row, step) longer than 0, from `low` to `high` of its row; return their number."""
     row, step = np.nonzero(end > begin)
     times = np.stack([begin[row, step], end[row, step]], axis=1) * (1e-9 * unit)
-    return _draw_boxes(axes, times, row + low, row + high, colour)
+    return _draw_boxes(axes, times, row + low, row + high, PARTS[part], part)
 
 
-def _draw_boxes(axes: Axes, times: Floats, low: Floats, high: Floats, colour: str) -> int:
-    corners = np.stack([times[:, [0, 1, 1, 0]], np.stack([low, low, high, high], axis=1)], axis=2)
-    axes.add_collection(PolyCollection(list(corners), facecolors=colour, edgecolors="none"), autolim=False)
-    return len(corners)
+def _draw_boxes(axes: Axes, times: Floats, low: Floats, high: Floats, colour: str, label: str) -> int:
+    """Draw boxes of one colour as one shape, which is a quarter of the file of as many shapes."""
+    if not len(times):
+        return 0
+    corners = np.stack([times[:, [0, 1, 1, 0, 0]], np.stack([low, low, high, high, low], axis=1)], axis=2)
+    codes = np.tile([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], len(times))
+    axes.add_patch(PathPatch(Path(corners.reshape(-1, 2), codes), facecolor=colour, linewidth=0, label=label))
+    return len(times)
 
 
 def _draw_reads(axes: Axes, epoch: RecordedEpoch, rank: int, row: int, until: int, unit: float) -> int:
@@ -135,4 +140,4 @@ def _draw_reads(axes: Axes, epoch: RecordedEpoch, rank: int, row: int, until: in
         return 0
     height = 0.33 / len(readers)
     low = row + 0.57 + lines * height
-    return _draw_boxes(axes, reads[:, 2:4] * (1e-9 * unit), low, low + height * 0.86, READS)
+    return _draw_boxes(axes, reads[:, 2:4] * (1e-9 * unit), low, low + height * 0.86, READS, "read calls")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from html import escape
+from urllib.parse import quote
 
 from dliosim.report.text_table import Table, split_columns
 
@@ -23,7 +23,12 @@ nav ul { list-style: none; padding: 0; margin: .8rem 0; columns: 2; }
 nav > ul > li { break-inside: avoid; }
 nav li li { padding-left: 1.2rem; font-size: .92rem; }
 nav ul ul { margin: 0; columns: 1; }
-.scroll { overflow-x: auto; margin: .4rem 0 1rem; }
+/* A shadow at an edge beyond which there is more. */
+.scroll { overflow-x: auto; margin: .4rem 0 1rem; background:
+  linear-gradient(90deg, #fff 30%, #fff0) left/2.5rem 100% no-repeat local,
+  linear-gradient(270deg, #fff 30%, #fff0) right/2.5rem 100% no-repeat local,
+  linear-gradient(90deg, #0004, #0000) left/.8rem 100% no-repeat scroll,
+  linear-gradient(270deg, #0004, #0000) right/.8rem 100% no-repeat scroll; }
 table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
 .title { color: #555; font-size: .9rem; margin: 1.4rem 0 0; }
 th, td { padding: .18rem .2rem .18rem .95rem; text-align: right; vertical-align: bottom; white-space: nowrap; }
@@ -52,6 +57,10 @@ figcaption p { margin: .25rem 0; }
 .verdict { font-weight: 600; }
 .faint { color: #666; font-size: .9rem; }
 pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; line-height: 1.4; }
+@media screen and (max-width: 47rem) {
+  figure .scroll::before { content: "Wider than the screen: scroll sideways"; display: block; position: sticky;
+    left: 0; color: #0b5394; font-size: .85rem; }
+}
 @media (max-width: 40rem) {
   body { padding: 1rem .9rem 3rem; } nav ul { columns: 1; }
   dl { grid-template-columns: 1fr; } dt { margin-top: .4rem; }
@@ -63,6 +72,9 @@ pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; l
 }
 """
 
+
+# What stands for itself in the address of a picture: nothing that ends it, or would be markup.
+_UNQUOTED = " =':;,/.*-+!{}"
 
 # Names of rows are wrapped at about as many characters.
 _NAME = 40
@@ -173,12 +185,12 @@ def _table_part(content: Table, columns: Sequence[int]) -> str:
 
 def picture(title: str, caption: str, svg: bytes) -> str:
     """Return a picture with its caption. As an image, its SVG cannot run scripts, and its ids cannot conflict."""
-    data = base64.b64encode(svg).decode()
+    data = quote(svg, safe=_UNQUOTED)
     how, _, formula = caption.partition(" Formula: ")
     figure_text = f"<p>{escape(how)}</p>" + (f"<p>Formula: {escape(formula)}</p>" if formula else "")
     return (
         f'<figure><h4>{escape(title)}</h4><div class="scroll"><img alt="{escape(title)}" '
-        f'src="data:image/svg+xml;base64,{data}"></div><figcaption>{figure_text}</figcaption></figure>'
+        f'src="data:image/svg+xml,{data}"></div><figcaption>{figure_text}</figcaption></figure>'
     )
 
 

@@ -126,8 +126,7 @@ def _kind(verdict: str) -> str:
 
 def _overview_section(runs: Sequence[SavedRun]) -> _Section:
     section = _Section("Results side by side" if len(runs) > 1 else "Figures", "side-by-side")
-    said = [f"{label}: {line}" if len(runs) > 1 else line for label, line in warnings_of_runs(runs)]
-    section.pieces.append(html.items([f"Warning: {line}" for line in said], "warnings"))
+    section.pieces.append(html.items([f"Warning: {line}" for line in warnings_of_runs(runs)], "warnings"))
     section.pieces.append(html.items(label_places(runs)))
     # The conditions of a single run are in its own section.
     tables = [one for one in tables_of_runs(runs) if len(runs) > 1 or one.title != CONDITIONS]

@@ -8,16 +8,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dliosim.pictures.epochs import EpochSpan, align_epochs, mark_epochs, rank_text
-from dliosim.pictures.style import FAINT, SERIES, faint_text, figure, grid_lines, log_axis, log_time_axis
+from dliosim.pictures.epochs import EpochSpan, align_epochs, mark_epochs, rank_text, save_handles
+from dliosim.pictures.style import FAINT, SERIES, figure, grid_lines, log_axis, log_time_axis
 from dliosim.readable import seconds
 from dliosim.report.reader.arrays import Floats, Ints
 from dliosim.report.reader.loops import RecordedEpoch
 
 DISTRIBUTION_CAPTION = (
     "How to read it: the height of a curve is the share of latencies that are longer than what stands below; far to "
-    "the right is late. Dots are p50 and p99. A long flat stretch divides two kinds of latency, such as a cache and "
-    "the storage behind it. "
+    "the right is late. Dots are p50 and p99 of an epoch; p99 of fewer than 100 latencies is the longest. A long flat "
+    "stretch divides two kinds of latency, such as a cache and the storage behind it. "
     "Formula: share of latencies above the upper edge of each bucket, which are 1.6 % wide at most. A batch's "
     "latency is a step's data wait; a call's is one read call."
 )
@@ -28,6 +28,15 @@ OVER_TIME_CAPTION = (
     "all of them. "
     "Formula: greatest (batch in memory - begin of waiting) of the steps that ended in the stretch."
 )
+
+# Quantiles that have a dot, by the share of latencies above them.
+_QUANTILES = {0.5: "p50", 0.01: "p99"}
+
+# The axis reaches below p99, and a curve that has come to 0 below any axis.
+_LOWEST, _NOTHING = 0.006, 1e-12
+
+# A line over as many columns has no dots.
+_FEW_COLUMNS = 30
 
 _STYLES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (1, 1)))
 
@@ -65,25 +74,21 @@ def tail_shares(latencies: Ints) -> tuple[Floats, Floats]:
 
 def _draw_curve(axes: Axes, latencies: Ints, name: str, colour: str, style: object) -> None:
     edges, above = tail_shares(latencies)
-    # A logarithmic axis has no 0: the last step of the curve goes down to the lower end of the axis.
-    floor = 0.5 / float(latencies[:, 1].sum(dtype=np.float64))
-    x = np.maximum(edges, 1e-9)
-    y = np.maximum(above, floor)
+    # A logarithmic axis has no 0: the last step of the curve goes down beyond the lower end of the axis.
+    x, y = np.maximum(edges, 1e-9), np.maximum(above, _NOTHING)
     x, y = np.concatenate([x[:1], x]), np.concatenate([[1.0], y])
     axes.plot(x, y, drawstyle="steps-post", color=colour, linestyle=style, linewidth=1.4, label=name)
-    for share in (0.5, 0.01):
-        if share < 2 * floor:
-            continue
-        # The first edge with no more than that share above it.
+    for share in _QUANTILES:
+        # The first edge with no more than that share above it, as quantiles of tables.
         at = int(np.argmax(above <= share + 1e-12))
-        axes.plot(x[at + 1], share, marker="o", markersize=4.5, color=colour)
+        axes.plot(x[at + 1], share, marker="o", markersize=5, color=colour, zorder=3)
 
 
 def _finish_axes(axes: Axes, name: str, found: Sequence[Ints]) -> None:
     most = max(int(one[:, 1].sum()) for one in found)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_ylim(max(0.5 / most, 1e-9), 1.3)
+    axes.set_ylim(max(min(0.5 / most, _LOWEST), 1e-9), 1.3)
     low, high = axes.get_xlim()
     if high < 10 * low:
         axes.set_xlim(low / 3, high * 3)
@@ -91,11 +96,10 @@ def _finish_axes(axes: Axes, name: str, found: Sequence[Ints]) -> None:
     log_axis(axes.yaxis, _share)
     axes.set_xlabel(name)
     grid_lines(axes, "both")
-    for share, quantile in ((0.5, "p50"), (0.01, "p99")):
-        if share * most < 1:
-            continue
+    for share, quantile in _QUANTILES.items():
         axes.axhline(share, color=FAINT, linewidth=0.8)
-        faint_text(axes, 1.0, share, quantile, "y", "right")
+        # Outside of the axes, where there are no curves.
+        axes.text(1.01, share, quantile, transform=axes.get_yaxis_transform(), va="center", color=FAINT, fontsize=8.5)
 
 
 def _share(value: float) -> str:
@@ -132,7 +136,7 @@ def latency_over_time(epochs: Sequence[RecordedEpoch], longest: float = 0.0) -> 
             np.nanmedian(some, axis=0),
             color=SERIES[1],
             linewidth=1.0,
-            marker="." if len(middles) < 60 else "",
+            marker="." if len(middles) < _FEW_COLUMNS else "",
             label=None if i else label,
         )
     axes.set_yscale("log")
@@ -142,8 +146,9 @@ def latency_over_time(epochs: Sequence[RecordedEpoch], longest: float = 0.0) -> 
     log_time_axis(axes.yaxis)
     axes.set_ylabel("longest data wait of a step")
     grid_lines(axes, "y")
-    if several:
-        drawn.legend(loc="outside upper right", ncols=2)
+    handles = [*(axes.get_legend_handles_labels()[0] if several else ()), *save_handles(places)]
+    if handles:
+        drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
 
 
@@ -152,10 +157,11 @@ def _longest_waits(place: EpochSpan) -> tuple[Floats, Floats]:
 
     A column is as many bins as two steps take: in shorter ones hardly any rank would have the end of a step.
     """
-    bins = place.epoch.bin_count
+    bins = len(place.bins)
     together = max(min(-(-2 * bins // max(place.epoch.steps, 1)), bins // 8), 1)
     firsts = np.arange(0, bins, together)
-    waits = np.maximum.reduceat(place.epoch.batch_latency_max_ns[:, :bins], firsts, axis=1).astype(np.float64)
+    columns = place.reduce(np.maximum, place.epoch.batch_latency_max_ns)
+    waits = np.maximum.reduceat(columns, firsts, axis=1).astype(np.float64)
     # Where no step ended there is no latency; 0 would be wrong.
     waits[waits == 0] = np.nan
     known = np.flatnonzero(~np.isnan(waits).all(axis=0))

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter
 
-from dliosim.pictures.style import HEAT, MOST_SHAPES, SERIES, brief_size, figure, whole_axis
+from dliosim.pictures.style import HEAT, SERIES, brief_size, figure, whole_axis
 from dliosim.report.reader.arrays import Floats, Ints
 from dliosim.report.reader.loops import RecordedEpoch
 
@@ -23,8 +27,8 @@ CAPTION = (
     "Formula: step, and offset in the file (with several files: the file's number, and how far within it)."
 )
 
-# More dots than this hide each other, so some are chosen at random.
-_MOST_DOTS = 40_000
+# More dots than this show no more of a form, so some are chosen at random.
+_MOST_DOTS = 500
 
 # With more ranks than this, colours are a scale.
 _FEW_RANKS = 8
@@ -43,18 +47,18 @@ def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
         dots = _thin_dots(epoch.offsets)
         place = _dot_heights(dots, files, furthest)
         across = dots[:, 1] + 0.8 * (np.searchsorted(ranks, dots[:, 0]) + 0.5) / len(ranks) - 0.4
-        size, image = (6.0 if len(dots) < 2000 else 2.0), len(dots) > MOST_SHAPES
+        size = 2.4 if len(dots) < _MOST_DOTS else 1.6
         if len(ranks) <= _FEW_RANKS:
             for i, rank in enumerate(ranks):
                 of_rank = dots[:, 0] == rank
-                axes.scatter(
-                    across[of_rank], place[of_rank], size, SERIES[i], linewidths=0, label=str(rank), rasterized=image
-                )
+                _draw_dots(axes, across[of_rank], place[of_rank], size, SERIES[i], str(rank))
         else:
-            axes.scatter(across, place, size, dots[:, 0], cmap=HEAT, norm=scale, linewidths=0, rasterized=image)
+            axes.scatter(across, place, size**2, dots[:, 0], cmap=HEAT, norm=scale, linewidths=0, rasterized=True)
         axes.set_title(f"epoch {epoch.epoch}")
         axes.set_xlabel("step")
         whole_axis(axes.xaxis)
+    for axes in panels:
+        axes.autoscale_view()
     panels[0].set_ylim(bottom=0)
     if files > 1:
         panels[0].set_ylabel("file" if furthest == 0 else "file, and place in it")
@@ -66,9 +70,19 @@ def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
         bar = drawn.colorbar(ScalarMappable(scale, HEAT), ax=list(panels), pad=0.01, aspect=25, label="rank")
         whole_axis(bar.ax.yaxis)
     elif len(ranks) > 1:
-        handles, names = panels[0].get_legend_handles_labels()
-        drawn.legend(handles, names, title="rank", loc="outside right upper", markerscale=2.5)
+        handles = [
+            Line2D([], [], linestyle="", marker="o", color=SERIES[i], label=str(rank)) for i, rank in enumerate(ranks)
+        ]
+        drawn.legend(handles=handles, title="rank", loc="outside right upper")
     return drawn
+
+
+def _draw_dots(axes: Axes, x: Floats, y: Floats, size: float, colour: str, name: str) -> None:
+    """Draw dots of `size` points as one shape, lines without length: an SVG of as many marks is five times as large."""
+    points = np.stack([x, y], axis=1).repeat(2, axis=0)
+    path = Path(points, np.tile([Path.MOVETO, Path.LINETO], len(x)))
+    path.should_simplify = False
+    axes.add_patch(PathPatch(path, edgecolor=colour, facecolor="none", linewidth=size, capstyle="round", label=name))
 
 
 def select_epochs(epochs: Sequence[RecordedEpoch]) -> list[RecordedEpoch]:

@@ -14,22 +14,23 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import name_part, time_parts
+from dliosim.pictures.svg import shrink_svg
 from dliosim.readable import number, seconds, size
 
 # Near the colours of Okabe and Ito, which differ with any kind of colour blindness; data wait, compute and sync wait,
 # which most of the time is, differ in grey, too.
 _COLOURS = {
-    "data wait": "#C44E00",
-    "processing": "#4B2E83",
-    "compute": "#78CDAD",
-    "sync wait": "#FBE983",
-    "checkpoint": "#CC79A7",
-    "arrival wait": "#0072B2",
-    "tool": "#7F7F7F",
+    "data wait": "#D55E00",
+    "processing": "#6F4FB3",
+    "compute": "#9ADFC3",
+    "sync wait": "#FCEFA6",
+    "checkpoint": "#E08FBC",
+    "arrival wait": "#2F8FCB",
+    "tool": "#8C8C8C",
 }
 
 #: The parts of the wall time in the order of stacking, each with its colour in all pictures; one for those not above.
@@ -41,8 +42,11 @@ READS = "#56B4E9"
 #: Colours of series: epochs, results or ranks.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
 
-#: Colour map from dark (nothing) to light (much); also even in grey, and for the colour-blind.
+#: Colour map of dots, from dark (least) to light (most); also even in grey, and for the colour-blind.
 HEAT = "cividis"
+
+#: Colour map of areas, from light (little) to dark (much), as for print; even as the other.
+LIGHT_HEAT = "YlGnBu"
 
 #: Colour of the rate that a loop needs, and of its goal.
 NEEDED = "#A33B00"
@@ -54,6 +58,9 @@ WIDE = 9.6
 
 #: More marks than this are drawn as an image within an SVG.
 MOST_SHAPES = 4000
+
+#: Dots per inch of images.
+_DPI = 160
 
 _SETTINGS = {
     "text.parse_math": False,
@@ -81,7 +88,7 @@ _SETTINGS = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "figure.dpi": 100.0,
-    "svg.fonttype": "path",  # Looks the same everywhere, and no text of results becomes markup.
+    "svg.fonttype": "none",  # Text stays text, which is a tenth of its outlines.
     "svg.hashsalt": "dliosim",
     "image.cmap": HEAT,
 }
@@ -107,8 +114,8 @@ def render_figure(drawn: Figure, kind: Literal["svg", "png"]) -> bytes:
     """Return a figure as the bytes of a file: the same for the same figure, without date and version."""
     content = io.BytesIO()
     nothing = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-    drawn.savefig(content, format=kind, dpi=160, metadata=nothing)
-    return content.getvalue()
+    drawn.savefig(content, format=kind, dpi=_DPI, metadata=nothing)
+    return shrink_svg(content.getvalue().decode()).encode() if kind == "svg" else content.getvalue()
 
 
 def time_axis(axis: Axis, longest: float, label: str) -> float:
@@ -130,7 +137,7 @@ def log_axis(axis: Axis, show: Callable[[float], str]) -> None:
     """Label a logarithmic axis at each power of ten."""
     axis.set_major_locator(LogLocator(10.0, numticks=10))
     axis.set_major_formatter(FuncFormatter(lambda value, _: show(value)))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def log_time_axis(axis: Axis) -> None:

@@ -26,7 +26,7 @@ from dliosim.pictures.style import (
     time_axis,
     whole_axis,
 )
-from dliosim.readable import number, percent
+from dliosim.readable import percent
 from dliosim.report.reader.arrays import Ints
 
 # Up to this many epochs have large dots; up to the other number they have their figures.
@@ -35,8 +35,8 @@ _FEW_EPOCHS, _MOST_LABELS = 50, 12
 # Few ranks have columns as wide as with this many.
 _LEAST_COLUMNS = 8
 
-# Labels of values above this one would cross the line of 100 %.
-_NEAR_TOP = 0.82
+# Squares stand this far to the right of dots, in epochs, so that neither hides the other.
+_ASIDE = 0.12
 
 TIME_CAPTION = (
     "How to read it: a column is a rank, all of it the wall time of the epochs that count for the answer. "
@@ -125,7 +125,7 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, 
         for name in ("utilization", "utilization_min", "utilization_max")
     )
     axes.errorbar(
-        x,
+        x + (_ASIDE if len(epochs) <= _MOST_LABELS else 0.0),
         mean,
         np.stack([np.maximum(mean - low, 0), np.maximum(high - mean, 0)]),
         color=SERIES[2],
@@ -154,27 +154,20 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, 
                 markerfacecolor=face,
                 label=name,
             )
-    if len(epochs) <= _MOST_LABELS:
-        for number_of, value in zip(x, alone, strict=True):
-            # Above the line of 100 % where the label would cross it.
-            axes.annotate(
-                number(100 * value, 3),
-                (number_of, 1.0 if value > _NEAR_TOP else value),
-                xytext=(0, 6),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-            )
     axes.axhline(1.0, color=INK, linewidth=0.8)
     if answer:
         axes.axhline(answer.goal, color=NEEDED, linewidth=1.2, linestyle=(0, (6, 2)))
         goal = f"goal\n{percent(answer.goal, 2)}"
         axes.text(1.005, answer.goal, goal, transform=axes.get_yaxis_transform(), va="center", color=NEEDED)
-    axes.set_ylim(0, max(1.18, 1.05 * float(high.max())))
+    axes.set_ylim(0, max(1.05, 1.05 * float(high.max())))
     axes.yaxis.set_major_locator(MultipleLocator(0.2))
     percent_axis(axes.yaxis)
     axes.set_ylabel("utilization")
     _epoch_axis(axes, len(epochs))
+    if len(epochs) <= _MOST_LABELS:
+        # Figures stand below the axis, where no line crosses them.
+        axes.set_xticks(x, [f"{one}\n{percent(value, 3)}" for one, value in zip(x, alone, strict=True)])
+        axes.set_xlabel("epoch, and its utilization of storage alone")
     drawn.legend(loc="outside upper left", ncols=3)
     return drawn
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import textwrap
 from collections.abc import Callable, Sequence
@@ -42,6 +43,9 @@ _USUAL = {"moved / asked": "1.000", "more ranks than cores": "no", "finished": "
     one.words: number(one.usual) for one in result_figures(EpochSummary, "checks")
 }
 
+# A figure in a warning, with its unit.
+_FIGURE = re.compile(r"(?<![\w.\"])\d[\d.]*(?: (?:%|[kMGTP]?B(?:/s)?|[num]?s|min|h)(?!\w))?")
+
 # Patterns that differ in more lines are not shown.
 _MOST_LINES = 24
 
@@ -50,10 +54,7 @@ def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     """Return all tables and warnings of results as text, at most 120 columns wide except for long paths."""
     runs = [one for one in results if isinstance(one, SavedRun)]
     sections = ["\n".join(label_places(results)), *answers_of_runs(runs), *map(format_table, tables_of_runs(runs))]
-    warned = [
-        textwrap.fill(f"warning: {label}: {line}", WIDTH, subsequent_indent=" " * 9)
-        for label, line in warnings_of_runs(runs)
-    ]
+    warned = [textwrap.fill(f"warning: {line}", WIDTH, subsequent_indent=" " * 9) for line in warnings_of_runs(runs)]
     sections.append("\n".join(warned))
     for one in results:
         if isinstance(one, SavedComparison):
@@ -88,13 +89,28 @@ def label_places(results: Sequence[SavedRun | SavedComparison]) -> list[str]:
     return [f"{one.label}: {one.place}" for one in results if len(results) > 1]
 
 
-def warnings_of_runs(runs: Sequence[SavedRun]) -> list[tuple[str, str]]:
-    """Return label and text of each warning; one that several runs share is there once, with all their labels."""
-    labels_by_line: dict[str, list[str]] = {}
+def warnings_of_runs(runs: Sequence[SavedRun]) -> list[str]:
+    """Return the warnings of runs; one that several share is there once, and names them, with figures that differ."""
+    labels: dict[str, list[tuple[str, str]]] = {}
     for one in runs:
         for line in warnings_of(one.run):
-            labels_by_line.setdefault(line, []).append(one.label)
-    return [("; ".join(labels), line) for line, labels in labels_by_line.items()]
+            labels.setdefault(_FIGURE.sub("", line), []).append((one.label, line))
+    return [_join_warnings(found, len(runs)) for found in labels.values()]
+
+
+def _join_warnings(found: Sequence[tuple[str, str]], runs: int) -> str:
+    """Return one warning of several runs, by label: lines that differ in figures only."""
+    figures = [_FIGURE.findall(line) for _, line in found]
+    differing = [len(set(some)) > 1 for some in zip(*figures, strict=True)]
+    places = iter(differing)
+    text = _FIGURE.sub(lambda figure: "..." if next(places) else figure[0], found[0][1])
+    if len(found) == runs and not any(differing):
+        return text if runs == 1 else f"{text}. In all {runs} results"
+    named = []
+    for (label, _), some in zip(found, figures, strict=True):
+        own = ", ".join(figure for figure, differs in zip(some, differing, strict=True) if differs)
+        named.append(f"{label} ({own})" if own else label)
+    return f"{text}. In {'; '.join(named)}"
 
 
 def _wrap_lines(lines: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -12,6 +11,7 @@ import xml.etree.ElementTree as ElementTree
 from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote_to_bytes
 
 import pytest
 
@@ -43,7 +43,7 @@ def tags(text: str) -> list[tuple[str, dict[str, str | None]]]:
 
 
 def svgs(text: str) -> list[bytes]:
-    return [base64.b64decode(one) for one in re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', text)]
+    return [unquote_to_bytes(one) for one in re.findall(r'src="data:image/svg\+xml,([^"]+)"', text)]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_nothing_is_loaded_from_anywhere(hostile: str) -> None:
         if tag == "a":
             assert (attributes["href"] or "").startswith("#")
         elif tag == "img":
-            assert (attributes["src"] or "").startswith("data:image/svg+xml;base64,")
+            assert (attributes["src"] or "").startswith("data:image/svg+xml,%3Csvg")
         else:
             assert "href" not in attributes and "src" not in attributes
     assert "default-src 'none'" in hostile
@@ -117,7 +117,7 @@ def test_every_svg_is_xml_without_scripts_links_or_mathematics(hostile: str) -> 
     for one in found:
         names = {element.tag.rsplit("}", 1)[-1] for element in ElementTree.fromstring(one).iter()}
         assert not names & {"script", "foreignObject", "a"}
-    # Matplotlib says in a comment what a text drawn as paths was: with the dollars, so it is not a formula.
+    # With the dollars, so it is not a formula.
     assert any(rb"$\nonsense" in one for one in found)
 
 
@@ -188,6 +188,20 @@ def test_several_results_begin_with_the_verdict_of_each_and_have_labels_by_what_
         assert f"{label}</h2>" in text
     assert "(1)" not in shown
     assert shown.index("MISSED: expect") < shown.index("Results side by side ")
+
+
+def test_a_page_of_ten_results_has_less_than_2_megabytes(tmp_path: Path) -> None:
+    # Each page of one result says the most that it can be of ten: rows and legends of several results are short.
+    write_run(tmp_path, ranks=4, steps=64, epochs=5)
+    found = load_results([str(tmp_path)], with_arrays=True)
+    assert len(page(found)) < 200_000
+
+
+def test_a_picture_that_is_wider_than_a_phone_says_so(tmp_path: Path) -> None:
+    text = one_run(tmp_path)
+    narrow = text[text.index("@media screen and (max-width: 47rem)") :]
+    assert 'figure .scroll::before { content: "Wider than the screen: scroll sideways"' in narrow
+    assert all(piece.startswith('<img alt="') for piece in re.findall(r'<div class="scroll">(<img.{9})', text))
 
 
 def test_every_picture_has_a_title_and_says_how_to_read_it(hostile: str) -> None:

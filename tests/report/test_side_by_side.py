@@ -23,7 +23,7 @@ from dliosim.measure.run_summary import Spread
 from dliosim.readable import number
 from dliosim.report.reader.load import SavedRun, load_results
 from dliosim.report.results import results_content
-from dliosim.report.side_by_side import format_side_by_side
+from dliosim.report.side_by_side import format_side_by_side, warnings_of_runs
 from dliosim.report.text_table import WIDTH
 from tests.pictures.sample import comparison, write_comparison, write_run
 from tests.report.sample import epoch, flushed, run, spread
@@ -43,6 +43,23 @@ def written(place: Path) -> list[str]:
 def test_the_tables_are_the_golden_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert format_side_by_side(load_results(written(Path()), with_arrays=False)) == GOLDEN.read_text()
+
+
+def test_a_warning_that_runs_share_is_said_once_with_their_names_and_the_figures_that_differ() -> None:
+    slept = [
+        run(phases=(LoopPhase("train", "train", 1.0, epochs=(epoch(0, oversleep_share=each),)),)) for each in SLEPT
+    ]
+    runs = [SavedRun(f"run {i}", "", one, (), ()) for i, one in enumerate(slept)]
+    (line,) = [one for one in warnings_of_runs(runs) if "longer than asked" in one]
+    assert line.startswith("train: compute took up to ... longer than asked: ")
+    assert line.endswith("does not. In run 0 (2.00 %); run 2 (30.0 %)")
+    (line,) = [one for one in warnings_of_runs([runs[2], runs[2]]) if "longer than asked" in one]
+    assert line.startswith("train: compute took up to 30.0 % longer") and line.endswith("does not. In all 2 results")
+    (line,) = [one for one in warnings_of_runs(runs[2:]) if "longer than asked" in one]
+    assert line.endswith("does not")
+
+
+SLEPT = (0.02, 0.0, 0.3)
 
 
 @pytest.mark.parametrize("kind", ["batch", "request"])

@@ -9,8 +9,8 @@ from dliosim.readable import count
 from dliosim.report.pattern_diff import input_differences
 from dliosim.report.reader.comparison import ComparisonResult
 
-# Longer labels are cut, and longer names in them, so that there is room for what differs.
-_LONGEST_LABEL, _LONGEST_NAME = 80, 40
+# Longer labels are cut, which no label of a usual run is, and longer names in them, so that what differs has room.
+_LONGEST_LABEL, _LONGEST_NAME = 240, 40
 
 # Where a variant's label is longer, tables have numbers, as in `dliosim compare`.
 _LONGEST_VARIANT = 44
@@ -44,14 +44,23 @@ def _name_result(one: RunSummary | ComparisonResult) -> str:
 def _label_alike(name: str, results: Sequence[RunSummary | ComparisonResult]) -> list[str]:
     """Return the name with what differs between results of that name, which are all runs or all comparisons."""
     runs = [one for one in results if isinstance(one, RunSummary)]
-    kinds = [
-        [count(one.ranks, "rank") for one in results],
-        [count(one.nodes, "node") for one in results],
-        *([[_apis(run) for run in runs], *input_differences(runs)] if runs else []),
-    ]
+    kinds = [[count(one.ranks, "rank") for one in results], [count(one.nodes, "node") for one in results]]
+    if runs:
+        kinds += _label_inputs(runs)
     brief = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
     differing = [texts for texts in kinds if len(set(texts)) > 1]
     return [", ".join(filter(None, [brief, *(texts[i] for texts in differing)])) for i in range(len(results))]
+
+
+def _label_inputs(runs: Sequence[RunSummary]) -> list[list[str]]:
+    """Return the apis of runs, and a text of each for each difference; an override that repeats its api is left out."""
+    apis, inputs = [_apis(run) for run in runs], input_differences(runs)
+    if len(set(apis)) > 1:
+        inputs = [
+            ["" if text.endswith(f"api={api}") else text for text, api in zip(texts, apis, strict=True)]
+            for texts in inputs
+        ]
+    return [apis, *inputs]
 
 
 def _apis(run: RunSummary) -> str:

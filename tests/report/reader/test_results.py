@@ -14,7 +14,7 @@ import pytest
 from dliosim.boundedjson import LARGEST
 from dliosim.errors import UsageError
 from dliosim.measure import aggregate
-from dliosim.measure.phase import LoopProgress, PartialProgress
+from dliosim.measure.phase import LoopPhase, LoopProgress, PartialProgress
 from dliosim.measure.run_summary import RunSummary
 from dliosim.report.compare.results import comparison_content
 from dliosim.report.phase_titles import title_of
@@ -225,6 +225,14 @@ def test_labels_are_the_workload_and_what_differs() -> None:
     assert labels_of(one, replace(one, pattern=other)) == ["cosmoflow, pattern A", "cosmoflow, pattern B"]
 
 
+def test_labels_have_all_that_differs_and_an_api_once() -> None:
+    api = [replace(phase, api="mpi-collective") if isinstance(phase, LoopPhase) else phase for phase in run().phases]
+    given = tuple((name, "mpi-collective and more") for name in ("first.setting", "second.setting", "third.setting"))
+    other = run(phases=tuple(api), overrides=(*given, ("api", "mpi-collective")))
+    long = ", ".join("=".join(pair) for pair in given)
+    assert labels_of(run(), other)[1] == f"cosmoflow, mpi-collective, {long}"
+
+
 def test_labels_of_equal_runs_have_the_time_of_their_start_and_are_all_different() -> None:
     one = run()
     again = replace(one, started="2025-01-02T04:00:00+00:00")
@@ -232,7 +240,7 @@ def test_labels_of_equal_runs_have_the_time_of_their_start_and_are_all_different
     assert labels_of(one, one) == ["cosmoflow, 2025-01-02 03:04:05 #1", "cosmoflow, 2025-01-02 03:04:05 #2"]
     long = replace(one, name="n" * 200)
     assert labels_of(long, replace(long, ranks=2)) == [f"{'n' * 37}..., 4 ranks", f"{'n' * 37}..., 2 ranks"]
-    assert all(len(label) <= 80 for label in labels_of(one, replace(one, overrides=(("files", "9" * 200),))))
+    assert all(len(label) <= 240 for label in labels_of(one, replace(one, overrides=(("files", "9" * 300),))))
 
 
 def test_labels_of_comparisons_say_what_was_compared(tmp_path: Path) -> None:
