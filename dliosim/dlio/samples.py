@@ -165,10 +165,15 @@ def _storage_lines(task: Conversion) -> Iterator[Line]:
     if FORMATS[form] == "hdf5" and (task.version.reads_dims or not task.as_run):
         dims = config.integers("dataset.hdf5.chunk_dims")
         sets = config.integer("dataset.hdf5.num_dset_per_record", default=1)
-        if dims:
-            keys = config.quote("dataset.hdf5.chunk_dims")
+        sample = _dims(task)
+        keys = config.quote("dataset.hdf5.chunk_dims")
+        is_tile = dims[:1] == [1] and len(dims) == len(sample) + 1 > 1 and sets < 2
+        if is_tile:
+            sides = (min(cut, whole) for cut, whole in zip(dims[1:], sample, strict=True))
+            yield setting("chunk", " x ".join(map(str, sides)), keys)
+        elif dims:
             yield setting("chunk", count(min(max(dims[0], 1), each), "sample"), keys)
-        if len(dims) > 1:
+        if len(dims) > 1 and not is_tile:
             task.approximations.append(f"{keys}: chunks are of whole samples here: the first number alone counts")
         if sets > 1:
             yield setting("datasets", str(sets), config.quote("dataset.hdf5.num_dset_per_record"))

@@ -199,6 +199,8 @@ def _chunk(data: Dataset) -> str | None:
     chunk = data.chunk
     if chunk is None:
         return None
+    if chunk.extents:
+        return " x ".join(map(str, chunk.extents))
     return count(chunk.number, "sample") if chunk.unit == "samples" else format_bytes(chunk.number)
 
 

@@ -111,8 +111,9 @@ class Shape:
 class Chunk:
     """The amount of a data set that is stored, and compressed, as one."""
 
-    number: int  #: samples or bytes
-    unit: Literal["samples", "bytes"]  #: unit of `number`
+    number: int  #: samples, bytes or elements
+    unit: Literal["samples", "bytes", "elements"]  #: unit of `number`
+    extents: tuple[int, ...] = ()  #: of elements: the shape of a chunk within one sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +170,9 @@ class Dataset:
     #: dimensions, with spaces around each `x`; they may be expressions and parameters (`$n x $n x 3 of uint8`); of
     #: `int8` to `int64`, `uint8` to `uint64`, `float16`, `float32`, `float64`. Default: none
     shape: Annotated[Shape | None, Phrase(rule="shape")] = None
-    #: amount that is stored, and compressed, as one. Default: the format's
-    chunk: Annotated[Chunk | None, Phrase("off | COUNT sample(s) | SIZE", fixed=WRITTEN)] = None
+    #: amount that is stored, and compressed, as one: `off`, `N samples`, a size; or `128 x 128`, the shape of a chunk
+    #: of one sample, which has a `shape` of as many dimensions (hdf5). Default: the format's
+    chunk: Annotated[Chunk | None, Phrase(rule="chunk", fixed=WRITTEN)] = None
     #: codec, and the level where it has one, as `gzip 4`, `lzf`, `snappy`, `zstd 3`, `off`: `gzip` 1 to 9, 4 if none is
     #: given, as in HDF5 (zlib itself has 6); `zstd` 1 to 22, and 3. Default: `off`
     compress: Annotated[Compression | None, Phrase(rule="compress", fixed=WRITTEN)] = None
@@ -197,6 +199,15 @@ class Dataset:
         """Bytes of every sample, or None where sizes vary."""
         return int(self.size.parameters[0]) if self.size.is_constant else None
 
+    def chunks_of_sample(self, size: float) -> float:
+        """Return how many chunks a sample of `size` bytes is cut into: at least 1, perhaps a fraction more."""
+        chunk = self.chunk
+        if chunk is None or chunk.unit == "samples":
+            return 1.0
+        if self.shape is not None and len(chunk.extents) == len(self.shape.extents):
+            return float(prod(-(-whole // cut) for whole, cut in zip(self.shape.extents, chunk.extents, strict=True)))
+        return max(1.0, size / chunk.number)
+
     def digest(self) -> str:
         """Return 16 hexadecimal digits of all that decides the files' bytes and striping, but not their directory."""
         described: dict[str, Any] = asdict(self)
@@ -204,6 +215,8 @@ class Dataset:
         for name, usual in _NEVER_BEFORE.items():  # a new field with its default does not change the digest of old data
             if described[name] == usual:
                 del described[name]
+        if self.chunk is not None and not self.chunk.extents:
+            del described["chunk"]["extents"]
         text = json.dumps(described, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -253,7 +266,7 @@ stripe
 shape: 224 x 224 x 3 of uint8
     dims, dimensions, record_dims
     dtype, element_type -> 224 x 224 x 3 of {}
-chunk
+chunk: 4 samples | 4 MiB | 128 x 128
     chunk_size, chunks, chunking, row_group_size
 compress: off | gzip 4 | zstd 3 | lzf | snappy
     compression, codec, compressor

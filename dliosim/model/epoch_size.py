@@ -75,9 +75,7 @@ def ranges_of_sample(loop: Loop, dataset: Dataset) -> int:
     size = max(1.0, drawn.low or 0.0, min(drawn.nonnegative_mean(), drawn.high or math.inf))
     if loop.access.transfer is not None and loop.access.through == "direct":
         pieces = size / loop.access.transfer
-    if dataset.chunk is not None and dataset.chunk.unit == "bytes":
-        pieces = max(pieces, size / dataset.chunk.number)
-    return max(dataset.parts, math.ceil(pieces))
+    return max(dataset.parts, math.ceil(max(pieces, dataset.chunks_of_sample(size))))
 
 
 def files_in_table(loop: Loop, dataset: Dataset, ranks: int) -> int:

@@ -268,6 +268,11 @@ def test_the_version_is_guessed_from_a_format_that_only_one_has() -> None:
         ({"storage.storage_type": "direct_fs"}, "mlperf-v3", {"cache off"}),
         ({"storage.storage_options.storage_library": "direct"}, "mlperf-v3", {"cache off"}),
         ({"dataset.format": "jpeg"}, "main", {"decode on"}),
+        (
+            {"dataset.format": "hdf5", "dataset.record_dims": [181, 9], "dataset.hdf5.chunk_dims": [1, 128, 32]},
+            "main",
+            {"shape 181 x 9 of uint8", "chunk 128 x 9"},
+        ),
         ({"dataset.format": "parquet"}, "mlperf-v3", {"engine queued depth 64", "chunk 1 sample", "transfer 32 MiB"}),
         ({"dataset.format": "hdf5", "dataset.compression": "gzip", "dataset.compression_level": 9}, "2.0.0",
          {"compress gzip 4"}),

@@ -89,13 +89,15 @@ codecs = st.sampled_from([None, None, Compression("gzip", 1), Compression("lzf")
 
 @st.composite
 def datasets(draw: st.DrawFn) -> Dataset:
-    """Four samples of 1 to 4 dimensions, in one run, in chunks of some samples, or cut along one of the dimensions."""
+    """Four samples of 1 to 4 dimensions, in one run, in chunks of some samples, or cut along one dimension or more."""
     extents = tuple(draw(st.lists(st.sampled_from([7, 6, 5, 3, 2, 1]), min_size=1, max_size=4)))
     shape = Shape(extents, draw(st.sampled_from(["uint8", "int16", "float64"])))
     axis = draw(st.integers(-len(extents), -1))
     run = draw(st.integers(1, extents[axis])) * shape.size // prod(extents[: len(extents) + axis + 1])
     along, whole = Chunk(run + draw(st.integers(0, 3)), "bytes"), Chunk(draw(st.integers(1, 5)), "samples")
-    chunk = draw(st.sampled_from([along, along, along, whole, None]))
+    cut = tuple(draw(st.integers(1, extent)) for extent in extents)
+    tile = Chunk(prod(cut), "elements", cut)
+    chunk = draw(st.sampled_from([along, along, tile, tile, whole, None]))
     return described(shape, draw(layouts), draw(st.sampled_from([1, 1, 2])), chunk=chunk, compress=draw(codecs))
 
 

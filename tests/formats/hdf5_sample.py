@@ -19,7 +19,7 @@ def described(
     size: int | None = None,
     shape: tuple[int, ...] | None = None,
     element: str = "uint8",
-    chunk: tuple[int, Any] | None = None,
+    chunk: tuple[Any, ...] | None = None,
     codec: Any = None,
     parts: int = 1,
     names: tuple[str, ...] = (),

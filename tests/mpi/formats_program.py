@@ -42,6 +42,7 @@ SAMPLES = 25  # of two ranks one has nothing in the last step
 SHARED, FEW, EACH = Layout("shared file", 1), Layout("files", 4), Layout("file per sample", SAMPLES)
 FIXED, VARYING = constant(1500), Distribution("uniform", (1200.0, 3000.0))
 INT16 = Shape((5, 10, 15), "int16")
+TILE = Chunk(2 * 4 * 7, "elements", (2, 4, 7))
 GZIP = Compression("gzip", 4)
 
 
@@ -68,6 +69,8 @@ CASES = {
     "hdf5 chunks": replace(dataset("hdf5", SHARED), chunk=Chunk(4, "samples")),
     "hdf5 pieces": replace(dataset("hdf5", FEW), shape=INT16, chunk=Chunk(700, "bytes")),
     "hdf5 parts": replace(dataset("hdf5", SHARED), parts=3),
+    "hdf5 tiles": replace(dataset("hdf5", FEW), shape=INT16, chunk=TILE),
+    "hdf5 tiles gzip": replace(dataset("hdf5", SHARED), shape=INT16, chunk=TILE, compress=GZIP, compressible=2.0),
     "hdf5 gzip": replace(dataset("hdf5", FEW), chunk=Chunk(4, "samples"), compress=GZIP, compressible=2.0),
     "hdf5 pieces lzf": replace(dataset("hdf5", SHARED), chunk=Chunk(700, "bytes"), compress=Compression("lzf")),
     "parquet": replace(dataset("parquet", FEW), chunk=Chunk(3, "samples"), compress=Compression("snappy"), parts=2),

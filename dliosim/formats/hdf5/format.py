@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dliosim.formats.hdf5.geometry import chunk_grid, chunk_shape, group_size, record_parts
+from dliosim.formats.hdf5.geometry import (
+    chunk_grid,
+    chunk_shape,
+    content_elements,
+    group_size,
+    has_tiles,
+    record_parts,
+    refuse_chunk,
+)
 from dliosim.formats.protocols import (
     ENCODED,
     Bytes,
@@ -58,6 +66,9 @@ class Hdf5(Resolved, LibraryReadable):
             return "shape", f"it makes {dataset.shape.size * dataset.parts} bytes of a sample, not {size}"
         if size == 0:
             return "size", "a sample needs a byte at least"
+        refused = refuse_chunk(dataset)
+        if refused is not None:
+            return "chunk", refused
         part = record_parts(dataset)[0]
         chunk = chunk_shape(dataset, part, max(1, dataset.samples))
         if chunk is None:
@@ -114,17 +125,20 @@ class Hdf5(Resolved, LibraryReadable):
                 continue
             found = chunk_grid((chunk[0], *part.extents), chunk, ELEMENTS[part.element])  # of the first samples
             units = -(-count // chunk[0]) * found.units
-            stored = max(1, round(found.unit_bytes / self.dataset.compressible)) if filters else found.unit_bytes
+            stored = np.full(found.units, found.unit_bytes, np.int64)
+            if filters:  # padding is zeros, which take next to nothing
+                contents = content_elements(part, chunk) * ELEMENTS[part.element] / self.dataset.compressible
+                stored = np.maximum(1, contents.round().astype(np.int64))
             touched += units * _CHUNK_ENTRY
             end += units * _CHUNK_ENTRY
-            place = end + stored * np.arange(found.units, dtype=np.int64)
-            length = np.full(found.units, stored, np.int64) if filters else found.run_bytes()
+            step = int(stored.sum())
+            place = end + np.cumsum(stored) - stored
+            length = stored if filters else found.run_bytes()
             row_bytes = ENCODED if filters else found.row_bytes
-            step = found.units * stored
             columns.append(
                 Column(found.samples, found.pieces, row_bytes, found.unit_bytes, place, length, filters, None, step)
             )
-            end += units * stored
+            end += units // found.units * step
         return FileIndex(count, end, tuple(columns), touched)
 
 
@@ -139,7 +153,7 @@ class PlainHdf5(Hdf5, Preallocated):
 
 
 class FilteredHdf5(Hdf5, GroupEncoder):
-    """Files with a filter, one group of samples a chunk; see `protocols.GroupEncoder`."""
+    """Files with a filter or tiles, one group of samples a chunk or a sample's; see `protocols.GroupEncoder`."""
 
     @property
     def batch(self) -> int:
@@ -151,7 +165,7 @@ class FilteredHdf5(Hdf5, GroupEncoder):
         return group_size(self.dataset, count)
 
     def encode_group(self, count: int, samples: Bytes) -> list[bytes]:
-        """Encode the chunks of a group by the filter."""
+        """Encode the chunks of a group by the filter, if there is one."""
         from dliosim.formats.hdf5.layout import encode_group
 
         return encode_group(self.dataset, count, samples)
@@ -165,4 +179,4 @@ class FilteredHdf5(Hdf5, GroupEncoder):
 
 def hdf5(dataset: Dataset) -> Hdf5:
     """Return the kind of files that a data set has."""
-    return PlainHdf5(dataset) if dataset.compress is None else FilteredHdf5(dataset)
+    return FilteredHdf5(dataset) if dataset.compress is not None or has_tiles(dataset) else PlainHdf5(dataset)

@@ -51,9 +51,12 @@ class ChunkGrid:
         return prod(self.grid)
 
     def run_bytes(self) -> Ints:
-        """Return the bytes of each chunk that belong to samples, with any padding after the last sample of all."""
+        """Return the bytes that a sample takes of each chunk, with any padding after the last sample of all.
+
+        A tile is taken whole.
+        """
         length = np.full(self.units, self.unit_bytes, np.int64)
-        if self.pieces > 1:
+        if self.pieces > 1 and not self.is_tiled:
             length[self.along - 1 :: self.along] = self.last
         return length
 
@@ -80,10 +83,49 @@ def chunk_shape(dataset: Dataset, part: RecordPart, count: int) -> tuple[int, ..
         return (1, *part.extents)
     if dataset.chunk.unit == "samples":
         return (min(dataset.chunk.number, count), *part.extents)
+    if dataset.chunk.unit == "elements":
+        return (1, *dataset.chunk.extents)
     rows = dataset.chunk.number // part.row_bytes
     if rows:
         return (min(rows, count), *part.extents)
     return (1, *_longest_run(part, dataset.chunk.number, whole=dataset.compress is not None))
+
+
+def refuse_chunk(dataset: Dataset) -> str | None:
+    """Return why samples cannot be stored in chunks of the shape that the data set asks for; None where they can."""
+    chunk, whole = dataset.chunk, dataset.shape
+    if chunk is None or not chunk.extents:
+        return None
+    if whole is None:
+        return "chunks of this shape need a `shape` of the sample"
+    text = f"a sample is {' x '.join(map(str, whole.extents))}"
+    if len(chunk.extents) != len(whole.extents):
+        return f"{text}: a chunk of it has as many dimensions"
+    if any(cut > extent for cut, extent in zip(chunk.extents, whole.extents, strict=True)):
+        return f"{text}: no side of a chunk is longer"
+    grid = chunk_grid((1, *whole.extents), (1, *chunk.extents), 1)
+    axis = next((axis for axis, cut in enumerate(chunk.extents) if cut > 1), len(chunk.extents) - 1)
+    padded = whole.extents[axis] % chunk.extents[axis]
+    if dataset.compress is not None and not grid.is_tiled and axis > 0 and padded:  # as in `_longest_run`
+        return f"{text}: with `compress`, {chunk.extents[axis]} must divide {whole.extents[axis]}"
+    return None
+
+
+def has_tiles(dataset: Dataset) -> bool:
+    """Return True if chunks are tiles: a sample would have to be put together element by element."""
+    chunk, whole = dataset.chunk, dataset.shape
+    if chunk is None or whole is None or len(chunk.extents) != len(whole.extents):
+        return False
+    return chunk_grid((1, *whole.extents), (1, *chunk.extents), 1).is_tiled
+
+
+def content_elements(part: RecordPart, chunk: tuple[int, ...]) -> Ints:
+    """Return the elements of each chunk of a group of samples that are not padding, in C order; int64 (chunks,)."""
+    held = np.full(1, chunk[0], np.int64)
+    for extent, cut in zip(part.extents, chunk[1:], strict=True):
+        starts = np.arange(0, extent, cut)
+        held = np.multiply.outer(held, np.minimum(cut, extent - starts)).reshape(-1)
+    return held
 
 
 def group_size(dataset: Dataset, count: int) -> int:

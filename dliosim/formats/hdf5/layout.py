@@ -72,6 +72,8 @@ def assemble(dataset: Dataset, path: Path, count: int, groups: Iterator[list[byt
 
 
 def _encode_chunk(filters: tuple[Filter, ...], unit: Bytes) -> tuple[int, bytes]:
+    if not filters:
+        return 0, unit.tobytes()
     if filters[0].name == "deflate":
         return 0, zlib.compress(unit.tobytes(), filters[0].parameters[0])
     return encode(filters, unit)
@@ -94,10 +96,12 @@ def _cut_chunks(part: RecordPart, chunk: tuple[int, ...], data: Bytes) -> Iterat
     if chunk[1:] == part.extents:
         yield _pad_chunk(data.reshape(-1), unit_bytes)
         return
-    for sample in data:
+    for sample in data.reshape(-1, *part.extents, element_bytes):
         for start in _chunk_starts(part, chunk):
-            begin = int(np.ravel_multi_index(start, part.extents)) * element_bytes
-            yield _pad_chunk(sample[begin : begin + unit_bytes], unit_bytes)
+            piece = sample[tuple(slice(begin, begin + length) for begin, length in zip(start, chunk[1:], strict=True))]
+            made = np.zeros((*chunk[1:], element_bytes), np.uint8)
+            made[tuple(slice(held) for held in piece.shape)] = piece
+            yield made.reshape(-1)
 
 
 def _chunk_starts(part: RecordPart, chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

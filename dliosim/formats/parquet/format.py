@@ -69,6 +69,8 @@ class Parquet(Built, LibraryReadable):
             return "align", "pyarrow places the pages of a Parquet file"
         if dataset.compress is not None and dataset.compress.codec == "lzf":
             return "compress", "Parquet has no lzf, use `snappy`, `gzip N` or `zstd N`"
+        if dataset.chunk is not None and dataset.chunk.extents:
+            return "chunk", "a row group holds whole samples"
         if dataset.source:
             return None
         size = dataset.constant_size

@@ -115,6 +115,9 @@ def _chunk(scope: Scope, node: SyntaxNode) -> Chunk | None:
         return None
     if node.kind == "samples":
         return Chunk(scope.count(node.only_child), "samples")
+    if node.kind == "extents":
+        extents = tuple(scope.count(child) for child in node.children)
+        return Chunk(prod(extents), "elements", extents)
     value = scope.value(node.only_child)
     if value.dimension == COUNT:
         hint = f"write `chunk {value} samples`, or a size: `chunk 64 KiB`"
@@ -154,7 +157,7 @@ def _compression_ratio(scope: Scope, node: SyntaxNode) -> float:
 def check_chunk(settings: Settings, built: Dataset) -> None:
     """Report E214 for a chunk of more samples, or more bytes, than any file has."""
     size, fullest = built.constant_size, -(-built.samples // built.layout.files)
-    if built.chunk is None or (built.chunk.unit == "bytes" and size is None):
+    if built.chunk is None or built.chunk.extents or (built.chunk.unit == "bytes" and size is None):
         return
     if built.chunk.unit == "samples":
         most, chunk, held = fullest, count(built.chunk.number, "sample"), count(fullest, "sample")

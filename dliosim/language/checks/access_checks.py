@@ -166,7 +166,6 @@ def check_engine(settings: Settings, access: Access) -> None:
 
 def check_memory_cache(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
     """Report E211 for `cache memory` where a sample is not one range of bytes of its own."""
-    chunk = dataset.chunk
     if access.cache != "memory":
         return
     if dataset.parts > 1 or len(dataset.names) > 1:
@@ -175,7 +174,7 @@ def check_memory_cache(settings: Settings, access: Access, dataset: Dataset, dat
         head, reason = "compress", "samples share what is compressed as one"
     elif dataset.format == "parquet":
         head, reason = "format", "samples share pages of columns"
-    elif chunk is not None and chunk.unit == "bytes" and chunk.number < (dataset.constant_size or 0):
+    elif dataset.chunks_of_sample(dataset.constant_size or 0) > 1:
         head, reason = "chunk", "a sample is cut into several"
     else:
         return

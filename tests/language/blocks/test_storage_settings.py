@@ -77,6 +77,32 @@ def test_a_chunk_is_of_samples_or_of_bytes(line: str, chunk: Chunk | None, patte
 
 
 @pytest.mark.parametrize(
+    ("chunk", "extra", "refusal"),
+    [
+        ("4 x 3", "shape 6 x 7 of uint8", ""),
+        ("6 x 7", "shape 6 x 7 of uint8\n compress gzip 1", ""),
+        ("$n x 2 * $n", "shape 6 x 7 of uint8", ""),
+        ("4 x 3", "size 42 B", "need a `shape`"),
+        ("4 x 3 x 1", "shape 6 x 7 of uint8", "as many dimensions"),
+        ("4 x 8", "shape 6 x 7 of uint8", "no side of a chunk is longer"),
+        ("1 x 3", "shape 6 x 7 of uint8\n compress gzip 1", "3 must divide 7"),
+    ],
+)
+def test_a_chunk_may_have_the_shape_of_a_part_of_a_sample(
+    chunk: str, extra: str, refusal: str, patterns: Patterns
+) -> None:
+    lines = f'dataset d {{\n samples 8\n format hdf5\n {extra}\n chunk {chunk}\n path "d"\n}}\nprepare d\n'
+    if refusal:
+        (mistake,) = patterns.mistakes("param n = 2\n" + lines)
+        assert mistake.code == "E212"
+        assert refusal in mistake.labels[0].text
+        return
+    chunk_of = patterns.workload("param n = 2\n" + lines).dataset("d").chunk
+    assert chunk_of is not None
+    assert chunk_of.unit == "elements"
+
+
+@pytest.mark.parametrize(
     ("chunk", "code"), [("7 samples", ""), ("8 samples", "E214"), ("7 kB", ""), ("7001 B", "E214"), ("10 GB", "E214")]
 )
 def test_a_chunk_is_as_large_as_the_fullest_file_at_most(chunk: str, code: str, patterns: Patterns) -> None:
