@@ -28,11 +28,14 @@ def choose_verb(workload: Workload, loop: str | None, what: str | None) -> Compa
     loops = {one.name: one for one in _list_loops(workload)}
     listed = ", ".join(loops) or "none"
     if loop is not None:
+        if loop in loops and not loops[loop].dataset:
+            raise UsageError(f"--loop {loop}: it reads nothing to compare; `--what save` compares its checkpoints")
         if loop not in loops:
             raise UsageError(f"--loop {loop}: no such loop; loops here: {listed}")
         return loops[loop]
+    loops = {name: one for name, one in loops.items() if one.dataset}
     if len(loops) > 1:
-        raise UsageError(f"say which loop to compare: --loop NAME; loops here: {listed}")
+        raise UsageError(f"say which loop to compare: --loop NAME; loops here: {', '.join(loops)}")
     if loops:
         return next(iter(loops.values()))
     verbs = [verb for verb, _ in flatten_verbs(workload.verbs)]
@@ -40,6 +43,8 @@ def choose_verb(workload: Workload, loop: str | None, what: str | None) -> Compa
         return _parse_what(workload, "save")
     if any(isinstance(verb, Restore) for verb in verbs):
         return _parse_what(workload, "restore")
+    if any(_list_loops(workload)):
+        raise UsageError("no loop here reads anything to compare; `--what save` compares a checkpoint that one saves")
     raise UsageError("this pattern has no loop (train, evaluate, infer), no save and no restore: nothing to compare")
 
 

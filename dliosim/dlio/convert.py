@@ -12,7 +12,7 @@ from dliosim.dlio.conversion import Conversion
 from dliosim.dlio.keys import IMPORTED, PLUGINS, describe_unused
 from dliosim.dlio.lines import Line, Statement, write_lines
 from dliosim.dlio.loops import train_block
-from dliosim.dlio.samples import EVALUATION, TRAINING, dataset_block, files_of
+from dliosim.dlio.samples import EVALUATION, SYNTHETIC, TRAINING, dataset_block, files_of, format_of
 from dliosim.dlio.saves import cadence, checkpoint_blocks, checkpoint_verbs, has_checkpoints
 from dliosim.dlio.versions import VERSIONS, Version, guess_version
 from dliosim.errors import UsageError
@@ -85,7 +85,10 @@ def _statements(task: Conversion) -> Iterator[Statement]:
     trains, saves = config.flag("workflow.train", default=True), has_checkpoints(task)
     generates = config.flag("workflow.generate_data")
     evaluates = config.flag("workflow.evaluation") and files_of(task, EVALUATION) > 0
-    parts = [TRAINING, *([EVALUATION] if evaluates else [])] if trains or generates else []
+    is_unread = format_of(task) == SYNTHETIC
+    if is_unread and not (trains or saves):
+        raise UsageError("dataset.format=synthetic: there are no files to generate, and nothing else is to be done")
+    parts = [TRAINING, *([EVALUATION] if evaluates else [])] if (trains or generates) and not is_unread else []
     for part in parts:
         yield dataset_block(task, part)
     every = cadence(task) if trains and saves else ""
@@ -102,7 +105,7 @@ def _statements(task: Conversion) -> Iterator[Statement]:
         yield Line(f"pause {format_seconds(pause)}", config.quote("storage.post_generation_settle_seconds"))
     if trains:
         yield train_block(task, every)
-        if config.has("train.computation_time"):
+        if config.has("train.computation_time") and not is_unread:
             goal = config.number("metric.au", default=0.9)
             if not 0 < goal <= 1:
                 raise UsageError(f"{config.quote('metric.au')}: expected a ratio above 0 and up to 1, such as 0.9")

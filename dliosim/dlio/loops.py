@@ -8,7 +8,17 @@ from typing import Final
 
 from dliosim.dlio.conversion import Conversion, epochs_phrase, time_phrase
 from dliosim.dlio.lines import Block, Line, Statement, block, setting
-from dliosim.dlio.samples import EVALUATION, FORMATS, TRAINING, Part, files_of, format_of, mean_size, samples_per_file
+from dliosim.dlio.samples import (
+    EVALUATION,
+    FORMATS,
+    SYNTHETIC,
+    TRAINING,
+    Part,
+    files_of,
+    format_of,
+    mean_size,
+    samples_per_file,
+)
 from dliosim.errors import UsageError
 from dliosim.units import format_bytes
 
@@ -23,13 +33,17 @@ def train_block(task: Conversion, saves: str) -> Block:
 
 def _loop_lines(task: Conversion, saves: str) -> Iterator[Statement]:
     config = task.config
-    yield setting("read", TRAINING.name)
+    if format_of(task) != SYNTHETIC:
+        yield setting("read", TRAINING.name)
     yield setting("epochs", str(config.integer("train.epochs", default=1, least=1)), config.quote("train.epochs"))
     steps = int(config.number("train.total_training_steps", default=-1))
-    if steps > 0:
+    if format_of(task) == SYNTHETIC:
+        yield _unread_steps(task, TRAINING, "batch_size", steps)
+    elif steps > 0:
         yield setting("steps", f"{steps:_}", f"{config.quote('train.total_training_steps')}, of each epoch")
     yield from _step_lines(task, TRAINING, "batch_size", "train.computation_time")
-    yield from _order_lines(task)
+    if format_of(task) != SYNTHETIC:
+        yield from _order_lines(task)
     if saves:
         yield setting("checkpoint", f"state {saves}", config.quote(*_CADENCE))
     if config.flag("workflow.evaluation"):
@@ -45,14 +59,24 @@ _CADENCE: Final = tuple(
 def _step_lines(task: Conversion, part: Part, batch: str, compute: str) -> Iterator[Line]:
     """Yield what a step reads, how, and how long it computes."""
     config = task.config
-    size = config.integer(f"reader.{batch}", default=1, least=1)
-    yield setting("batch", f"{size:_} per rank", config.quote(f"reader.{batch}"))
-    yield setting("shard", "by file" if _streams(task) else "by block", config.quote("framework", "reader.data_loader"))
-    yield setting("last batch", "drop")
-    yield from _reader_lines(task, part)
+    reads = format_of(task) != SYNTHETIC
+    if reads:
+        size, loader = config.integer(f"reader.{batch}", default=1, least=1), ("framework", "reader.data_loader")
+        yield setting("batch", f"{size:_} per rank", config.quote(f"reader.{batch}"))
+        yield setting("shard", "by file" if _streams(task) else "by block", config.quote(*loader))
+        yield setting("last batch", "drop")
+        yield from _reader_lines(task, part)
     time = time_phrase(task, compute)
-    if time:
-        yield setting("compute", time, config.quote(compute, f"{compute}_stdev"))
+    if time or not reads:
+        yield setting("compute", time or "0 s", config.quote(compute, f"{compute}_stdev"))
+
+
+def _unread_steps(task: Conversion, part: Part, batch: str, most: int = -1) -> Line:
+    """Return the steps of a loop without files: as many as its samples fill, and at most `most` where that is given."""
+    keys = (f"dataset.num_files_{part.key}", "dataset.num_samples_per_file", f"reader.{batch}")
+    samples = files_of(task, part) * samples_per_file(task)
+    steps = f"floor({samples:_} / ({task.config.integer(keys[2], default=1, least=1):_} * $ranks))"
+    return setting("steps", f"min({steps}, {most:_})" if most > 0 else steps, task.config.quote(*keys))
 
 
 def _order_lines(task: Conversion) -> Iterator[Line]:
@@ -187,5 +211,7 @@ def _evaluation(task: Conversion) -> Iterator[Statement]:
         return
     phrase = epochs_phrase(task, "evaluation", "evaluation.eval_after_epoch", "evaluation.epochs_between_evals")
     if phrase:
+        unread = format_of(task) == SYNTHETIC
+        read = _unread_steps(task, EVALUATION, "batch_size_eval") if unread else setting("read", EVALUATION.name)
         steps = _step_lines(task, EVALUATION, "batch_size_eval", "evaluation.eval_time")
-        yield block(f"evaluate {phrase}", [setting("read", EVALUATION.name), *steps])
+        yield block(f"evaluate {phrase}", [read, *steps])

@@ -19,8 +19,10 @@ FORMATS: Final = {
     "hdf5_opt": "hdf5",
     "indexed_binary": "raw",
     "mmap_indexed_binary": "raw",
-    "synthetic": "raw",
 }
+
+#: DLIO's word for samples that are in no file.
+SYNTHETIC: Final = "synthetic"
 
 #: What DLIO's own files end with, where that is not the format.
 _ENDINGS: Final = {"hdf5_opt": "hdf5", "indexed_binary": "indexed_binary", "mmap_indexed_binary": "mmap_indexed_binary"}
@@ -52,8 +54,8 @@ EVALUATION: Final = Part("valid_data", "valid", "eval")
 def format_of(task: Conversion) -> str:
     """Return DLIO's word for the format; UsageError for one that it does not have."""
     found = task.config.text("dataset.format", default="tfrecord")
-    if found not in FORMATS:
-        raise UsageError(f"dataset.format={found}: DLIO's formats are {', '.join(sorted(FORMATS))}")
+    if found not in (*FORMATS, SYNTHETIC):
+        raise UsageError(f"dataset.format={found}: DLIO's formats are {', '.join(sorted([*FORMATS, SYNTHETIC]))}")
     return found
 
 
@@ -99,8 +101,6 @@ def _new_files(task: Conversion, part: Part) -> Iterator[Line]:
         )
     if task.as_run and format_of(task) == "csv":
         task.approximations.append("csv: DLIO writes a number of about 3.57 B as text for each byte of a sample")
-    if format_of(task) == "synthetic":
-        task.approximations.append("dataset.format=synthetic: DLIO reads no files: run with --null")
 
 
 def _existing_files(task: Conversion, part: Part) -> Iterator[Line]:

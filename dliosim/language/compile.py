@@ -210,6 +210,7 @@ def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: Ve
             bounds = "0 % to 100 %" if unit == "ratio" else f"must be above 0, and at most {MAX_SIZE:.0e}"
             raise mistake("E113", f"`{figure}` cannot be {value}", value.span, bounds)
         loop = _find_loop(context, block, verbs)
+        _refuse_unread(context, block, loop)
         if figure == "utilization":
             _refuse_requests(context, block, loop)
         bound: Literal["at least", "at most"] = "at least" if "at_least" in block.header else "at most"
@@ -266,6 +267,23 @@ def _find_loop(context: CompileContext, block: PatternBlock, verbs: VerbCompiler
         hint = join_hints(suggest_word(name.text, names), listed)
         raise mistake("E101", f"unknown loop `{name.text}`", name.span, "not defined", hint=hint)
     return name.text
+
+
+def _refuse_unread(context: CompileContext, block: PatternBlock, name: str) -> None:
+    """Raise E211 for an `expect` of a loop that reads nothing."""
+    loop = next((one for one in context.document.loops() if one.name == name), None)
+    if loop is None or loop.broken or any(line.head == "read" for line in loop.settings):
+        return
+    from dliosim.language.syntax.cures import example_line
+
+    raise mistake(
+        "E211",
+        f"`{block.header['FIGURE'].text}` of `{name}`, which reads nothing",
+        block.header["FIGURE"].span,
+        "says how storage feeds a loop",
+        more=[Label(loop.place, "no `read`")],
+        hint=f"leave this line out, or add `{example_line('read', loop.kind, loop.place)}` to `{name}`",
+    )
 
 
 def _refuse_requests(context: CompileContext, block: PatternBlock, loop: str) -> None:

@@ -17,6 +17,7 @@ from dliosim.language.settings.phrases import write_distribution, write_pace, wr
 from dliosim.language.settings.setting_overlay import sub_names
 from dliosim.language.source import Span
 from dliosim.language.syntax.declarations import list_settings
+from dliosim.language.syntax.vocabulary import WITHOUT_DATA
 from dliosim.model import (
     TYPES,
     Access,
@@ -135,6 +136,8 @@ class _PatternWriter:
         for head, value in _list_phrases(kind, owner):
             if kind == "dataset" and owner.source and head not in first and head not in ("format", "root"):
                 continue  # the files say this
+            if isinstance(owner, Loop) and not owner.dataset and head not in WITHOUT_DATA:
+                continue
             # A pair that no `hint` line gives comes from the set of `hints`.
             other = first.get("hints" if head == "hint" else head)
             line = named.get((head, sub_names(head, value)), other)

@@ -22,15 +22,15 @@ def utilization(epochs: Sequence[EpochSummary]) -> float | None:
 def bytes_per_second(epochs: Sequence[EpochSummary]) -> float | None:
     """Return all bytes / all time in the loop, in bytes/s; None where nothing was read."""
     seconds = sum(epoch.loop_seconds for epoch in epochs)
-    if seconds <= 0 or any(epoch.null for epoch in epochs):
+    if seconds <= 0 or any(epoch.null or not epoch.bytes for epoch in epochs):
         return None
     return sum(epoch.bytes for epoch in epochs) / seconds
 
 
 def samples_per_second(epochs: Sequence[EpochSummary]) -> float | None:
-    """Return all samples / all time in the loop, in samples/s."""
-    seconds = sum(epoch.loop_seconds for epoch in epochs)
-    return sum(epoch.samples for epoch in epochs) / seconds if seconds > 0 else None
+    """Return all samples / all time in the loop, in samples/s; None without samples."""
+    seconds, samples = sum(epoch.loop_seconds for epoch in epochs), sum(epoch.samples for epoch in epochs)
+    return samples / seconds if samples and seconds > 0 else None
 
 
 def mean_by_bytes(figure: str, epochs: Sequence[EpochSummary]) -> float | None:

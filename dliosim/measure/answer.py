@@ -84,6 +84,8 @@ def share_source(share: float) -> str:
 
 def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accepts: Accepts) -> Answer:
     epochs = [epoch for phase in runs for epoch in phase.epochs]
+    if all(phase.reads_nothing for phase in runs):
+        return _answer_unread(runs[0].name, epochs, goal)
     in_memory, cold = run.is_stored_on(runs[0], MEMORY_KINDS), find_cold_epochs(runs)
     sources = [epoch_source(epoch, in_memory, number in cold) for number, epoch in enumerate(epochs)]
     source = next(each for each in SOURCES if each in sources)
@@ -109,6 +111,13 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
         spread_over(some, storage_rate),
         tuple(_advise(run, runs, source, from_storage, verdict, len(some), waited, accepts)),
     )
+
+
+def _answer_unread(loop: str, epochs: Sequence[EpochSummary], goal: float) -> Answer:
+    """Return the answer of a loop that reads nothing: its storage has nothing to feed."""
+    numbers = tuple(range(1, len(epochs) + 1))
+    busy = spread_over(epochs, lambda one: one.utilization)
+    return Answer(loop, NOT_ASKED, ("it reads nothing",), "null", False, numbers, goal, busy, None, None, None, ())
 
 
 def _source_reasons(run: RunSummary, runs: Sequence[LoopPhase], source: str) -> tuple[str, ...]:

@@ -228,13 +228,16 @@ class EpochSummary:
 
     @Derived
     def samples_per_second(self) -> float | None:
-        """Return `samples` / `loop_seconds`: of all ranks, by the slowest, without checkpoints."""
-        return self.samples / self.loop_seconds if self.loop_seconds > 0 else None
+        """Return `samples` / `loop_seconds`: of all ranks, by the slowest, without checkpoints.
+
+        None without samples.
+        """
+        return self.samples / self.loop_seconds if self.samples and self.loop_seconds > 0 else None
 
     @Derived
     def bytes_per_second(self) -> float | None:
         """Return `bytes` / `loop_seconds`; / 10^9 on a terminal. None where nothing was read."""
-        return self.bytes / self.loop_seconds if self.loop_seconds > 0 and not self.null else None
+        return self.bytes / self.loop_seconds if self.bytes and self.loop_seconds > 0 and not self.null else None
 
     @Derived
     def slowdown(self) -> float | None:

@@ -120,12 +120,16 @@ class Reduced:
 
     def steady_rate(self) -> float | None:
         """Return samples / greatest time of the steps after the first."""
-        return self.total["steady_samples"] / (self.most["steady_ns"] * 1e-9) if self.most["steady_ns"] > 0 else None
+        samples, time = self.total["steady_samples"], self.most["steady_ns"] * 1e-9
+        return samples / time if samples and time > 0 else None
 
     def storage_utilization(self) -> float | None:
-        """Return the time of steps with storage that needs no time / the time with this one; None as utilization."""
+        """Return the time of steps with storage that needs no time / the time with this one.
+
+        None as utilization, and where nothing is read.
+        """
         least, whole = self.storage_ns.sum(axis=0).tolist()
-        return least / whole if self.known["utilization"] and whole else None
+        return least / whole if self.known["utilization"] and self.total["samples"] and whole else None
 
     def storage_utilization_error(self) -> float | None:
         """Return the standard error of `storage_utilization`, a ratio of sums over syncs; None with fewer than two."""

@@ -58,6 +58,11 @@ class LoopPhase(PhaseSummary):
     #: `library` where the format's own library read, else `direct`
     through: str = "direct"
 
+    @property
+    def reads_nothing(self) -> bool:
+        """Return True if no step had a sample, as the loop has no `read`."""
+        return bool(self.epochs) and not any(epoch.samples for epoch in self.epochs)
+
 
 @dataclass(frozen=True, slots=True)
 class LoopProgress:

@@ -220,7 +220,7 @@ class StepAccount:
             self._total[name] = self._total.get(name, 0) + int(column.sum())
 
     def make_record(self, phase: int, epoch: int, batch: int, null: bool) -> EpochRecord:
-        """Return the record of the epoch, with all that its steps say."""
+        """Return the record of the epoch, with all that its steps say; `batch` is 0 where they read nothing."""
         record = EpochRecord(phase, epoch, batch, null, self.steps)
         total, steps, plan = self._total, self.steps, self._plan
         record.wall_ns = total.pop("loop_ns") + total["checkpoint_ns"]
@@ -231,7 +231,8 @@ class StepAccount:
         record.bytes, record.nominal_ns = plan.done_bytes[steps - 1], sum(nominal[1:])
         record.steady_bytes = record.bytes - plan.done_bytes[0]
         record.oversleep_ns = record.compute_ns - sum(nominal)
-        record.batch_latency, record.request_latency = self._batch_latency, self._request_latency
+        if batch:
+            record.batch_latency, record.request_latency = self._batch_latency, self._request_latency
         record.last_arrival = np.concatenate(self._arrivals)
         record.storage_ns = align_syncs(np.concatenate([*self._storage, [[*self._storage_since_sync, 0]]]))
         record.blocks = self._blocks + ([StepBlock(*self._block.tolist())] if self._block[0] else [])

@@ -62,8 +62,13 @@ def shard_bounds(loop: Loop, dataset: Dataset, ranks: int) -> tuple[int, int]:
     return _file_shard_bounds(dataset.samples, dataset.layout.files, ranks)
 
 
-def steps_of_epoch(loop: Loop, dataset: Dataset, ranks: int) -> int:
-    """Return the steps of one pass, the same on every rank: `last batch` decides, and `steps` limits them."""
+def steps_of_epoch(loop: Loop, dataset: Dataset | None, ranks: int) -> int:
+    """Return the steps of one pass, the same on every rank: `last batch` decides, and `steps` limits them.
+
+    Where nothing is read (None), these are all.
+    """
+    if dataset is None:
+        return loop.steps or 0
     fewest, most = shard_bounds(loop, dataset, ranks)
     steps = fewest // loop.batch if loop.last_batch == "drop" else -(-most // loop.batch)
     return steps if loop.steps is None else min(steps, loop.steps)

@@ -97,11 +97,12 @@ SHIFT: Final = "COUNT>=0 rank(s)"
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One pass or several passes over a data set."""
+    """One pass or several passes over a data set, or steps that read nothing."""
 
     kind: Literal["train", "evaluate", "infer"]  #: verb
     name: str  #: name in the pattern
-    #: data set, and an access method: `D`, `D with ACCESS`
+    #: data set, and an access method: `D`, `D with ACCESS`. A loop with `steps`, and with `compute` or `checkpoint`,
+    #: may do without: it reads nothing. Default: nothing is read
     dataset: Annotated[str, Phrase(keyword="read", rule="read")]
     access: Access  #: how samples are read
     #: samples of one rank in one step; a total must be a multiple of the ranks
@@ -121,7 +122,8 @@ class Loop:
     #: the end
     last_batch: Annotated[Literal["drop", "pad", "keep"], Phrase(keyword="last batch")] = "drop"
     epochs: Annotated[int, Phrase("COUNT<=1_000_000_000")] = 1  #: passes over the data
-    steps: Annotated[int | None, Phrase("COUNT")] = None  #: at most this many steps a pass. Default: all
+    #: at most this many steps a pass; just as many where nothing is read. Default: all
+    steps: Annotated[int | None, Phrase("COUNT")] = None
     #: ends the loop early, at the first step boundary after this time, agreed by all ranks unless `sync off`; it does
     #: not repeat passes: give enough `epochs`
     seconds: Annotated[float | None, Phrase("TIME", "for")] = None

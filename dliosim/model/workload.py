@@ -34,6 +34,10 @@ class Workload:
         """Return the data set of a name; KeyError where there is none."""
         return {dataset.name: dataset for dataset in self.datasets}[name]
 
+    def read_dataset(self, loop: Loop) -> Dataset | None:
+        """Return the data set that a loop reads; None for a loop that reads nothing."""
+        return self.dataset(loop.dataset) if loop.dataset else None
+
     def checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint of a name; KeyError where there is none."""
         return {checkpoint.name: checkpoint for checkpoint in self.checkpoints}[name]
@@ -67,7 +71,7 @@ def _find_unprepared(verbs: Iterable[Verb], prepared: set[str], found: dict[str,
             _find_unprepared(verb.body, prepared, found)
         elif isinstance(verb, Loop):
             for loop in (verb, *(evaluation.loop for evaluation in verb.evaluations)):
-                if loop.dataset not in prepared:
+                if loop.dataset and loop.dataset not in prepared:
                     found[loop.name] = loop.dataset
 
 

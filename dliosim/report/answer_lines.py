@@ -24,7 +24,7 @@ _WORTH_A_WORD, _PARTS = 0.01, 3
 #: Where bytes came from.
 _GAVE_BY = {"device": " from the device", "memory": " from memory, not from storage"}
 
-_NAMES = {"sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
+_NAMES = {"data wait": "storage", "sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
 
 
 def answer_lines(run: RunSummary) -> str:
@@ -33,12 +33,14 @@ def answer_lines(run: RunSummary) -> str:
 
 
 def answer_rows(run: RunSummary) -> FirstRows:
-    """Return the title and the rows of the first lines. Of loops after the first only the answer itself is there."""
-    groups = group_phases(run.loops)
-    rows = list(_main_rows(groups[0], run.answers[0])) if run.answers else []
-    rows[1:1] = [("ALSO", text) for text in _other_answers(run.answers[1:])]
+    """Return the title and the rows of the first lines. Of loops after the first one that reads, only the answer."""
+    groups = sorted(group_phases(run.loops), key=lambda runs: runs[0].reads_nothing)
+    unread = {runs[0].name for runs in groups if runs[0].reads_nothing}
+    answers = sorted(run.answers, key=lambda one: one.loop in unread)
+    rows = list(_main_rows(groups[0], answers[0])) if answers else []
+    rows[1:1] = [("ALSO", text) for text in _other_answers(answers[1:])]
     rows += [*_file_rows("SAVES", run.saves, run), *_file_rows("RESTORES", run.restores, run)]
-    return _title(run), add_advice(rows, run.answers[0].advice if run.answers else ())
+    return _title(run), add_advice(rows, answers[0].advice if answers else ())
 
 
 def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:
@@ -51,13 +53,14 @@ def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:
 
 def _title(run: RunSummary) -> str:
     """Return what ran where."""
-    apis = dict.fromkeys(phase.api for phase in run.loops or run.phases if phase.api and phase.api != "null")
+    apis = [phase.api for phase in run.loops if phase.api] or [phase.api for phase in run.phases if phase.api]
     root = next((phase.root for phase in (*run.loops, *run.phases) if phase.root is not None), "")
     places = {one.root: one for one in run.environment.file_systems}
     place = places.get(root) or next(iter(places.values()), None)
     kind, directory = (place.kind, place.directory) if place else ("", "")
     nodes = "1 node (says nothing of many)" if run.nodes == 1 else count(run.nodes, "node")
-    parts = [run.name, f"{count(run.ranks, 'rank')} on {nodes}", kind, ", ".join(apis)]
+    used = ", ".join(dict.fromkeys(api for api in apis if api != "null"))
+    parts = [run.name, f"{count(run.ranks, 'rank')} on {nodes}", kind, used]
     text = "  ".join(filter(None, parts))
     room = SCREEN - len(text) - 2
     last = Path(directory).name
@@ -81,7 +84,7 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str,
             where = "came from `cache memory`"
         yield "MEMORY", f"{name_epochs(others)} {where}: not counted"
     whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)
-    yield "LOOP", f"{_shares(counted, 'reads' if answer.source in ('memory', 'null') else 'storage')} of {whole}"
+    yield "LOOP", f"{_shares(counted)} of {whole}"
 
 
 def describe_answer(answer: Answer) -> str:
@@ -107,11 +110,8 @@ def _verdict(answer: Answer) -> str:
     return f"{answer.verdict}: {', '.join(figures)}"
 
 
-def _shares(epochs: Sequence[EpochSummary], reads: str) -> str:
-    """Return how busy the ranks were, and what they waited for, as shares of all time of epochs, saves included.
-
-    `reads` is the word for waits for data.
-    """
+def _shares(epochs: Sequence[EpochSummary]) -> str:
+    """Return how busy the ranks were, and what they waited for, as shares of all time of epochs, saves included."""
     times = {name: statistics.fmean(getattr(one, name).mean for one in epochs) for name in time_parts(EpochSummary)}
     whole = sum(times.values())
     named = {name_part(name): time / whole for name, time in times.items() if whole > 0}
@@ -119,8 +119,7 @@ def _shares(epochs: Sequence[EpochSummary], reads: str) -> str:
     named["oversleep"] = late / whole if whole > 0 else 0.0
     busy = named.pop("compute", 0.0) - named["oversleep"]
     longest = sorted((share, name) for name, share in named.items() if share >= _WORTH_A_WORD)
-    words = _NAMES | {"data wait": reads}
-    waits = [f"{words.get(name, name)} {percent(share, 2)}" for share, name in longest[: -_PARTS - 1 : -1]]
+    waits = [f"{_NAMES.get(name, name)} {percent(share, 2)}" for share, name in longest[: -_PARTS - 1 : -1]]
     return ", ".join([*([f"{percent(busy, 2)} busy"] if busy or not waits else []), *waits])
 
 

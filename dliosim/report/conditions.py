@@ -97,7 +97,8 @@ def _format_hints(hints: Sequence[tuple[str, str]]) -> str:
 
 def _cache_rows(phases: Sequence[LoopPhase]) -> list[tuple[str, str]]:
     """Return the state of the page cache: a row for all loops with the same state."""
-    states = [(title_of(phase), _cache_at_start(phase)) for phase in phases if phase.api != "null"]
+    read = [phase for phase in phases if phase.api != "null" and not phase.reads_nothing]
+    states = [(title_of(phase), _cache_at_start(phase)) for phase in read]
     return [("page cache", text) for text in _group_by_text(states)]
 
 

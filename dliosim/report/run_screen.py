@@ -45,7 +45,7 @@ def run_screen(run: RunSummary) -> str:
 def _loop_table(run: RunSummary) -> str:
     answers = {answer.loop: answer for answer in run.answers}
     rows = [row for runs in group_phases(run.loops) for row in _epoch_rows(runs, answers.get(runs[0].name))]
-    title = "loops: time is without saves, utilization also without first steps"
+    title = "loops: bytes asked, those that the device gave, and the time without saves"
     return format_columns(title, "", rows, [[one] for one in _LOOP_COLUMNS]) if rows else ""
 
 
@@ -74,6 +74,10 @@ def _p99(epoch: EpochSummary) -> float | None:
     return None if found is None else found.p99
 
 
+def _reads(epoch: EpochSummary) -> bool:
+    return epoch.bytes > 0 and not epoch.null
+
+
 def _rate_cell(rate: float | None) -> str:
     return f"{size(rate, 3)}/s" if rate is not None else size(None)
 
@@ -82,7 +86,7 @@ _size_cell = partial(size, digits=3)
 
 
 def _read_from_device(epoch: EpochSummary) -> float | None:
-    return None if epoch.null else epoch.device_bytes
+    return epoch.device_bytes if _reads(epoch) else None
 
 
 def _read_epoch(figure: Callable[[EpochSummary], float | None]) -> Callable[[_Row], float | None]:
@@ -90,15 +94,13 @@ def _read_epoch(figure: Callable[[EpochSummary], float | None]) -> Callable[[_Ro
 
 
 _LOOP_COLUMNS: list[Column[_Row]] = [
-    Column("asked", _read_epoch(lambda one: None if one.null else one.bytes), _size_cell, True, math.nan),
-    Column(
-        "from the\ndevice", _read_epoch(lambda one: None if one.null else one.device_bytes), _size_cell, True, math.nan
-    ),
+    Column("asked", _read_epoch(lambda one: one.bytes if _reads(one) else None), _size_cell, True, math.nan),
+    Column("from the\ndevice", _read_epoch(_read_from_device), _size_cell, True, math.nan),
     Column("time", _read_epoch(lambda one: one.loop_seconds), time_cell),
     Column("asked /\ntime", _read_epoch(lambda one: one.bytes_per_second), _rate_cell, True, math.nan),
     Column("busy", _read_epoch(lambda one: one.utilization), percent_cell, True, math.nan),
     Column("storage\nalone", lambda row: row[1], lambda text: text or "-", True),
-    Column("latency\np99", _read_epoch(_p99), time_cell),
+    Column("latency\np99", _read_epoch(_p99), time_cell, True, math.nan),
 ]
 
 

@@ -16,7 +16,7 @@ from dliosim.dlio.versions import VERSIONS, guess_version
 from dliosim.errors import UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
-from dliosim.model import Job, Restore, Split, Workload
+from dliosim.model import Job, Loop, Restore, Split, Workload
 from dliosim.report.progress import ProgressLine
 
 #: unet3d on H100 as MLPerf Storage v1 has it.
@@ -297,7 +297,6 @@ def test_as_run_has_what_only_some_versions_do(changed: dict[str, object], versi
         ({"reader.read_threads": 1}, "mlperf-v3", "min(cores / ranks of a node, 8)"),
         ({"reader.odirect": True}, "2.0.0", "2.0.0 has no such key"),
         ({"dataset.format": "csv"}, "main", "3.57 B"),
-        ({"dataset.format": "synthetic"}, "main", "--null"),
         ({"dataset.format": "tfrecord", "dataset.compression": "gzip"}, "main", "tfrecord files are not compressed"),
         ({"dataset.format": "hdf5", "dataset.hdf5.chunk_dims": [1, 5]}, "main", "the first number alone"),
         ({"checkpoint.tensor_parallelism": 2}, "2.0.0", "checkpoint.tensor_parallelism=2"),
@@ -346,3 +345,15 @@ def test_every_file_that_dlio_ships_becomes_a_pattern_that_is_right(
         workload = compiled(import_pattern(path, as_run=as_run), tmp_path)
         assert workload.name == path.stem
         assert compile_pattern(path, (("train.batch", "2 per rank"),), Job(4))[0].name == path.stem
+
+
+def test_synthetic_samples_are_steps_that_read_nothing(tmp_path: Path) -> None:
+    made = imported({"dataset.format": "synthetic", "workflow.evaluation": True, "dataset.num_files_eval": 40})
+    path = tmp_path / "synthetic.dlio"
+    path.write_text(made.text)
+    workload, _ = compile_pattern(path, [], Job(2))
+    train = workload.verbs[-1]
+    assert isinstance(train, Loop)
+    assert (train.dataset, train.steps, workload.datasets, workload.expectations) == ("", 168 // (7 * 2), (), ())
+    (evaluation,) = train.evaluations
+    assert (evaluation.loop.dataset, evaluation.loop.steps) == ("", 40 // 2)

@@ -31,7 +31,7 @@ def summary_of(*records):
 
 
 def record(**figures):
-    return EpochRecord(phase=0, epoch=1, **figures)
+    return EpochRecord(phase=0, epoch=1, **{"samples": 1, **figures})
 
 
 times = st.integers(0, 10**12)

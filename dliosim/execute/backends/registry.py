@@ -136,9 +136,12 @@ def _require_writer(backend: Backend) -> Callable[[Access, Path, MPI.Intracomm],
     return backend.writer
 
 
-def open_readers(access: Access, files: Files, null: bool = False) -> list[Reader]:
-    """Make one reader for each thread that `access` asks for, or one; in the same order on every rank."""
-    if null:
+def open_readers(access: Access, files: Files | None, null: bool = False) -> list[Reader]:
+    """Make one reader for each thread that `access` asks for, or one; in the same order on every rank.
+
+    With `null`, and without files, they read nothing.
+    """
+    if null or files is None:
         return [NullReader() for _ in range(access.handles)]
     if access.through == "library":
         return [LibraryReader(access, files) for _ in range(access.handles)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from dliosim.measure.records import EpochRecord
 from dliosim.measure.time_series import EpochSeries
 from dliosim.model import Loop
 from dliosim.model.counter_rng import draw, key
-from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges, Rounds, deal_rounds, plan_calls
+from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges, Rounds, deal_rounds, empty_ranges, plan_calls
 from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.read_ranges import plan_reads, rows_to_keep
 from dliosim.plan.samples.sampler import plan_epoch
@@ -67,20 +68,22 @@ class EpochWork:
         return int(self.stored.extents.length[self.keeps].sum())
 
 
-def plan_work(session: Session, loop: Loop, data: OpenDataset, epoch: int, steps: int, kept: SampleCache) -> EpochWork:
-    """Plan `steps` steps from the first step of an epoch (from 0). Local.
+def plan_work(
+    session: Session, loop: Loop, data: OpenDataset | None, epoch: int, steps: int, kept: SampleCache
+) -> EpochWork:
+    """Plan `steps` steps from the first step of an epoch (from 0); they read nothing without `data`. Local.
 
     If `steps` is more than an epoch has (open-loop requests), the plan continues with the next epochs. There is no
     break between them, in which requests would accumulate. Raises PlanError, see `plan_reads` and `plan_calls`.
     """
     world, workload = session.world, session.workload
-    places = data.places
-    passes = [plan_epoch(loop, places, workload.job, world.rank, epoch)]
-    while sum(each.steps for each in passes) < steps:
-        passes.append(plan_epoch(loop, places, workload.job, world.rank, epoch + len(passes)))
-    extents = _cut_steps(_concatenate_epochs(passes), steps)
     access = loop.access
-    stored = plan_reads(extents, access, kept.numbers, places)
+    if data is None:
+        stored = empty_ranges(steps)
+        extents = stored.extents
+    else:
+        extents = _plan_passes(session, loop, data, epoch, steps)
+        stored = plan_reads(extents, access, kept.numbers, data.places)
     keeps = rows_to_keep(stored.extents, access.memory if epoch == 0 else 0)
     planned = plan_calls(stored.extents, access.transfer, access.page)
     dealt = deal_rounds(planned, access.transfer) if access.collective and access.transfer else None
@@ -95,11 +98,20 @@ def plan_work(session: Session, loop: Loop, data: OpenDataset, epoch: int, steps
     return EpochWork(extents, stored, keeps, planned, dealt, None, compute, gaps)
 
 
+def _plan_passes(session: Session, loop: Loop, data: OpenDataset, epoch: int, steps: int) -> Extents:
+    """Return the samples of `steps` steps, from an epoch (from 0) and where needed from those that follow it."""
+    job, rank = session.workload.job, session.world.rank
+    passes = [plan_epoch(loop, data.places, job, rank, epoch)]
+    while sum(each.steps for each in passes) < steps:
+        passes.append(plan_epoch(loop, data.places, job, rank, epoch + len(passes)))
+    return _cut_steps(_concatenate_epochs(passes), steps)
+
+
 def make_processor(
-    session: Session, loop: Loop, data: OpenDataset, work: EpochWork, epoch: int
+    session: Session, loop: Loop, data: OpenDataset | None, work: EpochWork, epoch: int
 ) -> BatchProcessor | None:
     """Make the processor that decodes and preprocesses each batch after it is read; None if the loop does neither."""
-    if not loop.decode and loop.preprocess is None:
+    if data is None or (not loop.decode and loop.preprocess is None):
         return None
     processing = BatchProcessor(
         replace(loop, decode=loop.decode and not session.options.null),
@@ -205,7 +217,7 @@ class EpochSource:
     """The batches of one epoch for `step_loop.run_steps`: waited for, compared with what was prepared, and metered."""
 
     def __init__(
-        self, session: Session, data: OpenDataset, batches: Batches, work: EpochWork, kept: SampleCache
+        self, session: Session, data: OpenDataset | None, batches: Batches, work: EpochWork, kept: SampleCache
     ) -> None:
         #: the course of the epoch, with the read calls as far as they are collected
         self.series = EpochSeries()
@@ -219,17 +231,19 @@ class EpochSource:
         self._batches = batches
         self._work = work
         self._kept = kept
-        self._data = data
-        self._null = session.options.null
+        self._data = cast(OpenDataset, data)  # only errors about samples need it
         self._whole = session.options.verify
         self._buffer = memoryview(b"")
         self._needed = _step_bytes(work.stored.extents)
         self._bounds: list[int] = work.stored.extents.step_start.tolist()
         self._keeping = bool(work.keeps.any())
         self._hits = not kept.is_empty
-        self._expected = None if self._null else _find_expected_rows(data.places.form, work)
+        self._expected: _ExpectedRows | None = None
         self._encoded: UnitVerifier | None = None
-        if self._whole and not self._null and not data.dataset.source and isinstance(data.places, IndexedPlaces):
+        if data is None or session.options.null:
+            return
+        self._expected = _find_expected_rows(data.places.form, work)
+        if self._whole and not data.dataset.source and isinstance(data.places, IndexedPlaces):
             self._encoded = UnitVerifier(data.places, work.stored)
 
     def start(self) -> None:

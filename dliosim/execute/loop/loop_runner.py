@@ -32,11 +32,11 @@ from dliosim.execute.loop.epoch_record import KernelCounts, call_offsets, record
 from dliosim.execute.loop.loop_saves import NEVER, CheckpointTimers, LoopSaves
 from dliosim.execute.loop.step_loop import StepSettings, run_steps
 from dliosim.execute.loop.step_sync import StepSync
-from dliosim.execute.mpi.world import file_communicator, free_communicator
+from dliosim.execute.mpi.world import World, file_communicator, free_communicator
 from dliosim.execute.node.free_space import require_memory
-from dliosim.execute.phases.context import Phase, RunningLoop, Session
+from dliosim.execute.phases.context import OpenDataset, Phase, RunningLoop, Session
 from dliosim.execute.phases.phase_summary import share_granted_hints
-from dliosim.execute.phases.residency import find_uncounted_reads
+from dliosim.execute.phases.residency import Residency, find_uncounted_reads
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.records import EpochRecord
@@ -72,19 +72,14 @@ class LoopRunner:
         `salt` distinguishes the hashes of this loop from those of other loops of the run. With `timed` the loop leaves
         a timeline.
         """
-        dataset = session.workload.dataset(loop.dataset)
+        dataset = session.workload.read_dataset(loop)
         world, access = session.world, loop.access
         self._session, self._manager, self._loop, self._dataset = session, manager, loop, dataset
-        self._salt, self._timed, self._null = salt, timed, session.options.null
-        if loop.decode or access.through == "library":
-            import_libraries(bind(dataset))
-        if not dataset.source:
-            check_prepared(session, dataset)
-        self._data = data = open_dataset(session, dataset)
-        if access.readers and access.is_mpi:
-            require_threads(f"`readers` with {access.api} in `{loop.name}`")
-        together = file_communicator(world, access)
-        self._files = Files(data.directory, data.name, data.file_size, dataset.layout.files == 1, together, dataset)
+        self._salt, self._timed = salt, timed
+        # Without data there is nothing to open, and reads return nothing, as without I/O.
+        self._null = session.options.null or dataset is None
+        self._data = None if dataset is None else _open_data(session, loop, dataset)
+        self._files = None if self._data is None else _share_files(world, access, self._data)
         world.run_on_all(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
         timers = CheckpointTimers(loop.checkpoints)
         self._syncer = StepSync(world, loop.sync, access.collective or access.scatter, len(timers.cadences))
@@ -95,12 +90,12 @@ class LoopRunner:
         #: the checkpoints that the loop saves, and the end of its time
         self.saves = LoopSaves(session, manager, loop, timers, self._syncer)
         self._kept = SampleCache()
-        residency = measure_dataset_residency(session, dataset)
+        residency = Residency() if dataset is None else measure_dataset_residency(session, dataset)
         resident, examined = world.allreduce(np.array(residency[:2], np.int64), "sum").tolist()
         # The share of the examined pages that were resident before the loop; None if none were examined.
         self._resident = resident / examined if examined else None
         # Why the kernel's count of bytes from the device says nothing; empty where it counts them
-        self._uncounted = "" if self._null else find_uncounted_reads(session, data.path(0))
+        self._uncounted = "" if self._null or self._data is None else find_uncounted_reads(session, self._data.path(0))
         self._cache_notes = (*residency.notes, self._uncounted)
         self._batches: Batches | None = None  # threads, open files and buffers, from the first epoch on
         self._buffer_size = 0
@@ -112,7 +107,7 @@ class LoopRunner:
         """Close the files and stop the threads; with `failed`, without what is collective."""
         if self._batches is not None:
             self._batches.close(failed)
-        if not failed:
+        if not failed and self._files is not None:
             free_communicator(self._session.world, self._files.comm)
 
     def run_epochs(self) -> Iterator[tuple[int, bool]]:
@@ -123,7 +118,7 @@ class LoopRunner:
             text = f"`{loop.name}` has no steps: its batch is larger than the data of some rank"
             raise PlanError(text, "E201").mark_shared()
         epochs, steps = (1, loop.arrivals.requests) if loop.arrivals is not None else (loop.epochs, each)
-        planned = plan_bytes(loop, self._dataset, steps)
+        planned = 0 if self._dataset is None else plan_bytes(loop, self._dataset, steps)
         world.run_on_all(lambda: require_memory(planned, world.node.size, f"the calls of an epoch of `{loop.name}`"))
         self.saves.deadline = NEVER
         # An evaluation continues with the epoch after its last run, with other orders and other random draws.
@@ -169,14 +164,15 @@ class LoopRunner:
         world.run_on_all(batches.end)
         counts.stop()
         session.progress.end()
-        record = account.make_record(self._salt, epoch + 1, loop.batch, self._null)
+        record = account.make_record(self._salt, epoch + 1, loop.batch if data else 0, session.options.null)
         source.record_reads(record)
         counts.record_counts(record, loop, self.saves.core_wait_ns)
         if self._uncounted:
             record.read_bytes = -1
         if processing is not None:
             record.decode_ns, record.preprocess_ns = sum(processing.decode_ns), sum(processing.preprocess_ns)
-        record_plan(session, loop, data, work, record)
+        if data is not None:
+            record_plan(session, loop, data, work, record)
         if epoch == 0:
             self._kept.seal()
         self._save_after_epoch(record, source.series)
@@ -212,13 +208,13 @@ class LoopRunner:
         if self._batches is not None:
             self._batches.close()
             self._batches = self.saves.run = None  # frees the old buffers before larger ones are allocated
-        size = 0 if self._null else buffer_bytes(self._dataset, needed)
+        size = 0 if self._null or self._dataset is None else buffer_bytes(self._dataset, needed)
         asked = size * access.batches + kept
         # All ranks check before any rank allocates: otherwise the last rank would see only what the first have left.
         world.run_on_all(lambda: require_memory(asked, world.node.size, "read buffers"))
 
         def build_batches() -> Batches:
-            if access.scatter and not self._null:
+            if access.scatter and not self._null and self._files is not None:
                 return make_scattered_batches(world, access, self._files, size)
             slots = [allocate(size) for _ in range(slot_count(access))]
             return make_batches(access, open_readers(access, self._files, self._null), slots)
@@ -241,7 +237,7 @@ class LoopRunner:
         """
         loop = self._loop
         epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
-        root = self._dataset.root
+        root = self._dataset.root if self._dataset else None
         return RunningLoop(partial(_interim_summary, loop, root, self._null, self._resident, self._epochs), epochs)
 
     def make_phase(self) -> Phase:
@@ -257,8 +253,8 @@ class LoopRunner:
             next((reader.meter.how for reader in readers if reader.meter.how), ""),
             _reader_note(access),
             "" if self._null else library_read_note(access, counted),
-            _compression_note(self._dataset),
-            self._data.note,
+            _compression_note(self._dataset) if self._dataset else "",
+            self._data.note if self._data else "",
             *self._cache_notes,
         )
         summary = replace(
@@ -313,8 +309,27 @@ def run_loop(
     yield from outer.saves.begun
 
 
+def _open_data(session: Session, loop: Loop, dataset: Dataset) -> OpenDataset:
+    """Return the data of a loop, which must be complete; all that reading them needs is there. Collective."""
+    access = loop.access
+    if loop.decode or access.through == "library":
+        import_libraries(bind(dataset))
+    if not dataset.source:
+        check_prepared(session, dataset)
+    data = open_dataset(session, dataset)
+    if access.readers and access.is_mpi:
+        require_threads(f"`readers` with {access.api} in `{loop.name}`")
+    return data
+
+
+def _share_files(world: World, access: Access, data: OpenDataset) -> Files:
+    """Return the files of a loop's data, with the communicator of the ranks that open them together. Collective."""
+    dataset, together = data.dataset, file_communicator(world, access)
+    return Files(data.directory, data.name, data.file_size, dataset.layout.files == 1, together, dataset)
+
+
 def _interim_summary(
-    loop: Loop, root: str, null: bool, resident: float | None, epochs: list[EpochSummary]
+    loop: Loop, root: str | None, null: bool, resident: float | None, epochs: list[EpochSummary]
 ) -> LoopPhase:
     """Return the phase of the epochs that are summarised so far; safe to call from another thread.
 
@@ -327,8 +342,8 @@ def _interim_summary(
         sum(epoch.seconds for epoch in done),
         epochs=done,
         resident_share=resident,
-        api="null" if null else access.api,
-        cache=access.cache,
+        api=None if root is None else "null" if null else access.api,
+        cache=None if root is None else access.cache,
         prefetch=access.prefetch if access.readers else 0,
         readers=access.readers,
         through=access.through,

@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 from dliosim.language.blocks import external_datasets, restores
 from dliosim.language.checks.access_checks import check_prepare
-from dliosim.language.checks.loop_checks import check_loop
+from dliosim.language.checks.loop_checks import check_loop, check_unread_loop
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.settings.access import compile_access, merge_access
 from dliosim.language.settings.block_settings import CURABLE, CompileContext, CompiledNouns, Settings, warn_about_draws
@@ -165,7 +165,9 @@ class VerbCompiler:
         context = self.context
         before = len(context.found)
         own = Settings(context, block, block.settings)
-        own.require(("read",))
+        reads = own.find_line("read") is not None
+        if not reads:
+            own.require(("read", "steps"))
         nothing: tuple[Dataset | None, SyntaxNode | None] = (None, None)
         dataset, clause = own.read(
             "read", lambda node: (self._read_dataset(node.children[0]), node.find("with")), nothing
@@ -202,9 +204,12 @@ class VerbCompiler:
         evaluations = [self._compile_evaluation(inner, loop.name, loop.epochs) for inner in block.body]
         loop = replace(loop, evaluations=tuple(found for found in evaluations if found is not None))
         self.settings[id(loop)] = settings
-        if dataset is None or broken:
+        if broken or (reads and dataset is None):
             return None
-        check_loop(settings, loop, dataset, self.nouns.settings[dataset.name])
+        if dataset is None:
+            check_unread_loop(settings, loop)
+        else:
+            check_loop(settings, loop, dataset, self.nouns.settings[dataset.name])
         return loop
 
     def _compile_evaluation(self, block: PatternBlock, train: str, epochs: int) -> Evaluation | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dliosim.language.checks import access_checks, checkpoint_checks, external_readers
 from dliosim.language.diagnostics import Label
 from dliosim.language.settings.block_settings import Settings
+from dliosim.language.syntax.vocabulary import WITHOUT_DATA
 from dliosim.model import Dataset, Loop
 from dliosim.model.epoch_size import (
     LARGEST_TABLE,
@@ -37,9 +38,28 @@ def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings)
     before = len(settings.context.found)
     _check_plan_size(settings, loop, dataset, data)
     if len(settings.context.found) == before and (steps := _check_shards(settings, loop, dataset, data)):
-        _check_cadences(settings, loop, dataset)
+        # Requests are one stream, even where it reads the data set several times.
+        _check_cadences(settings, loop, steps if loop.arrivals is None else loop.arrivals.requests)
         _check_prefetch(settings, loop, steps)
     access_checks.warn_about_readers(settings, access)
+
+
+def check_unread_loop(settings: Settings, loop: Loop) -> None:
+    """Report the findings about a loop without `read`: E210 for a setting of reading, E003 if its steps do nothing."""
+    from dliosim.language.syntax.cures import example_line
+
+    place = settings.block.place
+    read = f"add `{example_line('read', loop.kind, place)}`"
+    others = [line for line in settings.lines if line.head not in WITHOUT_DATA]
+    if others:
+        message = f"`{others[0].head}` in `{loop.name}`, which reads nothing"
+        labels = [Label(line.place, "says how data are read") for line in others]
+        settings.report("E210", message, f"{read}, or leave out what says how data are read", labels)
+    if not any(settings.find_line(head) for head in ("compute", "checkpoint")):
+        label = Label(place, "neither `read` nor `compute` nor `checkpoint`")
+        settings.report("E003", f"the steps of `{loop.name}` do nothing", f"{read}, or `compute 10 ms`", [label])
+    _check_last_step(settings, loop)
+    _check_cadences(settings, loop, loop.steps or 0)
 
 
 def _check_plan_size(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
@@ -211,10 +231,8 @@ def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
     return 0
 
 
-def _check_cadences(settings: Settings, loop: Loop, dataset: Dataset) -> None:
-    # Steps are counted within an epoch; requests are one stream, even where it reads the data set several times.
-    ranks = settings.context.scope.job.ranks
-    total = steps_of_epoch(loop, dataset, ranks) if loop.arrivals is None else loop.arrivals.requests
+def _check_cadences(settings: Settings, loop: Loop, total: int) -> None:
+    """Report E207 for saves and syncs that do not come within the `total` steps of an epoch."""
     checkpoint_checks.check_cadence_length(settings, loop, total)
     if loop.sync.every > total:
         message = f"`{loop.name}` never synchronises: every {loop.sync.every} steps"

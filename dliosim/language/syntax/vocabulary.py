@@ -39,6 +39,8 @@ SETTINGS: Final[dict[str, dict[str, str]]] = {
 NOUNS: Final = ("dataset", "model", "checkpoint", "access")
 #: Settings that one block may give several times; the first word of a phrase identifies the line.
 REPEATED: Final = ("part", "hint", "shuffle", "checkpoint")
+#: Settings that a loop without `read` takes.
+WITHOUT_DATA: Final = ("epochs", "steps", "for", "compute", "sync", "checkpoint")
 
 #: Verbs, and the grammar rule of the rest of their line; they stand in a file or in `repeat`.
 VERBS: Final = {

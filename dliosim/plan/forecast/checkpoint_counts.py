@@ -40,7 +40,7 @@ def minimum_saves(workload: Workload) -> Counter[str]:
         if isinstance(verb, Save):
             counted[verb.checkpoint] += times
         elif isinstance(verb, Loop):
-            steps = steps_of_epoch(verb, workload.dataset(verb.dataset), workload.job.ranks)
+            steps = steps_of_epoch(verb, workload.read_dataset(verb), workload.job.ranks)
             for cadence in verb.checkpoints:
                 if verb.seconds is None or cadence.unit == "end":
                     counted[cadence.checkpoint] += times * count_saves(verb, cadence, steps)

@@ -21,7 +21,7 @@ from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import files_in_table, ranges_of_sample, shard_bounds
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
-from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, mean_spread
+from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, mean_spread, uniform_spread
 from dliosim.plan.forecast.layout_forecast import Placement, mean_read_bytes
 from dliosim.plan.forecast.rank_aggregates import (
     EpochAggregate,
@@ -121,6 +121,13 @@ def count_passes(
         times = one.last - one.first + 1
         result.append(replace(found, times=times, first_epoch=one.first, last_epoch=one.last, memory=memory))
     return result
+
+
+def unread_pass(loop: Loop, ranks: int, one: PassRange) -> PhaseForecast:
+    """Return passes of a loop that reads nothing."""
+    nothing, memory = uniform_spread(0, ranks), RankMemory(allreduce=loop.sync.size)
+    times, figures = one.last - one.first + 1, (nothing, nothing, nothing, nothing, nothing)
+    return PhaseForecast(loop.kind, loop.name, times, one.steps, *figures, memory, one.first, one.last)
 
 
 def _has_one_order(loop: Loop) -> bool:

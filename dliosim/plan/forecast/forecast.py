@@ -18,7 +18,7 @@ from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_counts import count_saves
 from dliosim.plan.forecast.checkpoint_footprint import forecast_state, storage_of
 from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
-from dliosim.plan.forecast.epoch_statistics import PassRange, count_passes
+from dliosim.plan.forecast.epoch_statistics import PassRange, count_passes, unread_pass
 from dliosim.plan.forecast.forecast_types import (
     Demand,
     Forecast,
@@ -95,7 +95,9 @@ def list_reads(
     chosen = next((one for one in loops_of(workload.verbs) if loop in (None, one.name)), None)
     if chosen is None:
         raise PlanError(f"there is no loop `{loop}`" if loop else "the pattern has no loop")
-    dataset = workload.dataset(chosen.dataset)
+    dataset = workload.read_dataset(chosen)
+    if dataset is None:
+        raise PlanError(f"`{chosen.name}` reads nothing that could be listed")
     index, names = found.get(dataset.found or dataset.digest(), (None, ()))
     if index is None:
         _refuse_unknown_places(dataset)
@@ -145,7 +147,8 @@ def _refuse_unknown_places(dataset: Dataset) -> None:
 
 def _check_step_rows(workload: Workload) -> None:
     """Refuse loops where not even one step of each can be planned."""
-    rows = sum(one.batch * ranges_of_sample(one, workload.dataset(one.dataset)) for one in loops_of(workload.verbs))
+    read = ((one, workload.read_dataset(one)) for one in loops_of(workload.verbs))
+    rows = sum(one.batch * ranges_of_sample(one, dataset) for one, dataset in read if dataset is not None)
     if rows > _STEPS:
         text = f"a step of each loop has {rows:_} samples or calls on a rank, all loops together"
         raise PlanError(f"{text}; at most {_STEPS:_} are planned: use fewer loops, or a smaller `batch`")
@@ -204,12 +207,15 @@ def _forecast_loop(
     workload: Workload, placements: dict[str, Placement], loop: Loop, times: int, runs: int
 ) -> tuple[list[PhaseForecast], int]:
     """Return the phases and memory of a loop done `times` times, each time in `runs` runs that share its epochs."""
-    dataset = workload.dataset(loop.dataset)
+    dataset = workload.read_dataset(loop)
     passes = _split_passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks), runs)
     stream = loop.arrivals is not None
-    loops = sum(1 for _ in loops_of(workload.verbs))
+    if dataset is None:
+        found = [unread_pass(loop, workload.job.ranks, one) for one in passes]
+    else:
+        loops = sum(1 for _ in loops_of(workload.verbs))
+        found = count_passes(loop, dataset, placements[dataset.name], workload.job, passes, stream, loops)
     goal = goals_of(workload.expectations).get(loop.name, GOAL)
-    found = count_passes(loop, dataset, placements[dataset.name], workload.job, passes, stream, loops)
     phases = [replace(one, times=times * one.times, demand=_storage_demand(loop, one, goal)) for one in found]
     if stream:
         phases = [_label_stream_pass(phase, passes[-1].last) for phase in phases]
@@ -253,7 +259,7 @@ def _split_passes(loop: Loop, steps: int, runs: int) -> list[PassRange]:
 
 def _storage_demand(loop: Loop, found: PhaseForecast, goal: float) -> Demand | None:
     """Return what storage must deliver for a loop; None where nothing says in which time."""
-    if not found.steps:
+    if not found.steps or not loop.dataset:
         return None
     compute, readers = estimate_mean(loop.compute.time), loop.access.readers
     each = estimate_mean(loop.preprocess.time) if loop.preprocess is not None else 0.0

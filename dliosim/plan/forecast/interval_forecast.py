@@ -86,7 +86,7 @@ def _save_intervals(workload: Workload, checkpoint: Checkpoint) -> Iterator[tupl
     for verb, _ in flatten_verbs(workload.verbs):
         if not isinstance(verb, Loop):
             continue
-        steps = steps_of_epoch(verb, workload.dataset(verb.dataset), workload.job.ranks)
+        steps = steps_of_epoch(verb, workload.read_dataset(verb), workload.job.ranks)
         for cadence in verb.checkpoints:
             between = save_interval(verb, cadence, steps)
             if cadence.checkpoint == checkpoint.name and between is not None:

@@ -69,7 +69,7 @@ def save_needs(workload: Workload, forecast: Forecast) -> Iterator[SaveNeeds]:
         checkpoint = workload.checkpoint(state.checkpoint)
         found: list[tuple[float, Cadence]] = []
         for loop in loops_of(workload.verbs):
-            steps = steps_of_epoch(loop, workload.dataset(loop.dataset), workload.job.ranks)
+            steps = steps_of_epoch(loop, workload.read_dataset(loop), workload.job.ranks)
             for cadence in loop.checkpoints:
                 if cadence.checkpoint == state.checkpoint:
                     found.append((save_interval(loop, cadence, steps) or float("inf"), cadence))

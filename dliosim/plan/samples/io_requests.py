@@ -81,6 +81,12 @@ class ReadRanges:
         return ReadRanges(self.extents.select_rows(rows, step_start), *others)
 
 
+def empty_ranges(steps: int) -> ReadRanges:
+    """Return the ranges of steps that read nothing."""
+    none = np.empty(0, np.int64)
+    return ReadRanges(Extents(none, none, none, none, np.zeros(steps + 1, np.int64)), none, none, none, none, none)
+
+
 class Calls(NamedTuple):
     """The calls of every step, in order. All int64 but `continues`.
 

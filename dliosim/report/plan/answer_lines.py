@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dliosim.model import Workload
 from dliosim.plan.forecast.checkpoint_interval import best_interval
+from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.forecast.interval_forecast import StateRisks
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
@@ -29,6 +30,8 @@ def plan_lines(
     loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
     rows = list(_loop_rows(loops[0], forecast.ranks, memory_left(forecast, memory))) if loops else []
     rows += [("ALSO", _rate(one, forecast.ranks)) for one in loops[1:2]]
+    unread = [shorten_name(one.name) for one in loops_of(workload.verbs) if not one.dataset]
+    rows += [("ALSO" if rows else "NEEDS", f"{name}: nothing, as it reads nothing") for name in unread[:1]]
     hint = "" if risks else "; `--mtbf D` says the best interval"
     rows += [("SAVES", _save(one, hint)) for one in saves]
     rows += [("EVERY", _best_intervals(one)) for one in risks]
