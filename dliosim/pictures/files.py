@@ -27,6 +27,9 @@ CAPTION = (
 #: More kinds of saves and restores have no room next to each other.
 MOST_GROUPS = 6
 
+# Characters of the titles of all groups in a line: longer ones would leave no room for the axes.
+_LINE = 66
+
 # Parts below this share of all time are drawn together.
 _WORTH_A_COLOUR = 0.02
 
@@ -49,7 +52,7 @@ def times_and_rates(groups: Sequence[Sequence[FilePhase]]) -> Figure:
     for group, of_group, above, below, width in zip(groups, parts, *panels, widths, strict=True):
         _draw_times(above, of_group, colours, unit)
         _draw_rates(below, group)
-        above.set_title(wrap_text(title_of(group[0]), 100 * width // sum(widths)))
+        above.set_title(wrap_text(title_of(group[0]), _LINE * width // sum(widths)))
         below.set_xlim(0.5 - (width - len(group)) / 2, len(group) + 0.5 + (width - len(group)) / 2)
         whole_axis(below.xaxis)
         rate_axis(below.yaxis)
@@ -99,6 +102,8 @@ def _draw_rates(axes: Axes, group: Sequence[FilePhase]) -> None:
     x = np.arange(1, len(group) + 1)
     axes.plot(x, rates, color=SERIES[0], linewidth=1.0)
     for some, face in ((~cached, SERIES[0]), (cached, "white")):
+        if not some.any():  # marks that are not clipped have a place, at the figure's corner, even without points
+            continue
         axes.plot(
             x[some],
             rates[some],

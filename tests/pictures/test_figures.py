@@ -270,6 +270,19 @@ def test_saves_and_restores_are_columns_of_their_parts_on_one_scale(saved: Saved
     assert len({axes.get_ylim() for axes in above}) == 1
 
 
+def test_long_names_of_restores_leave_room_for_their_columns(saved: SavedRun, recwarn: pytest.WarningsRecorder) -> None:
+    (save, *_) = saved.run.saves
+    names = [f"state by pipeline {i} and tensor 4, of another split" for i in range(3)]
+    restores = [RestorePhase(name, "restore", 0.5, verb=save.verb, resident_share=0.0) for name in names]
+    (picture,) = files_gallery(replace(saved, run=replace(saved.run, phases=tuple(restores)))).pictures
+    with apply_style():
+        figure = picture.draw()
+        figure.canvas.draw()
+    assert [str(one.message) for one in recwarn] == []
+    edges = [axes.get_window_extent() for axes in figure.axes[:3]]
+    assert all(one.width > 100 for one in edges) and edges[-1].x1 <= figure.bbox.x1
+
+
 def test_the_map_of_bandwidth_has_a_row_a_rank(loop: LoopResult) -> None:
     with apply_style():
         figure = bandwidth.bandwidth_map(loop.timeline)
