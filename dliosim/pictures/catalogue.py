@@ -177,9 +177,10 @@ def draw_pictures(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure
 
 def _epoch_pictures(saved: SavedRun, loop: LoopResult) -> Iterator[Picture]:
     if time_breakdown.has_utilization(loop.epochs):
-        doubtful = bool(doubt_of_utilization(saved.run, loop.phases))
-        draw = partial(time_breakdown.utilization_by_epoch, loop.epochs, loop.answer, doubtful)
-        yield Picture("utilization-by-epoch", "Utilization by epoch", time_breakdown.BUSY_CAPTION, draw)
+        doubt = doubt_of_utilization(saved.run, loop.phases)
+        draw = partial(time_breakdown.utilization_by_epoch, loop.epochs, loop.answer, bool(doubt))
+        why = f"The squares are not to be trusted: {doubt}. " if doubt else ""
+        yield Picture("utilization-by-epoch", "Utilization by epoch", why + time_breakdown.BUSY_CAPTION, draw)
     elif len(loop.epochs) > 1:
         draw = partial(time_breakdown.rate_by_epoch, loop.epochs)
         yield Picture("rate-by-epoch", "Rate by epoch", time_breakdown.RATE_CAPTION, draw)

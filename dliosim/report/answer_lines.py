@@ -24,7 +24,7 @@ _WORTH_A_WORD, _PARTS = 0.01, 3
 #: Where bytes came from.
 _GAVE_BY = {"device": " from the device", "memory": " from memory, not from storage"}
 
-_NAMES = {"data wait": "storage", "sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
+_NAMES = {"sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
 
 
 def answer_lines(run: RunSummary) -> str:
@@ -84,7 +84,7 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str,
             where = "came from `cache memory`"
         yield "MEMORY", f"{name_epochs(others)} {where}: not counted"
     whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)
-    yield "LOOP", f"{_shares(counted)} of {whole}"
+    yield "LOOP", f"{_shares(counted, 'reads' if answer.source in ('memory', 'null') else 'storage')} of {whole}"
 
 
 def describe_answer(answer: Answer) -> str:
@@ -110,8 +110,11 @@ def _verdict(answer: Answer) -> str:
     return f"{answer.verdict}: {', '.join(figures)}"
 
 
-def _shares(epochs: Sequence[EpochSummary]) -> str:
-    """Return how busy the ranks were, and what they waited for, as shares of all time of epochs, saves included."""
+def _shares(epochs: Sequence[EpochSummary], reads: str) -> str:
+    """Return how busy the ranks were, and what they waited for, as shares of all time of epochs, saves included.
+
+    `reads` is the word for waits for data.
+    """
     times = {name: statistics.fmean(getattr(one, name).mean for one in epochs) for name in time_parts(EpochSummary)}
     whole = sum(times.values())
     named = {name_part(name): time / whole for name, time in times.items() if whole > 0}
@@ -119,7 +122,8 @@ def _shares(epochs: Sequence[EpochSummary]) -> str:
     named["oversleep"] = late / whole if whole > 0 else 0.0
     busy = named.pop("compute", 0.0) - named["oversleep"]
     longest = sorted((share, name) for name, share in named.items() if share >= _WORTH_A_WORD)
-    waits = [f"{_NAMES.get(name, name)} {percent(share, 2)}" for share, name in longest[: -_PARTS - 1 : -1]]
+    words = _NAMES | {"data wait": reads}
+    waits = [f"{words.get(name, name)} {percent(share, 2)}" for share, name in longest[: -_PARTS - 1 : -1]]
     return ", ".join([*([f"{percent(busy, 2)} busy"] if busy or not waits else []), *waits])
 
 

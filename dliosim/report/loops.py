@@ -7,6 +7,7 @@ import statistics
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, replace
+from itertools import zip_longest
 
 from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
@@ -18,7 +19,7 @@ from dliosim.measure.run_summary import RunSummary
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.conditions import format_notes
-from dliosim.report.phase_titles import group_phases, title_of
+from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.text_table import LINE, WIDTH, Column, grid, percent_cell, select_columns, time_cell
 
 #: Of more epochs than this, only the first ones and the last are printed; results.json has all.
@@ -38,17 +39,26 @@ _MAXIMUM = 0.98
 
 
 def latencies_by_loop(run: RunSummary) -> dict[str, aggregate.Latencies]:
-    """Return the latencies of each loop by its title, over the epochs after the first (or the only one)."""
-    epochs = {
-        title_of(runs[0]): [epoch for phase in runs for epoch in phase.epochs] for runs in group_phases(run.loops)
-    }
-    return {title: aggregate.latencies(found[1:] or found) for title, found in epochs.items()}
+    """Return the latencies of each loop by its title, over the epochs that count for its answer; all where none do."""
+    found: dict[str, aggregate.Latencies] = {}
+    for runs, answer in zip_longest(group_phases(run.loops), run.answers):
+        epochs = [epoch for phase in runs for epoch in phase.epochs]
+        found[title_of(runs[0])] = aggregate.latencies(answer.select_epochs(epochs) if answer else epochs)
+    return found
 
 
-def loop_tables(runs: Sequence[LoopPhase], latencies: aggregate.Latencies, doubtful: bool) -> str:
+def name_cause(cause: str) -> str:
+    """Return what made a rank last, by a word that fits reads out of memory, too."""
+    return "reads" if cause == "storage" else cause
+
+
+def loop_tables(
+    runs: Sequence[LoopPhase], latencies: aggregate.Latencies, doubt: str, counted: Sequence[int] = ()
+) -> str:
     """Return the tables of all runs of one loop.
 
-    `latencies` are those of the epochs after the first. `doubtful` marks its utilization as not to be trusted.
+    `latencies` are those of the epochs that are `counted`, by number (all by default). `doubt` is why its utilization
+    is not to be trusted, or an empty text.
     """
     name = title_of(runs[0])
     # Epochs are numbered across runs, so that only the very first epoch is separate.
@@ -63,11 +73,14 @@ def loop_tables(runs: Sequence[LoopPhase], latencies: aggregate.Latencies, doubt
     title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
     title += f", {_access_method(runs[0])}" if runs[0].api else ""
     title += "; means over ranks, utilization without first steps"
+    title += f"; ?: not to be trusted, as {doubt}" if doubt else ""
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
-        _figure_table(title, [_rate_columns(doubtful), _table_columns("times"), _table_columns("core waits")], epochs),
+        _figure_table(
+            title, [_rate_columns(bool(doubt)), _table_columns("times"), _table_columns("core waits")], epochs
+        ),
         _shares_line(name, epochs, later),
-        _latency_table(f"{name}: latencies", epochs, latencies),
+        _latency_table(f"{name}: latencies", epochs, latencies, counted or [one.epoch for one in epochs]),
         _figure_table(causes, [_CAUSES, _CHECKS, _table_columns("DLIO")], epochs),
         *(textwrap.fill(note, WIDTH) for note in _wait_notes(name, runs[0], later)),
     ]
@@ -105,14 +118,14 @@ def _wait_notes(name: str, phase: LoopPhase, epochs: Sequence[EpochSummary]) -> 
         return
     if all(one.bound_by is not None and one.bound_by.storage == 0 for one in epochs):
         yield (
-            f"{name}: data wait took {percent(waited, 2)} of the time although no step was bound by storage: in each "
+            f"{name}: data wait took {percent(waited, 2)} of the time although no step was bound by reads: in each "
             "one the last rank had spent more on something else"
         )
     share = aggregate.processing_share(epochs, phase.readers)
     if phase.readers and share > _MOSTLY:
         yield (
             f"{name}: readers spent {percent(share, 2)} of their busy time {_processing_parts(epochs)}, not reading: "
-            "data waits, and steps bound by storage, are waits for that"
+            "data waits, and steps bound by reads, are waits for that"
         )
 
 
@@ -126,8 +139,8 @@ def _sync_notes(waited: float, epochs: Sequence[EpochSummary]) -> Iterator[str]:
     late = max(0.0, waited - itself)
     if late > 0 and epochs[0].ranks > 1:
         share, cause = max(zip(map(statistics.fmean, zip(*causes, strict=True)), CAUSES, strict=True))
-        text += f", {percent(late, 2)} waiting for the last rank, which {cause} had made last in {percent(share, 2)} of"
-        text += " the steps"
+        text += f", {percent(late, 2)} waiting for the last rank, which {name_cause(cause)} had made last in "
+        text += f"{percent(share, 2)} of the steps"
     yield text
 
 
@@ -166,7 +179,9 @@ def _rank(rank: float | None) -> str:
 
 def _cause_column(cause: str) -> Column[EpochSummary]:
     usual = 0.0 if cause in ("arrivals", "decode") else math.nan
-    return Column(cause, lambda one: one.bound_by and getattr(one.bound_by, cause), percent_cell, True, usual)
+    return Column(
+        name_cause(cause), lambda one: one.bound_by and getattr(one.bound_by, cause), percent_cell, True, usual
+    )
 
 
 def _table_columns(table: str) -> list[Column[EpochSummary]]:
@@ -226,11 +241,13 @@ def _variation(amounts: Sequence[float]) -> str:
     return number(100 * statistics.stdev(amounts) / mean, 2) if mean else ABSENT
 
 
-def _latency_table(title: str, epochs: Sequence[EpochSummary], latencies: aggregate.Latencies) -> str:
-    """Return a row for each epoch, then one for the latencies of all later epochs together."""
+def _latency_table(
+    title: str, epochs: Sequence[EpochSummary], latencies: aggregate.Latencies, counted: Sequence[int]
+) -> str:
+    """Return a row for each epoch, then one for the latencies of those that count together, if there are several."""
     headings, groups = ["epoch"], []
     rows: list[tuple[str, ...]] = [(str(one.epoch),) for one in epochs]
-    rows.append((_epoch_range(epochs[1:] or epochs),))
+    rows.append((name_epochs(counted).partition(" ")[2],))
     for kind in latency_kinds(EpochSummary):
         each = [getattr(one, f"{kind}_latency").quantiles() for one in epochs]
         if any(each):
@@ -241,7 +258,7 @@ def _latency_table(title: str, epochs: Sequence[EpochSummary], latencies: aggreg
     if not groups:
         return ""
     *rows, whole = rows
-    return grid(title, headings, [*_separate_first(rows), *([LINE, whole] if len(epochs) > 2 else [])], groups)
+    return grid(title, headings, [*_separate_first(rows), *([LINE, whole] if len(counted) > 1 else [])], groups)
 
 
 def latency_cells(found: Sequence[Quantiles | None]) -> tuple[list[str], list[tuple[str, ...]]]:

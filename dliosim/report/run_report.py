@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import TypeAlias
 
 from dliosim.measure.aggregate import Latencies
@@ -32,8 +33,13 @@ _REST = "rest_seconds"
 def run_report(run: RunSummary, latencies: Mapping[str, Latencies]) -> str:
     """Return all tables of a run, at most 120 columns wide; `latencies` as of `loops.latencies_by_loop`."""
     loops = [
-        loop_tables(group, latencies[title_of(group[0])], bool(doubt_of_utilization(run, group)))
-        for group in group_phases(run.loops)
+        loop_tables(
+            group,
+            latencies[title_of(group[0])],
+            doubt_of_utilization(run, group),
+            answer.epochs if answer else (),
+        )
+        for group, answer in zip_longest(group_phases(run.loops), run.answers)
     ]
     sections = [
         answer_lines(run),

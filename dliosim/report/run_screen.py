@@ -45,7 +45,7 @@ def run_screen(run: RunSummary) -> str:
 def _loop_table(run: RunSummary) -> str:
     answers = {answer.loop: answer for answer in run.answers}
     rows = [row for runs in group_phases(run.loops) for row in _epoch_rows(runs, answers.get(runs[0].name))]
-    title = "loops: bytes asked, those that the device gave, and the time without saves"
+    title = "loops: time is without saves, utilization also without first steps"
     return format_columns(title, "", rows, [[one] for one in _LOOP_COLUMNS]) if rows else ""
 
 

@@ -14,12 +14,12 @@ from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import ResultFigure, latency_kinds, name_part, result_figures, time_parts
 from dliosim.measure.records import CAUSES
 from dliosim.measure.run_summary import RunSummary, Spread
-from dliosim.measure.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.readable import ABSENT, number, percent, seconds, size
 from dliosim.report.answer_lines import answer_lines, device_share
 from dliosim.report.compare.answer_lines import comparison_lines
 from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
 from dliosim.report.conditions import cache_state
+from dliosim.report.loops import name_cause
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.reader.labels import variant_names
@@ -78,7 +78,7 @@ def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
     tables = {CONDITIONS: _condition_rows(summaries), "lines that not all patterns have": _pattern_rows(summaries)}
     for title in loop_titles(runs):
         tables[f"{title}: {_ABOUT_LOOPS}"] = _loop_rows([_find_loop(one, title) for one in runs])
-    tables["files: mean time of a run of the verb, and bytes by time"] = _verb_rows(summaries)
+    tables["files: mean time until a run of the verb was complete, and bytes by time"] = _verb_rows(summaries)
     tables[_ABOUT_SAVES] = _save_rows(summaries)
     headings = ("", *(textwrap.fill(one.label, _HEADING) for one in runs))
     return [Table(title, headings, tuple(rows)) for title, rows in tables.items() if runs and rows]
@@ -172,13 +172,13 @@ _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
 ]
 
 _ABOUT_LOOPS = (
-    "over the epochs after the first (or the only one), whatever gave their bytes: rates are all bytes (samples) by "
-    "all time, latencies are those of all these epochs together, utilization is their mean"
+    "all over the epochs that count for the answer, saves left out: latencies of these epochs together, utilization "
+    "their mean, without their first steps"
 )
 
 
 def _loop_rows(loops: Sequence[LoopResult | None]) -> _Rows:
-    """Return the answer and figures over the epochs after the first, without rows that say nothing."""
+    """Return the answer and figures over the epochs that count for it, without rows that say nothing."""
     rows: _Rows = []
     for group in _loop_figures():
         some = [(name, *(ABSENT if loop is None else show(loop) for loop in loops)) for name, show in group]
@@ -211,46 +211,43 @@ def _quantile(kind: str, tail: str) -> Callable[[LoopResult], str]:
 
 
 def _share(part: str) -> Callable[[LoopResult], str]:
-    return lambda loop: _percent(aggregate.time_shares(loop.later).get(part))
+    return lambda loop: _percent(aggregate.time_shares(loop.answer_epochs).get(part))
 
 
 def _check(one: ResultFigure) -> Callable[[LoopResult], str]:
     """Return the text of an amount over the epochs, or of the mean of a ratio."""
     if one.kind == "int":
-        return lambda loop: str(sum(getattr(epoch, one.name) for epoch in loop.later) or ABSENT)
-    return lambda loop: number(aggregate.mean_by_bytes(one.name, loop.later))
+        return lambda loop: str(sum(getattr(epoch, one.name) for epoch in loop.answer_epochs) or ABSENT)
+    return lambda loop: number(aggregate.mean_by_bytes(one.name, loop.answer_epochs))
 
 
 def _rate(figure: Callable[[Sequence[EpochSummary]], float | None], unit: float = 1.0) -> Callable[[LoopResult], str]:
-    """Return the text of a rate, with `?` where ranks waited for cores."""
+    """Return the text of a rate."""
 
     def show(loop: LoopResult) -> str:
-        rate = figure(loop.later)
-        doubt = doubt_of_core_waits(loop.run.environment, loop.phases)
-        return ABSENT if rate is None else f"{number(rate / unit)}{'?' if doubt else ''}"
+        rate = figure(loop.answer_epochs)
+        return ABSENT if rate is None else number(rate / unit)
 
     return show
 
 
 def _utilization(loop: LoopResult) -> str:
-    share = aggregate.utilization(loop.later)
-    doubt = doubt_of_utilization(loop.run, loop.phases)
-    return ABSENT if share is None else f"{number(100 * share)}{'?' if doubt else ''}"
+    share = aggregate.utilization(loop.answer_epochs)
+    return _percent(share)
 
 
 def _device_ratio(loop: LoopResult) -> str:
-    return number(aggregate.mean_by_bytes("storage_amplification", loop.later))
+    return number(aggregate.mean_by_bytes("storage_amplification", loop.answer_epochs))
 
 
 def _reader_share(loop: LoopResult) -> str:
     """Return the share of their time that readers decoded and preprocessed; without readers it is in processing."""
     readers = loop.phases[0].readers
-    return _percent(aggregate.processing_share(loop.later, readers) if readers else None)
+    return _percent(aggregate.processing_share(loop.answer_epochs, readers) if readers else None)
 
 
-def _checkpoints(loop: LoopResult) -> str:
-    took = sum(one.checkpoint_seconds.mean for one in loop.later)
-    return seconds(took or None, 3)
+def _reader_core_wait(loop: LoopResult) -> str:
+    return _percent(aggregate.reader_core_wait_share(loop.answer_epochs, loop.phases[0].readers))
 
 
 def _mean_of(loop: LoopResult, figure: str, show: Callable[[float], str]) -> str:
@@ -275,12 +272,12 @@ def _main_cause(epochs: Sequence[EpochSummary]) -> str:
     if not known:
         return ABSENT
     share, cause = max((statistics.fmean(getattr(one, cause) for one in known), cause) for cause in CAUSES)
-    return f"{cause}, {percent(share, 2)} of steps"
+    return f"{name_cause(cause)}, {percent(share, 2)} of steps"
 
 
 def _transfer_ratio(loop: LoopResult) -> str:
-    asked = sum(one.bytes for one in loop.later)
-    return number(sum(one.bytes_moved for one in loop.later) / asked) if asked else ABSENT
+    asked = sum(one.bytes for one in loop.answer_epochs)
+    return number(sum(one.bytes_moved for one in loop.answer_epochs) / asked) if asked else ABSENT
 
 
 def _cache(loop: LoopResult) -> str:
@@ -316,15 +313,15 @@ _ANSWER: list[_LoopFigure] = [
 ]
 
 _RATES: list[_LoopFigure] = [
-    ("samples/s", _rate(aggregate.samples_per_second)),
-    ("GB/s asked", _rate(aggregate.bytes_per_second, 1e9)),
+    ("utilization with all waits", _utilization),
+    ("samples/s with all waits", _rate(aggregate.samples_per_second)),
+    ("GB/s asked with all waits", _rate(aggregate.bytes_per_second, 1e9)),
     ("device / asked", _device_ratio),
-    ("utilization %", _utilization),
 ]
 
 _OTHER_TIMES: list[_LoopFigure] = [
-    ("of these waiting for a core", lambda loop: _percent(aggregate.core_wait_share(loop.later))),
-    ("blocking checkpoints", _checkpoints),
+    ("of these waiting for a core", lambda loop: _percent(aggregate.core_wait_share(loop.answer_epochs))),
+    ("readers waiting for a core", _reader_core_wait),
     ("readers' time decoding", _reader_share),
 ]
 
@@ -344,17 +341,20 @@ def _verb_rows(runs: Sequence[RunSummary]) -> _Rows:
     return rows
 
 
-_ABOUT_SAVES = "checkpoints: medians over saves of the slowest rank, and the share of a loop's time that saves held"
+_ABOUT_SAVES = (
+    "checkpoints: how long a save in the background held the ranks, and its flush next to their steps (medians over "
+    "saves of the slowest rank); the share of the time of all epochs that saves held"
+)
 
 
 def _save_rows(runs: Sequence[RunSummary]) -> _Rows:
-    """Return stall and flush of each checkpoint, and the share of each loop that saves held."""
+    """Return stall and flush of each checkpoint saved in the background, and the share of each loop that saves held."""
     stalls = [{each.checkpoint: each for each in save_times(run)} for run in runs]
     rows: _Rows = []
     for name in dict.fromkeys(name for of_run in stalls for name in of_run):
         found = [of_run.get(name) for of_run in stalls]
-        rows.append((f"stall of {_shorten(name)}", *(seconds(one.held if one else None, 3) for one in found)))
-        if any(one and one.flush for one in found):
+        if any(one and one.flush for one in found):  # else it is the time of the save, as in the table of files
+            rows.append((f"stall of {_shorten(name)}", *(seconds(one.held if one else None, 3) for one in found)))
             rows.append((f"flush of {_shorten(name)}", *(seconds(one.flush if one else None, 3) for one in found)))
     shares = [{each.loop: each.share for each in loop_overheads(run)} for run in runs]
     for loop in dict.fromkeys(loop for of_run in shares for loop in of_run):

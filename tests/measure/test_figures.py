@@ -69,7 +69,7 @@ def test_a_figure_that_is_declared_is_measured_written_read_shown_and_described(
     found = read_object(WiderSummary, read_json(file), ranks=2, null=False)
     assert (found.seek_seconds, found.least_seek_seconds) == (summary.seek_seconds, 2.0)
     monkeypatch.setattr(loops, "EpochSummary", WiderSummary)
-    assert "seeking" in loops.loop_tables([phase], NO_LATENCIES, False)
+    assert "seeking" in loops.loop_tables([phase], NO_LATENCIES, "")
     monkeypatch.setitem(write_figures.SUMMARIES, "epoch", WiderSummary)
     schema = write_figures.fill_schema(json.loads(write_figures.SCHEMA.read_text()))["$defs"]["epoch"]
     assert schema["properties"]["seek_seconds"] == {"$ref": "#/$defs/spread"}
@@ -83,9 +83,9 @@ def test_an_optional_column_is_left_out_where_the_figure_is_0() -> None:
     (shown,) = [one for one in result_figures(WiderSummary, "times") if one.name == "seek_seconds"]
     assert (shown.heading, shown.optional) == ("seeking\ntapes", True)
     phase = run().phases[4]
-    assert "arrival" not in loops.loop_tables([phase], NO_LATENCIES, False)
+    assert "arrival" not in loops.loop_tables([phase], NO_LATENCIES, "")
     waited = tuple(replace(one, arrival_wait_seconds=spread(0.1)) for one in phase.epochs)
-    assert "arrival" in loops.loop_tables([replace(phase, epochs=waited)], NO_LATENCIES, False)
+    assert "arrival" in loops.loop_tables([replace(phase, epochs=waited)], NO_LATENCIES, "")
 
 
 def test_the_schema_has_the_figures_as_they_are_declared() -> None:

@@ -429,7 +429,7 @@ def test_another_root_in_memory_silences_no_warning_of_a_disk():
 
 
 def test_waiting_for_data_is_reported_where_no_step_is_put_down_to_storage():
-    said = "train: data wait took 29 % of the time although no step was bound by storage"
+    said = "train: data wait took 29 % of the time although no step was bound by reads"
     elsewhere = BoundShares(0.0, 0.9, 0.1, 0.0, 0.0)
     assert said in report_of(epoch(0), epoch(1, bound_by=elsewhere))
     assert said not in report_of(epoch(0), epoch(1))
@@ -462,7 +462,7 @@ def test_readers_that_mostly_decode_are_blamed_and_not_storage():
     one_reader = {"readers": 1, "prefetch": 2}
     decoding = text_of(decoded(0, 0.12), decoded(1, 0.12), **one_reader)
     spent = "readers spent 57 % of their busy time decoding, not reading"
-    assert f"train: {spent}: data waits, and steps bound by storage, are waits for that" in decoding
+    assert f"train: {spent}: data waits, and steps bound by reads, are waits for that" in decoding
     assert "not reading" not in text_of(decoded(0, 0.05), decoded(1, 0.05), **one_reader)
     both = text_of(decoded(0, 0.05, 0.07), decoded(1, 0.05, 0.07), **one_reader)
     assert "57 % of their busy time decoding and preprocessing, not reading" in both
@@ -485,7 +485,7 @@ def test_decoding_has_columns_only_where_something_was_decoded():
     assert re.search(
         r"train: where the loop.s time without saves went after the first epoch: .*processing 5", " ".join(text.split())
     )
-    assert re.search(r"storage +compute +tool +decode", text)
+    assert re.search(r"reads +compute +tool +decode", text)
     assert re.search(r"pre- +sync.*\n.*close +process +compute", report_of(decoded(0, 0.0, 0.01)))
 
 

@@ -20,7 +20,7 @@ from dliosim.measure.file_phases import SavePhase
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import Spread
-from dliosim.readable import number
+from dliosim.readable import number, percent
 from dliosim.report.reader.load import SavedRun, load_results
 from dliosim.report.results import results_content
 from dliosim.report.side_by_side import format_side_by_side, warnings_of_runs
@@ -63,14 +63,15 @@ SLEPT = (0.02, 0.0, 0.3)
 
 
 @pytest.mark.parametrize("kind", ["batch", "request"])
-def test_latencies_are_those_of_all_later_epochs_together(tmp_path: Path, kind: str) -> None:
+def test_latencies_are_those_of_all_epochs_that_count_together(tmp_path: Path, kind: str) -> None:
     """99 of 100 latencies of the last epoch are short, but most of one before it are long: the p99 of all is long."""
     many, few = [1_000_000] * 990 + [2_000_000] * 10, [1_000_000] * 10 + [50_000_000] * 90
     histograms = [Histogram([9_000_000_000] * 7), Histogram(few), Histogram(many), Histogram(many)]
     epochs = tuple(epoch(i, **{f"{kind}_latency": one}) for i, one in enumerate(histograms))
     # Of two runs of a loop epochs count on.
     phases = tuple(LoopPhase("train", "train", 1.0, epochs=some) for some in (epochs[:2], epochs[2:]))
-    (tmp_path / "results.json").write_text(json.dumps(results_content(run(phases=phases))))
+    answers = (replace(run().answers[0], epochs=(2, 3, 4)),)
+    (tmp_path / "results.json").write_text(json.dumps(results_content(replace(run(phases=phases), answers=answers))))
     (one,) = load_results([str(tmp_path)], with_arrays=False)
     assert row_of(format_side_by_side([one]), f"{kind} p99") == ["50.0 ms"]
 
@@ -84,6 +85,7 @@ def test_saves_have_rows_of_how_long_they_held_ranks_and_were_flushed(tmp_path: 
     assert row_of(text, "stall of state") == ["20.0 ms"]
     assert row_of(text, "flush of state") == ["880 ms"]
     assert "flush of model" not in text
+    assert "stall of model" not in text  # it is the time of the save, which the table of files has
     assert "stall of" not in format_side_by_side([replace(one, run=replace(one.run, phases=(), answers=()))])
 
 
@@ -192,9 +194,12 @@ def test_a_loop_has_its_answer_and_rows_that_say_nothing_are_left_out(tmp_path: 
     assert row_of(text, "needs") == ["2.91 GB/s"]
     assert row_of(text, "gave") == ["1.97 GB/s"]
     assert row_of(text, "from") == ["device"]
-    assert row_of(text, "bound by") == ["storage, 75 % of steps"]
+    assert row_of(text, "bound by") == ["reads, 75 % of steps"]
     assert row_of(text, "epochs that count") == ["1"]
-    assert row_of(text, "GB/s asked") == [number(aggregate.bytes_per_second(loop.later) * 1e-9)]
+    first = loop.epochs[:1]
+    assert row_of(text, "GB/s asked with all waits") == [number(aggregate.bytes_per_second(first) * 1e-9)]
+    assert row_of(text, "utilization with all waits") == [percent(aggregate.utilization(first), 3)]
+    assert row_of(text, "time in data wait") == [percent(aggregate.time_shares(first)["data wait"], 3)]
     assert "moved / asked" not in text
     assert "more ranks than cores" not in text
     moved = tuple(replace(each, bytes_moved=2 * each.bytes) for each in loop.epochs)
@@ -203,16 +208,16 @@ def test_a_loop_has_its_answer_and_rows_that_say_nothing_are_left_out(tmp_path: 
     ]
 
 
-def test_rates_are_all_bytes_by_all_time_and_marked_where_ranks_waited_for_cores(tmp_path: Path) -> None:
+def test_rates_are_all_bytes_by_all_time_and_waits_for_cores_have_a_row_and_no_mark(tmp_path: Path) -> None:
     text = shown(Path(written(tmp_path)[0]).parent, "one-rank", "crowded")
     (found,) = load_results([str(tmp_path / "one-rank")], with_arrays=False)
     assert isinstance(found, SavedRun)
-    later = found.loops[0].epochs[1:]
-    rate = sum(epoch.bytes for epoch in later) / sum(epoch.loop_seconds for epoch in later)
-    assert row_of(text, "GB/s asked")[0] == number(rate * 1e-9)
-    assert "rates are all bytes (samples) by all time" in " ".join(text.split())
-    for name in ("samples/s", "GB/s asked"):
-        assert [cell.endswith("?") for cell in row_of(text, name)] == [False, True]
+    counted = found.loops[0].answer_epochs
+    rate = sum(epoch.bytes for epoch in counted) / sum(epoch.loop_seconds for epoch in counted)
+    assert row_of(text, "GB/s asked with all waits")[0] == number(rate * 1e-9)
+    assert "all over the epochs that count for the answer" in " ".join(text.split())
+    assert all(cell.endswith("%") for cell in row_of(text, "of these waiting for a core"))
+    assert "?" not in text
 
 
 def test_a_loop_that_one_result_lacks_leaves_a_dash(tmp_path: Path) -> None:
@@ -227,10 +232,10 @@ def test_a_loop_that_one_result_lacks_leaves_a_dash(tmp_path: Path) -> None:
         .replace('"loop": "train"', '"loop": ""')
     )
     text = format_side_by_side(load_results([str(tmp_path / "a"), str(tmp_path / "b")], with_arrays=False))
-    train, infer = text.split("train: over")[1].split("infer: over")
-    rows = [next(line for line in part.splitlines() if line.startswith("samples/s")).split() for part in (train, infer)]
-    assert rows[0][2] == "-"
-    assert rows[1][1] == "-"
+    train, infer = text.split("train: all over")[1].split("infer: all over")
+    rows = [row_of(part, "samples/s with all waits") for part in (train, infer)]
+    assert rows[0][1] == "-"
+    assert rows[1][0] == "-"
 
 
 def python(code: str, *, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -254,7 +259,7 @@ def test_neither_table_nor_page_import_mpi(tmp_path: Path) -> None:
 def test_without_matplotlib_the_table_works_and_pictures_say_what_to_install(tmp_path: Path) -> None:
     write_run(tmp_path / "a", ranks=1, steps=2, epochs=1)
     code = "import sys; from dliosim.cli import main; sys.modules['matplotlib'] = None; sys.exit(main({}))"
-    assert "utilization %" in python(code.format("['report', 'a']"), cwd=tmp_path).stdout
+    assert "samples/s with all waits" in python(code.format("['report', 'a']"), cwd=tmp_path).stdout
     for option in ("'--html', 'a.html'", "'--png', 'out'"):
         done = python(code.format(f"['report', 'a', {option}]"), cwd=tmp_path)
         assert done.returncode == 2

@@ -37,14 +37,9 @@ class LoopResult:
     title: str  #: title of the loop (`phase_titles.title_of`)
     phases: tuple[LoopPhase, ...]  #: runs of the loop
     epochs: tuple[EpochSummary, ...]  #: epochs of all runs, numbered across them
-    latencies: Latencies  #: latencies of the epochs after the first together
+    latencies: Latencies  #: latencies of the epochs that count together
     rank_times: dict[str, Ints]  #: `TIME_COLUMNS` of ranks.h5, (epochs, ranks) each; ns; empty without that file
     timeline: tuple[RecordedEpoch, ...]  #: recorded epochs, numbered as `epochs`
-
-    @property
-    def later(self) -> tuple[EpochSummary, ...]:
-        """Epochs after the first, or the only one."""
-        return self.epochs[1:] or self.epochs
 
     @property
     def answer_epochs(self) -> Sequence[EpochSummary]:

@@ -20,7 +20,7 @@ _MAX_PATTERN = 4 << 20
 
 
 def parse_run(results: Fields) -> tuple[RunSummary, dict[str, Latencies]]:
-    """Return the content of results.json, and for each loop title the latencies of its epochs after the first together.
+    """Return the content of results.json, and for each loop title the latencies of its epochs that count together.
 
     Histograms are not in the file and stay empty; the latencies replace them. UsageError where the file is wrong.
     """
