@@ -27,7 +27,7 @@ from dliosim.pictures import (
     scaling_groups,
     time_breakdown,
 )
-from dliosim.pictures.epochs import align_epochs, bin_text, gap_text
+from dliosim.pictures.epochs import align_epochs, bin_text, gap_text, saves_text
 from dliosim.pictures.style import apply_style, render_figure
 from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.reader.arrays import Ints
@@ -195,7 +195,8 @@ def _answer_times(loop: LoopResult) -> dict[str, Ints]:
 def _timeline_pictures(
     saved: SavedRun, loop: LoopResult, recorded: Sequence[RecordedEpoch], scales: TimeScales
 ) -> Iterator[Picture]:
-    ranks, shown = saved.run.ranks, f"{gap_text(recorded, len(loop.epochs))} {bin_text(recorded)}".strip()
+    ranks, saves = saved.run.ranks, saves_text(recorded)
+    shown = " ".join(filter(None, [gap_text(recorded, len(loop.epochs)), saves, bin_text(recorded)]))
     rate = _rate_for_goal(loop)
     with_steps = [epoch for epoch in recorded if (epoch.window_ns >= 0).any()]
     for epoch in with_steps[:1] + with_steps[1:][-1:]:
@@ -228,7 +229,7 @@ def _timeline_pictures(
         yield Picture(
             "latency-over-time",
             "Batch latency over time",
-            f"{latency.longest_wait_text(recorded, ranks)} {latency.OVER_TIME_CAPTION}",
+            " ".join(filter(None, [latency.longest_wait_text(recorded, ranks), saves, latency.OVER_TIME_CAPTION])),
             partial(latency.latency_over_time, recorded, scales.epochs),
         )
     if offsets.select_epochs(recorded):

@@ -24,9 +24,6 @@ _ROOM_FOR_NUMBER, _ROOM_FOR_NAME, _ROOM_FOR_NOTE = 0.02, 0.08, 0.09
 # A bin without reads in which saves held the ranks for a larger share of the time is left out.
 _IN_A_SAVE = 0.5
 
-#: Sentence of captions on saves.
-SAVES_TEXT = "Saves have no room on the axis: an upright pink line stands for each."
-
 # The mark of a break.
 _BREAK: dict[str, Any] = {
     "color": INK,
@@ -94,6 +91,12 @@ def gap_text(epochs: Sequence[RecordedEpoch], count: int) -> str:
     recorded = {epoch.epoch for epoch in epochs}
     missing = [number for number in range(1, count + 1) if number not in recorded]
     return f"The mark // stands for {name_epochs(missing)}, left out here and in timeline.h5." if missing else ""
+
+
+def saves_text(epochs: Sequence[RecordedEpoch]) -> str:
+    """Return a sentence on saves that have no room on the axis, else an empty text."""
+    some = any(place.saves for place in align_epochs(epochs))
+    return "Saves without reads have no room on the axis: an upright pink line stands for each." if some else ""
 
 
 def mark_epochs(

@@ -187,6 +187,13 @@ def test_saves_have_no_room_on_the_axis_of_time_but_a_line_and_their_length(loop
         assert "without saves" in figure.axes[0].get_xlabel()
 
 
+def test_captions_say_how_saves_are_drawn_where_there_are_any(saved: SavedRun, loop: LoopResult) -> None:
+    unsaved = tuple(replace(one, checkpoint_ns=np.zeros_like(one.checkpoint_ns)) for one in loop.timeline)
+    for name in ("bandwidth-over-time", "bandwidth-by-rank", "latency-over-time"):
+        assert "upright pink line" in picture_of(saved, loop, name).caption
+        assert "upright pink line" not in picture_of(saved, replace(loop, timeline=unsaved), name).caption
+
+
 def test_reads_during_a_save_stay_in_the_picture(loop: LoopResult) -> None:
     epoch = loop.timeline[0]
     busy = replace(epoch, bytes=np.where(epoch.checkpoint_ns > 0, SAMPLE, epoch.bytes))
