@@ -18,9 +18,9 @@ SERVER_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """The file system of one root."""
+    """The file system of one root, or of a mount below it that data are on."""
 
-    #: name of the root
+    #: name of the root; of a mount below it `ROOT at DIR`
     root: str
     #: its directory
     directory: str

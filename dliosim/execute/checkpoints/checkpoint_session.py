@@ -251,7 +251,7 @@ def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
             asked = f"{seconds(took * 1e-9, 3)}, {seconds(late * 1e-9, 3)} longer than `staging` says"
             slower = "the memory of this machine is slower than that pace"
             notes = (*notes, f"copying to staging buffers took up to {asked}: {slower}")
-    save.record.root = checkpoint.root
+    save.record.root = session.place_name(checkpoint.root, session.save_directory(checkpoint))
     how = {"within": save.within, "fsync": checkpoint.fsync, "commit": checkpoint.commit, "part_of": part}
     return verb_phase(session, checkpoint.name, "save", save.record, checkpoint.access, notes, **how)
 

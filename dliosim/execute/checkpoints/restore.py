@@ -99,7 +99,7 @@ def _read_checkpoint(
             with _plan_passes(session, sound, holder, verb) as passes:
                 residency, uncounted = _inspect_checkpoint(session, sound, found, record)
                 read_state(session, sound, found, passes, record)
-            record.root = found.root
+            record.root = session.place_name(found.root, found.directory)
             if uncounted:
                 record.read_bytes = -1
             return record, found, (*residency, *uncounted)

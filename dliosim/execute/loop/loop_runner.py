@@ -237,7 +237,8 @@ class LoopRunner:
         """
         loop = self._loop
         epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
-        root = self._dataset.root if self._dataset else None
+        data = self._data
+        root = self._session.place_name(data.dataset.root, data.path(0)) if data else None
         return RunningLoop(partial(_interim_summary, loop, root, self._null, self._resident, self._epochs), epochs)
 
     def make_phase(self) -> Phase:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import UsageError
 from dliosim.execute.mpi.world import World
+from dliosim.execute.node.environment import find_mount
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.execute.store.manifest import resolve_in_root
 from dliosim.measure.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
@@ -125,6 +126,26 @@ class Session:
         if root not in self.roots:
             raise UsageError(f"no place is given for `root {root}`: add --root {root}=DIR")
         return resolve_in_root(self.roots[root], f"{path}/{digest}")
+
+    def place_directory(self, root: str, folder: Path) -> Path:
+        """Return the directory of a root, or of the mount below it that a folder or file is on.
+
+        Of a folder that is not there, the nearest of its parents counts.
+        """
+        directory = self.roots[root]
+        try:
+            near = next(each for each in (folder, *folder.parents) if each.exists())
+            if near.stat().st_dev == directory.stat().st_dev:
+                return directory
+        except OSError:
+            return directory
+        mount = find_mount(near).mount_point
+        return directory if mount == find_mount(directory).mount_point else Path(mount)
+
+    def place_name(self, root: str, folder: Path) -> str:
+        """Return the name of the place of a folder or file: its root, or `ROOT at DIR` for a mount below it."""
+        place = self.place_directory(root, folder)
+        return root if place == self.roots[root] else f"{root} at {place}"
 
     def check_directories(self) -> None:
         """Raise UsageError for a data set or checkpoint whose root is unknown, or whose path leaves it."""

@@ -25,7 +25,7 @@ from dliosim.plan.forecast.checkpoint_counts import minimum_saves
 class _SpaceNeed:
     """Bytes to be written to one place below a root."""
 
-    #: directory of the root
+    #: directory of the root, or of the mount below it that is written to
     root: Path
     #: directory that is written to
     place: Path
@@ -67,7 +67,7 @@ def _dataset_needs(session: Session) -> Iterator[_SpaceNeed]:
         directory = session.directory(dataset.root, dataset.path, dataset.digest())
         if verb.afresh or find_dataset_fault(dataset, directory) is not None:
             size = estimate_bytes(session, dataset)
-            root = session.roots[dataset.root]
+            root = session.place_directory(dataset.root, directory)
             yield _SpaceNeed(
                 root, directory, f"data set `{dataset.name}`", size, partial(present_bytes, dataset, directory)
             )
@@ -98,4 +98,6 @@ def _copies_need(
         copies = min(saves, max(checkpoint.keep + flights - len(checkpoint_numbers(base)), flights))
     what = f"checkpoint `{checkpoint.name}`" + (f" ({copies} copies at once)" if copies > 1 else "")
     what = what if root == checkpoint.root else f"what is drained of {what}"
-    return _SpaceNeed(session.roots[root], base, what, copies * each, partial(count_leftover_bytes, base))
+    return _SpaceNeed(
+        session.place_directory(root, base), base, what, copies * each, partial(count_leftover_bytes, base)
+    )

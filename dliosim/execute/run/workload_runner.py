@@ -142,7 +142,7 @@ def _run_verb(
     if isinstance(verb, Prepare):
         dataset = workload.dataset(verb.dataset)
         record, notes = prepare(session, verb, dataset)
-        record.root = dataset.root
+        record.root = session.place_name(dataset.root, session.files(dataset).path(0))
         return verb_phase(session, dataset.name, "prepare", record, verb.access, notes)
     if isinstance(verb, Save):
         return saves.save(workload.checkpoint(verb.checkpoint))
