@@ -131,18 +131,25 @@ def _advise(
         yield Advice("repeat it more often", command_line(outcome, option=("--repeat", "8")))
     elif any(_is_on(outcome, one, MEMORY_KINDS) for one in outcome.measured):
         yield Advice("put the data on the storage in question: --dir DIR")
-    elif source != "device" and outcome.caches:
-        once = f"{outcome.what}.epochs", "1"
-        if any(one.epochs > 1 for one in outcome.measured) and accepts(once):
-            cold = ("--caches", "cold")
-            yield Advice("read from storage: one epoch a pass", command_line(outcome, "=".join(once), option=cold))
-        elif outcome.caches == "warm":
-            yield Advice("read from storage", command_line(outcome, option=("--caches", "cold")))
+    elif cold := _read_from_storage(outcome, source, accepts):
+        yield cold
     elif verdict == TOO_CLOSE or _longest_core_wait(outcome) >= CORE_WAIT_LIMIT:
         yield _free_cores(outcome)
     elif verdict == NO_DIFFERENCE:
         more = ("--repeat", str(4 * outcome.repetitions))
         yield Advice("a difference half as large takes four times as many", command_line(outcome, option=more))
+
+
+def _read_from_storage(outcome: Outcome, source: str, accepts: Callable[[tuple[str, str]], bool]) -> Advice | None:
+    """Return how passes read from the device; None where they do, or where nothing more is known to help."""
+    if source == "device" or not outcome.caches:
+        return None
+    once, cold = (f"{outcome.what}.epochs", "1"), ("--caches", "cold")
+    if any(one.epochs > 1 for one in outcome.measured) and accepts(once):
+        return Advice("read from storage: one epoch a pass", command_line(outcome, "=".join(once), option=cold))
+    if outcome.caches == "warm":
+        return Advice("read from storage", command_line(outcome, option=cold))
+    return None
 
 
 def _free_cores(outcome: Outcome) -> Advice:

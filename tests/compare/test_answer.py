@@ -191,3 +191,11 @@ def test_the_quotient_of_two_rates_is_the_ratio_of_the_verdict() -> None:
     made = cold(1.0, 1.3, 0.8)
     first, *others = (one.mean("samples_per_second") or 0.0 for one in made.measured)
     assert [other / first for other in others] == pytest.approx([one.ratio for one in made.comparisons])
+
+
+def test_what_else_helps_is_advised_where_cold_passes_of_one_epoch_are_not_counted() -> None:
+    made = cold(1.0, 1.0, device_share=None)
+    assert answer(made).advice[0].command.endswith("--repeat 32")
+    crowded = replace(made, environment=replace(made.environment, ranks_per_node=16, cores_per_node=8))
+    waiting = cold(1.0, 3.0, device_share=None, core_wait_share=0.4)
+    assert answer(replace(waiting, environment=crowded.environment)).advice[0].command.startswith("mpiexec -n 8 ")
