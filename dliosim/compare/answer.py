@@ -158,4 +158,6 @@ def _free_cores(outcome: Outcome) -> Advice:
     if environment.is_oversubscribed:
         fewer = environment.cores_per_node * outcome.nodes
         return Advice("give each rank a core", command_line(outcome, ranks=fewer))
-    return Advice("repeat this when the machine is quiet, or with fewer `readers`", command_line(outcome))
+    has_readers = any(one.median("reader_core_wait_share") is not None for one in outcome.measured)
+    fewer_readers = ", or with fewer `readers`" if has_readers else ""
+    return Advice(f"repeat this when the machine is quiet{fewer_readers}", command_line(outcome))
