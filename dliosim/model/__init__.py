@@ -31,6 +31,7 @@ from dliosim.model.verbs import (
     Loop,
     Pause,
     Prepare,
+    Preprocess,
     Repeat,
     Restore,
     Save,

@@ -25,10 +25,19 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """The accelerator time of a step, drawn for each (epoch, step, rank)."""
+    """The accelerator time of a step, drawn for each (epoch, step, rank), or the sum of those of its samples."""
 
     time: Distribution  #: seconds
+    per_sample: bool = False  #: true: of each sample, drawn for each (epoch, sample); false: of a step
     busy: bool = False  #: true: the rank spins; false: it sleeps
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocess:
+    """The time that a thread works on each sample, drawn for each (epoch, sample)."""
+
+    time: Distribution  #: seconds
+    busy: bool = False  #: true: the thread spins; false: it sleeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +141,16 @@ class Loop:
     arrivals: Annotated[Arrivals | None, Phrase("COUNT per rank every TIMES", "requests", blocks=("infer",))] = None
     #: rank r reads what rank (r + N) mod ranks would have: no rank reads what its node wrote
     shift: Annotated[int, Phrase(SHIFT, "shifted by")] = 0
-    #: accelerator time of a step: a draw of the time, or distribution, for each epoch, step and rank; slept, or spun
-    compute: Annotated[Compute, Phrase("TIMES [busy]")] = Compute(Distribution("constant", (0.0,)))
+    #: accelerator time of a step: a draw of the time, or distribution, for each epoch, step and rank; slept, or spun.
+    #: `per sample`: the sum of a draw for each sample of the step, the same on any number of ranks; a short batch takes
+    #: less
+    compute: Annotated[Compute, Phrase("TIMES [per sample] [busy]")] = Compute(Distribution("constant", (0.0,)))
     #: the thread that reads a batch runs the format's decoder on each of its samples, timed by itself; with `through
     #: library` the library decodes anyway, within its calls. Not with a `transfer` and `readers ... by sample`
     #: together; `parquet` is decoded `through library` only
     decode: Switch = False
     #: then, on the same thread, sleeps, or spins, this long for each sample, as augmenting it would take
-    preprocess: Annotated[Compute | None, Phrase("TIMES [busy]")] = None
+    preprocess: Annotated[Preprocess | None, Phrase("TIMES [busy]")] = None
     #: after computing; allreduce adds up this many bytes of float32 in place. `every`: not after every step, but after
     #: every N steps of a pass. Default: `barrier`; `off` with `requests`
     sync: Annotated[Sync, Phrase("off | barrier [every [COUNT] step(s)] | allreduce SIZE [every [COUNT] step(s)]")] = (
@@ -288,6 +299,7 @@ compute
     computation_time, compute_time, step_time, gpu_time -> {} s
     thinktime -> {} us
     think_time
+    compute_per_sample, time_per_sample -> {} s per sample
 preprocess
     preprocess_time -> {} s
     preprocessing, transforms, augment, augmentation

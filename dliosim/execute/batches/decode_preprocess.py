@@ -15,10 +15,16 @@ from dliosim.execute.node.compute import keep_core_busy, sleep_until
 from dliosim.execute.payload.payload_format import dress_function, fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.formats.protocols import Format
-from dliosim.model import Loop
+from dliosim.model import Distribution, Loop
 from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges
 from dliosim.plan.samples.places import IndexedPlaces, Places
+
+
+def sample_times(time: Distribution, drawn: int, extents: Extents) -> NDArray[np.int64]:
+    """Return the sum of the times of each step's samples, ns (steps,); a sample's is a draw of the key `drawn`."""
+    each = np.rint(np.maximum(draw(time, drawn, extents.sample), 0) * 1e9).astype(np.int64)
+    return np.diff(np.append(0, np.cumsum(each))[extents.step_start])
 
 
 class BatchProcessor:
@@ -49,9 +55,8 @@ class BatchProcessor:
     def draw_times(self, loop: Loop, seed: int, epoch: int, extents: Extents) -> BatchProcessor:
         """Draw the preprocessing time of each step, the sum over its samples; return this processor."""
         if loop.preprocess is not None:
-            drawn = draw(loop.preprocess.time, key(seed, "preprocess", loop.name, epoch), extents.sample)
-            total = np.append(0, np.cumsum(np.rint(np.maximum(drawn, 0) * 1e9).astype(np.int64)))
-            self._wanted = np.diff(total[extents.step_start]).tolist()
+            drawn = key(seed, "preprocess", loop.name, epoch)
+            self._wanted = sample_times(loop.preprocess.time, drawn, extents).tolist()
         return self
 
     def process_batch(self, step: int, first: int, last: int, share: int, buffer: memoryview) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.batches.decode_preprocess import BatchProcessor, UnitVerifier
+from dliosim.execute.batches.decode_preprocess import BatchProcessor, UnitVerifier, sample_times
 from dliosim.execute.batches.prefetch import Batches
 from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.payload.payload_format import Dress, content_edge_words, dress_function, find_bad_content
@@ -88,8 +88,12 @@ def plan_work(
     planned = plan_calls(stored.extents, access.transfer, access.page)
     dealt = deal_rounds(planned, access.transfer) if access.collective and access.transfer else None
     counters = np.arange(extents.steps, dtype=np.int64)
-    compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
-    compute = _convert_to_ns(draw(loop.compute.time, compute_key, counters))
+    if loop.compute.per_sample:
+        compute_key = key(workload.seed, "compute of samples", loop.name, epoch)
+        compute = sample_times(loop.compute.time, compute_key, extents).tolist()
+    else:
+        compute_key = key(workload.seed, "compute", loop.name, epoch, world.rank)
+        compute = _convert_to_ns(draw(loop.compute.time, compute_key, counters))
     gaps: list[int] = []
     if loop.arrivals is not None:
         gaps = _convert_to_ns(

@@ -55,6 +55,9 @@ def check_unread_loop(settings: Settings, loop: Loop) -> None:
         message = f"`{others[0].head}` in `{loop.name}`, which reads nothing"
         labels = [Label(line.place, "says how data are read") for line in others]
         settings.report("E210", message, f"{read}, or leave out what says how data are read", labels)
+    if loop.compute.per_sample:
+        message, why = f"`compute … per sample` in `{loop.name}`, which reads nothing", "a step has no samples"
+        settings.report("E210", message, f"{read}, or leave out `per sample`", ("compute", why))
     if not any(settings.find_line(head) for head in ("compute", "checkpoint")):
         label = Label(place, "neither `read` nor `compute` nor `checkpoint`")
         settings.report("E003", f"the steps of `{loop.name}` do nothing", f"{read}, or `compute 10 ms`", [label])

@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Any, Final
 
 from dliosim.language.diagnostics import mistake
-from dliosim.language.syntax.declarations import TOKEN, Declaration
+from dliosim.language.syntax.declarations import TOKEN, Declaration, flag_symbol
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
 from dliosim.language.values.quantities import MAX_SIZE, range_mistake
@@ -36,7 +36,7 @@ def read_phrase(setting: Declaration, scope: Scope, node: SyntaxNode) -> Any:
 
 def _read_value(scope: Scope, token: re.Match[str], node: SyntaxNode, operands: Iterator[SyntaxNode]) -> Any:
     if token["flag"]:
-        return node.find(token["flag"].upper()) is not None
+        return node.find(flag_symbol(token["flag"])) is not None
     bounds = {name: int(token[name]) for name in ("low", "high") if token[name]}
     return _READ[token["value"]](scope, next(operands), **bounds)
 

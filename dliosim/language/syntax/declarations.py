@@ -12,7 +12,7 @@ from dliosim.model.phrase import Phrase
 
 #: A value with its bounds, a word that alone is in brackets, another bracket, or a word with its plural.
 TOKEN: Final = re.compile(
-    r"(?P<value>[A-Z]+)(>=(?P<low>\d+))?(<=(?P<high>[\d_]+))?|\[(?P<flag>[a-z]+)\]|[\[\]]"
+    r"(?P<value>[A-Z]+)(>=(?P<low>\d+))?(<=(?P<high>[\d_]+))?|\[(?P<flag>[a-z]+( [a-z]+)*)\]|[\[\]]"
     r"|(?P<word>[a-z-]+)(\((?P<plural>[a-z]+)\))?"
 )
 _SYMBOLS: Final = {
@@ -61,10 +61,15 @@ class Declaration:
 
 def _symbol(token: re.Match[str]) -> str:
     if token["flag"]:
-        return f"{token['flag'].upper()}?"
+        return f"{flag_symbol(token['flag'])}?"
     if token["word"]:
         return f"_{token['word']}{token['plural'] or ''}".upper().replace("-", "_")
     return _SYMBOLS[token["value"] or token[0]]
+
+
+def flag_symbol(words: str) -> str:
+    """Return the terminal of words that may be left out."""
+    return words.upper().replace(" ", "_")
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ from collections import Counter
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import Cadence, Loop, Save, count_due_saves, flatten_verbs
 from dliosim.model.workload import Workload
-from dliosim.plan.forecast.layout_forecast import estimate_mean
+from dliosim.plan.forecast.layout_forecast import mean_compute
 
 
 def count_saves(loop: Loop, cadence: Cadence, steps: int) -> int:
@@ -19,7 +19,7 @@ def count_saves(loop: Loop, cadence: Cadence, steps: int) -> int:
     counted = count_due_saves(loop, cadence, steps)
     if counted is not None:
         return counted
-    compute = estimate_mean(loop.compute.time)
+    compute = mean_compute(loop.compute, loop.batch)
     return loop.epochs * steps // math.ceil(cadence.seconds / compute) if compute > 0 else 0
 
 
@@ -30,7 +30,7 @@ def save_interval(loop: Loop, cadence: Cadence, steps: int) -> float | None:
     if cadence.unit == "end":
         return None
     count = cadence.every * (1 if cadence.unit == "steps" else steps)
-    return count * estimate_mean(loop.compute.time) or None
+    return count * mean_compute(loop.compute, loop.batch) or None
 
 
 def minimum_saves(workload: Workload) -> Counter[str]:

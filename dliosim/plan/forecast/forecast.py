@@ -28,7 +28,7 @@ from dliosim.plan.forecast.forecast_types import (
     Storage,
     time_to_read,
 )
-from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, place_samples
+from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, mean_compute, place_samples
 from dliosim.plan.forecast.prepare_forecast import forecast_prepare, sum_sidecars
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
@@ -261,7 +261,7 @@ def _storage_demand(loop: Loop, found: PhaseForecast, goal: float) -> Demand | N
     """Return what storage must deliver for a loop; None where nothing says in which time."""
     if not found.steps or not loop.dataset:
         return None
-    compute, readers = estimate_mean(loop.compute.time), loop.access.readers
+    compute, readers = mean_compute(loop.compute, found.samples.mean / found.steps), loop.access.readers
     each = estimate_mean(loop.preprocess.time) if loop.preprocess is not None else 0.0
     processing = each * found.samples.mean / found.steps
     # Readers preprocess in parallel, while the step computes; without readers preprocessing is a part of the step.

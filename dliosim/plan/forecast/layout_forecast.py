@@ -14,6 +14,7 @@ from dliosim.formats.registry import bind
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution, constant
+from dliosim.model.verbs import Compute
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
 from dliosim.plan.samples.sample_index import DataIndex, concat_indexes, repeat_index
 from dliosim.plan.samples.sample_to_file import first_samples
@@ -60,6 +61,11 @@ def estimate_mean(distribution: Distribution) -> float:
     if distribution.low is None and distribution.high is None:
         return distribution.mean
     return float(draw(distribution, key(0, "expected"), np.arange(_DRAWS)).mean())
+
+
+def mean_compute(compute: Compute, samples: float) -> float:
+    """Return the mean compute of a step of this many samples; s."""
+    return estimate_mean(compute.time) * (samples if compute.per_sample else 1)
 
 
 def place_samples(dataset: Dataset, found: DataIndex | None = None, affordable: int = AFFORDABLE) -> Placement:

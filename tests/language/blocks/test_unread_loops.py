@@ -96,3 +96,7 @@ def test_it_explains_itself(
     again = patterns.folder / "explained.dlio"
     again.write_text(explained)
     assert compile_pattern(again, [], Job(4))[0].digest() == patterns.workload(text).digest()
+
+
+def test_a_step_that_reads_nothing_has_no_samples_to_compute(patterns: Patterns) -> None:
+    assert patterns.codes(loop_of("compute 1 ms per sample", "")) == ["E210"]

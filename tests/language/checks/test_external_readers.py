@@ -12,7 +12,7 @@ from dliosim.language.checks import external_readers
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
 from dliosim.language.unparse import explain_pattern
-from dliosim.model import Compute, Distribution, Job, constant
+from dliosim.model import Distribution, Job, Preprocess, constant
 from tests.language.conftest import Patterns
 from tests.language.stubs import Read, Stub, pretended
 
@@ -46,9 +46,9 @@ def test_who_reads_a_batch_decodes_and_works_on_its_samples(patterns: Patterns) 
     with pretended():
         data = DATA % "npy"
         loop = patterns.loop("through library\n decode on\n preprocess gamma(2 ms, 1 ms) busy", data=data)
-        assert patterns.loop("preprocess 1 ms", data=data).preprocess == Compute(constant(0.001))
+        assert patterns.loop("preprocess 1 ms", data=data).preprocess == Preprocess(constant(0.001))
     assert (loop.access.through, loop.decode) == ("library", True)
-    assert loop.preprocess == Compute(Distribution("gamma", (0.002, 0.001)), busy=True)
+    assert loop.preprocess == Preprocess(Distribution("gamma", (0.002, 0.001)), busy=True)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from dliosim.model import (
     Loop,
     Part,
     Prepare,
+    Preprocess,
     Repeat,
     Restore,
     Save,
@@ -396,12 +397,12 @@ def test_what_steps_preprocess_is_part_of_a_step_that_storage_needs_no_time_for(
     dataset = replace(DATASET, size=constant(10**6))
     loop = replace(LOOP, epochs=1, compute=Compute(constant(0.01)))
     assert only(loop, dataset=dataset).demand.rate == pytest.approx(4.5e9)
-    taken = only(replace(loop, preprocess=Compute(constant(100e-6))), dataset=dataset).demand
+    taken = only(replace(loop, preprocess=Preprocess(constant(100e-6))), dataset=dataset).demand
     assert taken.processing == pytest.approx(500e-6)
     assert taken.budget == pytest.approx(0.0105 / 9)
     assert taken.rate == pytest.approx(5e6 / (0.0105 / 9))
     # Readers preprocess while the step computes.
-    ahead = replace(loop, preprocess=Compute(constant(100e-6)), access=Access(readers=1, prefetch=2))
+    ahead = replace(loop, preprocess=Preprocess(constant(100e-6)), access=Access(readers=1, prefetch=2))
     assert only(ahead, dataset=dataset).demand.rate == pytest.approx(5e6 / (0.01 / 0.9))
 
 
@@ -412,7 +413,7 @@ def test_where_preprocessing_takes_all_the_time_the_readers_that_would_do_are_na
     """Steps of 10 ms have 1.111 ms in addition to compute, and their readers 11.11 ms each; a step has 5 samples."""
     access = Access(readers=readers, prefetch=2 * readers)
     loop = replace(LOOP, epochs=1, access=access, compute=Compute(constant(0.01)))
-    found = only(replace(loop, preprocess=Compute(constant(milliseconds / 1000)))).demand
+    found = only(replace(loop, preprocess=Preprocess(constant(milliseconds / 1000)))).demand
     assert found.readers == enough
     assert not enough or 5 * milliseconds / enough < 10 / 0.9 <= 5 * milliseconds / max(enough - 1, 0.01)
 
@@ -420,9 +421,9 @@ def test_where_preprocessing_takes_all_the_time_the_readers_that_would_do_are_na
 def test_requests_are_read_in_what_compute_and_preprocessing_leave_between_them():
     arrivals = Arrivals(50, constant(0.01))
     loop = replace(LOOP, kind="infer", arrivals=arrivals, epochs=1, compute=Compute(constant(0.004)))
-    assert only(replace(loop, preprocess=Compute(constant(0.0004)))).demand.budget == pytest.approx(0.004)
+    assert only(replace(loop, preprocess=Preprocess(constant(0.0004)))).demand.budget == pytest.approx(0.004)
     assert only(loop).demand.needs is None
-    assert only(replace(loop, preprocess=Compute(constant(0.0012)))).demand.rate is None
+    assert only(replace(loop, preprocess=Preprocess(constant(0.0012)))).demand.rate is None
 
 
 def test_the_same_data_are_as_many_bytes_wherever_they_are_said():
@@ -635,3 +636,9 @@ def test_a_listing_finds_loops_by_name_and_says_what_is_missing():
         list_reads(whole, 4, 0)
     with pytest.raises(PlanError, match="no loop"):
         list_reads(workload(Barrier()), 0, 0)
+
+
+def test_compute_per_sample_is_that_of_the_samples_of_a_step() -> None:
+    each = replace(LOOP, epochs=1, compute=Compute(constant(0.002), per_sample=True))
+    whole = replace(LOOP, epochs=1, compute=Compute(constant(0.002 * LOOP.batch)))
+    assert only(each).demand == only(whole).demand
