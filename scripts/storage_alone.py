@@ -55,7 +55,7 @@ sys.exit(main())
 """
 
 #: Training patterns that are shipped, and what makes them small enough.
-TRAINING = ("cosmoflow", "unet3d", "resnet50", "bert", "deepcam_hdf5", "ffn_hdf5", "webdataset")
+TRAINING = ("cosmoflow", "unet3d", "resnet50", "bert", "deepcam", "ffn", "webdataset")
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 @pytest.mark.parametrize(
     "words, offered",
     [
-        (["run", "cosm"], ["cosmoflow", "cosmoflow_large"]),
-        (["explain", "cosm"], ["cosmoflow", "cosmoflow_large"]),
+        (["run", "cosmof"], ["cosmoflow", "cosmoflow_large", "cosmoflow_paper"]),
+        (["explain", "cosmof"], ["cosmoflow", "cosmoflow_large", "cosmoflow_paper"]),
         (["compare", "--cac"], ["--caches"]),
         (["compare", "--caches", ""], ["cold", "warm"]),
         (["check", "min"], ["mine.dlio"]),

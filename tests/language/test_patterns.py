@@ -31,10 +31,6 @@ def test_a_shipped_pattern_compiles_without_a_warning(path: Path, ranks: int) ->
     assert warnings == ()
 
 
-def test_there_are_seventeen() -> None:
-    assert len(PATTERNS) == 17
-
-
 @pytest.mark.parametrize(
     "name, split, parameters",
     [
