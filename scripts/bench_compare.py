@@ -6,7 +6,7 @@
 2. The same variant under two names, --same times, each time in another order: how often they are called different. The
    names are two sizes of call, both larger than any contiguous extent, so that exactly the same calls are made.
 3. A variant made slower on purpose (5 %, 10 % and 20 % more compute, which is most of a step): whether it is found.
-4. resnet50 on 2 ranks: posix, mpi-independent and mpi-collective, the latter with each set of hints. Its table and
+4. resnet50_shared on 2 ranks: posix, mpi-independent and mpi-collective, the last with each set of hints. Its table and
    verdict are printed, and its results are kept where --output says.
 """
 
@@ -83,9 +83,9 @@ def slower(place: Path, pattern: Path) -> None:
 
 def resnet50(place: Path, output: Path) -> None:
     """Compare the access methods on the workload that is there for this."""
-    pattern = ROOT / "patterns" / "resnet50.dlio"
+    pattern = ROOT / "patterns" / "resnet50_shared.dlio"
     options = ("--vary", "api=posix,mpi-independent,mpi-collective", "--vary", "hints=library,two-phase,no-aggregation")
-    smaller = ("-D", "main.epochs=1", "-D", "files=2", "-D", "main.compute=0 s", "-D", "main.sync=barrier")
+    smaller = ("-D", "main.epochs=1", "-D", "files=2", "-D", "main.compute=0 s", "-D", "batch=64")
     _, text, took = compare(place, output, pattern, *options, *smaller, "--loop", "main", seconds=1800)
     print(text)
     print(f"the whole command took {took:.1f} s", flush=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -37,12 +38,22 @@ def find_faults(answer: dict[str, Any], epochs: list[dict[str, Any]]) -> list[st
     faults += [
         f"epoch {number}: {one['utilization']:.4f} busy is above storage alone, {one['storage_utilization']:.4f}"
         for number, one in enumerate(epochs, 1)
-        if one["utilization"] is not None and one["utilization"] > one["storage_utilization"] * (1 + _CLOSE)
+        if None
+        not in (one["utilization"], one["storage_utilization"])  # epochs that do not count have none of the latter
+        and one["utilization"] > one["storage_utilization"] * (1 + _CLOSE)
     ]
-    device = sum(one["storage_amplification"] or 0.0 for one in counted)
-    if answer["source"] == "device" and device < 0.98 * len(counted):
-        faults.append("the source is the device, which gave less than was asked")
+    device = sum(one["device_bytes"] or 0 for one in counted)
+    asked = sum(min(one["bytes"], one["distinct_bytes"] or one["bytes"]) for one in counted)
+    if answer["source"] == "device" and device < 0.98 * asked:
+        faults.append("the source is the device, which gave less than the different bytes that were asked")
     return faults
+
+
+def check_results(results: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """Yield the answer of each loop of a results.json, and what disagrees in it."""
+    for answer in results["answer"]:
+        loops = [one for one in results["phases"] if one["name"] == answer["loop"] and one.get("epochs")]
+        yield answer, find_faults(answer, [epoch for one in loops for epoch in one["epochs"]])
 
 
 def main() -> int:
@@ -51,10 +62,7 @@ def main() -> int:
     parser.add_argument("results", type=Path, nargs="+", help="directories of results")
     status = 0
     for place in parser.parse_args().results:
-        results = json.loads((place / "results.json").read_text())
-        for answer in results["answer"]:
-            loops = [one for one in results["phases"] if one["name"] == answer["loop"] and one.get("epochs")]
-            faults = find_faults(answer, [epoch for one in loops for epoch in one["epochs"]])
+        for answer, faults in check_results(json.loads((place / "results.json").read_text())):
             status = status or bool(faults)
             print(f"{place.name}: {answer['loop']}: {'; '.join(faults) or 'agrees'} ({answer['verdict']})")
     return status

@@ -24,6 +24,7 @@ part() {
 }
 
 part "tests" -m pytest -n 2 --dist loadfile --hypothesis-profile=nightly
+part "patterns" scripts/run_patterns.py
 part "random meetings" scripts/random_meetings.py --first "$seed" --sequences $((2 * seconds))
 part "random workloads" scripts/random_workloads.py --seconds "$seconds" --seed "$seed" --keep "$kept/workloads"
 part "injected faults" scripts/inject_faults.py --seconds "$seconds" --seed "$seed" --kept "$kept/faults"

@@ -9,7 +9,7 @@
 #   export ARGUMENTS='patterns/cosmoflow.dlio -D files=65536 -D layout="shared file"'
 #   qsub -v ARGUMENTS -l select=4:ncpus=32:mpiprocs=32 scripts/pbs.sh
 #   ARGUMENTS='--scaling patterns/cosmoflow.dlio' qsub -v ARGUMENTS scripts/pbs.sh
-#   ARGUMENTS='--compare patterns/resnet50.dlio --vary api=posix,mpi-collective' qsub -v ARGUMENTS scripts/pbs.sh
+#   ARGUMENTS='--compare patterns/resnet50_shared.dlio --vary api=posix,mpi-collective' qsub -v ARGUMENTS scripts/pbs.sh
 #
 # Behind the pattern come options of `dliosim run`, or `compare`. Results go to dliosim-JOBID below the directory of submission, the
 # tables to the job's output. `mpiprocs` says how many ranks a node has. Sites that want an account or a queue: qsub -A, -q,

@@ -100,6 +100,8 @@ EXAMPLES: Final = {
     "--dlio": "mlperf-v2",
     "-o": "unet3d.dlio",
     "FILE.yaml": "unet3d_h100.yaml",
+    "NAME": "mine",
+    "--from": "cosmoflow",
 }
 
 #: Names and arguments of `add_argument`.
@@ -350,6 +352,18 @@ COMMANDS: Final = {
         ),
         _REPORT_DESCRIPTION,
         find_contradiction=_find_report_contradiction,
+    ),
+    "new": Command(
+        "new_pattern:new_command",
+        "write a pattern to begin with: a commented template, or a copy",
+        "dliosim new mine",
+        (
+            _option("name", "NAME", "of the pattern; the file is NAME.dlio"),
+            _option("--from", "PATTERN", "copy one that comes with dliosim, instead of the template", dest="source"),
+        ),
+        "Writes NAME.dlio, with the lines that most patterns have and what else each may be. Nothing is ever "
+        "overwritten.\n\n  dliosim new mine                     a commented template\n"
+        "  dliosim new mine --from cosmoflow    a copy, to change",
     ),
     "import": Command(
         "import_dlio:import_command",

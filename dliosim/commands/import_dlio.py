@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import sys
 from pathlib import Path
 
 from dliosim.commands.terminal import print_text
 from dliosim.dlio.convert import Pattern, import_pattern, report_lines
-from dliosim.errors import ExecutionError, UsageError
+from dliosim.errors import UsageError
 from dliosim.readable import printable
-from dliosim.report.results import write_atomic
+from dliosim.report.results import write_new
 
 
 def import_command(parsed: argparse.Namespace) -> int:
@@ -27,12 +26,7 @@ def import_command(parsed: argparse.Namespace) -> int:
         if (unprinted := print_text(pattern.text)) is not None:
             raise unprinted
         return 0
-    try:
-        if Path(parsed.output).exists():
-            raise FileExistsError(errno.EEXIST, "it is there already")
-        write_atomic(Path(parsed.output), pattern.text.encode())
-    except OSError as error:
-        raise ExecutionError(f"cannot write {parsed.output}: {error.strerror}") from error
+    write_new(Path(parsed.output), pattern.text)
     sys.stderr.write(f"wrote {printable(parsed.output)}; next: dliosim plan {printable(parsed.output)} --ranks 4\n")
     return 0
 

@@ -26,7 +26,6 @@ from dliosim.model.verbs import (
     Barrier,
     Cadence,
     Compute,
-    Convert,
     DropCaches,
     Evaluation,
     Loop,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dliosim
+from dliosim.errors import ExecutionError
 from dliosim.measure.aggregate import Latencies
 from dliosim.measure.checkpoint_overhead import loop_overheads, total_overhead
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
@@ -27,7 +29,7 @@ from dliosim.report.checkpoints import CheckpointCosts, checkpoint_costs
 from dliosim.report.hdf5_files import encode_ranks, encode_timeline
 from dliosim.report.loops import latencies_by_loop
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 3
 RESULTS = "results.json"
 #: The results so far of a run that a signal asked for them.
 PARTIAL = "results.partial.json"
@@ -224,3 +226,13 @@ def write_atomic(path: Path, content: bytes | memoryview) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         aside.unlink(missing_ok=True)
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file whole or not at all; ExecutionError where it cannot be written, or is there already."""
+    try:
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "it is there already")
+        write_atomic(path, text.encode())
+    except OSError as error:
+        raise ExecutionError(f"cannot write {path}: {error.strerror}") from error

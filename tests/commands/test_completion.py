@@ -39,6 +39,8 @@ def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
         (["compare", "--caches", ""], ["cold", "warm"]),
         (["check", "min"], ["mine.dlio"]),
         (["com"], ["compare", "completion"]),
+        (["ne"], ["new"]),
+        (["new", "mine", "--from", "llama3_8"], ["llama3_8b"]),
     ],
 )
 def test_bash_completes_commands_options_and_patterns(

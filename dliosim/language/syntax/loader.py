@@ -34,7 +34,6 @@ _HEADER_KINDS: Final = frozenset(
         "ranks",
         "first",
         "restored",
-        "converted",
     )
 )
 

@@ -78,7 +78,12 @@ class Demand:
     @property
     def needs(self) -> float | None:
         """B/s of one rank on average, as `needs` of the answer of a run; None for requests."""
-        return None if self.goal is None else self.step_bytes * self.goal / self.least
+        return None if self.goal is None else self.rate_without_waits * self.goal
+
+    @property
+    def rate_without_waits(self) -> float:
+        """B/s of one rank that never waits for data: bytes of a step / time of a step without storage."""
+        return self.step_bytes / self.least
 
     @property
     def rate(self) -> float | None:
@@ -106,7 +111,7 @@ class RankMemory:
 class PhaseForecast:
     """One phase, or epochs of a phase that do the same; figures are those of one time, over the ranks."""
 
-    verb: Literal["prepare", "convert", "train", "evaluate", "infer", "save", "restore"]  #: verb of the phase
+    verb: Literal["prepare", "train", "evaluate", "infer", "save", "restore"]  #: verb of the phase
     name: str  #: name of the loop, data set or checkpoint
     times: int  #: how often it is done
     steps: int  #: steps each time
@@ -125,8 +130,7 @@ class PhaseForecast:
     #: two-phase collective would read; None unless all ranks read one file
     span_ratio: float | None = None
     demand: Demand | None = None  #: rates that storage must deliver; None where nothing says in which time
-    #: passes that requests make, the options of a restore, or what a `convert` reads
-    when: str = ""
+    when: str = ""  #: passes that requests make, or the options of a restore
     at_least: bool = False  #: true where saves follow the clock
 
 

@@ -143,10 +143,15 @@ def _demand_table(workload: Workload, forecast: Forecast) -> str:
     )
     table = grid(title, headings, rows)
     loops = {loop.name: loop for loop in loops_of(workload.verbs)}
+    without_waits: dict[str, str] = {}
+    for phase in phases:
+        if phase.demand and phase.demand.goal is not None:
+            rate = f"{show_figure(phase.demand.rate_without_waits, size, True)}/s"
+            without_waits.setdefault(phase.name, f"{phase.name}: an accelerator that never waits takes {rate}.")
     notes = dict.fromkeys(
         note for phase in phases if phase.demand for note in _storage_limits(loops[phase.name], phase.demand)
     )
-    return "\n\n".join([table, *(textwrap.fill(note, WIDTH) for note in notes)])
+    return "\n\n".join([table, *without_waits.values(), *(textwrap.fill(note, WIDTH) for note in notes)])
 
 
 def _storage_limits(loop: Loop, demand: Demand) -> Iterator[str]:

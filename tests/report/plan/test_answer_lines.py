@@ -47,10 +47,10 @@ def test_every_pattern_has_at_most_eight_lines_that_are_not_cut(path: Path) -> N
 
 
 def test_a_loop_with_readers_needs_its_bytes_in_its_compute_by_the_goal() -> None:
-    """Steps of 2.83 MB in 3.5 ms at 90 %, saves of 100 MB every 2 epochs of 16 steps."""
+    """Steps of 2.83 MB in 3.5 ms at 70 %, saves of 100 MB every 2 epochs of 16 steps."""
     found = lines("cosmoflow")
     assert found["title"] == "cosmoflow  4 ranks on 1 node of 16 GB"
-    assert found["NEEDS"] == "train: ~2.9 GB/s for 4 accelerators at 90 %, ~730 MB/s each"
+    assert found["NEEDS"] == "train: ~2.3 GB/s for 4 accelerators at 70 %, ~560 MB/s each"
     assert found["DATA"] == "180.8 MB each epoch by all ranks, 45.19 MB a rank; 5 epochs"
     assert found["MEMORY"] == "an epoch reads ~180 MB a node, whose page cache has room for 16 GB:"
     assert found["then"] == "all of epochs 2 to 5 may come from memory, not from storage"
@@ -59,14 +59,13 @@ def test_a_loop_with_readers_needs_its_bytes_in_its_compute_by_the_goal() -> Non
 
 
 def test_without_readers_steps_wait_for_ten_times_the_rate() -> None:
-    found = lines("resnet50")
+    found = lines("resnet50_shared")
     assert found["NEEDS"].startswith("main: ~740 MB/s for 4 accelerators at 90 %")
     assert found["READING"] == "~7.4 GB/s while steps wait, as no `readers` read ahead of them"
-    assert found["ALSO"].startswith("evaluate: ~1.7 GB/s")
 
 
 def test_the_goal_is_that_of_the_pattern() -> None:
-    assert "at 70 %" in lines("cosmoflow_large")["NEEDS"]
+    assert "at 85 %" in lines("retinanet")["NEEDS"]
 
 
 def test_what_memory_has_depends_on_the_node_and_the_access() -> None:

@@ -31,11 +31,11 @@ def test_every_pattern_has_a_plan_of_at_most_120_columns(name: str, ranks: int) 
 
 
 def test_amounts_are_those_of_the_pattern() -> None:
-    workload = compiled("resnet50", 4, overrides=(("imagenet.samples", "1024"), ("main.epochs", "1")))
+    workload = compiled("resnet50_shared", 4, overrides=(("imagenet.samples", "1024"), ("main.epochs", "1")))
     lines = plan_tables(workload, forecast(workload)).splitlines()
     row = next(" ".join(line.split()) for line in lines if line.startswith("train main, epoch 1"))
-    # Once; 4 steps of 4 x 64 samples of 114,660 B; the one file opened by each rank; a call a sample.
-    assert row == "train main, epoch 1 1 4 1 024 117.5 MB 4 1 024 117.5 MB"
+    # Once; 5 steps of 4 x 50 samples of 114,660 B; the one file opened by each rank; a call a sample.
+    assert row == "train main, epoch 1 1 5 1 000 114.7 MB 4 1 000 114.7 MB"
 
 
 def test_what_was_not_worked_out_for_every_rank_is_marked_and_has_two_digits() -> None:

@@ -1,0 +1,98 @@
+"""The command `dliosim new`: a pattern to begin with, from a commented template or from one that comes with dliosim."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+from dliosim import PATTERNS
+from dliosim.commands.patterns import names
+from dliosim.errors import UsageError
+from dliosim.readable import printable
+from dliosim.report.results import write_new
+
+_TEMPLATE: Final = """\
+# What it is about, in one line
+# Each line can be changed here, or for one run: `-D samples=4096`, `-D train.readers=0`, `-D images.layout="8 files"`.
+# `dliosim explain readers` says what a setting is; docs/language.md has all of them.
+dlio 1
+workload NAME "what the job does"
+
+# ---- what may be given as -D NAME=VALUE ---------------------------------------------------------------------------
+param samples = 256 * $ranks   "samples of the data set"
+param compute = 20 ms          "accelerator time of a step"
+param api     = posix          "how samples are read" one of posix, mpi-independent, mpi-collective
+
+# ---- which data there are -----------------------------------------------------------------------------------------
+dataset images {
+    samples  $samples
+    size     110 kB             # or: normal(110 kB, 30 kB) clipped to 10 kB and 400 kB
+    layout   file per sample    # or: 8 files; shared file; 100 files in 10 folders
+    format   raw                # or: npy npz csv tfrecord indexed tar hdf5 jpeg png parquet
+    path     "NAME/images"      # below --dir
+}
+
+# ---- what is saved (leave it out, and the line `checkpoint` below, if nothing is) ---------------------------------
+checkpoint model {
+    part     weights 10 MB whole    # every rank has all of it; `total`: the ranks have parts of it
+    writers  rank 0                 # or: into file per rank; all ranks into shared file
+    keep     2
+    path     "NAME/checkpoints"
+}
+
+# ---- what is done, from top to bottom -----------------------------------------------------------------------------
+prepare images                  # writes the data, if they are not there yet
+drop caches                     # so that epoch 1 reads from storage
+
+train {
+    read        images
+    epochs      3
+    batch       16 per rank
+    shuffle     samples globally each epoch    # or: off
+    api         $api
+    readers     2               # threads of each rank that read ahead; 0: the steps read
+    prefetch    2 batches
+    compute     $compute
+    sync        barrier         # after each step; or: allreduce 100 MB; off
+    checkpoint  model at end    # or: every 2 epochs; every 100 steps; every 30 s
+}
+
+# The run ends with status 3 where storage misses this.
+expect utilization of train at least 90 %
+"""
+
+
+def new_command(parsed: argparse.Namespace) -> int:
+    """Write a new pattern, and say what to type next; return 0. Raises UsageError and ExecutionError."""
+    given = Path(parsed.name.removesuffix(".dlio"))
+    name = re.sub(r"^(?=[0-9])|\W", "_", given.name, flags=re.ASCII)
+    if not name:
+        raise UsageError("a pattern needs a name\n  = help: write `dliosim new mine`")
+    path = given.with_name(f"{given.name}.dlio")
+    write_new(path, _rename(_TEMPLATE if parsed.source is None else _read_shipped(parsed.source), name))
+    shown = printable(str(path))
+    sys.stderr.write(f"wrote {shown}; next: dliosim check {shown}\n")
+    sys.stderr.write(f"{'':{len(shown) + 8}}then: mpiexec -n 2 dliosim run {shown}\n")
+    return 0
+
+
+def _read_shipped(name: str) -> str:
+    """Return the text of a pattern that comes with dliosim, without what is for its own test."""
+    from dliosim.language.diagnostics import join_hints, suggest_word
+
+    stem = name.removesuffix(".dlio")
+    if stem not in names():
+        hint = join_hints(suggest_word(stem, names()), "`dliosim patterns` lists the patterns that come with dliosim")
+        raise UsageError(f"--from {name}: there is no such pattern\n  = help: {hint}")
+    text = (PATTERNS / f"{stem}.dlio").read_text(encoding="utf-8")
+    return re.sub(r"^# small: .*\n", "", text, flags=re.MULTILINE)
+
+
+def _rename(text: str, name: str) -> str:
+    """Return a pattern with another name, which the template has in its paths, too."""
+    return re.sub(r"^workload \w+", f"workload {name}", text, count=1, flags=re.MULTILINE).replace(
+        '"NAME/', f'"{name}/'
+    )

@@ -1,0 +1,78 @@
+"""`dliosim new`: a pattern to begin with, that is right as it stands and never in the place of another file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dliosim.cli import main
+from dliosim.commands.patterns import names
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 512])
+def test_the_template_is_a_pattern_without_a_warning(ranks: int) -> None:
+    assert main(["new", "mine"]) == 0
+    workload, warnings = compile_pattern(Path("mine.dlio"), [], Job(ranks))
+    assert (workload.name, warnings) == ("mine", ())
+    assert workload.datasets[0].path == "mine/images"
+
+
+@pytest.mark.parametrize("choice", ["8 files", "shared file", "100 files in 10 folders"])
+def test_what_its_comments_offer_is_accepted(choice: str) -> None:
+    assert main(["new", "mine"]) == 0
+    assert choice in Path("mine.dlio").read_text()
+    compile_pattern(Path("mine.dlio"), [("images.layout", choice)], Job(4))
+
+
+@pytest.mark.parametrize("name", names())
+def test_any_pattern_of_dliosim_is_copied_under_another_name(name: str) -> None:
+    assert main(["new", "mine", "--from", name]) == 0
+    assert compile_pattern(Path("mine.dlio"), [], Job(4))[0].name == "mine"
+    assert "# small:" not in Path("mine.dlio").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "file", "workload"),
+    [("mine.dlio", "mine.dlio", "mine"), ("my-own", "my-own.dlio", "my_own"), ("3d", "3d.dlio", "_3d")],
+)
+def test_any_name_of_a_file_gives_a_name_of_a_workload(
+    given: str, file: str, workload: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", given]) == 0
+    assert compile_pattern(Path(file), [], Job(2))[0].name == workload
+    assert capsys.readouterr().err.startswith(f"wrote {file}; next: dliosim check {file}\n")
+
+
+def test_no_file_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.dlio").write_text("kept")
+    assert main(["new", "mine"]) == 1
+    assert Path("mine.dlio").read_text() == "kept"
+    assert "it is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["a/b"], 1, "No such file or directory"),
+        ([""], 2, "write `dliosim new mine`"),
+        ([".dlio"], 2, "write `dliosim new mine`"),
+        (["mine", "--from", "cosmflow"], 2, "did you mean `cosmoflow`?"),
+        (["mine", "--from", "profiles/llama3"], 2, "there is no such pattern"),
+    ],
+)
+def test_what_cannot_be_written_is_said(
+    words: list[str], status: int, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", *words]) == status
+    assert said in capsys.readouterr().err
+    assert list(folder.iterdir()) == []
