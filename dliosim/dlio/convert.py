@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,6 +34,8 @@ class Pattern:
     unused: tuple[str, ...]
     #: what is only approximately so
     approximations: tuple[str, ...]
+    #: in which lines that version does otherwise than the file asks for; empty where in none
+    deeds: str = ""
 
 
 def import_pattern(
@@ -61,11 +63,34 @@ def convert(config: Config, version: Version | None = None, as_run: bool = False
         Line(f'workload {config.name} "{config.name}, as {"DLIO runs it" if as_run else "its DLIO file says"}"'),
         Line(f"seed {config.integer('train.seed', default=123)}", config.quote("train.seed")),
     )
-    text = write_lines([*head, *_statements(task)])
+    statements = tuple(_statements(task))
+    text = write_lines([*head, *statements])
+    deeds = "" if as_run else _name_deeds(task, statements)
     said = (
         f"{chosen.name} ({chosen.source}{'' if version else '; guessed from the names of keys, --dlio says another'})"
     )
-    return Pattern(text, said, tuple(describe_unused(config)), tuple(dict.fromkeys(task.approximations)))
+    return Pattern(text, said, tuple(describe_unused(config)), tuple(dict.fromkeys(task.approximations)), deeds)
+
+
+def _name_deeds(task: Conversion, words: Sequence[Statement]) -> str:
+    """Return what the version of DLIO does and the file does not ask for: lines that `--as-run` has otherwise."""
+    config = Config(task.config.name, task.config.values)
+    try:
+        deeds = tuple(_statements(Conversion(config, task.version, True, task.from_files)))
+    except UsageError:
+        return ""
+    asked, done = (dict.fromkeys(_lines_of(statements)) for statements in (words, deeds))
+    more, less = (
+        ", ".join(f"`{text}`" for text in some if text not in others) for some, others in ((done, asked), (asked, done))
+    )
+    instead = f"{more} instead of {less}" if more and less else more or f"no {less}"
+    return f"DLIO itself, as --as-run has it, does {instead}" if more or less else ""
+
+
+def _lines_of(statements: Iterable[Statement]) -> Iterator[str]:
+    for one in statements:
+        yield " ".join((one.text if isinstance(one, Line) else one.head).split())
+        yield from _lines_of(() if isinstance(one, Line) else one.lines)
 
 
 def _refuse_others(config: Config) -> None:
@@ -80,15 +105,27 @@ def _refuse_others(config: Config) -> None:
         raise UsageError(f"{reason}; {ready} of the {len(config.values)} keys of this file would import")
 
 
+def _trains(task: Conversion) -> bool:
+    """Return True for a workload with a loop. As the first generation runs it, `workflow:` has to ask for one."""
+    config = task.config
+    must_ask = (
+        task.as_run and task.version.is_first_generation and any(key.startswith("workflow.") for key in config.values)
+    )
+    if must_ask and not config.has("workflow.train"):
+        task.approximations.append(f"workflow.train is not given: {task.version.name} does not train then")
+    return config.flag("workflow.train", default=not must_ask)
+
+
 def _statements(task: Conversion) -> Iterator[Statement]:
     config = task.config
-    trains, saves = config.flag("workflow.train", default=True), has_checkpoints(task)
+    trains, saves = _trains(task), has_checkpoints(task)
     generates = config.flag("workflow.generate_data")
     evaluates = config.flag("workflow.evaluation") and files_of(task, EVALUATION) > 0
     is_unread = format_of(task) == SYNTHETIC
     if is_unread and not (trains or saves):
         raise UsageError("dataset.format=synthetic: there are no files to generate, and nothing else is to be done")
-    parts = [TRAINING, *([EVALUATION] if evaluates else [])] if (trains or generates) and not is_unread else []
+    has_evaluation = evaluates or (generates and files_of(task, EVALUATION) > 0)
+    parts = [TRAINING, *([EVALUATION] if has_evaluation else [])] if (trains or generates) and not is_unread else []
     for part in parts:
         yield dataset_block(task, part)
     every = cadence(task) if trains and saves else ""
@@ -125,6 +162,8 @@ def _statements(task: Conversion) -> Iterator[Statement]:
 def report_lines(pattern: Pattern) -> Iterator[str]:
     """Yield what an import has to say: the version, what is approximately so, and what became no line."""
     yield f"DLIO {pattern.version}"
+    if pattern.deeds:
+        yield pattern.deeds
     for text in pattern.approximations:
         yield f"approximately: {text}"
     yield from pattern.unused

@@ -7,6 +7,7 @@ from math import ceil
 from typing import Final
 
 from dliosim.dlio.conversion import Conversion, epochs_phrase, time_phrase
+from dliosim.dlio.differences import iterates, name_reading, streams
 from dliosim.dlio.lines import Block, Line, Statement, block, setting
 from dliosim.dlio.samples import (
     EVALUATION,
@@ -63,9 +64,10 @@ def _step_lines(task: Conversion, part: Part, batch: str, compute: str) -> Itera
     if reads:
         size, loader = config.integer(f"reader.{batch}", default=1, least=1), ("framework", "reader.data_loader")
         yield setting("batch", f"{size:_} per rank", config.quote(f"reader.{batch}"))
-        yield setting("shard", "by file" if _streams(task) else "by block", config.quote(*loader))
+        yield setting("shard", "by file" if streams(task) else "by block", config.quote(*loader))
         yield setting("last batch", "drop")
         yield from _reader_lines(task, part)
+        name_reading(task, part)
     time = time_phrase(task, compute)
     if time or not reads:
         yield setting("compute", time or "0 s", config.quote(compute, f"{compute}_stdev"))
@@ -87,10 +89,10 @@ def _order_lines(task: Conversion) -> Iterator[Line]:
     keys = config.quote("reader.sample_shuffle", "reader.file_shuffle", "train.seed_change_epoch")
     if task.as_run:
         phrases = [
-            "" if samples == "off" or _streams(task) else task.version.sample_order,
+            "" if samples == "off" or streams(task) else task.version.sample_order,
             "" if files == "off" else task.version.file_order,
         ]
-    elif _streams(task):
+    elif streams(task):
         buffer = config.integer("reader.shuffle_size", default=1024, least=1)
         held = f"samples within buffer of {buffer:_} samples"
         phrases = ["" if samples == "off" else held, "" if files == "off" else "files globally each epoch"]
@@ -109,18 +111,18 @@ def _reader_lines(task: Conversion, part: Part) -> Iterator[Line]:
         raise UsageError(f"reader.data_loader={loader}: expected tensorflow, pytorch, dali or native_dali")
     readers = config.integer("reader.read_threads", default=1)
     ahead = config.integer("reader.prefetch_size", default=2)
-    streams = _streams(task)
-    yield setting("readers", _reader_phrase(loader, readers, streams), config.quote("reader.read_threads"))
+    is_streamed = streams(task)
+    yield setting("readers", _reader_phrase(loader, readers, is_streamed), config.quote("reader.read_threads"))
     if readers:
-        batches = ahead if streams else readers * (ceil(ahead / readers) or 2)
+        batches = ahead if is_streamed else readers * (ceil(ahead / readers) or 2)
         yield setting("prefetch", f"{max(batches, 1)} batches", config.quote("reader.prefetch_size"))
     if "dali" in loader:
         task.approximations.append("DALI's own pipeline is not known here: readers take whole batches")
     if task.as_run and task.version.reads_whole_files and readers == 1:
         task.approximations.append("reader.read_threads: 1, as absent: DLIO takes min(cores / ranks of a node, 8)")
-    yield from _open_lines(task, part, streams)
+    yield from _open_lines(task, part, is_streamed)
     yield from _decode_lines(task)
-    if streams:
+    if is_streamed:
         read = config.integer("reader.transfer_size", default=_TENSORFLOW_READ, least=1)
         yield setting("transfer", format_bytes(read), config.quote("reader.transfer_size") or "TensorFlow's buffer")
     before = time_phrase(task, "reader.preprocess_time")
@@ -128,33 +130,38 @@ def _reader_lines(task: Conversion, part: Part) -> Iterator[Line]:
         yield setting("preprocess", before, config.quote("reader.preprocess_time", "reader.preprocess_time_stdev"))
 
 
-def _reader_phrase(loader: str, readers: int, streams: bool) -> str:
+def _reader_phrase(loader: str, readers: int, is_streamed: bool) -> str:
     if not readers:
         return "0"
-    return f"{readers} by batch{'' if streams or 'dali' in loader else ' in turn'}"
+    return f"{readers} by batch{'' if is_streamed or 'dali' in loader else ' in turn'}"
 
 
-def _open_lines(task: Conversion, part: Part, streams: bool) -> Iterator[Line]:
+def _open_lines(task: Conversion, part: Part, is_streamed: bool) -> Iterator[Line]:
     """Yield how long files stay open, what is kept of them, and whether they are read past the page cache."""
     config, form, direct = task.config, FORMATS[format_of(task)], _direct_keys(task)
     kept = config.text("reader.read_type", default="on_demand")
     in_memory = kept == "memory" or (task.as_run and config.has("reader.read_type"))
     keys = config.quote("reader.read_type")
-    keeps_samples = in_memory and not streams and form != "hdf5"
+    keeps_samples = in_memory and not is_streamed and form != "hdf5"
+    by_library = task.as_run and not task.version.reads_whole_files and form in ("npz", "npy", "hdf5")
     if keeps_samples:
         # A worker of DLIO has read a file once, and then has it.
         whole = files_of(task, part) * samples_per_file(task) * mean_size(task)
         yield setting("cache", f"memory ceil({whole:_} B / $ranks)", keys)
-    elif streams:
+    elif is_streamed:
         yield setting("open", "each epoch")
+    elif iterates(task) and samples_per_file(task) > 1 and not in_memory:
+        yield setting("open", "each epoch", "TensorFlow's loader closes a file after its last sample")
     else:
         yield setting("open", "once" if in_memory else "each sample", keys)
     if direct and keeps_samples:
         task.approximations.append(f"{direct}: what is kept in memory is read through the page cache here")
     elif direct:
         yield setting("cache", "off", direct)
-    elif task.as_run and not task.version.reads_whole_files and form in ("npz", "npy", "hdf5") and not in_memory:
+    elif by_library and not keeps_samples:
         yield setting("through", "library", "numpy's or h5py's own calls")
+    elif by_library:
+        task.approximations.append(f"{keys}: what is kept in memory is read without numpy's own calls here")
 
 
 def _direct_keys(task: Conversion) -> str:
@@ -178,15 +185,9 @@ def _direct_keys(task: Conversion) -> str:
 
 def _decode_lines(task: Conversion) -> Iterator[Line]:
     """Yield what becomes of the bytes of a file, and in how many calls they are read."""
-    config, form, each = task.config, format_of(task), samples_per_file(task)
-    is_third = task.version.reads_whole_files
-    if task.as_run and form in ("jpeg", "png") and not is_third:
+    config, form = task.config, format_of(task)
+    if task.as_run and form in ("jpeg", "png") and not task.version.reads_whole_files:
         yield setting("decode", "on", "DLIO decodes images")
-    whole = ("npz", "npy", "csv", *(["hdf5"] if is_third else []))
-    if task.as_run and each > 1 and FORMATS[form] in whole:
-        task.approximations.append(
-            f"DLIO reads a whole {form} file for each of its {each} samples: {each} times the bytes that are read here"
-        )
     options = "storage.storage_options"
     if form == "parquet" and (task.as_run or config.has(f"{options}.prefetch_workers")):
         depth = config.integer(f"{options}.prefetch_workers", default=64, least=1)
@@ -196,13 +197,6 @@ def _decode_lines(task: Conversion) -> Iterator[Line]:
         task.approximations.append(f"{config.quote(f'{options}.columns')}: all columns are read here")
     if config.text(f"{options}.simulate_io").lower() in ("on", "true", "1"):
         task.approximations.append(f"{config.quote(f'{options}.simulate_io')}: run with --null")
-
-
-def _streams(task: Conversion) -> bool:
-    """Return True where TensorFlow reads TFRecord files from their beginnings to their ends."""
-    return (
-        format_of(task) == "tfrecord" and task.config.text("reader.data_loader", default="tensorflow") == "tensorflow"
-    )
 
 
 def _evaluation(task: Conversion) -> Iterator[Statement]:

@@ -24,6 +24,9 @@ FORMATS: Final = {
 #: DLIO's word for samples that are in no file.
 SYNTHETIC: Final = "synthetic"
 
+#: Bytes that DLIO adds to a file: around its labels, and for the label of each sample.
+_LABELS: Final = {"npz": (234, 8), "hdf5": (0, 8)}
+
 #: What DLIO's own files end with, where that is not the format.
 _ENDINGS: Final = {"hdf5_opt": "hdf5", "indexed_binary": "indexed_binary", "mmap_indexed_binary": "mmap_indexed_binary"}
 
@@ -89,7 +92,7 @@ def _new_files(task: Conversion, part: Part) -> Iterator[Line]:
         raise UsageError(f"dataset.num_files_{part.key}: there are no files to read")
     keys = (f"dataset.num_files_{part.key}", "dataset.num_samples_per_file")
     yield setting("samples", f"{files * each:_}", config.quote(*keys))
-    yield _size_line(task, each)
+    yield _size_line(task, files, each)
     yield setting("layout", _layout(task, part, files, each), config.quote(f"dataset.num_subfolders_{part.key}"))
     yield setting("format", FORMATS[format_of(task)], config.quote("dataset.format"))
     yield from _storage_lines(task)
@@ -98,6 +101,13 @@ def _new_files(task: Conversion, part: Part) -> Iterator[Line]:
         task.approximations.append(
             f"this version leaves out files until a multiple of {each} samples x batch x ranks is there, often all of "
             "them; all are read here"
+        )
+    if task.as_run and format_of(task) in _LABELS:
+        around, label = _LABELS[format_of(task)]
+        task.approximations.append(f"{part.name}: DLIO adds {around + label * each} B of labels to a file")
+    if task.as_run and format_of(task) == "tfrecord":
+        task.approximations.append(
+            f"{part.name}: DLIO's records are about 21 B shorter, and a list of their offsets is not next to the files"
         )
     if task.as_run and format_of(task) == "csv":
         task.approximations.append("csv: DLIO writes a number of about 3.57 B as text for each byte of a sample")
@@ -130,7 +140,7 @@ def _layout(task: Conversion, part: Part, files: int, each: int) -> str:
     return f"{placed} in {count(folders, 'folder')}" if folders > 1 and placed != "shared file" else placed
 
 
-def _size_line(task: Conversion, each: int) -> Line:
+def _size_line(task: Conversion, files: int, each: int) -> Line:
     config, mean = task.config, mean_size(task)
     dims = _dims(task)
     if dims:
@@ -154,6 +164,11 @@ def _size_line(task: Conversion, each: int) -> Line:
         task.approximations.append(f"{keys}: all samples of such a data set have one size here: the mean")
         return setting("size", format_bytes(mean), keys)
     least = "1 KiB" if form in ("jpeg", "png") else "1 B"  # no image file is smaller here
+    if task.as_run:
+        task.approximations.append(
+            f"{keys}: sizes of the same distribution as DLIO's, not the same sizes: that of {count(files, 'file')} "
+            f"together may differ by {100 * 2**0.5 * stdev / mean / files**0.5:.2g} %, sometimes twice that"
+        )
     text = f"normal({mean:_} B, {round(stdev):_} B) clipped to {least} and {4 * mean:_} B"
     return setting("size", text, keys)
 
@@ -161,7 +176,10 @@ def _size_line(task: Conversion, each: int) -> Line:
 def _storage_lines(task: Conversion) -> Iterator[Line]:
     """Yield what a format stores in pieces or compressed; a chunk is at most a file."""
     config, form, each = task.config, format_of(task), samples_per_file(task)
-    yield from _compression_lines(task, FORMATS[form])
+    compressed = list(_compression_lines(task, FORMATS[form]))
+    yield from compressed
+    if compressed and task.as_run and FORMATS[form] == "hdf5" and not config.has("dataset.hdf5.chunk_dims"):
+        yield setting("chunk", count(_chunk_samples(each, isqrt(mean_size(task))), "sample"), "h5py's own choice")
     if FORMATS[form] == "hdf5" and (task.version.reads_dims or not task.as_run):
         dims = config.integers("dataset.hdf5.chunk_dims")
         sets = config.integer("dataset.hdf5.num_dset_per_record", default=1)
@@ -180,6 +198,15 @@ def _storage_lines(task: Conversion) -> Iterator[Line]:
     if form == "parquet":
         rows = config.integer("dataset.parquet.row_group_size", default=1024, least=1)
         yield setting("chunk", count(min(rows, each), "sample"), config.quote("dataset.parquet.row_group_size"))
+
+
+def _chunk_samples(samples: int, side: int) -> int:
+    """Return how many samples h5py puts into a chunk of a compressed file by itself."""
+    import h5py
+
+    with h5py.File("chunks", "w", driver="core", backing_store=False) as file:
+        made = file.create_dataset("records", (samples, side, side), "u1", compression="gzip")
+        return int(made.chunks[0])
 
 
 def _compression_lines(task: Conversion, form: str) -> Iterator[Line]:

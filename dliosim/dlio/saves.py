@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dliosim.dlio.conversion import Conversion, epochs_phrase, place_below
@@ -13,6 +13,9 @@ from dliosim.units import format_seconds
 
 #: Parameters of the layer that the first generation adds to every checkpoint where nothing is said.
 _FIRST_LAYER: Final = (17_371, 24_740_228)
+
+#: Bytes of the two files that TensorFlow writes for each file of a checkpoint: a counter, and no tensor.
+_COUNTERS: Final = 331
 
 #: Bytes that a checkpoint has where nothing is said.
 _MODEL_SIZE: Final = 10_240
@@ -56,6 +59,9 @@ def cadence(task: Conversion) -> str:
     steps = int(config.number("checkpoint.steps_between_checkpoints", default=-1))
     if steps > 0:
         return f"every {count(steps, 'step')}"
+    if steps == 0:
+        task.approximations.append("checkpoint.steps_between_checkpoints=0: DLIO never saves then, and this neither")
+        return ""
     keys = ("checkpoint.checkpoint_after_epoch", "checkpoint.epochs_between_checkpoints")
     return epochs_phrase(task, "checkpoint", *keys)
 
@@ -89,6 +95,15 @@ def _restore_lines(task: Conversion) -> Iterator[Line]:
 
 def _part_lines(task: Conversion) -> Iterator[Line]:
     """Yield what a checkpoint has that is no transformer's."""
+    lines = list(_tensor_lines(task))
+    if task.as_run and task.version.is_first_generation:
+        yield from _file_part_lines(task, lines)
+    else:
+        yield from lines
+
+
+def _tensor_lines(task: Conversion) -> Iterator[Line]:
+    """Yield a part for each kind of tensor."""
     config, is_first = task.config, task.version.is_first_generation
     unit = "per rank" if _all_ranks_write(task) else "total"
     names = task.names("checkpoint.model_size", "model.model_size_bytes")
@@ -112,6 +127,25 @@ def _part_lines(task: Conversion) -> Iterator[Line]:
     if layer and layers:
         keys = config.quote(f"{section}.num_layers", f"{section}.layer_parameters")
         yield setting("part", f"layers {layer * layers:_} B {unit}", keys or "DLIO's default")
+
+
+def _file_part_lines(task: Conversion, lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield what the first generation stores of these tensors, and say what its files are like."""
+    layers = max(int(task.config.number("checkpoint.num_layers", default=1)), 0)
+    files = sum(layers if " layers " in line.text else 1 for line in lines)
+    if task.config.text("framework", default="tensorflow") == "pytorch":
+        yield from lines
+        task.approximations.append(
+            f"a checkpoint is {count(files, 'file')} by torch.save in DLIO (of each rank that writes), each about "
+            "1.7 kB larger than its tensors; here one file of the tensors' bytes"
+        )
+        return
+    unit = "per rank" if _all_ranks_write(task) else "total"
+    yield setting("part", f"counters {_COUNTERS * files:_} B {unit}", "TensorFlow saves none of DLIO's tensors")
+    task.approximations.append(
+        f"framework: as TensorFlow saves it, a checkpoint of DLIO has none of its tensors: "
+        f"{count(2 * files, 'file')} of {_COUNTERS * files} B together; here one file"
+    )
 
 
 def _all_ranks_write(task: Conversion) -> bool:

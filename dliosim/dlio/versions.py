@@ -21,6 +21,8 @@ class Version:
     sample_order: str = ""
     #: the order of files where `file_shuffle` is given
     file_order: str = ""
+    #: a run ends with an error where its ranks do not divide the samples
+    fails_on_rest: bool = False
     #: `record_dims`, the keys of `dataset.hdf5` and `compression_level` are read
     reads_dims: bool = False
     #: `odirect` is read
@@ -39,6 +41,7 @@ _ALL: Final = (
         "dlio-benchmark 2.0.0 of the package index",
         True,
         "samples within shard each epoch",
+        fails_on_rest=True,
         reads_odirect=False,
     ),
     Version("mlperf-v1", "branch mlperf_storage_v1.0", True, "samples globally each epoch"),

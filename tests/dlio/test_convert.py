@@ -21,7 +21,8 @@ from dliosim.report.progress import ProgressLine
 
 #: unet3d on H100 as MLPerf Storage v1 has it.
 UNET3D = {
-    "model": "unet3d", "framework": "pytorch", "workflow.generate_data": True, "workflow.checkpoint": True,
+    "model": "unet3d", "framework": "pytorch", "workflow.train": True,
+    "workflow.generate_data": True, "workflow.checkpoint": True,
     "dataset.data_folder": "data/unet3d/", "dataset.format": "npz", "dataset.num_files_train": 168,
     "dataset.record_length": 146600628, "dataset.record_length_stdev": 68341808,
     "dataset.record_length_resize": 2097152, "reader.data_loader": "pytorch", "reader.batch_size": 7,
@@ -201,7 +202,7 @@ def test_keys_that_become_no_line_are_said_with_what_was_wanted() -> None:
 @pytest.mark.parametrize("kind", ["s3", "aistore"])
 def test_object_storage_is_refused_with_how_much_would_import(kind: str) -> None:
     with pytest.raises(
-        UsageError, match=rf"storage_type={kind}: object storage .*; 20 of the 23 keys of this file would"
+        UsageError, match=rf"storage_type={kind}: object storage .*; 21 of the 24 keys of this file would"
     ):
         imported({"storage.storage_type": kind})
 
@@ -292,7 +293,7 @@ def test_as_run_has_what_only_some_versions_do(changed: dict[str, object], versi
             "main",
             "dataset.record_length=146600628: main does not read it: `dataset.record_length_bytes` was wanted",
         ),
-        ({"dataset.num_samples_per_file": 10}, "2.0.0", "10 times the bytes"),
+        ({"dataset.num_samples_per_file": 10, "dataset.format": "csv"}, "2.0.0", "10 times the bytes"),
         ({"dataset.num_samples_per_file": 10, "dataset.format": "hdf5"}, "mlperf-v3", "10 times the bytes"),
         ({"reader.read_threads": 1}, "mlperf-v3", "min(cores / ranks of a node, 8)"),
         ({"reader.odirect": True}, "2.0.0", "2.0.0 has no such key"),

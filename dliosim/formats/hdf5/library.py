@@ -99,6 +99,12 @@ class Hdf5Handle:
         out.reshape(count, -1)[:, part.begin : part.begin + part.row_bytes] = rows
 
 
+def _refuse_by_system(path: Path) -> None:
+    """Raise the system's own error where it refuses the file: it is clearer than HDF5's."""
+    with file_to_read(path):
+        pass
+
+
 def open_library(path: Path, dataset: Dataset, comm: object | None = None, collective: bool = False) -> Hdf5Handle:
     """Open a file as an application does, with an MPI communicator by all of its ranks together (driver "mpio").
 
@@ -107,11 +113,12 @@ def open_library(path: Path, dataset: Dataset, comm: object | None = None, colle
     """
     if comm is not None and not has_parallel_hdf5():
         raise ExecutionError(PARALLEL_MISSING, "R403")
-    with file_to_read(path):
-        pass  # where the system refuses the file, its own error is clearer than HDF5's
+    if not path.is_file():  # HDF5 would wait for a pipe
+        _refuse_by_system(path)
     try:
         file = h5py.File(path, "r") if comm is None else h5py.File(path, "r", driver="mpio", comm=comm)
     except (OSError, RuntimeError) as error:
+        _refuse_by_system(path)
         raise ExecutionError(f"{path} is no whole HDF5 file: {error}", "R401") from error
     try:
         return _build_handle(path, file, dataset.names, comm is not None and collective)
