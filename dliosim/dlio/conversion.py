@@ -75,6 +75,8 @@ def time_phrase(task: Conversion, key: str) -> str:
     shape = given if isinstance(given, dict) else {"mean": given, "stdev": task.config.value(f"{key}_stdev")}
     kind = str(shape.get("type", "normal"))
     numbers = {name: _seconds(key, shape.get(name)) for name in _PARAMETERS.get(kind, ())}
+    if kind in _SCALED and 0 in numbers.values():
+        return ""
     if kind == "normal":
         return _normal(numbers["mean"], numbers["stdev"])
     if kind == "uniform":
@@ -82,11 +84,8 @@ def time_phrase(task: Conversion, key: str) -> str:
     if kind == "gamma":
         mean = numbers["shape"] * numbers["scale"]
         return f"gamma({format_seconds(mean)}, {format_seconds(numbers['shape'] ** 0.5 * numbers['scale'])})"
-    if kind == "exponential":
-        return f"exponential({format_seconds(numbers['scale'])})"
-    if kind == "poisson":
-        task.approximations.append(f"{key}: poisson: there are no such times here; a normal one of the same spread is")
-        return _normal(numbers["lam"], numbers["lam"] ** 0.5)
+    if kind in ("exponential", "poisson"):  # of poisson whole seconds, as numpy draws them
+        return f"{kind}({format_seconds(numbers[_PARAMETERS[kind][0]])})"
     task.approximations.append(f"{key}: type {kind}: DLIO sleeps 0 s for that, and so does this")
     return ""
 
@@ -98,6 +97,9 @@ _PARAMETERS: Final = {
     "exponential": ("scale",),
     "poisson": ("lam",),
 }
+
+#: Those whose draws are all 0 where a parameter is 0.
+_SCALED: Final = ("gamma", "exponential", "poisson")
 
 
 def _seconds(key: str, value: Value) -> float:

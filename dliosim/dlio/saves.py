@@ -86,6 +86,8 @@ def checkpoint_verbs(task: Conversion) -> Iterator[Statement]:
 
 def _restore_lines(task: Conversion) -> Iterator[Line]:
     """Yield which rank reads what."""
+    if _is_transformer(task) and _zero_stage(task) < 3:
+        yield setting("reads", "own part once without sending", "DLIO's data rank 0 alone loads weights")
     key = "checkpoint.recovery_rank_shift"
     if task.config.flag(key) and task.as_run:
         task.approximations.append(f"{key}: DLIO stores it under another name, and never uses it")
@@ -187,9 +189,11 @@ def _model_lines(task: Conversion) -> Iterator[Line]:
         if found not in _TYPES:
             raise UsageError(f"model.{key}={found}: expected one of {', '.join(_TYPES)}")
         yield setting(word, f"adam {found}" if word == "optimizer" else found, config.quote(f"model.{key}"))
-    zero = config.integer("model.parallelism.zero_stage")
-    if zero:
-        yield setting("zero", str(zero), config.quote("model.parallelism.zero_stage"))
+    yield setting("zero", str(_zero_stage(task)), config.quote("model.parallelism.zero_stage") or "DLIO's default")
+
+
+def _zero_stage(task: Conversion) -> int:
+    return task.config.integer("model.parallelism.zero_stage")
 
 
 def _split_lines(task: Conversion) -> Iterator[Line]:
@@ -203,8 +207,6 @@ def _split_lines(task: Conversion) -> Iterator[Line]:
     if tensor * pipeline > 1 or is_subset:
         copies = str(data) if data > 0 else f"$ranks / {tensor * pipeline}"
         keys = config.quote("model.parallelism.tensor", "model.parallelism.pipeline", "model.parallelism.data")
-        yield setting("parallel", f"tensor {tensor} pipeline {pipeline} data {copies}{' subset' * is_subset}", keys)
-    if pipeline > 1:
-        task.approximations.append(
-            "which rank writes what: DLIO counts ranks by tensor, pipeline, data; here by tensor, data, pipeline"
-        )
+        order = " order tp-pp-dp" * (pipeline > 1)
+        text = f"tensor {tensor} pipeline {pipeline} data {copies}{order}{' subset' * is_subset}"
+        yield setting("parallel", text, keys)

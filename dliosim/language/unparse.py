@@ -37,7 +37,6 @@ from dliosim.model import (
     Repeat,
     Restore,
     Save,
-    Split,
     Transformer,
     Verb,
 )
@@ -261,18 +260,14 @@ def _writers(checkpoint: Checkpoint) -> str:
 
 def _parallel(owner: Checkpoint | Restore) -> str | None:
     split = owner.parallel
-    return f"{_axes(split)}{' subset' if split.played else ''}" if split else None
+    return f"{split.phrase}{' subset' if split.played else ''}" if split else None
 
 
 def _writer_split(restore: Restore) -> str | None:
     split = restore.written_by
     if split is None or split.played:
-        return f"{_axes(split)} subset {split.played}" if split else None
-    return count(split.ranks, "rank") if split.tensor == split.pipeline == 1 else _axes(split)
-
-
-def _axes(split: Split) -> str:
-    return f"tensor {split.tensor} pipeline {split.pipeline} data {split.data}"
+        return f"{split.phrase} subset {split.played}" if split else None
+    return count(split.ranks, "rank") if split.tensor == split.pipeline == 1 else split.phrase
 
 
 def _part(part: Part, stages: int) -> str:
@@ -325,5 +320,9 @@ _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
     "staging": _staging,
     "written by": _writer_split,
     "each": lambda restore: f"of {restore.each} once" if restore.each else None,
-    "reads": lambda restore: ("everything" if restore.everything else "own part") + (" once" if restore.once else ""),
+    "reads": lambda restore: (
+        ("everything" if restore.everything else "own part")
+        + " once" * restore.once
+        + " without sending" * (not restore.sent)
+    ),
 }

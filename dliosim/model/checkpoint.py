@@ -78,9 +78,9 @@ class Checkpoint:
     #: model whose tensors are saved, before those of `part`
     model: Annotated[Transformer | None, Phrase("NAME")] = None
     #: how the ranks of the job hold the state: `tensor 8 pipeline 4 data 2`, in this order, each 1 if left out: the
-    #: product is the number of ranks. Neighbours are tensor-parallel, then comes data, then pipeline. `... subset`: the
-    #: product may be larger: this job's ranks are the first ones of that number, and save their share alone. Default:
-    #: `data $ranks`
+    #: product is the number of ranks. Neighbours are tensor-parallel, then comes data, then pipeline, as in `... order
+    #: tp-dp-pp`; in `... order tp-pp-dp` pipeline comes before data. `... subset`: the product may be larger: this
+    #: job's ranks are the first ones of that number, and save their share alone. Default: `data $ranks`
     parallel: Annotated[Split | None, Phrase(rule="parallel")] = None
     #: what several data-parallel ranks hold is written by the first of them (into the file of `writers rank N` by those
     #: that share its data rank), by each in turn, or by all; `all` is for files per rank
@@ -146,7 +146,7 @@ class Checkpoint:
             "parts": [asdict(part) for part in self.parts],
             "model": asdict(self.model) if self.model else None,
             "writers": asdict(self.writers),
-            "split": asdict(split),
+            "split": split.describe(),
             "replicas": self.replicas,
             "folder": self.folder,
             "metadata": self.metadata,

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+RankOrder = Literal["tp-dp-pp", "tp-pp-dp"]
+"""Megatron's words for the axis along which neighbours differ (tensor), the next one, and that of the farthest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """`tensor` x `pipeline` x `data` ranks in the order of Megatron and DeepSpeed.
-
-    Tensor-parallel ranks are neighbours, then data-parallel ranks, then pipeline stages.
-    """
+    """`tensor` x `pipeline` x `data` ranks; tensor-parallel ranks are neighbours."""
 
     tensor: int  #: tensor-parallel ranks
     pipeline: int  #: pipeline stages
     data: int  #: data-parallel ranks
     played: int = 0  #: ranks that take part (`subset`), from rank 0; 0: all
+    order: RankOrder = "tp-dp-pp"  #: which ranks are near; the first one also where both orders are the same
 
     @property
     def ranks(self) -> int:
@@ -30,25 +32,51 @@ class Split:
     @property
     def has_all_copies(self) -> bool:
         """Return whether all data-parallel replicas of each rank that takes part also take part."""
-        return self.data == 1 or self.present_ranks % (self.tensor * self.data) == 0
+        together = self.tensor * self.data if self.order == "tp-dp-pp" else self.ranks
+        return self.data == 1 or self.present_ranks % together == 0
+
+    @property
+    def stage_stride(self) -> int:
+        """Ranks from one that differs in its pipeline stage alone to the next."""
+        return self.tensor * (self.data if self.order == "tp-dp-pp" else 1)
+
+    @property
+    def data_stride(self) -> int:
+        """Ranks from one that differs in its data rank alone to the next."""
+        return self.tensor * (1 if self.order == "tp-dp-pp" else self.pipeline)
 
     def coordinates(self, rank: int) -> tuple[int, int, int]:
-        """Return the tensor, pipeline and data rank of a rank."""
-        rest, tensor = divmod(rank, self.tensor)
-        pipeline, data = divmod(rest, self.data)
-        return tensor, pipeline, data
+        """Return the tensor, pipeline and data rank of a rank, or of each of an array of ranks."""
+        return (
+            rank % self.tensor,
+            rank // self.stage_stride % self.pipeline,
+            rank // self.data_stride % self.data,
+        )
 
     def rank(self, tensor: int, pipeline: int, data: int) -> int:
-        """Return the rank with these coordinates."""
-        return tensor + self.tensor * (data + self.data * pipeline)
+        """Return the rank with these coordinates, or that of each element of arrays."""
+        return tensor + self.stage_stride * pipeline + self.data_stride * data
+
+    def describe(self) -> dict[str, Any]:
+        """Return the fields, for JSON; without the order where it is the first one."""
+        fields = asdict(self)
+        if self.order == "tp-dp-pp":
+            del fields["order"]
+        return fields
+
+    @property
+    def phrase(self) -> str:
+        """Text that a pattern has for it, without `subset`."""
+        order = "" if self.order == "tp-dp-pp" else f" order {self.order}"
+        return f"tensor {self.tensor} pipeline {self.pipeline} data {self.data}{order}"
 
     @property
     def axes_text(self) -> str:
         """Axes along which the model is split; `data 1` where it is not split."""
         axes = {"tensor": self.tensor, "pipeline": self.pipeline, "data": self.data}
-        return " ".join(f"{axis} {size}" for axis, size in axes.items() if size > 1) or "data 1"
+        text = " ".join(f"{axis} {size}" for axis, size in axes.items() if size > 1) or "data 1"
+        return text if self.order == "tp-dp-pp" else f"{text} {self.order}"
 
     def __str__(self) -> str:
-        """Return the text that a pattern has for it."""
-        text = f"tensor {self.tensor} pipeline {self.pipeline} data {self.data}"
-        return f"{text}, {self.played} of {self.ranks} ranks" if self.played else text
+        """Return the text that a pattern has for it, and the ranks that take part."""
+        return f"{self.phrase}, {self.played} of {self.ranks} ranks" if self.played else self.phrase

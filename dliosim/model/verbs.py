@@ -193,10 +193,11 @@ class Restore:
     parallel: Annotated[Split | None, Phrase(rule="parallel")] = None
     #: rank r reads what rank (r + N) mod ranks would: no rank reads what its node wrote
     shift: Annotated[int, Phrase(SHIFT, "shifted by")] = 0
-    #: each rank what it will hold, or all there is; with `once` one rank reads what several ranks need and sends it to
-    #: the others. Default: `own part`
-    everything: Annotated[bool, Phrase("own part [once] | everything [once]", "reads")] = False
+    #: each rank what it will hold, or all there is; with `once` one rank reads what several ranks need, data rank 0 of
+    #: tensors, and sends it to the others; `once without sending`: these go without. Default: `own part`
+    everything: Annotated[bool, Phrase(keyword="reads", rule="reads")] = False
     once: bool = False  #: true: of ranks that need the same bytes the first one reads them, and broadcasts them
+    sent: bool = True  #: false: with `once`, nothing is broadcast
     #: not the newest alone: `each once` all that the verbs above saved, `each of 10 once` the first 10 of these, or
     #: where they saved none, of all that are there; each once, the oldest first. A missing or damaged one is an error.
     #: `restore C each once` says it, too. Default: the newest one
@@ -212,7 +213,7 @@ class Restore:
             f"from {self.written_by.axes_text}" if self.written_by else "",
             f"shifted by {self.shift}" if self.shift else "",
             "everything" * self.everything,
-            "once" * self.once,
+            f"once{'' if self.sent else ' not sent'}" * self.once,
             "oldest first" * bool(self.each),
         ]
         return " ".join(filter(None, phrases))

@@ -107,11 +107,20 @@ def test_what_pytorch_holds_ahead_is_a_whole_number_for_each_worker(threads: int
         ({"train.computation_time": {"type": "uniform", "min": 0.1, "max": 0.2}}, "uniform(100 ms, 200 ms)"),
         ({"train.computation_time": {"type": "gamma", "shape": 4, "scale": 0.01}}, "gamma(40 ms, 20 ms)"),
         ({"train.computation_time": {"type": "exponential", "scale": 0.01}}, "exponential(10 ms)"),
+        ({"train.computation_time": {"type": "poisson", "lam": 2.5}}, "poisson(2.5 s)"),
     ],
 )  # fmt: skip
 def test_times_are_those_of_dlio(tmp_path: Path, given: dict[str, object], phrase: str) -> None:
     pattern = imported(given)
     assert f"compute {phrase}" in lines(pattern)
+    assert not pattern.approximations
+    compiled(pattern, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["gamma", "exponential", "poisson"])
+def test_times_of_nothing_are_none(tmp_path: Path, kind: str) -> None:
+    pattern = imported({"train.computation_time": {"type": kind, "lam": 0, "scale": 0, "shape": 3}})
+    assert not any(line.startswith("compute") for line in lines(pattern))
     compiled(pattern, tmp_path)
 
 
@@ -159,9 +168,10 @@ LLAMA = {
     ("given", "ranks", "split"),
     [
         ({}, 8, Split(1, 1, 8)),
-        ({"tensor": 8, "pipeline": 2, "zero_stage": 1}, 32, Split(8, 2, 2)),
-        ({"tensor": 8, "pipeline": 2, "zero_stage": 1, "data": 4}, 16, Split(8, 2, 4, played=16)),
+        ({"tensor": 8, "pipeline": 2, "zero_stage": 1}, 32, Split(8, 2, 2, order="tp-pp-dp")),
+        ({"tensor": 8, "pipeline": 2, "zero_stage": 1, "data": 4}, 16, Split(8, 2, 4, 16, "tp-pp-dp")),
         ({"tensor": 8, "data": 4}, 8, Split(8, 1, 4, played=8)),
+        ({"tensor": 2, "zero_stage": 0}, 8, Split(2, 1, 4)),
     ],
 )
 def test_a_transformer_is_split_over_the_ranks(
@@ -170,7 +180,12 @@ def test_a_transformer_is_split_over_the_ranks(
     mode = "subset" if "data" in given else "default"
     keys = {f"model.parallelism.{name}": value for name, value in given.items()}
     workload = compiled(imported({**LLAMA, **keys, "checkpoint.mode": mode}, "mlperf-v3"), tmp_path, ranks)
-    assert workload.checkpoint("state").split(ranks) == split
+    checkpoint = workload.checkpoint("state")
+    assert checkpoint.split(ranks) == split
+    assert checkpoint.model is not None and checkpoint.model.zero == given.get("zero_stage", 3)
+    restore = workload.verbs[-1]
+    assert isinstance(restore, Restore)
+    assert (restore.once, restore.sent) == ((False, True) if checkpoint.model.zero == 3 else (True, False))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def split(drawing: Drawing, ranks: int, present: bool = False) -> str:
     rest = whole // tensor
     pipeline = drawing.source.choice([each for each in range(1, rest + 1) if rest % each == 0 and each < 4])
     text = f"tensor {tensor} pipeline {pipeline} data {rest // pipeline}"
-    return text + (" subset" if present else "")
+    return text + drawing.one("", " order tp-dp-pp", " order tp-pp-dp") + (" subset" if present else "")
 
 
 def add_checkpoint(drawing: Drawing, name: str) -> None:
@@ -92,6 +92,8 @@ def restore(drawing: Drawing, name: str, written_by: str = "") -> str:
     def attempt() -> bool:
         lines = drawing.some(0.5, "parallel", split(drawing, drawing.ranks))
         lines |= drawing.some(0.4, "reads", "own part", "own part once", "everything", "everything once")
+        if "once" in lines.get("reads", "") and drawing.chance(0.3):
+            lines["reads"] += " without sending"
         lines |= drawing.some(0.3, "shifted by", f"{drawing.number(0, 7)} ranks")
         lines |= drawing.some(0.3, "each", "once" if not written_by else "of 1 once")
         lines |= drawing.some(0.3, "pause", "1 ms") if "each" in lines else {}

@@ -139,7 +139,11 @@ def random_workload(number: int, ranks: int) -> Workload:
     )
     serve = loop("infer", "i", number + 2)
     serve = replace(serve, arrivals=Arrivals(40 if ranks == 1 else 13, constant(0)), epochs=1, last_batch="drop")
-    restores = (Restore("c"), Restore("c", everything=bool(number % 2), once=True), Restore("c", once=True, each=1))
+    restores = (
+        Restore("c"),
+        Restore("c", everything=bool(number % 2), once=True),
+        Restore("c", once=True, sent=False, each=1),
+    )
     unread = Loop("train", "u", "", Access(), epochs=2, steps=3, checkpoints=(Cadence("c", "steps", 2),))
     verbs = (Prepare("d", Access(APIS[number % 3], one_of(None, 1000))), train, unread, serve, *restores)
     return Workload(f"w{number}", "", number, Job(ranks), (dataset,), (saves,), verbs)

@@ -167,3 +167,65 @@ def test_each_once_restores_all_that_were_saved_the_oldest_first(tmp_path: Path)
     place.write(STATE.replace("SPLIT", "tensor $ranks"), "restore c each of 5 once\n")
     said = only_error(place.run(3))
     assert "error[R404]: 5 checkpoints of `c` are to be restored, and 4 are there, in " in said
+
+
+STAGES = """
+checkpoint c {
+    part      first 10_007 B whole on stage 0
+    part      second 20_011 B whole on stage 1
+    part      moments 100_001 B total
+    parallel  pipeline 2 data 2 ORDER
+    path      "c"
+}
+"""
+
+
+@pytest.mark.parametrize(("order", "saver"), [("", 2), ("order tp-dp-pp", 2), ("order tp-pp-dp", 1)])
+def test_the_order_of_ranks_says_who_saves_and_restores_what(tmp_path: Path, order: str, saver: int) -> None:
+    place = Place(tmp_path)
+    wholes, moments = 10_007 + 20_011, 100_001
+    other = "order tp-dp-pp" if "pp-dp" in order else "order tp-pp-dp"
+    reads = ("own part", "own part once", "own part once without sending", "everything once without sending")
+    verbs = "".join(f"restore c {{\n    reads {each}\n}}\n" for each in reads)
+    verbs += f"restore c {{\n    parallel pipeline 2 data 2 {other}\n}}\n"
+    place.write(STAGES.replace("ORDER", order), "save c\n", verbs)
+    results = place.results(4)
+    sizes = {file.name: file.stat().st_size for file in place.files("c/*/000001/*.ckpt")}
+    share = {rank: (rank + 1) * moments // 4 - rank * moments // 4 for rank in range(4)}
+    more = {0: 10_007, saver: 20_011}
+    assert sizes == {f"00000{rank}.ckpt": share[rank] + more.get(rank, 0) for rank in range(4)}
+    once = wholes + moments
+    assert restored(results) == [2 * wholes + moments, once, once, once, 2 * wholes + moments]
+    sent = [phase["files"]["broadcast_seconds"]["max"] > 0 for phase in phases(results, "restore")]
+    assert sent == [False, True, False, False, False]
+
+
+LAYERS = """
+model m transformer {
+    layers      3
+    hidden      8
+    ffn         16
+    heads       2
+    vocabulary  50
+}
+checkpoint c {
+    model  m
+    path   "c"
+}
+"""
+
+
+@pytest.mark.parametrize("order", ["tp-dp-pp", "tp-pp-dp"])
+def test_any_ranks_restore_what_was_saved_in_another_order(tmp_path: Path, order: str) -> None:
+    place = Place(tmp_path)
+    place.write(LAYERS, "save c\n")
+    split = f"pipeline 2 data 2 order {order}"
+    (saved,) = phases(place.results(4, define={"c.parallel": split}), "save")
+    weights = sum(file.stat().st_size for file in place.files("c/*/000001/layer*.ckpt"))
+    rest = saved["files"]["bytes"] - weights
+    place.write(LAYERS, f"restore c {{\n    written by {split}\n}}\n")
+    for ranks in (1, 2, 3, 5):
+        (total,) = restored(place.results(ranks))
+        assert total == ranks * weights + rest
+        (total,) = restored(place.results(ranks, define={"restore.reads": "own part once without sending"}))
+        assert total == weights + rest

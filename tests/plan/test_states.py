@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.model import Access, Checkpoint, Part, Split, Transformer, Writers
+from dliosim.model.split import RankOrder
 from dliosim.plan.checkpoints import reshard
 from dliosim.plan.checkpoints.layout import StateFiles, state_files
 from dliosim.plan.checkpoints.reshard import (
@@ -26,6 +27,7 @@ from dliosim.plan.checkpoints.reshard import (
     lone_reads,
     shard_reads,
     shared_reads,
+    unsent_reads,
     whole_state_reads,
 )
 from dliosim.plan.checkpoints.shard_sizes import ShardSizes
@@ -34,7 +36,13 @@ from dliosim.plan.checkpoints.write_calls import count_pieces, cut_pieces
 from dliosim.plan.forecast import checkpoint_columns
 from dliosim.plan.forecast.checkpoint_columns import StateCounter, UnitRanges
 
-splits = st.builds(Split, st.integers(1, 4), st.integers(1, 3), st.integers(1, 4))
+splits = st.builds(
+    Split,
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    order=st.sampled_from(["tp-dp-pp", "tp-pp-dp"]),
+)
 
 
 @st.composite
@@ -467,3 +475,29 @@ def test_what_was_dealt_to_ranks_that_take_no_part_is_not_restored(split: Split,
     else:
         with pytest.raises(PlanError, match="was dealt to ranks that take no part"):
             list(shard_reads(files, split, 0))
+
+
+@given(checkpoints, splits, st.booleans())
+def test_what_is_not_sent_is_read_by_one_rank_of_those_that_need_it(
+    checkpoint: Checkpoint, split: Split, everything: bool
+) -> None:
+    files = stored(replace(checkpoint, replicas="once"), split)
+    found = {name: np.zeros(files.sizes(maker)[name], np.int64) for name, maker in files.files()}
+    for rank in range(split.ranks):
+        for step in cut_steps(unsent_reads(files, split, everything, rank, rank), None, True):
+            for begin, length in zip(step.offset.tolist(), step.length.tolist(), strict=True):
+                found[step.file][begin : begin + length] += 1
+    # Of what tensor-parallel ranks hold whole there is a copy of each of them, and all of the state is one of it.
+    assert all(((times == 1) | (everything & (times == 0))).all() for times in found.values())
+    assert not everything or sum(map(int, map(np.sum, found.values()))) == sum(
+        fetch.block.length for fetch in whole_state_reads(files)
+    )
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5), st.sampled_from(["tp-dp-pp", "tp-pp-dp"]))
+def test_ranks_have_the_places_of_their_order(tensor: int, pipeline: int, data: int, order: RankOrder) -> None:
+    split = Split(tensor, pipeline, data, order=order)
+    outer, inner = (range(pipeline), range(data)) if order == "tp-dp-pp" else (range(data), range(pipeline))
+    places = [(t, *((a, b) if order == "tp-dp-pp" else (b, a))) for a in outer for b in inner for t in range(tensor)]
+    assert [split.coordinates(rank) for rank in range(split.ranks)] == places
+    assert [split.rank(*place) for place in places] == list(range(split.ranks))

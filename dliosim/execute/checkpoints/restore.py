@@ -22,7 +22,7 @@ from dliosim.measure.records import VerbRecord
 from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Checkpoint, Restore, Split
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
-from dliosim.plan.checkpoints.reshard import lone_reads, shard_reads, shared_reads, whole_state_reads
+from dliosim.plan.checkpoints.reshard import lone_reads, shard_reads, shared_reads, unsent_reads, whole_state_reads
 from dliosim.readable import seconds
 
 #: Codes of errors of the checkpoint, and not of this job: a call failed, or returned other bytes.
@@ -140,7 +140,9 @@ def _plan_passes(session: Session, files: StateFiles, holder: Split, verb: Resto
     """Yield the passes that this rank reads or receives. Collective, both at the start and at the end of the block."""
     world = session.world
     place = (world.rank + verb.shift) % world.size
-    if verb.everything:
+    if verb.once and not verb.sent:
+        yield [ReadPass(lambda: unsent_reads(files, holder, verb.everything, place, world.rank), None)]
+    elif verb.everything:
         yield [ReadPass(lambda: whole_state_reads(files), world.ranks if verb.once else None)]
     elif not verb.once:
         yield [ReadPass(lambda: shard_reads(files, holder, place), None)]

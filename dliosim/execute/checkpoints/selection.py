@@ -190,5 +190,4 @@ def _restore_phrase(name: str, split: Split) -> str:
     if split.tensor == split.pipeline == 1 and not split.played:
         return f"`restore {name} written by {count(split.ranks, 'rank')}`"
     played = f" subset {split.played}" if split.played else ""
-    axes = f"tensor {split.tensor} pipeline {split.pipeline} data {split.data}"
-    return f"`restore {name} {{ written by {axes}{played} }}`"
+    return f"`restore {name} {{ written by {split.phrase}{played} }}`"

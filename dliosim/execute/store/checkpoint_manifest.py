@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -54,7 +54,7 @@ class CheckpointManifest:
             "digest": self.digest,
             "commit": self.commit,
             "ranks": self.ranks,
-            "split": asdict(self.split),
+            "split": self.split.describe(),
             "files": {name: list(found) for name, found in self.files.items()},
         }
 
@@ -111,11 +111,13 @@ def load_manifest(directory: Path) -> CheckpointManifest:
 
 
 def _parse_split(found: object) -> Split | None:
-    if not isinstance(found, dict) or set(found) != {"tensor", "pipeline", "data", "played"}:
+    if not isinstance(found, dict):
         return None
-    if not all(_is_count(value) for value in found.values()):
+    order = found.get("order", "tp-dp-pp")
+    sizes = {key: value for key, value in found.items() if key != "order"}
+    if set(sizes) != {"tensor", "pipeline", "data", "played"} or order not in ("tp-dp-pp", "tp-pp-dp"):
         return None
-    return Split(**found)
+    return Split(**sizes, order=order) if all(_is_count(value) for value in sizes.values()) else None
 
 
 def _is_file_entry(name: str, found: object) -> bool:

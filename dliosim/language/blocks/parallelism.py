@@ -21,8 +21,12 @@ MAX_PARTS: Final = 1 << 17
 
 def parse_axes(scope: Scope, node: SyntaxNode) -> Split:
     """Return the split that a phrase names, with all of its ranks; E113 for more than MAX_RANKS ranks."""
-    sizes = (scope.count(found.only_child, 1, MAX_RANKS) if (found := node.find(name)) else 1 for name in OF_SPLIT)
-    split = Split(*sizes)
+    tensor, pipeline, data = (
+        scope.count(found.only_child, 1, MAX_RANKS) if (found := node.find(name)) else 1 for name in OF_SPLIT
+    )
+    order = node.find("rank_order")
+    is_other = order is not None and order.find("TP_PP_DP") is not None and pipeline > 1 and data > 1
+    split = Split(tensor, pipeline, data, order="tp-pp-dp" if is_other else "tp-dp-pp")
     if split.ranks > MAX_RANKS:
         raise mistake("E113", f"a split over {split.ranks:_} ranks", node.span, f"at most {MAX_RANKS:_} ranks")
     return split

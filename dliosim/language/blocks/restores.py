@@ -50,7 +50,8 @@ def compile_restore(settings: Settings, name: str, saved: Checkpoint | None, sav
 
 
 def _read_mode(node: SyntaxNode) -> dict[str, bool]:
-    return {"everything": node.kind == "everything", "once": node.find("ONCE") is not None}
+    once, sent = node.find("ONCE") is not None, node.find("unsent") is None
+    return {"everything": node.kind == "everything", "once": once, "sent": sent}
 
 
 def _check_splits(settings: Settings, verb: Restore, saved: Checkpoint) -> None:

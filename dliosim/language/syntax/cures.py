@@ -128,14 +128,17 @@ def _cure_statement(text: str, names: _Names, setting: str) -> str:
 
 
 def _is_statement(text: str) -> bool:
-    head, _, phrase = text.rstrip(" {").partition(" ")
+    text = text.rstrip(" {")
+    head = next((one for one in STATEMENTS if text.startswith(f"{one} ")), text)
+    phrase = text[len(head) :].strip()
     if head in ("pause", "expect"):  # the grammar does not know their units
         figure = EXPECTABLE.get(phrase.split(" ")[0]) if head == "expect" else None
         names = ["%" if unit == "ratio" else unit for unit in (figure.units if figure else ("s",))]
         units = [UNITS[name][1] if name in UNITS else COUNT for name in names]
         if "$" not in phrase and _find_unit(phrase) not in units:
             return False
-    return is_parsed({**STATEMENTS, "evaluate": "evaluate"}[head], phrase)
+    rule = {**STATEMENTS, "evaluate": "evaluate"}.get(head)
+    return rule is not None and is_parsed(rule, phrase)
 
 
 def _find_unit(phrase: str) -> Dimension | None:

@@ -138,10 +138,19 @@ _DESCRIBED: Final = {
     "FIGURE": f"{', '.join(_FIGURES[:-1])} or {_FIGURES[-1]}",
     "_MPI_INDEPENDENT": "`mpi-independent`",
     "_MPI_COLLECTIVE": "`mpi-collective`",
+    "TP_DP_PP": "`tp-dp-pp`",
+    "TP_PP_DP": "`tp-pp-dp`",
     "_TWO_PHASE": "`two-phase`",
     "_NO_AGGREGATION": "`no-aggregation`",
 }
-_HYPHENED_WORDS: Final = {"_MPI_INDEPENDENT", "_MPI_COLLECTIVE", "_TWO_PHASE", "_NO_AGGREGATION"}
+_HYPHENED_WORDS: Final = {
+    "TP_DP_PP",
+    "TP_PP_DP",
+    "_MPI_INDEPENDENT",
+    "_MPI_COLLECTIVE",
+    "_TWO_PHASE",
+    "_NO_AGGREGATION",
+}
 FUNCTIONS: Final = ("min", "max", "ceil", "floor", "log2")
 DISTRIBUTIONS: Final = ("normal", "lognormal", "uniform", "exponential", "gamma", "poisson")
 _AMBIGUOUS: Final = {

@@ -12,7 +12,7 @@ from dliosim.language.syntax.parser import DISTRIBUTIONS, SyntaxNode
 from dliosim.language.values.quantities import MAX_SECONDS, MAX_SIZE, Value, format_value, range_mistake, whole_number
 from dliosim.model import Distribution, constant
 from dliosim.model.distributions import POISSON_MEAN_LIMIT
-from dliosim.units import SIZE, TIME, Dimension
+from dliosim.units import SIZE, Dimension
 
 LEAST: Final = Fraction(1, 10**12)  # of times, and of parameters of distributions; floats lose smaller ones
 MAX_SPREAD: Final = 10**6  # largest stdev / mean of `lognormal` and `gamma`
@@ -61,14 +61,6 @@ def read_distribution(
         takes = f"{kind}({', '.join(names)})"
         raise mistake(
             "E003", f"`{kind}` takes {len(names)} values, not {len(operands)}", node.span, f"expected {takes}"
-        )
-    if kind == "poisson" and dimension == TIME:
-        raise mistake(
-            "E111",
-            "`poisson` draws counts, not times",
-            node.span,
-            "a time is needed here",
-            hint="the time between random arrivals is `exponential(mean)`",
         )
     for what, operand in zip(names, operands, strict=True):
         positive = what == "mean" and kind != "normal"

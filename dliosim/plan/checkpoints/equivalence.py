@@ -60,12 +60,12 @@ def _list_writes(checkpoint: Checkpoint, ranks: int, same_pieces: bool) -> Itera
             yield from cut_pieces(shards, checkpoint.access.transfer, checkpoint.pieces == "whole")
 
 
-def _read_settings(checkpoint: Checkpoint, verb: Restore) -> tuple[Checkpoint, bool]:
+def _read_settings(checkpoint: Checkpoint, verb: Restore) -> tuple[Checkpoint, bool, bool]:
     """Return the settings that decide how bytes are read; those that decide only how they are written are left out."""
     read = replace(
         _drop_call_settings(checkpoint), fsync=True, keep=None, commit="rename", background=None, serialize=None
     )
-    return read, verb.once
+    return read, verb.once, verb.sent
 
 
 def _list_reads(checkpoint: Checkpoint, verb: Restore, ranks: int, same_pieces: bool) -> Iterator[object]:

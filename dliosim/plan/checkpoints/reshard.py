@@ -112,6 +112,16 @@ def lone_reads(stored: StateFiles, holder: Split, rank: int) -> Iterator[StoredB
     return (fetch for fetch in shard_reads(stored, holder, rank) if not _is_shared(stored, fetch))
 
 
+def unsent_reads(stored: StateFiles, holder: Split, everything: bool, place: int, rank: int) -> Iterator[StoredBlock]:
+    """Yield the reads of a rank where one rank reads what several need, and sends nothing on.
+
+    `place` is the rank of `holder` whose part it holds.
+    """
+    if everything:
+        return whole_state_reads(stored) if rank == 0 else iter(())
+    return lone_reads(stored, holder, place) if holder.coordinates(place)[2] else shard_reads(stored, holder, place)
+
+
 def _is_shared(stored: StateFiles, fetch: StoredBlock) -> bool:
     return stored.parts[fetch.part].scope in ("rows", "columns", "whole")
 

@@ -57,11 +57,12 @@ class ShardSizes:
                 saved += count * np.diff(share_start(total, np.arange(split.present_ranks + 1), split.ranks))
             if not pieces and not whole:
                 continue
-            begin = split.tensor * (stage * split.data + max(copy, 0))
-            some = saved[begin : begin + split.tensor * (1 if copy >= 0 else split.data)]
-            tensor = np.arange(min(split.tensor, len(some)) + 1)
+            tensor = np.arange(split.tensor + 1)
             held = np.diff(share_start(pieces, tensor, split.tensor) * piece + whole * tensor)
-            some += count * np.resize(held, len(some))
+            for data in range(split.data) if copy < 0 else (copy,):
+                begin = split.rank(0, stage, data)
+                some = saved[begin : begin + split.tensor]
+                some += count * held[: len(some)]
         return saved
 
     def bytes_of_rank(self, rank: int) -> Column:
@@ -78,10 +79,13 @@ class ShardSizes:
     def bytes_below(self, rank: int) -> Column:
         """Return the bytes that all ranks below `rank` save of each part."""
         split, group = self._split, self._split.tensor
-        # Ranks of the part's stage that are below `rank`.
-        below: Column = np.clip(rank - self.stage * group * split.data, 0, group * split.data)
-        once = self._tensor_bytes_below(np.clip(below - self.copy * group, 0, group))
-        every: Column = self._tensor_bytes_below(group) * (below // group) + self._tensor_bytes_below(below % group)
+        # Data ranks of the part's stage that begin below `rank`: all but the last of them end there, too.
+        begun: Column = np.clip(-(-(rank - split.stage_stride * self.stage) // split.data_stride), 0, split.data)
+        last = np.where(self.copy < 0, np.maximum(begun - 1, 0), self.copy)
+        once = self._tensor_bytes_below(
+            np.clip(rank - split.stage_stride * self.stage - split.data_stride * last, 0, group)
+        )
+        every: Column = self._tensor_bytes_below(group) * np.maximum(begun - 1, 0) + once
         saved = share_start(self._total, rank, split.ranks)
         saved += self._each * rank
         saved += np.where(self.copy < 0, every, once).astype(np.int64)

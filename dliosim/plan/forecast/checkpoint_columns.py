@@ -71,8 +71,8 @@ class StateCounter:
         self._stage = np.where(self.tensors, [part.stage for part in held], -1)
         self._all_copies = stored.checkpoint.copies(written) == "all"
         # The first of the ranks that share a part, for data rank 0.
-        first = np.maximum(shares.copy, 0) + written.data * shares.stage
-        self._base = np.where(self.tensors, written.tensor * first, 0)
+        first = written.stage_stride * shares.stage + written.data_stride * np.maximum(shares.copy, 0)
+        self._base = np.where(self.tensors, first, 0)
         # Parts by owner: parts that all ranks share, and parts of each stage (and of each data rank where these save
         # different parts).
         self._flat = np.flatnonzero(~self.tensors)
@@ -112,7 +112,7 @@ class StateCounter:
 
     def _first_owner(self, data: int) -> Column:
         """Return the first of the ranks that share a part, for ranks of a data rank."""
-        near: Column = np.where(self.tensors & self._all_copies, data * self._stored.split.tensor, 0)
+        near: Column = np.where(self.tensors & self._all_copies, data * self._stored.split.data_stride, 0)
         return self._base + near
 
     def all_units(self) -> UnitRanges:
@@ -206,8 +206,10 @@ class StateCounter:
         change -= np.bincount(stop - lowest, minlength=highest - lowest + 1)
         owners = lowest + np.flatnonzero(np.cumsum(change))
         # `_dealt` is sorted by the first of the ranks that share a tensor.
-        group = self._stored.split.tensor * (self._stored.split.data if self._all_copies else 1)
-        base = owners // group * group
+        split = self._stored.split
+        base = owners // split.tensor * split.tensor
+        if self._all_copies:
+            base = split.stage_stride * (owners // split.stage_stride % split.pipeline)
         return owners, np.searchsorted(self._dealt_base, base), np.searchsorted(self._dealt_base, base, side="right")
 
     def _owner_pairs(self, needs: UnitRanges) -> Iterator[tuple[Column, Column]]:
@@ -271,7 +273,7 @@ class StateCounter:
             starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
             lengths = np.diff(np.append(starts, len(owner)))
             return self._before[owner] + saved - np.repeat(saved[starts], lengths)
-        tensor, copy = owner % split.tensor, owner // split.tensor % split.data
+        tensor, copy = owner % split.tensor, owner // split.data_stride % split.data
         size = self._units[part] * self._unit[part] * self._lines[part]
         before = np.where(self._whole[part], tensor * size, before)
         if self._all_copies:

@@ -87,7 +87,7 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     files = state_files(checkpoint, verb.written_by or checkpoint.split(ranks))
     access, whole = checkpoint.access, checkpoint.pieces == "whole"
     places = (np.arange(ranks) + verb.shift) % ranks
-    reads_for_others = np.arange(ranks) == 0 if verb.everything else places // holder.tensor % holder.data == 0
+    reads_for_others = np.arange(ranks) == 0 if verb.everything else places // holder.data_stride % holder.data == 0
     counts = StateCounter(files, holder)
 
     def count_units(needs: UnitRanges) -> tuple[ReadTotals, int]:

@@ -87,7 +87,8 @@ def _rows(workload: Workload, forecast: Forecast, state: StateForecast) -> Itera
     split = checkpoint.split(forecast.ranks)
     if checkpoint.parallel is not None:
         there = f"; {split.present_ranks} of these {split.ranks} ranks take part" if split.played else ""
-        yield "split", f"tensor {split.tensor} x pipeline {split.pipeline} x data {split.data}{there}"
+        order = "" if split.order == "tp-dp-pp" else f", order {split.order}"
+        yield "split", f"tensor {split.tensor} x pipeline {split.pipeline} x data {split.data}{order}{there}"
     shown = _format_bytes if state.bytes >= _LARGE else size
     parts, whole = [f"{name} {shown(value)}" for name, value in state.contents], shown(state.bytes)
     yield "contents", f"{', '.join(parts)}: {whole}" if 1 < len(parts) <= _MOST_PARTS else whole

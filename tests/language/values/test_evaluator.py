@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from dliosim.language.source import SourceText
 from dliosim.language.syntax.parser import parse
 from dliosim.language.values.evaluator import Scope
 from dliosim.model import Distribution, Job, Loop, Prepare
+from dliosim.model.counter_rng import draw, key
 from dliosim.units import COUNT, RATE, RATIO, SIZE, TIME, Dimension
 from tests.language.conftest import DATA, Patterns
 
@@ -289,3 +291,10 @@ def test_the_digest_does_not_depend_on_how_things_are_spelled(patterns: Patterns
     )
     assert plain.digest() == other.digest()
     assert plain.digest() != patterns.workload(DATA + "train {\n read universe\n batch 5 per rank\n}\n").digest()
+
+
+def test_poisson_of_times_draws_whole_seconds(patterns: Patterns) -> None:
+    time = patterns.loop("compute poisson(20 s)").compute.time
+    assert time == Distribution("poisson", (20.0,))
+    drawn = draw(time, key(1, "compute"), np.arange(10_000))
+    assert (drawn == np.rint(drawn)).all() and abs(drawn.mean() - 20) < 0.3 and abs(drawn.std() - 20**0.5) < 0.2
