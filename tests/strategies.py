@@ -53,6 +53,7 @@ def datasets(draw: st.DrawFn, sizes: st.SearchStrategy[Distribution] = sizes) ->
         path="d",
         header=draw(st.sampled_from([0, 1, 100, 4096])),
         align=draw(st.sampled_from([1, 1, 7, 512, 4096])),
+        sizes=draw(st.sampled_from(["by sample", "by sample", "by file"])),
     )
 
 

@@ -92,7 +92,10 @@ def _new_files(task: Conversion, part: Part) -> Iterator[Line]:
         raise UsageError(f"dataset.num_files_{part.key}: there are no files to read")
     keys = (f"dataset.num_files_{part.key}", "dataset.num_samples_per_file")
     yield setting("samples", f"{files * each:_}", config.quote(*keys))
-    yield _size_line(task, files, each)
+    sizes = _size_line(task, files, each)
+    yield sizes
+    if each > 1 and "(" in sizes.text:
+        yield setting("sizes", "by file", "DLIO draws a size for each file")
     yield setting("layout", _layout(task, part, files, each), config.quote(f"dataset.num_subfolders_{part.key}"))
     yield setting("format", FORMATS[format_of(task)], config.quote("dataset.format"))
     yield from _storage_lines(task)
@@ -155,13 +158,12 @@ def _size_line(task: Conversion, files: int, each: int) -> Line:
         stdev = sqrt(stdev**2 / 2 + stdev**4 / (16 * _record_length(task) ** 2))
     if not stdev:
         return setting("size", format_bytes(mean), keys)
-    if each > 1:
-        task.approximations.append("all samples of a file have one size in DLIO; here all have the mean size")
-        return setting("size", format_bytes(mean), keys)
     form = FORMATS[format_of(task)]
     is_compressed = form == "npz" and not task.as_run and config.text("dataset.compression") in _CODECS[form]
-    if form in ("hdf5", "parquet") or is_compressed:
-        task.approximations.append(f"{keys}: all samples of such a data set have one size here: the mean")
+    if form in ("hdf5", "parquet") or is_compressed or (each > 1 and form in ("npz", "npy")):
+        task.approximations.append(
+            f"{keys}: all samples of such a data set have one size here, the mean; in DLIO all of a file"
+        )
         return setting("size", format_bytes(mean), keys)
     least = "1 KiB" if form in ("jpeg", "png") else "1 B"  # no image file is smaller here
     if task.as_run:

@@ -179,6 +179,8 @@ class Dataset:
     #: `2 : 1` gives contents that a compressor can halve; also without `compress`, for storage that compresses by
     #: itself. Up to 1000 : 1. Default: `off`, random bytes, which nothing compresses
     compressible: Annotated[float, Phrase(rule="compressible", fixed=WRITTEN)] = 1.0
+    #: what a draw of `size` is for: a sample, or a file, all of whose samples have that size
+    sizes: Annotated[Literal["by sample", "by file"], Phrase(fixed=WRITTEN)] = "by sample"
     #: number of data sets (arrays of equal size) that a record is divided over, in formats that have such: a `shape` is
     #: that of each, a `size` that of all together; names are for `from files`
     parts: Annotated[int, Phrase(keyword="datasets", rule="datasets")] = 1
@@ -235,7 +237,7 @@ Finder: TypeAlias = Callable[[Dataset], FileSurvey]
 
 _NEVER_BEFORE: Final[dict[str, Any]] = {
     "shape": None, "chunk": None, "compress": None, "compressible": 1.0, "parts": 1, "names": (), "source": "",
-    "found": "",
+    "found": "", "sizes": "by sample",
 }  # fmt: skip
 
 

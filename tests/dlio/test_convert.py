@@ -87,6 +87,23 @@ def test_sizes_as_run_are_squares_with_the_spread_of_two_sides() -> None:
     assert any(line.startswith("size normal(146_579_449 B, 48_976_9") for line in lines(spread))
 
 
+@pytest.mark.parametrize("form", ["tfrecord", "csv", "indexed_binary"])
+def test_samples_of_a_file_have_the_size_that_is_drawn_for_it(tmp_path: Path, form: str) -> None:
+    changed = {"dataset.format": form, "dataset.num_samples_per_file": 7, "framework": "tensorflow"}
+    pattern = imported({**changed, "reader.data_loader": "tensorflow"})
+    assert "sizes by file" in lines(pattern)
+    assert not any("size" in line for line in pattern.approximations)
+    dataset = compiled(pattern, tmp_path).dataset("train_data")
+    assert (dataset.sizes, dataset.size.parameters) == ("by file", (146_600_628.0, 68_341_808.0))
+
+
+@pytest.mark.parametrize("form", ["npz", "npy", "hdf5"])
+def test_where_all_samples_have_one_size_it_is_said(form: str) -> None:
+    pattern = imported({"dataset.format": form, "dataset.num_samples_per_file": 7})
+    assert {"size 146_600_628 B"} & lines(pattern) and "sizes by file" not in lines(pattern)
+    assert any("one size here, the mean; in DLIO all of a file" in line for line in pattern.approximations)
+
+
 def test_tensorflow_streams_records() -> None:
     pattern = imported({"framework": "tensorflow", "reader.data_loader": "tensorflow", "dataset.format": "tfrecord"})
     assert {"shard by file", "open each epoch", "transfer 256 KiB", "readers 4 by batch"} <= lines(pattern)

@@ -209,9 +209,9 @@ class Drawing:
         varying += ("lognormal(300 B, 150 B)", "exponential(400 B) clipped to 1 B and 2 kB", "uniform(1 B, 4 kB)")
         may_vary = form in ("raw", "tar", "tfrecord") and self.chance(0.5)
         constant = self.one("400 B", "1 B", "1500 B", "4 KiB", "8 KiB", f"{self.number(1, 3000)} B")
-        return {
-            "size": self.one(*varying) if may_vary else f"{self.number(1, 700) * parts} B" if parts > 1 else constant
-        }
+        if may_vary:
+            return {"size": self.one(*varying)} | self.some(0.3, "sizes", "by file", "by sample")
+        return {"size": f"{self.number(1, 700) * parts} B" if parts > 1 else constant}
 
     def one_of(self, *values: Lines) -> Lines:
         return self.source.choice(values)

@@ -33,7 +33,7 @@ def compile_dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None
     if context.has_errors(before):
         return None
     built = Dataset(name=settings.block.name, seed=seed, layout=layout, **(fields | {"size": size}))
-    for check in (_check_total, storage_settings.check_format, storage_settings.check_chunk):
+    for check in (_check_total, _check_sizes, storage_settings.check_format, storage_settings.check_chunk):
         if not context.has_errors(before):
             check(settings, built)
     return None if context.has_errors(before) else built
@@ -78,6 +78,13 @@ def _layout(settings: Settings, samples: int, ranks: int) -> Layout:
             ("layout", "the layout", "the layout is file per sample"),
         )
     return layout
+
+
+def _check_sizes(settings: Settings, built: Dataset) -> None:
+    if built.sizes == "by file" and built.size.is_constant:
+        hint = "leave `sizes` out, or write `size normal(1 MB, 100 kB) clipped to 1 kB and 2 MB`"
+        fixed = ("size" if built.shape is None else "shape", "all samples have this one")
+        settings.report("E211", "`sizes by file` of one size", hint, ("sizes", "nothing is drawn"), fixed)
 
 
 def _check_total(settings: Settings, built: Dataset) -> None:

@@ -13,7 +13,7 @@ from dliosim.formats.protocols import Framed
 from dliosim.formats.registry import bind
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import Dataset
-from dliosim.plan.samples.sample_to_file import align_values
+from dliosim.plan.samples.sample_to_file import align_values, files_of
 
 
 def sample_strides(form: Framed, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -30,10 +30,11 @@ _LARGEST = float(1 << 53)
 
 
 def sample_sizes(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the bytes of each sample, rounded, at least 1: a function of (seed, data set, sample). int64."""
+    """Return the bytes of each sample, rounded, at least 1: a function of (seed, data set, sample or file). int64."""
     if dataset.constant_size is not None:
         return np.full(len(samples), dataset.constant_size, np.int64)
-    values = draw(dataset.size, key(dataset.seed, "size", dataset.name), samples)
+    drawn = files_of(samples, dataset.samples, dataset.layout.files) if dataset.sizes == "by file" else samples
+    values = draw(dataset.size, key(dataset.seed, "size", dataset.name), drawn)
     np.rint(values, out=values)
     np.clip(values, 1.0, _LARGEST, out=values)
     return values.astype(np.int64)

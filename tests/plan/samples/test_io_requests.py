@@ -266,3 +266,14 @@ def test_ranges_of_one_sample_are_read_of_a_file_that_is_opened_once(transfer):
     assert sample_heads(made.part(1, 3), transfer is not None)[0], (
         "a round that begins in the middle opens the file, too"
     )
+
+
+@given(st.integers(1, 60), st.integers(1, 400))
+def test_sizes_by_file_are_one_size_for_each_file(files: int, more: int) -> None:
+    layout = Layout("files", files)
+    dataset = replace(VARYING, layout=layout, samples=files + more, sizes="by file")
+    samples = np.arange(dataset.samples)
+    sizes, place = sample_sizes(dataset, samples), samples * files // dataset.samples
+    each = sample_sizes(replace(VARYING, samples=files, layout=Layout("file per sample", files)), np.arange(files))
+    assert (sizes == each[place]).all()
+    assert (sample_sizes(dataset, samples[::-2]) == sizes[::-2]).all()
