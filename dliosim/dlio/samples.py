@@ -161,11 +161,11 @@ def _size_line(task: Conversion, files: int, each: int) -> Line:
     form = FORMATS[format_of(task)]
     is_compressed = form == "npz" and not task.as_run and config.text("dataset.compression") in _CODECS[form]
     if form in ("hdf5", "parquet") or is_compressed or (each > 1 and form in ("npz", "npy")):
-        task.approximations.append(
-            f"{keys}: all samples of such a data set have one size here, the mean; in DLIO all of a file"
-        )
+        why = "all samples of such a data set have one size here, the mean; in DLIO all of a file"
+        task.approximations.append(f"{keys}: {why}")
         return setting("size", format_bytes(mean), keys)
-    least = "1 KiB" if form in ("jpeg", "png") else "1 B"  # no image file is smaller here
+    # No image file is smaller here, and a line of csv ends with a newline.
+    least = {"jpeg": "1 KiB", "png": "1 KiB", "csv": "2 B"}.get(form, "1 B")
     if task.as_run:
         task.approximations.append(
             f"{keys}: sizes of the same distribution as DLIO's, not the same sizes: that of {count(files, 'file')} "

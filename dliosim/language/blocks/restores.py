@@ -126,12 +126,12 @@ def report_growth(settings: Settings, verb: Restore) -> None:
 def list_saves(verb: Verb, dataset: Dataset | None, ranks: int) -> Iterator[tuple[str, int | None]]:
     """Yield the checkpoints that a verb saves, and how often, but not those of a `repeat`.
 
-    `dataset` is that of a loop. The number is None where a clock decides it.
+    `dataset` is that of a loop, None where it reads none. The number is None where a clock decides it.
     """
     if isinstance(verb, Save):
         yield verb.checkpoint, 1
-    elif isinstance(verb, Loop) and verb.checkpoints and dataset is not None:
-        steps = steps_of_epoch(verb, dataset, ranks)
+    elif isinstance(verb, Loop):
+        steps = steps_of_epoch(verb, dataset, ranks) if verb.checkpoints else 0
         for cadence in verb.checkpoints:
             sure = verb.seconds is None or cadence.unit == "end"
             yield cadence.checkpoint, count_due_saves(verb, cadence, steps) if sure else None

@@ -37,6 +37,7 @@ SAVING = {
     "save c\nsave c": 2,
     "pause 1 s": 0,
     f"{LOOP}epochs 5\ncheckpoint c every 2 epochs from 1\n}}": 3,
+    "train {\nsteps 7\nepochs 2\ncheckpoint c every 3 steps\n}": 4,
     f"{LOOP}epochs 2\ncheckpoint c every 4 steps\ncheckpoint c at end\n}}": 5,
 }
 
