@@ -161,7 +161,7 @@ def _size_line(task: Conversion, files: int, each: int) -> Line:
     form = FORMATS[format_of(task)]
     is_compressed = form == "npz" and not task.as_run and config.text("dataset.compression") in _CODECS[form]
     if form in ("hdf5", "parquet") or is_compressed or (each > 1 and form in ("npz", "npy")):
-        why = "all samples of such a data set have one size here, the mean; in DLIO all of a file"
+        why = "all samples of such a data set have one size here: the mean; in DLIO all of a file have one"
         task.approximations.append(f"{keys}: {why}")
         return setting("size", format_bytes(mean), keys)
     # No image file is smaller here, and a line of csv ends with a newline.

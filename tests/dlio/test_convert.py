@@ -101,7 +101,7 @@ def test_samples_of_a_file_have_the_size_that_is_drawn_for_it(tmp_path: Path, fo
 def test_where_all_samples_have_one_size_it_is_said(form: str) -> None:
     pattern = imported({"dataset.format": form, "dataset.num_samples_per_file": 7})
     assert {"size 146_600_628 B"} & lines(pattern) and "sizes by file" not in lines(pattern)
-    assert any("one size here, the mean; in DLIO all of a file" in line for line in pattern.approximations)
+    assert any("one size here: the mean; in DLIO all of a file" in line for line in pattern.approximations)
 
 
 def test_tensorflow_streams_records() -> None:
