@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -17,6 +18,7 @@ from dliosim.errors import UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Loop, Restore, Split, Workload
+from dliosim.plan.forecast.forecast import forecast
 from dliosim.report.progress import ProgressLine
 
 #: unet3d on H100 as MLPerf Storage v1 has it.
@@ -390,3 +392,13 @@ def test_synthetic_samples_are_steps_that_read_nothing(tmp_path: Path) -> None:
     assert (train.dataset, train.steps, workload.datasets, workload.expectations) == ("", 168 // (7 * 2), (), ())
     (evaluation,) = train.evaluations
     assert (evaluation.loop.dataset, evaluation.loop.steps) == ("", 40 // 2)
+
+
+def test_the_table_of_the_manual_has_the_need_of_every_file_that_dlio_ships(shipped: list[Path]) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "dlio.md").read_text(encoding="utf-8")
+    table = dict(re.findall(r"^\| `(\w+)` \|.* \| ([0-9.]+) \| [^|]* \|$", manual, re.MULTILINE))
+    assert sorted(table) == [path.stem for path in shipped]
+    for path in shipped:
+        found = forecast(compile_pattern(path, [], Job(1))[0])
+        demand = next(phase.demand for phase in found.phases if phase.demand)
+        assert demand.rate_without_waits / 1e9 == pytest.approx(float(table[path.stem]), rel=0.04), path.stem

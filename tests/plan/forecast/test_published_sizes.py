@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from dliosim.model import Job
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.forecast_types import Forecast
 
-PATTERNS = Path(__file__).parents[3] / "patterns"
+ROOT = Path(__file__).parents[3]
+PATTERNS = ROOT / "patterns"
+MANUAL = (ROOT / "docs" / "dlio.md").read_text(encoding="utf-8")
 
 #: Share by which draws of sizes, and the limits of these, change the bytes of a data set: that of 168 files.
 DRAWS = 0.1
@@ -93,6 +96,16 @@ def test_an_accelerator_that_never_waits_takes_the_published_rate(name: str, acc
     demands = [phase.demand for phase in plan(name, 4, accelerator).phases if phase.demand]
     for demand in demands:
         assert demand.rate_without_waits == pytest.approx(needs, rel=0.05 if name == "unet3d" else 0.005)
+
+
+@pytest.mark.parametrize(
+    "words, needs", re.findall(r"^\| `(\w+(?: -D \S+)*)` \|.* \| ([0-9.]+) \|$", MANUAL, re.MULTILINE)
+)
+def test_the_table_of_the_manual_has_the_needs_of_patterns(words: str, needs: str) -> None:
+    name, *given = words.split()
+    accelerator = given[1].partition("=")[2] if given else ""
+    demand = next(phase.demand for phase in plan(name, 4, accelerator).phases if phase.demand)
+    assert demand.rate_without_waits / 1e9 == pytest.approx(float(needs), rel=0.01)
 
 
 @pytest.mark.parametrize("path", sorted(PATTERNS.glob("*.dlio")), ids=lambda path: path.stem)
