@@ -25,6 +25,7 @@ from dliosim.model import (
     Barrier,
     Cadence,
     Checkpoint,
+    Convert,
     Dataset,
     DropCaches,
     Evaluation,
@@ -164,6 +165,7 @@ class _PatternWriter:
 _VERB_HEADS: Final[dict[type, Callable[[Any], str]]] = {
     Loop: lambda loop: f"{loop.kind} {loop.name}",
     Prepare: lambda prepare: f"prepare {prepare.dataset}{' afresh' * prepare.afresh}",
+    Convert: lambda convert: convert.title,
     Save: lambda save: f"save {save.checkpoint}",
     Restore: lambda restore: f"restore {restore.checkpoint}",
     Repeat: lambda repeat: f"repeat {repeat.count}",

@@ -326,6 +326,18 @@ class VerbSummary:
     drain_bytes: int
     #: bytes written for a partner
     partner_bytes: int
+    #: for a `convert`: bytes of the samples that it read
+    source_bytes: int
+    #: for a `convert`: read calls
+    source_calls: int
+    #: for a `convert`: files opened to read
+    source_opens: int
+    #: for a `convert`: reading, with opening files and comparing what was read with what was prepared
+    source_seconds: TimeSpread = figure("reading", "parts")
+    #: for a `convert`: the format's decoder for the samples that it read
+    decode_seconds: TimeSpread = figure("decode", "parts")
+    #: for a `convert`: sleeping or working for the time drawn for its samples (`preprocess`)
+    preprocess_seconds: TimeSpread = figure("pre-\nprocess", "parts")
     #: for a restore: as in "Amounts"; `null` for verbs that write, as are the next two
     distinct_bytes: int | None = figure("differ-\nent", "amounts")
     #: for a restore: bytes by read calls of the ranks, while they read its files (without the file of all plans);
@@ -347,6 +359,11 @@ class VerbSummary:
         Of a restore only the bytes that storage can have given.
         """
         return self.bytes_once / self.seconds if self.seconds > 0 and self.bytes else None
+
+    @Derived
+    def source_bytes_per_second(self) -> float | None:
+        """Return `source_bytes` / `seconds`; None where nothing was read to be written as another data set."""
+        return self.source_bytes / self.seconds if self.seconds > 0 and self.source_bytes else None
 
     @property
     def longest_stall_seconds(self) -> float:

@@ -11,13 +11,13 @@ from dliosim.measure.phase import PhaseSummary
 #: Times of a rank in a verb that do not overlap.
 _PARTS: Final = (
     *("wait", "stage", "content", "encode", "serialize", "send", "broadcast", "open", "view", "call", "file_sync"),
-    *("plan", "partner", "commit", "rename"),
+    *("plan", "partner", "commit", "rename", "source", "decode", "preprocess"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePhase(PhaseSummary):
-    """A verb that touches files: `prepare`, `drop caches`, and those below."""
+    """A verb that touches files: `prepare`, `convert`, `drop caches`, and those below."""
 
     #: its figures
     verb: VerbSummary
@@ -68,6 +68,7 @@ class RestorePhase(FilePhase):
 #: The phase of each verb.
 FILE_PHASES: dict[str, type[FilePhase]] = {
     "prepare": FilePhase,
+    "convert": FilePhase,
     "drop caches": FilePhase,
     "save": SavePhase,
     "restore": RestorePhase,

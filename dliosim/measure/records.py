@@ -280,6 +280,18 @@ class VerbRecord:
     resident_bytes: Column = 0
     #: bytes that were looked up in the page cache
     examined_bytes: Column = 0
+    #: of a `convert`: bytes of the samples that it read
+    source_bytes: Column = 0
+    #: of a `convert`: read calls
+    source_calls: Column = 0
+    #: of a `convert`: files opened to read
+    source_opens: Column = 0
+    #: of a `convert`: reading, with opening files and comparing what was read with what was prepared
+    source_ns: Column = 0
+    #: of a `convert`: decoding what was read
+    decode_ns: Column = 0
+    #: of a `convert`: preprocessing
+    preprocess_ns: Column = 0
     #: one read or write call
     call_latency: Histogram = field(default_factory=Histogram)
     #: hints granted for the first file; None where this rank opened no file

@@ -26,6 +26,7 @@ from dliosim.model.verbs import (
     Barrier,
     Cadence,
     Compute,
+    Convert,
     DropCaches,
     Evaluation,
     Loop,

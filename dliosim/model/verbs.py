@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal, Union
 
 from dliosim.model.access import Access
+from dliosim.model.dataset import Dataset
 from dliosim.model.distributions import Distribution
 from dliosim.model.phrase import Phrase, Switch
 from dliosim.model.split import Split
@@ -172,6 +173,28 @@ class Prepare:
     access: Access  #: how it is written
     afresh: bool = False  #: true: writes also where a complete one exists
     fsync: Switch = True  #: files are synced
+
+
+@dataclass(frozen=True, slots=True)
+class Convert(Prepare):
+    """A `convert` verb: reads a data set and writes its samples as another one, whatever is there."""
+
+    source: str = ""  #: name of the data set that is read
+    fsync: Switch = True  #: files are synced
+    #: the format's decoder is run on each sample that is read, timed by itself
+    decode: Switch = False
+    #: then the rank sleeps, or spins, this long for each sample
+    preprocess: Annotated[Preprocess | None, Phrase("TIMES [busy]")] = None
+
+    @property
+    def title(self) -> str:
+        """Return its name in messages."""
+        return f"convert {self.source} to {self.dataset}"
+
+    def reading_loop(self, source: Dataset) -> Loop:
+        """Return the loop that reads as this verb does, whole samples by POSIX calls."""
+        access = Access(open="each sample" if source.layout.kind == "file per sample" else "once")
+        return Loop("train", self.title, self.source, access, decode=self.decode, preprocess=self.preprocess)
 
 
 @dataclass(frozen=True, slots=True)

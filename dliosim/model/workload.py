@@ -12,7 +12,7 @@ from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.dataset import Dataset
 from dliosim.model.expectation import Expectation
 from dliosim.model.job import Job
-from dliosim.model.verbs import Loop, Prepare, Repeat, Verb
+from dliosim.model.verbs import Convert, Loop, Prepare, Repeat, Verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Workload:
         return {checkpoint.name: checkpoint for checkpoint in self.checkpoints}[name]
 
     def missing_prepares(self) -> dict[str, str]:
-        """Return {loop: data set} for the loops whose data set no `prepare` before them writes.
+        """Return {loop or `convert`: data set} for those whose data set no `prepare` before them writes.
 
         Data sets of files that exist already are left out.
         """
@@ -65,6 +65,8 @@ class Workload:
 
 def _find_unprepared(verbs: Iterable[Verb], prepared: set[str], found: dict[str, str]) -> None:
     for verb in verbs:
+        if isinstance(verb, Convert) and verb.source not in prepared:
+            found[verb.title] = verb.source
         if isinstance(verb, Prepare):
             prepared.add(verb.dataset)
         elif isinstance(verb, Repeat):

@@ -122,6 +122,15 @@ def _device_bytes(group: Sequence[FilePhase]) -> float | None:
     return statistics.fmean(each for each in known if each is not None) if known and None not in known else None
 
 
+def _source_bytes(group: Sequence[FilePhase]) -> float | None:
+    return statistics.fmean(one.verb.source_bytes for one in group) or None
+
+
+def _source_rate(group: Sequence[FilePhase]) -> float | None:
+    taken = sum(one.verb.seconds for one in group)
+    return sum(one.verb.source_bytes for one in group) / taken or None if taken > 0 else None
+
+
 def _rate(group: Sequence[FilePhase]) -> float | None:
     taken = sum(one.verb.seconds for one in group)
     return sum(one.verb.bytes_once for one in group) / taken if taken > 0 else None
@@ -130,8 +139,10 @@ def _rate(group: Sequence[FilePhase]) -> float | None:
 _FILE_COLUMNS: list[Column[list[FilePhase]]] = [
     Column("runs", len, str),
     Column("bytes", lambda group: statistics.fmean(one.verb.bytes for one in group), _size_cell),
+    Column("read", _source_bytes, _size_cell, True, math.nan),
     Column("from the\ndevice", _device_bytes, _size_cell, True, math.nan),
     Column("time", lambda group: statistics.fmean(one.seconds for one in group), time_cell),
     Column("longest", lambda group: max(one.seconds for one in group) if len(group) > 1 else None, time_cell, True),
     Column("bytes /\ntime", _rate, _rate_cell),
+    Column("read /\ntime", _source_rate, _rate_cell, True, math.nan),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,19 @@ from dliosim.plan.samples.sample_to_file import first_samples
 
 Chunks: TypeAlias = Iterator[tuple[int, memoryview]]
 """(offset in the file, data) of calls that together write a part without holes."""
+
+
+class SampleSource(Protocol):
+    """The samples that a conversion reads, part by part, while it writes them."""
+
+    def begin_part(self, first: int, last: int) -> None:
+        """Begin with the samples [first, last)."""
+
+    def read_until(self, sample: int) -> None:
+        """Read all samples of the part before `sample`. Raises ExecutionError."""
+
+    def end_part(self) -> None:
+        """Read what is left of the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,8 @@ class WriteJob:
     form: Format
     #: figures of this rank
     record: VerbRecord
+    #: what is read for the samples; None where they are made
+    source: SampleSource | None = None
 
     @property
     def dataset(self) -> Dataset:
@@ -44,12 +59,20 @@ class WriteJob:
     @property
     def is_shared_open(self) -> bool:
         """True if all ranks open the one file together."""
-        return self.verb.access.is_mpi and self.dataset.layout.files == 1
+        return self.verb.access.is_mpi and self.dataset.layout.files == 1 and self.source is None
 
     @property
     def is_precreated(self) -> bool:
         """True if one rank creates the files: then no rank truncates what another, which opens it too, has written."""
-        return self.dataset.layout.files < self.session.world.size and not self.is_shared_open
+        few = self.dataset.layout.files < self.session.world.size
+        return few and not self.is_shared_open and self.source is None
+
+    def parts(self, places: Places) -> Iterator[FilePart]:
+        """Return the parts of files that this rank writes: whole files where samples are read."""
+        ranks, rank = self.session.world.size, self.session.world.rank
+        if self.source is None:
+            return places.parts(ranks, rank)
+        return (part for part in places.parts(1, 0) if part.file % ranks == rank)
 
     def own_files(self) -> range:
         """Return the files that this rank makes where it makes whole ones."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.datasets.file_writer import WriteJob
+from dliosim.execute.datasets.file_writer import SampleSource, WriteJob
 from dliosim.execute.datasets.open_dataset import open_laid_out
 from dliosim.execute.io_errors import storage_full_code, wrap_call
 from dliosim.execute.node.page_cache import WriteCounter
@@ -151,9 +151,22 @@ def build_files(job: WriteJob, form: Built) -> Iterator[int]:
     for file in job.own_files():
         first, last = job.samples_of(file)
         batches = generate_contents(job.session, form, form.batch, first, last, job.record, done)
+        if job.source is not None:
+            job.source.begin_part(first, last)
+            batches = _read_ahead(job.source, first, batches)
         write_whole(job, file, form.build, batches)
+        if job.source is not None:
+            job.source.end_part()
         done += last - first
         yield file
+
+
+def _read_ahead(source: SampleSource, first: int, batches: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
+    """Yield batches of samples from `first` on, and read before what each is made of."""
+    for batch in batches:
+        first += len(batch)
+        source.read_until(first)
+        yield batch
 
 
 def write_whole(

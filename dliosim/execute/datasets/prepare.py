@@ -17,7 +17,7 @@ from dliosim.execute.datasets.dataset_manifest import (
     find_preparing_ranks,
     write_dataset_manifest,
 )
-from dliosim.execute.datasets.file_writer import WriteJob
+from dliosim.execute.datasets.file_writer import SampleSource, WriteJob
 from dliosim.execute.datasets.open_dataset import estimate_bytes, open_dataset, open_planned
 from dliosim.execute.datasets.write_files import create_files, write_files
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error
@@ -40,8 +40,10 @@ _PROBES = 8
 _SAME_SIZE = 0.01
 
 
-def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbRecord, tuple[str, ...]]:
-    """Write a data set unless a complete one exists; return the record and notes.
+def prepare(
+    session: Session, verb: Prepare, dataset: Dataset, source: SampleSource | None = None
+) -> tuple[VerbRecord, tuple[str, ...]]:
+    """Write a data set unless a complete one exists; return the record and notes. `source`: what is read for it.
 
     The notes say whether data were kept, what was not granted, and the bytes in files. Collective. Raises
     ExecutionError on every rank, or ends the job where only this rank knows of a failure.
@@ -49,7 +51,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     world, record = session.world, VerbRecord()
     if session.options.null:
         return record, ("nothing written (--null)",)
-    job, why = WriteJob(session, verb, session.files(dataset), bind(dataset), record), ""
+    job, why = WriteJob(session, verb, session.files(dataset), bind(dataset), record, source), ""
     directory = job.files.directory
     planned = open_planned(session, dataset)
     if not verb.afresh:
@@ -66,7 +68,7 @@ def prepare(session: Session, verb: Prepare, dataset: Dataset) -> tuple[VerbReco
     import_libraries(job.form)
     started = perf_counter_ns()
     try:
-        with session.progress.track_bytes(f"prepare {dataset.name}", lambda: _bytes_to_write(session, dataset)):
+        with session.progress.track_bytes(f"prepare {dataset.name}", lambda: _bytes_to_write(job)):
             write_files(job)
     except DliosimError as failure:
         if not failure.shared and world.size > 1:
@@ -207,11 +209,10 @@ def present_bytes(dataset: Dataset, directory: Path) -> int:
     )
 
 
-def _bytes_to_write(session: Session, dataset: Dataset) -> int:
+def _bytes_to_write(job: WriteJob) -> int:
     """Return the bytes that this rank writes."""
-    opened, world = session.opened.get(dataset), session.world
-    ranks = world.size, world.rank
-    parts = sample_parts(dataset, *ranks) if opened is None else opened.places.parts(*ranks)
+    opened, world = job.session.opened.get(job.dataset), job.session.world
+    parts = sample_parts(job.dataset, world.size, world.rank) if opened is None else job.parts(opened.places)
     return sum(part.length for part in parts)
 
 

@@ -29,6 +29,7 @@ from dliosim.formats.protocols import Built, GroupEncoder, Preallocated
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
+from dliosim.plan.samples.prepare_partition import FilePart
 
 _Made = TypeVar("_Made")
 
@@ -44,7 +45,8 @@ def _bind_writer(job: WriteJob) -> Iterator[int]:
     form = job.form
     if isinstance(form, Built):
         forget_dataset(job.session, job.dataset)
-        if isinstance(form, GroupEncoder) and job.dataset.layout.files < job.session.world.size:
+        few = job.dataset.layout.files < job.session.world.size
+        if isinstance(form, GroupEncoder) and few and job.source is None:
             return build_shared_files(job, form)
         return build_files(job, form)
     if isinstance(form, Preallocated):
@@ -72,15 +74,19 @@ def create_files(job: WriteJob) -> None:
 
 def _write_own_files(job: WriteJob, writer: FileWriter, access: Access) -> Iterator[int]:
     """Write the parts of this rank, one file after the other."""
-    world, create = job.session.world, writer.makes_files and not job.is_precreated
+    create = writer.makes_files and not job.is_precreated
     buffer = memoryview(b"")
-    for placed in _time_items(writer.place(writer.places.parts(world.size, world.rank)), job.record):
+    for placed in _time_items(writer.place(job.parts(writer.places)), job.record):
         part = placed.part
         needed = writer.largest_chunk(part, access.transfer)
         if len(buffer) < needed:
             buffer = allocate(needed)
         chunks = placed.chunks(access.transfer, buffer)
-        _write_chunks(job, access, part.file, MPI.COMM_SELF, create, chunks, _raise_error)
+        if job.source is not None:
+            job.source.begin_part(part.first_sample, part.last_sample)
+        _write_chunks(job, access, part.file, MPI.COMM_SELF, create, chunks, _raise_error, part)
+        if job.source is not None:
+            job.source.end_part()
         if part.first:
             job.record.files += 1
             yield part.file
@@ -123,13 +129,19 @@ def _write_chunks(
     create: bool,
     chunks: Chunks,
     settle: Callable[[DliosimError | None], None],
+    part: FilePart | None = None,
 ) -> None:
-    """Open a file on all ranks of `comm`, write chunks, and close it; `settle` raises the error of the calls."""
+    """Open a file on all ranks of `comm`, write chunks, and close it; `settle` raises the error of the calls.
+
+    Where samples are read, those that a chunk of the `part` holds are read before it is written.
+    """
     record, tick = job.record, job.session.progress.tick
     opened = open_writer(access, job.files.path(file), comm, create=create)
     error: DliosimError | None = None
     try:
         for offset, data in _time_items(chunks, record):
+            if job.source is not None and part is not None:
+                job.source.read_until(_sample_at(part, offset + len(data)))
             opened.write(offset, data)
             record.bytes += len(data)
             tick(perf_counter_ns(), 0, record.bytes)
@@ -141,6 +153,12 @@ def _write_chunks(
             opened.sync()
     finally:
         close_writer(opened, record)
+
+
+def _sample_at(part: FilePart, offset: int) -> int:
+    """Return about the sample that begins at an offset of a part; the end of the part is that of its last sample."""
+    count = part.last_sample - part.first_sample
+    return part.first_sample + -(-count * (offset - part.offset) // max(part.length, 1))
 
 
 def _raise_error(error: DliosimError | None) -> None:

@@ -16,6 +16,7 @@ from dliosim.execute.checkpoints.restore import list_each, restore
 from dliosim.execute.checkpoints.save_steps import CheckpointSave as Saved
 from dliosim.execute.datasets.open_dataset import open_known_datasets
 from dliosim.execute.datasets.prepare import prepare
+from dliosim.execute.loop.convert import convert
 from dliosim.execute.loop.loop_runner import run_loop
 from dliosim.execute.node.compute import set_timer_slack, sleep_until
 from dliosim.execute.phases.context import Phase, PhaseLog, Session
@@ -23,7 +24,7 @@ from dliosim.execute.phases.phase_summary import verb_phase
 from dliosim.execute.run.capacity_check import require_room
 from dliosim.execute.run.page_cache_residency import drop_caches
 from dliosim.measure.phase import LoopPhase, PhaseSummary, add_null_times
-from dliosim.model import Barrier, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
+from dliosim.model import Barrier, Convert, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.verbs import list_saved_checkpoints
 
@@ -141,9 +142,10 @@ def _run_verb(
     begun = perf_counter_ns()
     if isinstance(verb, Prepare):
         dataset = workload.dataset(verb.dataset)
-        record, notes = prepare(session, verb, dataset)
+        is_read = isinstance(verb, Convert)
+        record, notes = convert(session, verb) if isinstance(verb, Convert) else prepare(session, verb, dataset)
         record.root = session.place_name(dataset.root, session.files(dataset).path(0))
-        return verb_phase(session, dataset.name, "prepare", record, verb.access, notes)
+        return verb_phase(session, dataset.name, "convert" if is_read else "prepare", record, verb.access, notes)
     if isinstance(verb, Save):
         return saves.save(workload.checkpoint(verb.checkpoint))
     if isinstance(verb, Restore):

@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from dliosim.language.blocks import external_datasets, restores
 from dliosim.language.checks.access_checks import check_prepare
+from dliosim.language.checks.convert_checks import check_convert
 from dliosim.language.checks.loop_checks import check_loop, check_unread_loop
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.settings.access import compile_access, merge_access
@@ -19,6 +20,7 @@ from dliosim.language.values.quantities import range_mistake
 from dliosim.model import (
     Barrier,
     Cadence,
+    Convert,
     Dataset,
     DropCaches,
     Evaluation,
@@ -70,6 +72,8 @@ class VerbCompiler:
             return self._compile_loop(block)
         if block.kind == "prepare":
             return self._compile_prepare(block)
+        if block.kind == "convert":
+            return self._compile_convert(block)
         if block.kind == "barrier":
             return Barrier()
         if block.kind == "drop caches":
@@ -157,6 +161,28 @@ class VerbCompiler:
         self.settings[id(verb)] = settings
         if dataset is not None and len(self.context.found) == before:
             check_prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
+        return verb
+
+    def _compile_convert(self, block: PatternBlock) -> Verb | None:
+        source = self._read_dataset(block.header["converted"].only_child)
+        dataset = self._find_dataset(block.header["NAME"])
+        if dataset is not None and dataset.source:
+            raise external_datasets.prepare_refusal(self.nouns.settings[dataset.name], block.header["NAME"].span)
+        settings = merge_access(self.context, block, block.header.get("with"))
+        before = len(self.context.found)
+        verb = Convert(
+            dataset=block.header["NAME"].text,
+            access=compile_access(settings, None),
+            afresh=True,
+            source=block.header["converted"].only_child.text,
+            **settings.read_fields(Convert),
+        )
+        if verb.preprocess is not None:
+            warn_about_draws(settings, "preprocess", verb.preprocess.time)
+        self.settings[id(verb)] = settings
+        if source is not None and dataset is not None and len(self.context.found) == before:
+            check_prepare(settings, verb.access, dataset, self.nouns.settings[dataset.name])
+            check_convert(settings, verb, self.nouns.settings, source, dataset)
         return verb
 
     # ---- loops ----------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def _report_not_shared(settings: Settings, data: Settings, dataset: Dataset) -> 
         "files": f"but the samples are in {dataset.layout.files} files",
         "file per rank": "but each rank has a file of its own",
     }[dataset.layout.kind]
-    verb = "write" if settings.block.kind == "prepare" else "read"
+    verb = "write" if settings.block.kind in ("prepare", "convert") else "read"
     other = "name one file" if dataset.source else "store the samples in one file: `layout shared file`"
     settings.report(
         "E204",

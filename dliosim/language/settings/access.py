@@ -114,7 +114,7 @@ def _readers(settings: Settings, node: SyntaxNode) -> dict[str, Any]:
 
 
 def _cache(settings: Settings, node: SyntaxNode) -> dict[str, Any]:
-    if node.kind == "memory" and settings.block.kind in ("prepare", "checkpoint"):
+    if node.kind == "memory" and settings.block.kind in ("prepare", "convert", "checkpoint"):
         text = f"`{settings.block.kind}` does not take `cache memory`"
         raise mistake("E210", text, node.span, "keeps what is read")
     memory = settings.context.scope.size(node.only_child, 1) if node.children else 0

@@ -80,7 +80,7 @@ def cure_head(line: Span, kind: str, *, opened: bool = False, elsewhere: bool = 
 
 
 #: Kinds of block in which a line may belong that stands elsewhere, the most likely first.
-_HOMES: Final = ("dataset", "train", "checkpoint", "model", "access", "infer", "restore", "prepare")
+_HOMES: Final = ("dataset", "train", "checkpoint", "model", "access", "infer", "restore", "prepare", "convert")
 
 
 def _cure_elsewhere(homes: Sequence[tuple[str, tuple[Meaning, str]]], names: _Names) -> str:
@@ -275,6 +275,7 @@ def cure_statement(head: str, phrase: Span, opened: bool) -> str:
 
 _FORMS: Final = {
     "prepare": ("DATASET",),
+    "convert": ("DATASET to DATASET",),
     "repeat": ("3",),
     "expect": tuple(f"{name} {figure.example}" for name, figure in EXPECTABLE.items()),
     "checkpoint": ("NAME",),

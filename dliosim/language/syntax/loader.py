@@ -34,6 +34,7 @@ _HEADER_KINDS: Final = frozenset(
         "ranks",
         "first",
         "restored",
+        "converted",
     )
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dliosim.language.syntax.declarations import Declaration, list_settings
-from dliosim.model import Access, Checkpoint, Dataset, Loop, Prepare, Restore, Transformer
+from dliosim.model import Access, Checkpoint, Convert, Dataset, Loop, Prepare, Restore, Transformer
 
 LOOPS: Final = ("train", "evaluate", "infer")
 #: Blocks, and the dataclasses of the model whose fields declare their settings.
@@ -15,6 +15,7 @@ BLOCKS: Final[dict[str, type]] = {
     "model": Transformer,
     "checkpoint": Checkpoint,
     "prepare": Prepare,
+    "convert": Convert,
     "restore": Restore,
     **dict.fromkeys(LOOPS, Loop),
 }
@@ -45,6 +46,7 @@ WITHOUT_DATA: Final = ("epochs", "steps", "for", "compute", "sync", "checkpoint"
 #: Verbs, and the grammar rule of the rest of their line; they stand in a file or in `repeat`.
 VERBS: Final = {
     "prepare": "prepare",
+    "convert": "convert",
     "train": "loop",
     "infer": "loop",
     "save": "save",
@@ -73,7 +75,7 @@ STATEMENTS: Final = {
 }
 
 MUST_OPEN: Final = ("dataset", "model", "checkpoint", "access", "train", "infer", "evaluate", "repeat")
-MAY_OPEN: Final = (*MUST_OPEN, "prepare", "restore")
+MAY_OPEN: Final = (*MUST_OPEN, "prepare", "convert", "restore")
 INCLUDABLE: Final = ("dlio", "param", *NOUNS, "include")
 
 #: Words kept for later versions of the language.

@@ -13,11 +13,12 @@ from dliosim.formats.registry import bind
 from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
 from dliosim.model.expectation import GOAL, goals_of
-from dliosim.model.verbs import Loop, Prepare, Restore, Save, Verb, count_due, flatten_verbs
+from dliosim.model.verbs import Convert, Loop, Prepare, Restore, Save, Verb, count_due, flatten_verbs
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_counts import count_saves
 from dliosim.plan.forecast.checkpoint_footprint import forecast_state, storage_of
 from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
+from dliosim.plan.forecast.convert_forecast import forecast_convert
 from dliosim.plan.forecast.epoch_statistics import PassRange, count_passes, unread_pass
 from dliosim.plan.forecast.forecast_types import (
     Demand,
@@ -191,6 +192,10 @@ def _forecast_verb(
     """Return the phases of one verb, and the bytes of memory that a rank needs for it."""
     if isinstance(verb, Loop):
         return _forecast_loop(workload, placements, verb, times, 1)
+    if isinstance(verb, Convert):
+        places = placements[verb.source], placements[verb.dataset]
+        made = list(forecast_convert(*places, verb, workload.job.ranks, times))
+        return made, sum(phase.memory.total for phase in made)
     if isinstance(verb, Prepare):
         made = [forecast_prepare(placements[verb.dataset], verb, workload.job.ranks, times)]
     elif isinstance(verb, Save):
@@ -297,7 +302,8 @@ def _forecast_storage(
     workload: Workload, phases: list[PhaseForecast], states: tuple[StateForecast, ...]
 ) -> tuple[Storage, ...]:
     """Return the space of data sets that are prepared, and of checkpoints that are saved."""
-    prepared = {phase.name: phase.bytes for phase in phases if phase.verb == "prepare"}
+    written = [phase for phase in phases if phase.verb in ("prepare", "convert") and not phase.when]
+    prepared = {phase.name: phase.bytes for phase in written}
     made = []
     for name, size in prepared.items():
         dataset = workload.dataset(name)

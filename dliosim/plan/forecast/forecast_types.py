@@ -111,7 +111,7 @@ class RankMemory:
 class PhaseForecast:
     """One phase, or epochs of a phase that do the same; figures are those of one time, over the ranks."""
 
-    verb: Literal["prepare", "train", "evaluate", "infer", "save", "restore"]  #: verb of the phase
+    verb: Literal["prepare", "convert", "train", "evaluate", "infer", "save", "restore"]  #: verb of the phase
     name: str  #: name of the loop, data set or checkpoint
     times: int  #: how often it is done
     steps: int  #: steps each time
@@ -130,7 +130,8 @@ class PhaseForecast:
     #: two-phase collective would read; None unless all ranks read one file
     span_ratio: float | None = None
     demand: Demand | None = None  #: rates that storage must deliver; None where nothing says in which time
-    when: str = ""  #: passes that requests make, or the options of a restore
+    #: passes that requests make, the options of a restore, or what a `convert` reads
+    when: str = ""
     at_least: bool = False  #: true where saves follow the clock
 
 

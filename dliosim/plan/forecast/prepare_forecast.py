@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dliosim.formats.protocols import Format, Framed
 from dliosim.formats.registry import bind
 from dliosim.model.dataset import Dataset
-from dliosim.model.verbs import Prepare
+from dliosim.model.verbs import Convert, Prepare
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, RankSpread, spread_of, uniform_spread
 from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement, estimate_mean
 from dliosim.plan.samples.places import FramedPlaces, Places
@@ -35,14 +35,16 @@ _Counts: TypeAlias = "tuple[RankSpread, RankSpread, RankSpread, RankSpread]"
 def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int) -> PhaseForecast:
     """Forecast writing a data set: whole files dealt over the ranks, or a share of the samples for each rank."""
     dataset, places = placement.dataset, placement.places
-    transfer, around = verb.access.transfer, 0
+    transfer, around, whole = verb.access.transfer, 0, isinstance(verb, Convert)
     if isinstance(places, FramedPlaces):
-        samples, written, files, calls = _choose_count(places.form, ranks)(places, placement.exact, ranks, transfer)
+        samples, written, files, calls = _choose_count(places.form, ranks, whole)(
+            places, placement.exact, ranks, transfer
+        )
         around = places.form.header + 2 * places.form.align
         if not places.form.bare:
             written, files, calls = _mark_frame_estimates(places.form, transfer, written, files, calls)
     else:
-        few = dataset.layout.files < ranks
+        few = dataset.layout.files < ranks and not whole
         samples, written, files, calls = _deal_files(ranks, _count_files(places, transfer), (few, True, few, True))
     if verb.access.collective:
         calls = uniform_spread(calls.maximum, ranks, calls.estimated)
@@ -54,10 +56,10 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
     return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, opens, calls, memory)
 
 
-def _choose_count(form: Framed, ranks: int) -> Callable[[FramedPlaces, bool, int, int | None], _Counts]:
-    """Return the function that counts what ranks write to the files of a framed format."""
+def _choose_count(form: Framed, ranks: int, whole: bool) -> Callable[[FramedPlaces, bool, int, int | None], _Counts]:
+    """Return the function that counts what ranks write to the files of a framed format; `whole`: to whole files."""
     files = form.dataset.layout.files
-    if files < ranks and form.checksum is None:
+    if files < ranks and not whole and form.checksum is None:
         return _count_shared_files
     return _count_whole_files if files <= AFFORDABLE else _count_many_files
 

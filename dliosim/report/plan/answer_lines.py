@@ -42,7 +42,7 @@ def plan_lines(
             f"{f', {phase.times} times' * (phase.times > 1)}",
         )
         for phase in forecast.phases
-        if phase.verb == "restore" or (phase.verb == "prepare" and not loops)
+        if phase.verb == "restore" or (phase.verb in ("prepare", "convert") and not loops)
     ]
     nodes = f"{count(forecast.nodes, 'node')} of {_two_digits(memory)}"
     title = f"{forecast.workload}  {count(forecast.ranks, 'rank')} on {nodes}{note}"
