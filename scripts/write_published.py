@@ -36,16 +36,16 @@ class Row:
     cause: str = ""  #: of the difference
 
     @property
-    def planned(self) -> float:
-        """GB of 2^30 B that the plan says the loops of the pattern read."""
+    def plan_gb(self) -> float:
+        """GB of 2^30 B that the loops of the pattern read by its plan."""
         workload, _ = compile_pattern(PATTERNS / f"{self.pattern}.dlio", self.options, Job(self.ranks))
         phases = forecast(workload).phases
         return sum(one.bytes.total * one.times for one in phases if one.first_epoch) / 2**30
 
     @property
     def difference(self) -> float:
-        """How much more the plan has, as a share of what was published."""
-        return self.planned / self.published - 1
+        """Surplus of the plan, as a share of what was published."""
+        return self.plan_gb / self.published - 1
 
 
 def sweep(side: int, samples: int) -> tuple[tuple[str, str], ...]:
@@ -84,7 +84,7 @@ def chunk_rows(options: tuple[tuple[str, str], ...], side: int, read: tuple[floa
         yield Row(label, published, "ffn", 8, (*options, ("chunk", f"{cut} x {cut}")), _NOT_IN_PLAN)
 
 
-def compressed_rows(square: tuple[tuple[str, str], ...], stored: float, read: tuple[float, ...]) -> Iterator[Row]:
+def rows_by_codec(square: tuple[tuple[str, str], ...], stored: float, read: tuple[float, ...]) -> Iterator[Row]:
     """Yield a row for each codec and level, all in chunks of 64 x 64; level 0 stores blocks as they are."""
     tiles = (*square, ("chunk", "64 x 64"))
     yield Row("gzip 0", stored, "ffn", 8, tiles, f"16 B around each chunk, {_NOT_IN_PLAN}")
@@ -98,8 +98,8 @@ _WHOLE = (("scale", "1"),)
 TABLES = {
     "ffn_chunks": tuple(chunk_rows(FFN, 181, FFN_READ)),
     "cosmic_chunks": tuple(chunk_rows(COSMIC, 202, COSMIC_READ)),
-    "ffn_compressed": tuple(compressed_rows(FFN, 11.850, FFN_COMPRESSED)),
-    "cosmic_compressed": tuple(compressed_rows(COSMIC, 2.939, COSMIC_COMPRESSED)),
+    "ffn_compressed": tuple(rows_by_codec(FFN, 11.850, FFN_COMPRESSED)),
+    "cosmic_compressed": tuple(rows_by_codec(COSMIC, 2.939, COSMIC_COMPRESSED)),
     "applications": (
         Row("CANDLE NT3, 8", 5.83, "candle", 8, _WHOLE),
         Row("CANDLE NT3, 128", 93.27, "candle", 128, _WHOLE),
@@ -122,7 +122,7 @@ def write_table(name: str) -> str:
     rows = ["| run | published | `plan` | difference | cause |\n|---|---|---|---|---|\n"]
     for row in TABLES[name]:
         digits = 3 if row.published < 100 else 1
-        figures = f"{row.published:.{digits}f} | {row.planned:.{digits}f} | {row.difference:+.2%}"
+        figures = f"{row.published:.{digits}f} | {row.plan_gb:.{digits}f} | {row.difference:+.2%}"
         rows.append(f"| {row.label} | {figures} | {row.cause} |\n")
     return "".join(rows)
 
