@@ -59,6 +59,15 @@ class Published:
         Published("prepare_imagenet", "many", 1024, 1024 * 1251, 114_660),
         Published("prepare_imagenet", "one", 1, 1024 * 1251, 114_660),
         Published("ffn", "images", 2, 18_678, 32_768),
+        Published("cosmic_tagger", "images", 1, 43_075, 702_796),
+        Published("deepcam", "climate", 121_266, 121_266, 56_623_104),
+        Published("deepcam", "holdout", 15_158, 15_158, 56_623_104),
+        Published("cosmoflow_paper", "universe", 1024, 1024 * 256, 1 << 23),
+        Published("candle", "expressions", 1, 1120, 698_891),
+        Published("frnn", "shots", 2800, 2800 * 1024, 2048),
+        Published("tf_cnn", "imagenet", 1024, 1024 * 1024, 262_144),
+        Published("openfold_prepare", "loose", 524_000, 524_000, 1_241_789),
+        Published("cold_start", "weights", 130, 38_565, 1 << 24),
         Published("webdataset", "shards", 2563, 2563 * 500, 114_660),
     ],
     ids=lambda known: f"{known.pattern}-{known.dataset}-{known.accelerator}",
@@ -72,7 +81,14 @@ def test_a_data_set_has_the_published_files_samples_and_bytes(known: Published) 
 
 
 @pytest.mark.parametrize(
-    ("name", "checkpoint", "size"), [("unet3d", "model", 499_153_191), ("bert", "model", 4_034_713_312)]
+    ("name", "checkpoint", "size"),
+    [
+        ("unet3d", "model", 499_153_191),
+        ("bert", "model", 4_034_713_312),
+        ("l2hmc", "state", 39_010_000),
+        ("climate_segmentation", "model", 16_000_000),
+        ("candle", "model", 620_000_000),
+    ],
 )
 def test_a_checkpoint_has_the_published_bytes(name: str, checkpoint: str, size: int) -> None:
     [state] = plan(name, 4).states
