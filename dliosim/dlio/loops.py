@@ -18,7 +18,9 @@ from dliosim.dlio.samples import (
     files_of,
     format_of,
     mean_size,
+    read_names,
     samples_per_file,
+    table_columns,
 )
 from dliosim.errors import UsageError
 from dliosim.units import format_bytes
@@ -194,7 +196,12 @@ def _decode_lines(task: Conversion) -> Iterator[Line]:
         keys = config.quote(f"{options}.prefetch_workers")
         yield setting("engine", f"queued depth {depth}", keys or "DLIO's default")
     if form == "parquet" and config.has(f"{options}.columns"):
-        task.approximations.append(f"{config.quote(f'{options}.columns')}: all columns are read here")
+        names = {name for name, _, _ in table_columns(task)}
+        read = sum(name in names for name in read_names(task))
+        if read and not task.from_files:
+            yield setting("columns", str(read), f"{options}.columns")
+        else:
+            task.approximations.append(f"{config.quote(f'{options}.columns')}: all columns are read here")
     if config.text(f"{options}.simulate_io").lower() in ("on", "true", "1"):
         task.approximations.append(f"{config.quote(f'{options}.simulate_io')}: run with --null")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from math import isqrt, prod, sqrt
 from typing import Final
 
@@ -75,6 +76,9 @@ def samples_per_file(task: Conversion) -> int:
 def mean_size(task: Conversion) -> int:
     """Return the mean size of a sample, bytes."""
     dims = _dims(task)
+    table = table_columns(task)
+    if table:
+        return sum(int(element.lstrip("uintfloa")) // 8 * length for _, element, length in table)
     if dims:
         return prod(dims) * _element_bytes(task)
     length = _record_length(task)
@@ -146,6 +150,11 @@ def _layout(task: Conversion, part: Part, files: int, each: int) -> str:
 def _size_line(task: Conversion, files: int, each: int) -> Line:
     config, mean = task.config, mean_size(task)
     dims = _dims(task)
+    table = table_columns(task)
+    if table:
+        kinds = [(kind, len(list(group))) for kind, group in groupby((element, length) for _, element, length in table)]
+        parts = (f"{number} of {f'{length} x ' if length > 1 else ''}{element}" for (element, length), number in kinds)
+        return setting("columns", ", ".join(parts), "dataset.parquet.columns: dtype, size; those that are read first")
     if dims:
         keys = config.quote("dataset.record_dims", "dataset.record_element_type")
         return setting("shape", f"{' x '.join(map(str, dims))} of {_element(task)}", keys)
@@ -173,6 +182,38 @@ def _size_line(task: Conversion, files: int, each: int) -> Line:
         )
     text = f"normal({mean:_} B, {round(stdev):_} B) clipped to {least} and {4 * mean:_} B"
     return setting("size", text, keys)
+
+
+def table_columns(task: Conversion) -> list[tuple[str, str, int]]:
+    """Return name, element type and elements of a row of a table's columns, those that are read first.
+
+    Empty where the file lists none, or where one has a type of no fixed size, which is said.
+    """
+    given = task.config.value("dataset.parquet.columns")
+    if FORMATS.get(format_of(task)) != "parquet" or not isinstance(given, list) or not given:
+        return []
+    found: list[tuple[str, str, int]] = []
+    for number, one in enumerate(given):
+        name, element, length = (
+            (str(one.get("name", number)), str(one.get("dtype", "float32")), one.get("size", 1))
+            if isinstance(one, dict)
+            else (str(one), "float32", 1)
+        )
+        if element not in _ELEMENTS or not isinstance(length, int) or not 1 <= length < 1 << 30:
+            text = f"`{name}` is of {element}: one column of the same bytes is written"
+            task.approximations.append(f"dataset.parquet.columns: {text}")
+            return []
+        found.append((name, element, length))
+    read = read_names(task)
+    return sorted(found, key=lambda one: one[0] not in read) if read else found
+
+
+def read_names(task: Conversion) -> list[str]:
+    """Return the names of the columns that are read; empty for all."""
+    given = task.config.value("storage.storage_options.columns")
+    if isinstance(given, str):
+        return [name.strip() for name in given.strip("[] ").split(",") if name.strip()]
+    return [str(name) for name in given] if isinstance(given, list) else []
 
 
 def _storage_lines(task: Conversion) -> Iterator[Line]:

@@ -199,6 +199,18 @@ def _shape(data: Dataset) -> str | None:
     return f"{' x '.join(map(str, shape.extents))} of {shape.element}" if shape is not None else None
 
 
+def _columns(owner: Dataset | Loop) -> str | None:
+    if isinstance(owner, Loop):
+        return None if owner.columns is None else str(owner.columns)
+    lengths = ((one, f"{one.length} x " if one.length > 1 else "") for one in owner.columns)
+    return ", ".join(f"{one.number} of {length}{one.element}" for one, length in lengths) or None
+
+
+def _datasets(data: Dataset) -> str | None:
+    names = ", ".join(f'"{name}"' for name in data.names)
+    return names or (None if data.columns else str(data.parts))
+
+
 def _chunk(data: Dataset) -> str | None:
     chunk = data.chunk
     if chunk is None:
@@ -296,9 +308,12 @@ def _staging(background: Background) -> str:
 
 #: Settings whose phrases are not those of one field, by keyword: a phrase, None without one, or several.
 _SPECIAL: Final[dict[str, Callable[[Any], str | list[str] | None]]] = {
-    "size": lambda data: write_distribution(data.size, write_size) if data.shape is None else None,
+    "size": lambda data: write_distribution(data.size, write_size) if not (data.shape or data.columns) else None,
+    "columns": _columns,
     "shape": _shape,
-    "datasets": lambda data: ", ".join(f'"{name}"' for name in data.names) or str(data.parts),
+    "datasets": lambda data: (
+        ", ".join(f'"{name}"' for name in data.names) or (None if data.columns else str(data.parts))
+    ),
     "layout": _layout,
     "prepared by": lambda layout: count(layout.files, "rank") if layout.kind == "file per rank" else None,
     "chunk": _chunk,

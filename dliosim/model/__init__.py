@@ -14,7 +14,18 @@ from dliosim.model.access import (
     communicator_size,
 )
 from dliosim.model.checkpoint import Background, Checkpoint, Commit, Copies, Pace, Replicas, Writers
-from dliosim.model.dataset import ELEMENTS, Chunk, Compression, Dataset, FileSurvey, Finder, Layout, Shape, Stripe
+from dliosim.model.dataset import (
+    ELEMENTS,
+    Chunk,
+    Columns,
+    Compression,
+    Dataset,
+    FileSurvey,
+    Finder,
+    Layout,
+    Shape,
+    Stripe,
+)
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.expectation import EXPECTABLE, Expectation
 from dliosim.model.job import Job

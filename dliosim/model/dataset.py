@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from dliosim.lazy_numpy import np
-from dliosim.model.distributions import Distribution
+from dliosim.model.distributions import Distribution, constant
 from dliosim.model.phrase import PathBelow, Phrase, Root
 
 if TYPE_CHECKING:
@@ -108,6 +108,20 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of one type in a table."""
+
+    number: int  #: columns
+    element: str  #: type of an element, a key of `ELEMENTS`
+    length: int = 1  #: elements of a row
+
+    @property
+    def width(self) -> int:
+        """Bytes of a row in each column."""
+        return self.length * ELEMENTS[self.element]
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """The amount of a data set that is stored, and compressed, as one."""
 
@@ -185,6 +199,10 @@ class Dataset:
     #: that of each, a `size` that of all together; names are for `from files`
     parts: Annotated[int, Phrase(keyword="datasets", rule="datasets")] = 1
     names: tuple[str, ...] = ()  #: data sets or columns that are read from the files of a `source`
+    #: what a row of a table is made of (parquet), which gives its size: `40 of float32, 160 of int64`, or `26 of 3 x
+    #: int32` for lists of three; types as in `shape`. A loop reads the first ones of them by `columns 40`. Default:
+    #: none
+    columns: Annotated[tuple[Columns, ...], Phrase(rule="columns", fixed="the files have their own")] = ()
     #: pattern of names, relative to `root`, of files that exist already, see [Files that are there
     #: already](#files-that-are-there-already)
     source: Annotated[str, Phrase("PATH", "from files", rule="source")] = ""
@@ -200,6 +218,24 @@ class Dataset:
     def constant_size(self) -> int | None:
         """Bytes of every sample, or None where sizes vary."""
         return int(self.size.parameters[0]) if self.size.is_constant else None
+
+    @property
+    def column_widths(self) -> tuple[int, ...]:
+        """Bytes of a row in each part of a sample of constant size."""
+        if self.columns:
+            return tuple(one.width for one in self.columns for _ in range(one.number))
+        return (((self.constant_size or 0) // self.parts),) * self.parts
+
+    def first_columns(self, count: int) -> Dataset:
+        """Return the table of its first columns alone, in the same files."""
+        left, kept = count, []
+        for one in self.columns:
+            if left > 0:
+                kept.append(replace(one, number=min(one.number, left)))
+                left -= one.number
+        size = float(sum(self.column_widths[:count]))
+        names = tuple(f"column_{part}" for part in range(count))
+        return replace(self, size=constant(size), columns=tuple(kept), parts=count, names=names)
 
     def chunks_of_sample(self, size: float) -> float:
         """Return how many chunks a sample of `size` bytes is cut into: at least 1, perhaps a fraction more."""
@@ -237,7 +273,7 @@ Finder: TypeAlias = Callable[[Dataset], FileSurvey]
 
 _NEVER_BEFORE: Final[dict[str, Any]] = {
     "shape": None, "chunk": None, "compress": None, "compressible": 1.0, "parts": 1, "names": (), "source": "",
-    "found": "", "sizes": "by sample",
+    "found": "", "sizes": "by sample", "columns": (),
 }  # fmt: skip
 
 
@@ -270,6 +306,8 @@ shape: 224 x 224 x 3 of uint8
     dtype, element_type -> 224 x 224 x 3 of {}
 chunk: 4 samples | 4 MiB | 128 x 128
     chunk_size, chunks, chunking, row_group_size
+columns: 40 of float32, 160 of int64
+    fields, features
 compress: off | gzip 4 | zstd 3 | lzf | snappy
     compression, codec, compressor
     gzip -> gzip 4 | off

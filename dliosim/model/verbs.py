@@ -115,6 +115,9 @@ class Loop:
     #: may do without: it reads nothing. Default: nothing is read
     dataset: Annotated[str, Phrase(keyword="read", rule="read")]
     access: Access  #: how samples are read
+    #: the first ones of a table's columns, which alone are read (parquet; of files that exist already, `datasets` names
+    #: those that are read). Default: all
+    columns: Annotated[int | None, Phrase("COUNT")] = None
     #: samples of one rank in one step; a total must be a multiple of the ranks
     batch: Annotated[int, Phrase("COUNT per rank | COUNT total")] = 1
     #: how samples are assigned to ranks. `by sample`: number (step * ranks + rank) * batch + slot of the order. `by

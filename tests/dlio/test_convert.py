@@ -17,7 +17,7 @@ from dliosim.dlio.versions import VERSIONS, guess_version
 from dliosim.errors import UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
-from dliosim.model import Job, Loop, Restore, Split, Workload
+from dliosim.model import Columns, Job, Loop, Restore, Split, Workload
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.report.progress import ProgressLine
 
@@ -402,3 +402,22 @@ def test_the_table_of_the_manual_has_the_need_of_every_file_that_dlio_ships(ship
         found = forecast(compile_pattern(path, [], Job(1))[0])
         demand = next(phase.demand for phase in found.phases if phase.demand)
         assert demand.rate_without_waits / 1e9 == pytest.approx(float(table[path.stem]), rel=0.04), path.stem
+
+
+def test_the_columns_of_a_table_have_their_types_and_those_that_are_read_come_first(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    columns = [
+        {"name": "label", "dtype": "float32", "size": 1},
+        {"name": "a", "dtype": "int64", "size": 1},
+        {"name": "b", "dtype": "float32", "size": 13},
+    ]
+    changed = {"dataset.format": "parquet", "dataset.num_samples_per_file": 64, "dataset.parquet.columns": columns}
+    made = imported(changed | {"storage.storage_options.columns": ["label", "b"]}, "mlperf-v3")
+    path = tmp_path / "table.dlio"
+    path.write_text(made.text)
+    workload, _ = compile_pattern(path, [], Job(2))
+    table, train = workload.dataset("train_data"), workload.verbs[-1]
+    assert table.columns == (Columns(1, "float32"), Columns(1, "float32", 13), Columns(1, "int64"))
+    assert isinstance(train, Loop)
+    assert train.columns == 2
+    assert not any("columns" in text for text in (*made.approximations, *made.unused))

@@ -47,6 +47,7 @@ from dliosim.measure.timeline import gather_timeline, has_offsets, keep_epoch
 from dliosim.model import Access, Dataset, Loop
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import count_due, is_due
+from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.read_ranges import buffer_bytes
 from dliosim.plan.samples.sampler import plan_bytes
 from dliosim.readable import count
@@ -318,6 +319,9 @@ def _open_data(session: Session, loop: Loop, dataset: Dataset) -> OpenDataset:
     if not dataset.source:
         check_prepared(session, dataset)
     data = open_dataset(session, dataset)
+    if loop.columns is not None and isinstance(data.places, IndexedPlaces):
+        places = data.places.first_columns(loop.columns)
+        data = replace(data, dataset=places.dataset, places=places)
     if access.readers and access.is_mpi:
         require_threads(f"`readers` with {access.api} in `{loop.name}`")
     return data

@@ -16,9 +16,10 @@ how to decode it; only the file's footer does. So `decode` returns None and does
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import accumulate
 from math import prod
 from pathlib import Path
 from time import perf_counter_ns
@@ -76,9 +77,9 @@ class Parquet(Built, LibraryReadable):
         size = dataset.constant_size
         if size is None:
             return "size", "the rows of a Parquet file have one size here"
-        if size % dataset.parts:
+        if size % dataset.parts and not dataset.columns:
             return "parts", f"{size} bytes are no {dataset.parts} columns of one size"
-        if size // dataset.parts > _LARGEST_VALUE:
+        if max(dataset.column_widths) > _LARGEST_VALUE:
             return "size", f"a value of a Parquet column has at most {_LARGEST_VALUE} bytes"
         group = min(self.batch, dataset.samples) * size
         if dataset.chunk is not None and group > MOST_DECODED:
@@ -127,12 +128,12 @@ class Parquet(Built, LibraryReadable):
                 compression_level=None if compress is None else compress.level or None,
                 use_dictionary=False,
                 write_statistics=False,
-                write_batch_size=max(1, min(_VALUES, _PAGE // _value_bytes(schema[0].type))),
+                write_batch_size=max(1, min(_VALUES, _PAGE // max(map(_value_bytes, schema.types)))),
             ) as writer:
                 spent = perf_counter_ns() - begin
                 for rows in regroup_rows(batches, self.batch):
                     begin = perf_counter_ns()
-                    writer.write_table(_arrow_table(schema, rows), row_group_size=len(rows))
+                    writer.write_table(_arrow_table(schema, self.dataset.column_widths, rows), row_group_size=len(rows))
                     spent += perf_counter_ns() - begin
                 begin = perf_counter_ns()
             encoding.encode_ns += spent + perf_counter_ns() - begin - sink.write_ns
@@ -147,35 +148,38 @@ class Parquet(Built, LibraryReadable):
 
     def forecast(self, count: int) -> FileIndex:
         """Return row groups of the encoded size of the columns; with a codec divided by `compressible`."""
-        dataset, size = self.dataset, self.size
-        most = self.batch
+        dataset, most = self.dataset, self.batch
         rows = np.full(-(-count // most), most, np.int64)
         rows[-1:] = count - most * (len(rows) - 1)
         shrink = dataset.compressible if dataset.compress is not None else 1.0
-        each = size // dataset.parts
-        plain = rows * each + _level_bytes(dataset, rows) + _PAGE_HEADER * -(-rows * each // _PAGE)
+        widths = np.array(dataset.column_widths)[:, np.newaxis]
+        levels = np.array([_level_bytes(one, rows) for one in _column_types(dataset)])
+        plain = rows * widths + levels + _PAGE_HEADER * -(-rows * widths // _PAGE)  # (columns, row groups)
         length = np.ceil(plain / shrink).astype(np.int64)
-        begin = len(MAGIC) + np.cumsum(length * dataset.parts) - length * dataset.parts
+        ends = np.cumsum(length.T).reshape(len(rows), dataset.parts).T  # one column chunk after the other
+        begin = len(MAGIC) + ends - length
         filters = () if dataset.compress is None else (Filter(dataset.compress.codec),)
         chosen = [part for part, name in enumerate(_column_names(dataset)) if name in (dataset.names or (name,))]
-        unit_bytes = int(plain.max(initial=0))
-        columns = tuple(Column(most, 1, ENCODED, unit_bytes, begin + part * length, length, filters) for part in chosen)
+        columns = tuple(
+            Column(most, 1, ENCODED, int(plain[part].max(initial=0)), begin[part], length[part], filters)
+            for part in chosen
+        )
         touched = _FOOTER + len(rows) * dataset.parts * _FOOTER_CHUNK
-        return FileIndex(count, len(MAGIC) + int(length.sum()) * dataset.parts + touched, columns, touched)
+        return FileIndex(count, len(MAGIC) + int(length.sum()) + touched, columns, touched)
 
 
 def table_schema(dataset: Dataset) -> pa.Schema:
     """Return the columns of the files that are written."""
     import pyarrow as pa
 
-    size = dataset.constant_size
-    assert size is not None
-    kind, shape = pa.binary(size // dataset.parts), dataset.shape
-    if shape is not None and _has_native_type(shape.element):
-        kind, count = pa.from_numpy_dtype(np.dtype(shape.element)), prod(shape.extents)
-        if count > 1:
-            kind = pa.list_(pa.field("element", kind, nullable=False), count)
-    return pa.schema([pa.field(name, kind, nullable=False) for name in _column_names(dataset)])
+    def find_type(element: str, count: int, width: int) -> pa.DataType:
+        if not element or not _has_native_type(element):
+            return pa.binary(width)
+        kind = pa.from_numpy_dtype(np.dtype(element))
+        return kind if count == 1 else pa.list_(pa.field("element", kind, nullable=False), count)
+
+    types = zip(_column_names(dataset), _column_types(dataset), dataset.column_widths, strict=True)
+    return pa.schema([pa.field(name, find_type(*kind, width), nullable=False) for name, kind, width in types])
 
 
 class _Sink:
@@ -207,17 +211,25 @@ def _column_names(dataset: Dataset) -> tuple[str, ...]:
     return tuple(f"column_{part}" for part in range(dataset.parts))
 
 
+def _column_types(dataset: Dataset) -> list[tuple[str, int]]:
+    """Return element type and elements of a row of each column; no type for bytes."""
+    if dataset.columns:
+        return [(one.element, one.length) for one in dataset.columns for _ in range(one.number)]
+    shape = dataset.shape
+    return [(shape.element, prod(shape.extents)) if shape is not None else ("", 1)] * dataset.parts
+
+
 def _has_native_type(element: str) -> bool:
     """Return True if Parquet stores elements of that type in their own number of bytes."""
     return element == "float16" or ELEMENTS[element] >= 4
 
 
-def _level_bytes(dataset: Dataset, rows: Ints) -> Ints:
+def _level_bytes(kind: tuple[str, int], rows: Ints) -> Ints:
     """Return the approximate bytes that mark the begin of each list of a column: a bit an element, or a run a row."""
-    shape = dataset.shape
-    if shape is None or not _has_native_type(shape.element) or prod(shape.extents) == 1:
+    element, count = kind
+    if not element or not _has_native_type(element) or count == 1:
         return np.zeros_like(rows)
-    return rows * min(32, prod(shape.extents)) // 8
+    return rows * min(32, count) // 8
 
 
 def _value_bytes(kind: pa.DataType) -> int:
@@ -228,13 +240,13 @@ def _value_bytes(kind: pa.DataType) -> int:
     return width
 
 
-def _arrow_table(schema: pa.Schema, rows: Bytes) -> pa.Table:
-    """Return rows of samples as columns; a single column is not copied."""
+def _arrow_table(schema: pa.Schema, widths: Sequence[int], rows: Bytes) -> pa.Table:
+    """Return rows of samples as columns of `widths` bytes a row; a single column is not copied."""
     import pyarrow as pa
 
-    each, columns = rows.shape[1] // len(schema), []
-    for part, field in enumerate(schema):
-        data = pa.py_buffer(np.ascontiguousarray(rows[:, part * each : (part + 1) * each]))
+    edges, columns = [0, *accumulate(widths)], []
+    for field, begin, end in zip(schema, edges, edges[1:], strict=False):
+        data = pa.py_buffer(np.ascontiguousarray(rows[:, begin:end]))
         if pa.types.is_fixed_size_list(field.type):
             values = pa.Array.from_buffers(field.type.value_type, len(rows) * field.type.list_size, [None, data])
             columns.append(pa.Array.from_buffers(field.type, len(rows), [None], children=[values]))

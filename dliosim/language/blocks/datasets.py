@@ -12,7 +12,7 @@ from dliosim.model import Dataset, Layout
 from dliosim.model.dataset import MAX_TOTAL
 
 #: Settings, and their fields, without which nothing can be said about files.
-_SIZES: Final = {"samples": "samples", "size": "size", "shape": "shape", "datasets": "parts"}
+_SIZES: Final = {"samples": "samples", "size": "size", "shape": "shape", "datasets": "parts", "columns": "columns"}
 
 
 def compile_dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
@@ -21,7 +21,8 @@ def compile_dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None
         return external_datasets.compile_existing(settings, seed)
     context = settings.context
     before = len(context.found)
-    settings.require(("samples",), ("size", "shape"), ("path",))
+    sized = settings.find_line("columns") is not None
+    settings.require(("samples",), *([] if sized else [("size", "shape")]), ("path",))
     if settings.block.broken:
         return None
     fields = storage_settings.read_dataset(settings)
@@ -32,6 +33,8 @@ def compile_dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None
         layout = _layout(settings, fields["samples"], ranks)
     if context.has_errors(before):
         return None
+    if "columns" in fields:
+        fields["parts"] = sum(one.number for one in fields["columns"])
     built = Dataset(name=settings.block.name, seed=seed, layout=layout, **(fields | {"size": size}))
     for check in (_check_total, _check_sizes, storage_settings.check_format, storage_settings.check_chunk):
         if not context.has_errors(before):

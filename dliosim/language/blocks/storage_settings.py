@@ -15,7 +15,7 @@ from dliosim.language.settings.block_settings import Settings, warn_about_draws
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
 from dliosim.language.values.quantities import nearest_float, range_mistake
-from dliosim.model import ELEMENTS, Chunk, Compression, Dataset, Distribution, Shape, constant
+from dliosim.model import ELEMENTS, Chunk, Columns, Compression, Dataset, Distribution, Shape, constant
 from dliosim.readable import count
 from dliosim.units import COUNT, format_bytes
 
@@ -40,6 +40,7 @@ def read_dataset(settings: Settings, **special: Callable[[SyntaxNode], Any] | No
         "compress": _compression,
         "compressible": _compression_ratio,
         "parts": _parts,
+        "columns": _columns,
     }
     bound = {field: partial(read, settings.context.scope) for field, read in readers.items()}
     return settings.read_fields(Dataset, **(bound | special))
@@ -69,6 +70,35 @@ def _parts(scope: Scope, node: SyntaxNode) -> int:
     raise mistake("E210", message, node.span, "no meaning without `from files`", hint=hint)
 
 
+def _columns(scope: Scope, node: SyntaxNode) -> tuple[Columns, ...]:
+    found = []
+    for one in node.children:
+        *numbers, element = one.children
+        if element.text not in ELEMENTS:
+            raise unknown_word("element type", element, ELEMENTS)
+        number, *lengths = (scope.count(child) for child in numbers)
+        found.append(Columns(number, element.text, *lengths))
+    if sum(one.number for one in found) > MAX_PARTS:
+        raise mistake("E113", "a table of too many columns", node.span, f"at most {MAX_PARTS}")
+    if sum(one.number * one.width for one in found) > MAX_SHAPED:
+        raise mistake("E113", "a row of these columns is too large", node.span, f"at most {format_bytes(MAX_SHAPED)}")
+    return tuple(found)
+
+
+def _table_size(settings: Settings, fields: Mapping[str, Any]) -> Distribution:
+    """Return the size of a row of `columns`; E213 for what else gives it, E212 where the format has no columns."""
+    size = sum(one.number * one.width for one in fields.get("columns", ()))
+    for head in ("size", "shape", "datasets"):
+        if settings.find_line(head) is not None:
+            text, place = f"`{settings.block.title}` has `columns` and a `{head}`", (head, "this says it again")
+            settings.report("E213", text, f"leave `{head}` out", place, ("columns", f"a row has {format_bytes(size)}"))
+    form = fields.get("format", "raw")
+    if form != "parquet":
+        where = ("format", "the format") if settings.find_line("format") is not None else ("columns", "of a table")
+        settings.report("E212", f"format `{form}` has no `columns`", "write `format parquet`", where)
+    return constant(float(max(size, 1)))
+
+
 def sample_size(settings: Settings, fields: Mapping[str, Any]) -> Distribution:
     """Return the size of a sample in bytes, from `shape` or `size` among the fields that are read.
 
@@ -76,6 +106,8 @@ def sample_size(settings: Settings, fields: Mapping[str, Any]) -> Distribution:
     """
     drawn: Distribution = fields.get("size", constant(1))
     shaped, number = fields.get("shape"), fields.get("parts", 1)
+    if settings.find_line("columns") is not None:
+        return _table_size(settings, fields)
     check_size_and_shape(settings, shaped, number)
     if settings.find_line("shape") is not None:
         return constant(float(shaped.size * number if shaped is not None else 1))

@@ -25,6 +25,7 @@ def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings)
     access_checks.check_collective(settings, loop, dataset, data)
     _check_last_step(settings, loop)
     _check_reading_order(settings, loop)
+    _check_columns(settings, loop, dataset, data)
     _check_decode(settings, loop, dataset, data)
     access_checks.check_memory_cache(settings, access, dataset, data)
     if access.through == "library":
@@ -63,6 +64,25 @@ def check_unread_loop(settings: Settings, loop: Loop) -> None:
         settings.report("E003", f"the steps of `{loop.name}` do nothing", f"{read}, or `compute 10 ms`", [label])
     _check_last_step(settings, loop)
     _check_cadences(settings, loop, loop.steps or 0)
+
+
+def _check_columns(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
+    """Report E210 and E113 for `columns` of what is no table, or has fewer."""
+    if loop.columns is None:
+        return
+    if dataset.source:
+        hint = 'name those that are read in the data set: `datasets "a", "b"`'
+        place = data.labels("from files", "they have columns of their own")
+        settings.report("E210", "`columns` of files that are there already", hint, ("columns", "the first ones"), place)
+    elif dataset.format != "parquet":
+        hint = "leave it out, or write `format parquet` in the data set"
+        place = data.labels("format", "has no columns", "the format is raw (the default)")
+        settings.report("E210", f"`columns` of format `{dataset.format}`", hint, ("columns", "of a table"), place)
+    elif loop.columns > dataset.parts:
+        there = count(dataset.parts, "column")
+        place = data.labels("columns" if dataset.columns else "datasets", there, f"{there} (the default)")
+        label = ("columns", "more than there are")
+        settings.report("E113", f"`{loop.name}` reads {loop.columns} columns", f"at most {there}", label, place)
 
 
 def _check_plan_size(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:

@@ -57,9 +57,9 @@ def overlay(below: Iterable[Setting], above: Iterable[Setting]) -> list[Setting]
     above = list(above)
     replaced = {(setting.head, setting.sub[:1]) for setting in above}
     given, off = {setting.head for setting in above}, {setting.head for setting in above if setting.is_off}
-    for one, other in (("size", "shape"), ("shape", "size")):  # either one gives the whole size
-        if (one, ()) in replaced:
-            replaced.add((other, ()))
+    whole = (("size", ()), ("shape", ()), ("columns", ()))  # each one gives the whole size
+    if replaced & {*whole}:
+        replaced |= {*whole}
     return [
         setting
         for setting in below

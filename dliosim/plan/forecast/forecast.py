@@ -29,7 +29,7 @@ from dliosim.plan.forecast.forecast_types import (
     Storage,
     time_to_read,
 )
-from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, mean_compute, place_samples
+from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, mean_compute, place_samples, read_columns
 from dliosim.plan.forecast.prepare_forecast import forecast_prepare, sum_sidecars
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
@@ -102,7 +102,7 @@ def list_reads(
     index, names = found.get(dataset.found or dataset.digest(), (None, ()))
     if index is None:
         _refuse_unknown_places(dataset)
-    places = place_samples(dataset, index, _SUMMED).places
+    places = read_columns(place_samples(dataset, index, _SUMMED), chosen.columns).places
     steps = steps_of_epoch(chosen, dataset, job.ranks)
     # All requests are one epoch, with the number of passes that they take.
     epochs = sum(runs for each, runs in _loop_runs(workload.verbs) if each is chosen)
@@ -219,7 +219,9 @@ def _forecast_loop(
         found = [unread_pass(loop, workload.job.ranks, one) for one in passes]
     else:
         loops = sum(1 for _ in loops_of(workload.verbs))
-        found = count_passes(loop, dataset, placements[dataset.name], workload.job, passes, stream, loops)
+        placement = read_columns(placements[dataset.name], loop.columns)
+        read = dataset if loop.columns is None else placement.dataset
+        found = count_passes(loop, read, placement, workload.job, passes, stream, loops)
     goal = goals_of(workload.expectations).get(loop.name, GOAL)
     phases = [replace(one, times=times * one.times, demand=_storage_demand(loop, one, goal)) for one in found]
     if stream:

@@ -87,6 +87,14 @@ def place_samples(dataset: Dataset, found: DataIndex | None = None, affordable: 
     return Placement(FramedPlaces(replace(form, dataset=replace(dataset, size=constant(mean)))), False)
 
 
+def read_columns(placement: Placement, columns: int | None) -> Placement:
+    """Return the places of samples where only the first columns of a table are read; None: all."""
+    places = placement.places
+    if columns is None or not isinstance(places, IndexedPlaces):
+        return placement
+    return replace(placement, places=places.first_columns(columns))
+
+
 def guess_places(form: Format) -> IndexedPlaces:
     """Return the places by an estimate of the files' indexes before the files are written.
 

@@ -319,6 +319,11 @@ class IndexedPlaces(Places):
         stored = ReadRanges(rows, zeros, np.maximum(found.begin, 0), held, found.column, found.piece)
         return stored.drop_duplicates() if (found.begin < 0).any() else stored
 
+    def first_columns(self, count: int) -> IndexedPlaces:
+        """Return the places of the same samples where only the first columns of their table are read."""
+        form = replace(self.form, dataset=self.dataset.first_columns(count))
+        return replace(self, form=form, index=replace(self.index, columns=self.index.columns[:count]))
+
     def library_bytes(self, samples: Ints) -> Ints:
         """Return the bytes of each sample, of existing files by their indexes."""
         if not self.dataset.source:

@@ -13,7 +13,7 @@ from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import check_damage, check_resolved, random_contents, sample_ranges, write_resolved
 from dliosim.formats.parquet.format import ROW_GROUP, Parquet
 from dliosim.formats.protocols import Bytes, EncodeTime
-from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout, Shape, constant
+from dliosim.model import Chunk, Columns, Compression, Dataset, Distribution, Layout, Shape, constant
 from tests.examples import examples
 
 pa = pytest.importorskip("pyarrow")
@@ -40,6 +40,10 @@ WAYS = {
     "halves": dataset(24, shape=Shape((12,), "float16")),
     "pixels": dataset(147, shape=Shape((7, 7, 3), "uint8")),
     "unsigned": dataset(32, shape=Shape((8,), "uint32")),
+    "table": dataset(31, parts=4, columns=(Columns(1, "float32"), Columns(2, "int64"), Columns(1, "uint8", 11))),
+    "table of lists": dataset(
+        60, parts=3, columns=(Columns(2, "float32", 7), Columns(1, "int32")), chunk=Chunk(3, "samples")
+    ),
     "large": dataset(3_000_001, chunk=Chunk(2, "samples")),
 }
 
