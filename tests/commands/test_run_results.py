@@ -45,8 +45,8 @@ def test_json_is_all_that_is_printed_and_the_status_is_the_same(
 ) -> None:
     assert _write_report(run(), (), lambda: tmp_path, as_json=True) == 3
     found = json.loads(capsys.readouterr().out)
-    assert (found["results"], found["answer"][0]["verdict"]) == (str(tmp_path), "not a storage result")
-    assert [one["text"] for one in found["missed"]] == ["utilization of train at least 70 %"]
+    assert (found["results"], found["answer"][0]["verdict"]) == (str(tmp_path), "does not feed")
+    assert [one["text"] for one in found["missed"]] == ["utilization of train at least 75 %"]
     assert main(["report", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == found
 

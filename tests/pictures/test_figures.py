@@ -532,7 +532,7 @@ def test_a_scaling_curve_names_its_studies_by_what_differs_and_says_what_is_left
     with apply_style():
         axes = picture.draw().axes[0]
     names = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert names == ["cosmoflow: train, posix, files=64", "cosmoflow: train, posix, files=100", "ideal"]
+    assert names == ["cosmoflow: train, posix, files=64", "cosmoflow: train, posix, files=100", "ideal", "needs"]
     assert axes.get_xlim()[1] < 8
 
 

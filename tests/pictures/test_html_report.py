@@ -160,7 +160,7 @@ def test_the_page_begins_with_the_answer_as_on_a_terminal(tmp_path: Path) -> Non
     assert places == sorted(places)
     assert places[-1] < shown.index("Figures")
     assert "needs 2.91 GB/s, gave 1.97 GB/s from the device (epoch 1)" in shown
-    assert "missed: expect" not in shown and "MISSED: expect utilization of train at least 70 %" in shown
+    assert "missed: expect" not in shown and "MISSED: expect utilization of train at least 75 %" in shown
     assert f"<code>{escape(advice['command'])}</code>" in text
 
 
@@ -184,7 +184,7 @@ def test_several_results_begin_with_the_verdict_of_each_and_have_labels_by_what_
     text = page(found)
     shown = body_text(text)
     for label in ("cosmoflow, 1 rank", "cosmoflow, 2 ranks"):
-        assert f"{label}, train: not a storage result" in shown
+        assert f"{label}, train: does not feed" in shown
         assert f"{label}</h2>" in text
     assert "(1)" not in shown
     assert shown.index("MISSED: expect") < shown.index("Results side by side ")

@@ -144,8 +144,8 @@ def test_the_title_has_the_file_system_of_the_loop() -> None:
 
 def test_reads_out_of_memory_are_not_called_storage() -> None:
     shown = {answer.source: answer_lines(replace(run(), answers=(answer,))) for answer in SOURCED}
-    assert "reads 29 %" in shown["memory"] and "storage 29 %" not in shown["memory"]
-    assert "storage 29 %" in shown["device"]
+    assert "reads 50 %" in shown["memory"] and "storage 50 %" not in shown["memory"]
+    assert "storage 50 %" in shown["device"]
 
 
 SOURCED = [replace(run().answers[0], source=source) for source in ("memory", "device")]

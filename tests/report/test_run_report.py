@@ -130,13 +130,17 @@ def test_utilization_is_marked_with_more_ranks_than_cores_where_no_kernel_counts
     assert "48.90?" in report_of(epoch(0, 2.5, **uncounted), environment=crowded)
 
 
+#: The environment of the run, with its data in memory, where answers judge nothing.
+TMPFS = replace(run().environment, file_systems=(replace(run().environment.file_systems[0], kind="tmpfs"),))
+
+
 def waiting(share, **changed):
     """Two epochs whose ranks waited for a core for such a share of the second."""
     return [epoch(0), epoch(1, loop_seconds=0.5, core_wait_seconds=spread(share * 0.5), **changed)]
 
 
 def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_ranks_than_cores():
-    crowded = replace(run().environment, ranks_per_node=16, cores_per_node=2)
+    crowded = replace(TMPFS, ranks_per_node=16, cores_per_node=2)
     text = report_of(*waiting(0.049), environment=crowded)
     assert "?" not in text
     assert "; 4.90 % of it was waiting for a core" in " ".join(text.split())
@@ -144,14 +148,14 @@ def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_r
     assert "warning: train: 12 % of the loop was waiting for a core, in data wait," in text
     assert "(16 ranks on 2 cores: use fewer ranks, or give each a core of its own)" in text
     assert "?" in text
-    quiet = " ".join(report_of(*waiting(0.123)).split())
+    quiet = " ".join(report_of(*waiting(0.123), environment=TMPFS).split())
     assert "(other work had the cores: repeat this when the machine is quiet)" in quiet
 
 
 def test_readers_that_wait_for_cores_are_distinguished():
     epochs = waiting(0.01, reader_core_wait_seconds=spread(0.3))
     phase = LoopPhase("train", "train", 1.0, epochs=tuple(epochs), readers=4)
-    text = " ".join(run_report(run(phases=(phase,))).split())
+    text = " ".join(run_report(run(phases=(phase,), environment=TMPFS)).split())
     assert "warning: train: readers waited for a core 15 % of the loop" in text
     assert "(4 ranks on 8 cores, 4 readers each: use fewer of either, or give each a core of its own)" in text
 
@@ -264,7 +268,7 @@ def warnings_of(*phases, **changed):
     return [line for line in warnings.warnings_of(unanswered) if "is in memory" not in line]
 
 
-ON_DISK = replace(run().environment, file_systems=(replace(run().environment.file_systems[0], kind="ext4"),))
+ON_DISK = run().environment
 
 
 def test_a_good_run_has_no_warnings():
@@ -358,7 +362,7 @@ def test_a_restore_from_the_page_cache_is_warned_about_with_how_many_runs_did():
     phases = [file_phase_of("restore", read, resident_share=share) for share in shares]
     (found,) = warnings_of(*phases, environment=ON_DISK)
     assert found.startswith("restore (2 of 3 runs): most of what it read was in the page cache")
-    assert warnings_of(*phases) == []  # on tmpfs all of it is memory
+    assert warnings_of(*phases, environment=TMPFS) == []  # there all of it is memory
 
 
 @pytest.mark.parametrize(

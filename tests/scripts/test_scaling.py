@@ -238,7 +238,9 @@ def test_without_io_there_is_neither_rate_nor_efficiency(scaling_table: ModuleTy
 
 
 def test_a_study_in_memory_says_so_once(scaling_table: ModuleType) -> None:
-    runs = [sample(ranks=1), sample(ranks=2)]  # on tmpfs
+    (place,) = sample().environment.file_systems
+    in_memory = replace(sample().environment, file_systems=(replace(place, kind="tmpfs"),))
+    runs = [sample(ranks=ranks, environment=in_memory) for ranks in (1, 2)]
     said = list(scaling_table.remarks(runs))
     assert said == ["root data is in memory (tmpfs): rates and efficiency say nothing about storage"]
 
