@@ -244,7 +244,8 @@ def _mend_by_command(
     values = [value] if value else []
     homes = [home for home, other in COMMANDS.items() if any(option in names for names, _ in other.options)]
     homes = [] if name == "report" else homes
-    if not homes and (near := difflib.get_close_matches(option, known, n=1, cutoff=0.75)):
+    # An option that another command has is meant as such, unless a letter of this command's own is missing.
+    if near := difflib.get_close_matches(option, known, n=1, cutoff=0.9 if homes else 0.75):
         return write(near[0], *values)
     other = homes[0] if homes else _look_up(option.lstrip("-"), _COMMANDS)
     if not other:

@@ -26,7 +26,7 @@ from dliosim.report.warnings import format_warnings
 _MOST_EPOCHS = 5
 
 #: Characters of the name of a loop, and of a verb, so that tables fit.
-_LONGEST_LOOP, _LONGEST_VERB = 14, 24
+_LONGEST_LOOP, _LONGEST_VERB = 10, 24
 
 
 #: An epoch, and its utilization of storage alone in words.

@@ -30,7 +30,7 @@ def test_a_run_prints_the_golden_text() -> None:
 def test_it_fits_80_columns_with_long_names() -> None:
     name = "a_loop_over_the_whole_universe_of_a_cosmology_simulation"
     read = verb(98_765.4, bytes=10**18, files=10**9, device_bytes=987_654_321_098_765_432)
-    loop = LoopPhase(name, "evaluate", 1.0, epochs=tuple(epoch(i, 1e4) for i in range(12)))
+    loop = LoopPhase(name, "evaluate", 1.0, epochs=tuple(epoch(i, 100) for i in range(12)))
     text = on("ext4", phases=(loop, RestorePhase(name, "restore", 98_765.4, verb=read, root="data")))
     assert max(len(line) for line in text.splitlines() if not line.startswith("mpiexec ")) <= 80
 
