@@ -38,6 +38,9 @@ _PAGE = 4096
 #: Why a source is `unknown`; what is known instead follows.
 _UNCOUNTED = "reads are not counted"
 
+#: From this share of a loop on, waits for a core say more than all that is left.
+_MOST = 0.5
+
 #: From this number of readers a rank on, more of them are no advice.
 _MANY_READERS = 16
 
@@ -96,6 +99,7 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
     some = [epochs[number] for number in counted]
     alone = _spread_alone(some)
     waited = core_wait_bound(run.environment, some, max(phase.readers for phase in runs))
+    within_spread = alone is not None and alone.min < goal <= alone.max
     verdict, why = _judge(runs, source, from_storage, alone, goal, waited)
     return Answer(
         runs[0].name,
@@ -109,7 +113,7 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
         alone,
         spread_over(some, lambda one: _rate_for_goal(one, goal)),
         spread_over(some, storage_rate),
-        tuple(_advise(run, runs, source, from_storage, verdict, len(some), waited, accepts)),
+        tuple(_advise(run, runs, source, from_storage, verdict, len(some), within_spread, waited, accepts)),
     )
 
 
@@ -194,7 +198,7 @@ def _judge(
         return FEEDS, (load,) if load else ()
     if alone.max >= goal:
         return TOO_CLOSE, (f"the goal is within the spread: {percent(alone.min, 3)} to {percent(alone.max, 3)}",)
-    if alone.max >= goal * (1 - waited):
+    if alone.max >= goal * (1 - waited) or waited >= _MOST:
         return TOO_CLOSE, (f"{core_wait_text(waited)}, and may be what is missing",)
     return STARVES, (f"{load}, but more is missing",) if load else ()
 
@@ -247,10 +251,14 @@ def _advise(
     from_storage: bool,
     verdict: str,
     counted: int,
+    within_spread: bool,
     waited: float,
     accepts: Accepts,
 ) -> Iterator[Advice]:
-    """Yield what to do next, where `counted` epochs count; of changes by -D only those that the pattern `accepts`."""
+    """Yield what to do next, where `counted` epochs count; of changes by -D only those that the pattern `accepts`.
+
+    `within_spread`: the goal is within the spread of the epochs that count.
+    """
     loop, epochs = runs[0], sum(len(phase.epochs) for phase in runs)
 
     def change(text: str, setting: str, phrase: str) -> Iterator[Advice]:
@@ -262,33 +270,37 @@ def _advise(
         yield Advice("read the data", command_line(run, without=("--null",)))
     elif run.is_stored_on(loop, MEMORY_KINDS):
         yield Advice("put the data on the storage in question: --dir DIR")
+    elif doubt_of_prefetch(runs):
+        yield Advice("use more samples, or fewer batches ahead (`prefetch`)")
     elif not from_storage:
         if run.is_stored_on(loop, OWN_CACHE_WITH_DIRECT_KINDS):
             yield Advice("use much more data than memory, or the file system behind: --dir DIR")
         elif loop.cache != "off":
             yield from change("read past the page cache", "cache", "off")
         yield Advice("use more data than memory, or `drop caches` before the loop")
-    elif doubt_of_prefetch(runs):
-        yield Advice("use more samples, or fewer batches ahead (`prefetch`)")
-    elif verdict == TOO_CLOSE and waited >= CORE_WAIT_LIMIT and run.environment.ranks_per_node > 1:
-        yield _free_cores(run, loop, accepts)
-    elif verdict == TOO_CLOSE and loop.cache != "off" and counted < epochs:
-        yield from change("read past the page cache, so that all epochs count", "cache", "off")
-    elif verdict == TOO_CLOSE and waited >= CORE_WAIT_LIMIT:
-        yield _free_cores(run, loop, accepts)
-    elif verdict == TOO_CLOSE:
+    elif verdict == TOO_CLOSE and waited >= CORE_WAIT_LIMIT and not within_spread:
+        yield _free_cores(run, loop, accepts, run.environment.ranks_per_node)
+    elif verdict == TOO_CLOSE and counted == epochs:
         yield from change("run more epochs", "epochs", str(2 * epochs))
+    elif verdict == TOO_CLOSE:
+        if loop.cache != "off":
+            yield from change("read past the page cache, so that all epochs count", "cache", "off")
+        yield Advice("have more epochs that count: more data than memory, or `drop caches` in a `repeat`")
     elif verdict == STARVES and loop.api in MPI_APIS:  # of several readers only one reads at a time
         if loop.readers:
             yield from change("read by POSIX calls, which readers make at the same time", "api", "posix")
         else:
             yield from change("read ahead of the steps", "readers", "1 by batch")
     elif verdict == STARVES:
-        yield from _read_faster(run, loop, waited, change)
+        yield from _read_faster(run, loop, waited, accepts, change)
 
 
 def _read_faster(
-    run: RunSummary, loop: LoopPhase, waited: float, change: Callable[[str, str, str], Iterator[Advice]]
+    run: RunSummary,
+    loop: LoopPhase,
+    waited: float,
+    accepts: Accepts,
+    change: Callable[[str, str, str], Iterator[Advice]],
 ) -> Iterator[Advice]:
     """Yield how storage may feed a loop after all.
 
@@ -303,8 +315,7 @@ def _read_faster(
     if loop.readers < more <= _MANY_READERS:
         yield from change("read more batches at the same time", "readers", f"{more} by batch")
     elif crowd > 1 and is_crowded:
-        fewer = max(min(cores // (1 + loop.readers), crowd - 1), 1)
-        yield Advice("give each rank and reader a core", command_line(run, ranks=fewer * run.nodes))
+        yield _free_cores(run, loop, accepts, crowd - 1)
     elif crowd > 1:
         yield Advice("find how many ranks it feeds", command_line(run, ranks=crowd // 2 * run.nodes))
     elif is_crowded and 1 + loop.readers > cores:
@@ -318,11 +329,11 @@ def _readers_with_cores(run: RunSummary) -> int:
     return max(run.environment.cores_per_node // run.environment.ranks_per_node - 1, 1)
 
 
-def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts) -> Advice:
-    """Return how each rank and each reader gets a core of its own."""
+def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts, most_ranks: int) -> Advice:
+    """Return how each rank and each reader gets a core of its own, with at most `most_ranks` on a node."""
     cores, crowd = run.environment.cores_per_node, run.environment.ranks_per_node
     readers = min(loop.readers, _readers_with_cores(run)) if crowd > 1 else loop.readers
-    ranks = min(max(cores // (1 + readers), 1), crowd)
+    ranks = min(max(cores // (1 + readers), 1), most_ranks)
     override = (f"{loop.name}.readers", f"{readers} by batch")
     changed = "=".join(override) if readers < loop.readers and accepts(override) else ""
     if changed or ranks < crowd:

@@ -216,6 +216,8 @@ def test_steps_that_were_all_read_ahead_say_nothing() -> None:
 def test_waiting_for_a_core_may_be_what_is_missing() -> None:
     waiting = {"loop_seconds": 1.0, "core_wait_seconds": sample.spread(0.2)}
     assert answer(epoch(0.8, 1.0, **waiting)).verdict == "too close to say"
+    most = {"loop_seconds": 1.0, "core_wait_seconds": sample.spread(0.5)}
+    assert answer(epoch(0.05, 1.0, **most)).verdict == "too close to say"
     loaded = answer(epoch(0.5, 1.0, **waiting))
     text = "20 % of the loop was waiting for a core"
     assert (loaded.verdict, loaded.reasons) == ("does not feed", (f"{text}, but more is missing",))
@@ -252,13 +254,17 @@ def test_ranks_that_waited_for_cores_get_a_command_line_that_leaves_each_its_own
     assert advise(4, cores, readers, CLOSE, 0.2).command == command
 
 
-def test_an_only_epoch_of_one_rank_is_too_few_before_its_cores_are() -> None:
-    (train, *_) = sample.run().loops
-    waiting = epoch(CLOSE, 1.0, loop_seconds=1.0, core_wait_seconds=sample.spread(0.2))
-    run = on("ext4", replace(train, epochs=(waiting, epoch(0.99, 0.0)), prefetch=0, readers=4))
-    run = replace(run, environment=replace(run.environment, ranks_per_node=1, cores_per_node=2), ranks=1)
-    ((advice, *_),) = (one.advice for one in answer_run(run, group_phases(run.loops), {}, lambda override: True))
-    assert advice.command == "dliosim run 'a b.dlio' -D train.cache=off"
+def test_where_the_goal_is_within_the_spread_more_epochs_that_count_are_advised() -> None:
+    waits = {"loop_seconds": 1.0, "core_wait_seconds": sample.spread(0.2)}
+    unsure = epoch(0.88, 1.0, storage_utilization_error=0.02, **waits)
+    assert answer(unsure, epoch(0.99, 0.0)).advice[0].command.endswith(" -D train.cache=off")
+    (refused,) = answer(unsure, epoch(0.99, 0.0), accepted=False).advice
+    assert (refused.text[:27], refused.command) == ("have more epochs that count", "")
+    assert answer(unsure).advice[0].command.endswith(" -D train.epochs=2")
+
+
+def test_steps_that_were_all_read_ahead_are_advised_against_wherever_their_bytes_came_from() -> None:
+    assert answer(epoch(0.99, 0.5), prefetch=15).advice[0].text.startswith("use more samples")
 
 
 @pytest.mark.parametrize(
@@ -269,7 +275,7 @@ def test_an_only_epoch_of_one_rank_is_too_few_before_its_cores_are() -> None:
         (1, 2, 16, 0.0, "use faster storage: fewer ranks or more readers do not help here"),
         (2, 8, 1, 0.2, "mpiexec -n 2 dliosim run 'a b.dlio' -D 'train.readers=2 by batch'"),
         (4, 2, 0, 0.2, "mpiexec -n 4 dliosim run 'a b.dlio' -D 'train.readers=1 by batch'"),
-        (4, 2, 4, 0.2, "dliosim run 'a b.dlio'"),
+        (4, 2, 4, 0.2, "dliosim run 'a b.dlio' -D 'train.readers=1 by batch'"),
         (4, 2, 4, 0.0, "mpiexec -n 2 dliosim run 'a b.dlio'"),
     ],
 )
