@@ -50,7 +50,7 @@ class Published:
         Published("cosmoflow_large", "universe", 1, 524_288, 2_828_486, ranks=512),
         Published("retinanet", "images", 1_170_301, 1_170_301, 322_957),
         Published("flux", "latents", 4296, 4296 * 288, 2_164_832),
-        Published("dlrm", "features", 1024, 1024 * 4_718_592, 160),
+        Published("dlrm", "features", 1024, 1024 * 4_718_592, 761),
         Published("bert", "pretraining", 500, 500 * 313_532, 2500),
         Published("megatron", "tokens", 1, 277_203_535, 2048),
         Published("checkpoint_async", "tokens", 1, 277_203_535, 2048),
