@@ -28,6 +28,7 @@ from dliosim.pictures.style import (
 )
 from dliosim.readable import percent
 from dliosim.report.reader.arrays import Ints
+from dliosim.report.storage_alone import storage_alone
 
 # Up to this many epochs have large dots; up to the other number they have their figures.
 _FEW_EPOCHS, _MOST_LABELS = 50, 12
@@ -48,9 +49,10 @@ TIME_CAPTION = (
 
 BUSY_CAPTION = (
     "How to read it: round dots are the utilization if storage alone held the steps; 100 % is storage that never makes "
-    "a step wait. Full dots count for the answer: they reach the goal or do not. Hollow ones are no result of "
-    "storage. Squares are the utilization with all waits, mean over ranks, with the least and the greatest rank. What "
-    "is between a dot and its square is no fault of storage. "
+    "a step wait. Full dots are the answer: they reach the goal or do not. Hollow ones are no result of storage. "
+    "Epochs whose bytes came from memory, all or in part, have no dot, but a word below the axis. Squares are the "
+    "utilization with all waits, mean over ranks, with the least and the greatest rank. What is between a dot and its "
+    "square is no fault of storage. "
     "Formula: docs/metrics.md, Utilization of storage alone; squares: nominal compute / wall time of the steps after "
     "the first, blocking checkpoints taken out."
 )
@@ -114,7 +116,7 @@ def has_utilization(epochs: Sequence[EpochSummary]) -> bool:
 def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, doubtful: bool) -> Figure:
     """Draw the utilization of storage alone of each epoch, with the goal, and below it that with all waits.
 
-    Dots of epochs that do not count for the answer are hollow; `doubtful` marks the utilization with all waits.
+    Epochs that do not count for the answer have no dot; `doubtful` marks the utilization with all waits.
     """
     drawn = figure(height=3.0)
     axes = drawn.add_subplot()
@@ -135,25 +137,22 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, 
         linewidth=1.0,
         label="with all waits" + (" (not to be trusted)" if doubtful else ""),
     )
-    alone = np.array([_first_known(epoch.storage_utilization, epoch.utilization) for epoch in epochs])
-    counted = answer.epochs if answer and answer.verdict != NO_STORAGE else ()
+    figures = [storage_alone(epoch, answer) for epoch in epochs]
+    alone = np.array([one if isinstance(one, float) else np.nan for one in figures])
+    is_judged = answer is not None and answer.verdict != NO_STORAGE
     axes.plot(x, alone, color=SERIES[0], linewidth=1.4)
     size = 6.5 if few else 3.5
-    for face, some, name in (
-        (SERIES[0], np.isin(x, counted), "storage alone"),
-        ("white", ~np.isin(x, counted), "storage alone, not counted"),
-    ):
-        if some.any():
-            axes.plot(
-                x[some],
-                alone[some],
-                linestyle="",
-                marker="o",
-                markersize=size,
-                color=SERIES[0],
-                markerfacecolor=face,
-                label=name,
-            )
+    if not np.isnan(alone).all():
+        axes.plot(
+            x,
+            alone,
+            linestyle="",
+            marker="o",
+            markersize=size,
+            color=SERIES[0],
+            markerfacecolor=SERIES[0] if is_judged else "white",
+            label="storage alone" if is_judged else "storage alone, no result of storage",
+        )
     axes.axhline(1.0, color=INK, linewidth=0.8)
     if answer:
         axes.axhline(answer.goal, color=NEEDED, linewidth=1.2, linestyle=(0, (6, 2)))
@@ -166,8 +165,10 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, 
     _epoch_axis(axes, len(epochs))
     if len(epochs) <= _MOST_LABELS:
         # Figures stand below the axis, where no line crosses them.
-        axes.set_xticks(x, [f"{one}\n{percent(value, 3)}" for one, value in zip(x, alone, strict=True)])
-        axes.set_xlabel("epoch, and its utilization of storage alone")
+        words = [one if isinstance(one, str) else percent(one, 3) for one in figures]
+        axes.set_xticks(x, [f"{one}\n{word}" for one, word in zip(x, words, strict=True)])
+        sources = ", or what gave its bytes" if any(isinstance(one, str) for one in figures) else ""
+        axes.set_xlabel(f"epoch, and its utilization of storage alone{sources}")
     drawn.legend(loc="outside upper left", ncols=3)
     return drawn
 

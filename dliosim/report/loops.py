@@ -7,6 +7,7 @@ import statistics
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Final
 
@@ -16,11 +17,12 @@ from dliosim.measure.figures import ResultFigure, TimeSpread, latency_kinds, res
 from dliosim.measure.histogram import Quantiles
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.records import CAUSES
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.run_summary import Answer, RunSummary
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.conditions import format_notes
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
+from dliosim.report.storage_alone import storage_alone
 from dliosim.report.text_table import LINE, WIDTH, Column, grid, percent_cell, select_columns, time_cell
 
 #: Of more epochs than this, only the first ones and the last are printed; results.json has all.
@@ -61,12 +63,12 @@ def name_cause(cause: str) -> str:
 
 
 def loop_tables(
-    runs: Sequence[LoopPhase], latencies: aggregate.Latencies, doubt: str, counted: Sequence[int] = ()
+    runs: Sequence[LoopPhase], latencies: aggregate.Latencies, doubt: str, answer: Answer | None = None
 ) -> str:
     """Return the tables of all runs of one loop.
 
-    `latencies` are those of the epochs that are `counted`, by number (all by default). `doubt` is why its utilization
-    is not to be trusted, or an empty text.
+    `latencies` are those of the epochs that count for the answer (all without one). `doubt` is why its utilization is
+    not to be trusted, or an empty text.
     """
     name = title_of(runs[0])
     # Epochs are numbered across runs, so that only the very first epoch is separate.
@@ -74,6 +76,7 @@ def loop_tables(
         replace(epoch, epoch=number)
         for number, epoch in enumerate((epoch for phase in runs for epoch in phase.epochs), 1)
     ]
+    counted = (answer and answer.epochs) or [one.epoch for one in epochs]
     later = epochs[1:] or epochs
     most, fewest = max(one.steps for one in epochs), min(one.fewest_steps for one in epochs)
     steps = count(most, "step") if most == fewest else f"{fewest} to {most} steps"
@@ -85,10 +88,10 @@ def loop_tables(
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
         _figure_table(
-            title, [_rate_columns(bool(doubt)), _table_columns("times"), _table_columns("core waits")], epochs
+            title, [_rate_columns(bool(doubt), answer), _table_columns("times"), _table_columns("core waits")], epochs
         ),
         _shares_line(name, epochs, later),
-        _latency_table(f"{name}: latencies", epochs, latencies, counted or [one.epoch for one in epochs]),
+        _latency_table(f"{name}: latencies", epochs, latencies, counted),
         _figure_table(causes, [_CAUSES, _CHECKS, _table_columns("DLIO")], epochs),
         textwrap.fill(_CLIENT_NOTE, WIDTH) if runs[0].kind == "train" and any(one.dlio_au for one in epochs) else "",
         *(textwrap.fill(note, WIDTH) for note in _wait_notes(name, runs[0], later)),
@@ -161,7 +164,7 @@ def _processing_parts(epochs: Sequence[EpochSummary]) -> str:
     return " and ".join(part for part, is_done in parts.items() if is_done)
 
 
-def _rate_columns(doubtful: bool) -> list[Column[EpochSummary]]:
+def _rate_columns(doubtful: bool, answer: Answer | None) -> list[Column[EpochSummary]]:
     mark = "?" if doubtful else ""
     return [
         Column("samples\n/s", lambda one: one.samples_per_second),
@@ -177,9 +180,13 @@ def _rate_columns(doubtful: bool) -> list[Column[EpochSummary]]:
             lambda one: _scale(one.utilization, 100),
             lambda share: number(share) + (mark if share is not None else ""),
         ),
-        Column("storage\nalone %", lambda one: _scale(one.storage_utilization, 100), optional=True, usual=math.nan),
+        Column("storage\nalone %", partial(storage_alone, answer=answer), _alone_cell, optional=True, usual=math.nan),
         Column("slow-\ndown", lambda one: one.slowdown, optional=True),
     ]
+
+
+def _alone_cell(share: float | str | None) -> str:
+    return share if isinstance(share, str) else number(_scale(share, 100))
 
 
 def _rank(rank: float | None) -> str:
@@ -241,7 +248,7 @@ def _figure_table(title: str, groups: Sequence[Sequence[Column[EpochSummary]]], 
 
 def _amounts(column: Column[EpochSummary], epochs: Sequence[EpochSummary]) -> list[float]:
     """Return the figures of all epochs, or none where one is missing. Ranks have no mean, so they have none, too."""
-    values = [value for value in map(column.figure, epochs) if value is not None]
+    values = [value for value in map(column.figure, epochs) if value is not None and not isinstance(value, str)]
     return [] if len(values) < len(epochs) or column.show is _rank else values
 
 

@@ -37,7 +37,7 @@ def run_report(run: RunSummary, latencies: Mapping[str, Latencies]) -> str:
             group,
             latencies[title_of(group[0])],
             doubt_of_utilization(run, group),
-            answer.epochs if answer else (),
+            answer,
         )
         for group, answer in zip_longest(group_phases(run.loops), run.answers)
     ]

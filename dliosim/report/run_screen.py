@@ -6,10 +6,10 @@ import math
 import statistics
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from dliosim.measure.answer import epoch_source
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.file_phases import FilePhase, RestorePhase
 from dliosim.measure.phase import LoopPhase
@@ -19,6 +19,7 @@ from dliosim.report.answer_lines import answer_lines
 from dliosim.report.checkpoints import interval_section
 from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.run_report import expectation_line
+from dliosim.report.storage_alone import storage_alone
 from dliosim.report.text_table import SCREEN, Column, format_columns, percent_cell, shorten_name, time_cell
 from dliosim.report.warnings import format_warnings
 
@@ -56,17 +57,14 @@ def _epoch_rows(runs: Sequence[LoopPhase], answer: Answer | None) -> Iterator[tu
     for number, epoch in enumerate(epochs, 1):
         if number < _MOST_EPOCHS or number == len(epochs):
             left_out = number == len(epochs) > _MOST_EPOCHS
-            yield f"{name} {'... ' * left_out}{number}", (epoch, _storage_alone(epoch, number, answer))
+            alone = _storage_alone(replace(epoch, epoch=number), answer)
+            yield f"{name} {'... ' * left_out}{number}", (epoch, alone)
 
 
-def _storage_alone(epoch: EpochSummary, number: int, answer: Answer | None) -> str | None:
-    """Return the utilization of storage alone where it counts, else what gave the bytes; None without an answer."""
-    if epoch.storage_utilization is None or answer is None or answer.source == "memory":
-        return None
-    if number in answer.epochs:
-        return percent_cell(epoch.storage_utilization)
-    source = epoch_source(epoch)
-    return "mixed" if source == "device" else source
+def _storage_alone(epoch: EpochSummary, answer: Answer | None) -> str | None:
+    """Return the utilization of storage alone where it counts, else what gave the bytes; None where no epoch has it."""
+    alone = storage_alone(epoch, answer) if answer and answer.source not in ("memory", "null") else None
+    return percent_cell(alone) if isinstance(alone, float) else alone
 
 
 def _p99(epoch: EpochSummary) -> float | None:

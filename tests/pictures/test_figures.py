@@ -371,18 +371,21 @@ def test_columns_of_time_add_up_to_the_wall_time_of_the_epochs_that_count(saved:
 
 
 def test_utilization_of_storage_alone_stands_next_to_that_with_all_waits_and_the_goal(loop: LoopResult) -> None:
-    epochs = [replace(epoch, storage_utilization=0.5 + epoch.epoch / 10) for epoch in loop.epochs]
-    answer = replace(answer_of(loop), verdict="does not feed", epochs=(1,), goal=0.85)
+    shares = (1.0, 1.0, 0.5, 0.0)
+    epochs = [
+        replace(epoch, storage_utilization=0.5 + epoch.epoch / 10, storage_amplification=share)
+        for epoch, share in zip(loop.epochs, shares, strict=True)
+    ]
+    answer = replace(answer_of(loop), verdict="does not feed", source="device", epochs=(1, 2), goal=0.85)
     with apply_style():
         figure = time_breakdown.utilization_by_epoch(epochs, answer, True)
     axes = figure.axes[0]
-    drawn = {str(line.get_label()): list(line.get_ydata()) for line in axes.lines if len(line.get_ydata()) < 4}
-    assert drawn["storage alone"] == [epochs[0].storage_utilization]
-    assert drawn["storage alone, not counted"] == [epoch.storage_utilization for epoch in epochs[1:]]
+    drawn = {str(line.get_label()): line.get_ydata() for line in axes.lines}
+    np.testing.assert_equal(drawn["storage alone"], [0.6, 0.7, np.nan, np.nan])
     assert list(axes.lines[0].get_ydata()) == [epoch.utilization for epoch in epochs]
     assert [0.85, 0.85] in [list(line.get_ydata()) for line in axes.lines]
     assert axes.get_ylim()[0] == 0
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1\n60.0 %", "2\n70.0 %", "3\n80.0 %", "4\n90.0 %"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1\n60.0 %", "2\n70.0 %", "3\nmixed", "4\nmemory"]
     assert [text.get_text() for text in axes.texts] == ["goal\n85 %"]
     assert "with all waits (not to be trusted)" in [text.get_text() for text in figure.legends[0].get_texts()]
 

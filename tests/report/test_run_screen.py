@@ -8,6 +8,8 @@ from pathlib import Path
 
 from dliosim.measure.file_phases import RestorePhase
 from dliosim.measure.phase import LoopPhase
+from dliosim.report.loops import latencies_by_loop
+from dliosim.report.run_report import run_report
 from dliosim.report.run_screen import run_screen
 from tests.report.sample import epoch, run, verb
 
@@ -71,3 +73,15 @@ def test_epochs_that_do_not_count_have_what_gave_their_bytes_for_a_utilization_o
     text = run_screen(replace(run(), phases=(replace(train, epochs=(cold, warm)),), answers=(mine,)))
     assert " memory " not in row_of(text, "train 1")
     assert " memory " in row_of(text, "train 2")
+
+
+def test_all_tables_have_no_utilization_of_storage_for_epochs_out_of_memory() -> None:
+    (train, *_) = run().loops
+    shares = ((0, 1.0), (1, 0.0), (2, 0.0))
+    epochs = tuple(epoch(number, storage_amplification=share, storage_utilization=0.71) for number, share in shares)
+    mine = replace(run().answers[0], loop=train.name, source="device", epochs=(1,))
+    found = replace(run(), phases=(replace(train, epochs=epochs),), answers=(mine,))
+    text = run_report(found, latencies_by_loop(found))
+    rows = text.split("alone %")[1].splitlines()
+    alone = [row.split()[5] for row in rows if row[:1].isdecimal()][:4]
+    assert alone == ["71.00", "memory", "memory", "-"]
