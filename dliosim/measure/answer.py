@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -41,6 +42,9 @@ _UNCOUNTED = "reads are not counted"
 #: From this share of a loop on, waits for a core say more than all that is left.
 _MOST = 0.5
 
+#: Options about failures, each with a value.
+_OF_FAILURES = ("--mtbf", "--restart-time")
+
 #: From this number of readers a rank on, more of them are no advice.
 _MANY_READERS = 16
 
@@ -52,7 +56,25 @@ def answer_run(
 
     `accepts` returns whether the pattern can run with one more override.
     """
+    run = replace(run, arguments=_drop_failure_rate(run))  # for the commands of advice
     return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL), accepts) for runs in loops)
+
+
+def _drop_failure_rate(run: RunSummary) -> tuple[str, ...]:
+    """Return the words of the command line; without a failure rate where saves tell no interval the next time either.
+
+    They do not where there are none, or where each is of a part of a checkpoint.
+    """
+    if any(not save.part_of for save in run.saves):
+        return run.arguments
+    kept: list[str] = []
+    words = iter(run.arguments)
+    for word in words:
+        if word in _OF_FAILURES:
+            next(words, "")
+        elif word.partition("=")[0] not in _OF_FAILURES:
+            kept.append(word)
+    return tuple(kept)
 
 
 def epoch_source(epoch: EpochSummary, in_memory: bool = False, began_cold: bool = False) -> str:

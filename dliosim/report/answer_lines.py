@@ -13,13 +13,18 @@ from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import Answer, RunSummary
+from dliosim.plan.forecast.checkpoint_interval import best_interval
 from dliosim.readable import count, percent, seconds, size
+from dliosim.report.checkpoints import checkpoint_costs
 from dliosim.report.first_lines import FirstRows, add_advice, first_lines
 from dliosim.report.phase_titles import group_phases, name_epochs
 from dliosim.report.text_table import SCREEN, shorten_name
 
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3
+
+#: Characters of the name of a checkpoint.
+_LONGEST_CHECKPOINT = 16
 
 #: Where bytes came from.
 _GAVE_BY = {"device": " from the device", "memory": " from memory, not from storage"}
@@ -39,8 +44,26 @@ def answer_rows(run: RunSummary) -> FirstRows:
     answers = sorted(run.answers, key=lambda one: one.loop in unread)
     rows = list(_main_rows(groups[0], answers[0])) if answers else []
     rows[1:1] = [("ALSO", text) for text in _other_answers(answers[1:])]
-    rows += [*_file_rows("SAVES", run.saves, run), *_file_rows("RESTORES", run.restores, run)]
+    every = [("EVERY", text) for text in _best_intervals(run)]
+    rows += [*_file_rows("SAVES", run.saves, run), *every, *_file_rows("RESTORES", run.restores, run)]
     return _title(run), add_advice(rows, answers[0].advice if answers else ())
+
+
+def _best_intervals(run: RunSummary) -> Iterator[str]:
+    """Yield how often it is best to save each checkpoint, or why that is unknown; nothing without an MTBF."""
+    if run.mtbf is None:
+        return
+    if run.null or not run.saves:
+        yield "unknown, as nothing was saved"
+        return
+    known = {one.checkpoint: best_interval(one.costs) for one in checkpoint_costs(run)}
+    if known:
+        mtbf = f"{run.mtbf / 3600:.3g} h" if run.mtbf >= 3600 else seconds(run.mtbf, 2)
+        best = [f"{shorten_name(name, _LONGEST_CHECKPOINT)} {seconds(each, 3)}" for name, each in known.items()]
+        yield f"{', '.join(best)}: best, as the job fails every {mtbf}"
+    if unknown := [name for name in dict.fromkeys(phase.name for phase in run.saves) if name not in known]:
+        names = shorten_name(", ".join(unknown), _LONGEST_CHECKPOINT)
+        yield f"{names}: unknown, as only a part was saved; see `dliosim plan --mtbf`"
 
 
 def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:

@@ -267,7 +267,7 @@ def _byte_rate(rate: float) -> str:
 
 
 def _main_cause(epochs: Sequence[EpochSummary]) -> str:
-    """Return what most steps waited for, with its share of them."""
+    """Return what took most of the time of the last ranks of steps, in most steps, with the share of these."""
     known = [epoch.bound_by for epoch in epochs if epoch.bound_by]
     if not known:
         return ABSENT
@@ -309,7 +309,6 @@ _ANSWER: list[_LoopFigure] = [
     ("needs", lambda loop: _mean_of(loop, "needs_bytes_per_second", _byte_rate)),
     ("gave", lambda loop: _mean_of(loop, "got_bytes_per_second", _byte_rate)),
     ("from", lambda loop: loop.answer.source if loop.answer else ABSENT),
-    ("bound by", lambda loop: _main_cause(loop.answer_epochs)),
 ]
 
 _RATES: list[_LoopFigure] = [
@@ -323,6 +322,7 @@ _OTHER_TIMES: list[_LoopFigure] = [
     ("of these waiting for a core", lambda loop: _percent(aggregate.core_wait_share(loop.answer_epochs))),
     ("readers waiting for a core", _reader_core_wait),
     ("readers' time decoding", _reader_share),
+    ("most steps' last rank spent most in", lambda loop: _main_cause(loop.answer_epochs)),
 ]
 
 

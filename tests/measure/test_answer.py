@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from dliosim.measure.answer import answer_run, command_line, epoch_source
 from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.file_phases import SavePhase
 from dliosim.measure.machine import FileSystem
+from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import Advice, Answer, RunSummary
 from dliosim.report.phase_titles import group_phases
 from tests.report import sample
@@ -344,3 +346,19 @@ def test_the_launcher_next_to_a_program_with_a_path_is_advised(tmp_path: Path) -
 def test_a_change_that_the_pattern_does_not_take_is_not_advised() -> None:
     (found,) = answer(epoch(0.5, 0.0), accepted=False).advice
     assert (found.text, found.command) == ("use more data than memory, or `drop caches` before the loop", "")
+
+
+@pytest.mark.parametrize(
+    ("part", "command"), [("", "run a.dlio --mtbf '4 h' --restart-time=9s"), ("1/2", "run a.dlio")]
+)
+def test_a_failure_rate_is_repeated_where_saves_tell_an_interval(part: str, command: str) -> None:
+    loop = LoopPhase("train", "train", 1.0, epochs=(epoch(0.5, 0.0),))
+    save = SavePhase("c", "save", 1.0, verb=sample.saved(1.0), part_of=part)
+    run = replace(
+        on("ext4", loop, save),
+        arguments=("run", "a.dlio", "--mtbf", "4 h", "--restart-time=9s"),
+        ranks=1,
+        mtbf=14_400.0,
+    )
+    (one,) = answer_run(run, [[loop]], {}, lambda _: True)
+    assert one.advice[0].command == f"dliosim {command} -D train.cache=off"

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.measure.file_phases import RestorePhase
+from dliosim.measure.file_phases import RestorePhase, SavePhase
 from dliosim.measure.run_summary import Advice, Answer, RunSummary, Spread
 from dliosim.report.answer_lines import answer_lines
 from dliosim.report.phase_titles import name_epochs
-from tests.report.sample import run
+from tests.report.sample import run, saved
 
 
 def flat(value: float) -> Spread:
@@ -37,7 +37,7 @@ def answered(**changed: object) -> Answer:
 
 
 def lines_of(*answers: Answer, **changed: object) -> list[str]:
-    found: RunSummary = replace(run(**changed), answers=answers)
+    found: RunSummary = replace(run(**{"mtbf": None, **changed}), answers=answers)
     return answer_lines(found).splitlines()
 
 
@@ -149,3 +149,14 @@ def test_reads_out_of_memory_are_not_called_storage() -> None:
 
 
 SOURCED = [replace(run().answers[0], source=source) for source in ("memory", "device")]
+
+
+def test_how_often_to_save_is_said_or_why_it_is_unknown() -> None:
+    save = SavePhase("model", "save", 2.0, verb=saved(2.0))
+    half = replace(save, name="half", part_of="1/2 of the bytes of m")
+    loops = run().loops
+    text = lines_of(answered(advice=()), phases=(*loops, save, half), mtbf=14_400.0)
+    assert "EVERY    model 239 s: best, as the job fails every 4 h" in text
+    assert "EVERY    half: unknown, as only a part was saved; see `dliosim plan --mtbf`" in text
+    assert "EVERY    unknown, as nothing was saved" in lines_of(answered(), phases=tuple(loops), mtbf=14_400.0)
+    assert not any(line.startswith("EVERY") for line in lines_of(answered(), phases=(*loops, save)))
