@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from dliosim.compare.choice import Choice, choose_variant
 from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
@@ -14,8 +15,12 @@ from dliosim.measure.validity import CORE_WAIT_LIMIT
 from dliosim.readable import count, number, percent
 
 USE = "use"
+EITHER = "use any"
 NO_DIFFERENCE = "no difference shown"
 FEW = "not judged"
+
+#: A difference from the first variant that is too small to matter, where all intervals are within it.
+_SMALL = 0.03
 
 #: Share of resident bytes below which a pass began cold.
 _COLD = 0.01
@@ -23,6 +28,7 @@ _COLD = 0.01
 
 def answer_comparison(outcome: Outcome, accepts: Callable[[tuple[str, str]], bool]) -> ComparisonAnswer:
     """Return the answer; `accepts` returns whether the variants can run with one more override."""
+    outcome = replace(outcome, arguments=_drop_not_run(outcome))  # for the commands of advice
     source = _find_source(outcome)
     choice = choose_variant(outcome.times(), outcome.comparisons) if outcome.repetitions >= FEWEST else None
     found = list(_reasons(outcome, source, choice))
@@ -48,6 +54,10 @@ def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[t
     """Yield why nothing can be said, each with its verdict; the most important first."""
     if outcome.repetitions < FEWEST:
         yield FEW, f"{count(outcome.repetitions, 'repetition')}, and fewer than {FEWEST} show nothing"
+    elif choice is None and (most := _greatest_difference(outcome)) <= _SMALL:
+        yield from ((NO_STORAGE, reason) for reason in _memory_reasons(outcome, source))
+        yield EITHER, f"no difference of more than {percent(most, 2)} from {outcome.measured[0].label}"
+        return
     elif choice is None:
         smallest = max(one.smallest or 1.0 for one in outcome.comparisons)
         shown = f"{outcome.repetitions} repetitions would show {number(smallest, 3)} times"
@@ -59,6 +69,38 @@ def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[t
         yield TOO_CLOSE, f"{percent(waited, 2)} of the loop was waiting for a core, and may be the difference"
     if None in shares and outcome.environment.is_oversubscribed:
         yield TOO_CLOSE, "there are more ranks than cores: waiting for a core may be the difference"
+
+
+def _greatest_difference(outcome: Outcome) -> float:
+    """Return the greatest difference from the first variant that is within an interval, as a share of its time."""
+    ends = [max(one.high or 1.0, 1 / (one.low or 1.0)) for one in outcome.comparisons]
+    return max(ends, default=1.0) - 1
+
+
+def _drop_not_run(outcome: Outcome) -> tuple[str, ...]:
+    """Return the words of the command line, without values of --vary that no variant that ran had.
+
+    A setting with fewer than two values left keeps all.
+    """
+    ran = {value for variant in outcome.measured for value in variant.values}
+    left = {
+        one.name: kept
+        for one in outcome.varied
+        if 1 < len(kept := [value for value in one.values if (one.name, value) in ran]) < len(one.values)
+    }
+
+    def change(text: str) -> str:
+        name = " ".join(text.partition("=")[0].split())
+        return f"{name}={','.join(left[name])}" if name in left else text
+
+    words: list[str] = []
+    for word in outcome.arguments:
+        if words and words[-1] == "--vary":
+            word = change(word)
+        elif word.startswith("--vary="):
+            word = f"--vary={change(word.removeprefix('--vary='))}"
+        words.append(word)
+    return tuple(words)
 
 
 def _longest_core_wait(outcome: Outcome) -> float:
@@ -110,7 +152,8 @@ def _is_on(outcome: Outcome, one: VariantResult, kinds: frozenset[str]) -> bool:
 
 
 def _limits(outcome: Outcome, source: str) -> Iterator[str]:
-    """Yield what such a comparison cannot show."""
+    """Yield what such a comparison cannot show, variants that did not run first."""
+    yield from (f"{one.label} not run: {one.reason}" for one in outcome.not_run)
     waited = _longest_core_wait(outcome)
     if waited >= CORE_WAIT_LIMIT:
         yield f"up to {percent(waited, 2)} of the time was waiting for a core, which is not storage's"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dliosim.compare.answer import NO_DIFFERENCE, USE
+from dliosim.compare.answer import EITHER, NO_DIFFERENCE, USE
 from dliosim.measure.answer import FEEDS, STARVES, TOO_CLOSE
 from dliosim.pictures import html
 from dliosim.pictures.catalogue import (
@@ -35,7 +35,7 @@ _HOW = (
 )
 
 #: Classes of verdicts in the style of the page.
-_KINDS = {FEEDS: "good", USE: "good", STARVES: "bad", TOO_CLOSE: "open", NO_DIFFERENCE: "open"}
+_KINDS = {FEEDS: "good", USE: "good", EITHER: "good", STARVES: "bad", TOO_CLOSE: "open", NO_DIFFERENCE: "open"}
 
 _LONGEST_TITLE = 100
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dliosim.compare.answer import FEW, NO_DIFFERENCE, USE
+from dliosim.compare.answer import EITHER, FEW, NO_DIFFERENCE, USE
 from dliosim.measure.answer import FEEDS, NO_STORAGE, NOT_ASKED, STARVES, TOO_CLOSE
 
 _RED, _GREEN, _YELLOW, _DIM = "1;31", "1;32", "1;33", "2"
 
 _UNCLEAR: Final = (TOO_CLOSE, NOT_ASKED, NO_STORAGE, FEW, NO_DIFFERENCE)
-_VERDICTS: Final = {FEEDS: _GREEN, USE: _GREEN, STARVES: _RED, **dict.fromkeys(_UNCLEAR, _YELLOW)}
+_VERDICTS: Final = {FEEDS: _GREEN, EITHER: _GREEN, USE: _GREEN, STARVES: _RED, **dict.fromkeys(_UNCLEAR, _YELLOW)}
 
 #: Expressions, and the colour of what each finds; names of first lines take nine columns.
 _COLOURS: Final = (

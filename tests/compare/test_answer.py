@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
+from dliosim.compare.experiment import ExcludedVariant, VariedSetting
 from dliosim.compare.result import ComparisonAnswer, Outcome
+from dliosim.report.compare.answer_lines import comparison_lines
 from tests.compare.sample import COLD, answered, cold, with_figures
 from tests.compare.stall_sample import saves, stalled
 from tests.compare.synthetic import passes
@@ -59,6 +62,29 @@ def test_nothing_is_chosen_where_nothing_differs() -> None:
     assert (found.verdict, found.use, found.ratio) == ("no difference shown", None, None)
     assert found.reasons[0].startswith("every interval holds 1; 8 repetitions would show 1.0")
     assert "--repeat 32" in found.advice[0].command
+
+
+def test_any_is_to_be_used_where_no_difference_of_some_size_is_left() -> None:
+    made = cold(1.0, 1.0)
+    found = answer(made)
+    assert (found.verdict, found.use, found.advice) == ("use any", None, ())
+    assert re.fullmatch(r"no difference of more than [12]\.\d % from api=a", found.reasons[0])
+    in_memory = answer(on("tmpfs", made))
+    assert in_memory.verdict == "not a storage result"
+
+
+def test_a_variant_that_cannot_run_is_named_and_left_out_of_advice() -> None:
+    made = replace(
+        cold(1.0, 2.0, blocks=4),
+        varied=(VariedSetting("api", ("a", "b", "c")),),
+        arguments=("compare", "x.dlio", "--vary", "api=a,b,c"),
+        not_run=(ExcludedVariant("api=c", "it needs one file"),),
+    )
+    made = replace(made, measured=tuple(replace(one, values=(("api", one.label[-1]),)) for one in made.measured))
+    found = answer(made)
+    assert found.limits[0] == "api=c not run: it needs one file"
+    assert "--vary api=a,b " in found.advice[0].command
+    assert "LIMIT    api=c not run: it needs one file" in comparison_lines(made, found)
 
 
 def test_few_repetitions_say_nothing() -> None:
@@ -136,17 +162,17 @@ def test_more_ranks_than_cores_are_no_finding_where_waits_for_them_are_not_known
 def test_one_node_cannot_show_what_collective_buffering_is_for() -> None:
     made = cold(1.0, 2.0)
     collective = replace(made, measured=(made.measured[0], replace(made.measured[1], api="mpi-collective")))
-    assert answer(collective).limits == ("one node and a local disk cannot show what collective buffering is for",)
-    assert answer(on("nfs4", collective)).limits == ("one node cannot show what collective buffering is for",)
-    assert answer(replace(collective, nodes=2)).limits == answer(made).limits == ()
+    assert answer(collective).limits[1:] == ("one node and a local disk cannot show what collective buffering is for",)
+    assert answer(on("nfs4", collective)).limits[1:] == ("one node cannot show what collective buffering is for",)
+    assert answer(replace(collective, nodes=2)).limits[1:] == answer(made).limits[1:] == ()
 
 
 def test_raw_reads_of_hdf5_are_not_h5py() -> None:
     made = cold(1.0, 2.0)
     raw = replace(made, measured=(replace(made.measured[0], raw_format="hdf5"), made.measured[1]))
-    assert answer(raw).limits[0].startswith("`api posix` on HDF5 is not h5py")
+    assert answer(raw).limits[1].startswith("`api posix` on HDF5 is not h5py")
     other = replace(made, measured=(replace(made.measured[0], raw_format="tfrecord"), made.measured[1]))
-    assert answer(other).limits == ()
+    assert answer(other).limits[1:] == ()
 
 
 def test_the_save_that_stalls_least_is_to_be_used() -> None:
@@ -169,11 +195,11 @@ def test_waits_for_cores_are_a_limit_of_any_answer_and_the_next_command_gives_ea
     crowded = replace(made, environment=replace(made.environment, ranks_per_node=4, cores_per_node=2))
     found = answer(crowded)
     assert (found.verdict, found.use) == ("use", "api=a")
-    assert found.limits == ("up to 30 % of the time was waiting for a core, which is not storage's",)
+    assert found.limits[1:] == ("up to 30 % of the time was waiting for a core, which is not storage's",)
     assert found.advice[0].command == "mpiexec -n 2 dliosim compare cosmoflow.dlio"
-    assert answer(cold(1.0, 3.0, core_wait_share=0.04)).limits == ()
+    assert answer(cold(1.0, 3.0, core_wait_share=0.04)).limits[1:] == ()
     readers = answer(cold(1.0, 3.0, core_wait_share=0.0, reader_core_wait_share=0.2))
-    assert readers.limits[0].startswith("up to 20 %") and "fewer `readers`" in readers.advice[0].text
+    assert readers.limits[1].startswith("up to 20 %") and "fewer `readers`" in readers.advice[0].text
 
 
 def test_what_is_ahead_of_the_one_to_use_by_its_mean_alone_is_named() -> None:
@@ -194,7 +220,7 @@ def test_the_quotient_of_two_rates_is_the_ratio_of_the_verdict() -> None:
 
 
 def test_what_else_helps_is_advised_where_cold_passes_of_one_epoch_are_not_counted() -> None:
-    made = cold(1.0, 1.0, device_share=None)
+    made = cold(1.0, 1.0, 1.0, device_share=None)
     assert answer(made).advice[0].command.endswith("--repeat 32")
     crowded = replace(made, environment=replace(made.environment, ranks_per_node=16, cores_per_node=8))
     waiting = cold(1.0, 3.0, device_share=None, core_wait_share=0.4)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
-from dliosim.compare.answer import USE
+from dliosim.compare.answer import EITHER, USE
 from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.readable import count, number
 from dliosim.report.first_lines import ROOM, FirstRows, add_advice, first_lines
@@ -48,6 +49,8 @@ def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterat
     lead = _lead(answer, found.is_stall_comparison)
     if answer.verdict == USE:
         yield from _wide_row("ANSWER", f"use {answer.use}:", lead)
+    elif answer.verdict == EITHER:
+        yield "ANSWER", f"{answer.verdict}: {answer.reasons[0]}"
     else:
         yield "ANSWER", f"{answer.verdict}: cannot say what to use"
         yield "WHY", answer.reasons[0]
@@ -60,7 +63,9 @@ def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterat
     without = "no checkpoints" if found.without_saves else ""
     parts = [source, _CACHES.get(found.caches, "") if answer.source != "memory" else "", without]
     yield "MEMORY" if answer.source == "memory" else "STORAGE", "; ".join(filter(None, parts))
-    yield from (("LIMIT", text) for text in answer.limits)
+    for text in answer.limits:
+        first, *more = textwrap.wrap(text, ROOM)
+        yield from [("LIMIT", first), *(("", line) for line in more)]
 
 
 def _wide_row(name: str, label: str, lead: str) -> list[tuple[str, str]]:
