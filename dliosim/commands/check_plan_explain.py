@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dliosim.commands.options import parse_overrides, parse_roots
+from dliosim.commands.options import parse_roots, parse_values
 from dliosim.commands.patterns import find_pattern, locate_pattern
 from dliosim.commands.terminal import has_colours, print_text, user_terminal
 from dliosim.errors import ExecutionError, UsageError
@@ -38,8 +38,8 @@ def check_command(parsed: argparse.Namespace) -> int:
     status, job = 0, _make_job(parsed)
     for pattern in parsed.pattern:
         try:
-            path = find_pattern(pattern)
-            workload, warnings = compile_pattern(path, parse_overrides(parsed), job, _make_finder(parsed))
+            path = find_pattern(pattern, parsed.override)
+            workload, warnings = compile_pattern(path, parse_values(parsed), job, _make_finder(parsed))
         except PatternError as error:
             sys.stderr.write(render(error.diagnostics, has_colours(sys.stderr, 2)) + "\n")
             status = max(status, error.exit_code)
@@ -65,8 +65,8 @@ def plan_command(parsed: argparse.Namespace) -> int:
     rank, epoch = parsed.rank or 0, (parsed.epoch or 1) - 1
     if rank >= parsed.ranks:
         raise UsageError(f"--rank {rank}: ranks count from 0, and there are {parsed.ranks}")
-    path, finder = find_pattern(parsed.pattern), _make_finder(parsed)
-    workload, warnings = compile_pattern(path, parse_overrides(parsed), _make_job(parsed), finder)
+    path, finder = find_pattern(parsed.pattern, parsed.override), _make_finder(parsed)
+    workload, warnings = compile_pattern(path, parse_values(parsed), _make_job(parsed), finder)
     if warnings:
         sys.stderr.write(render(warnings, has_colours(sys.stderr, 2)) + "\n")
     sources = dict(finder.sources)
@@ -122,8 +122,8 @@ def explain_command(parsed: argparse.Namespace) -> int:
 
     subject: str = parsed.subject
     if not is_code(subject) and (subject.endswith(".dlio") or locate_pattern(subject)):
-        path = find_pattern(subject)
-        text = explain_pattern(path, parse_overrides(parsed), _make_job(parsed), _make_finder(parsed))
+        path = find_pattern(subject, parsed.override)
+        text = explain_pattern(path, parse_values(parsed), _make_job(parsed), _make_finder(parsed))
         sys.stdout.write(printable(text, lines=True) + "\n")
     else:
         sys.stdout.write((explain_code(subject) if is_code(subject) else _explain_word(subject)) + "\n")

@@ -35,7 +35,8 @@ Shows what runs measured, several of them side by side. It needs no MPI: run it 
 
 Pictures show steps and reads by rank, bandwidth and latency over time, the distribution of latencies, the order of
 offsets, where each rank's time went, utilization by epoch, and for comparisons ratios with their intervals. They need
-matplotlib: pip install 'dliosim[report]'. docs/report.md says how to read each.
+matplotlib: pip install 'dliosim[report]' (in a checkout: pip install '.[report]').
+docs/report.md says how to read each.
 """
 
 _VERIFY_DESCRIPTION = """\
@@ -154,7 +155,10 @@ def _output(kind: str) -> Option:
     return _option("--output", "DIR", f"where results go, a directory without any (default: a new dliosim-{kind}-*)")
 
 
-_PATTERN_HELP: Final = "a pattern file (.dlio), or the name of a pattern that `dliosim patterns` lists"
+_PATTERN_HELP: Final = (
+    "a pattern file (.dlio), the name of a pattern that `dliosim patterns` lists, or a workload file of DLIO (.yaml), "
+    "with overrides of its keys where needed: ++workload.train.epochs=2"
+)
 _PATTERN: Final = _option("pattern", "PATTERN", _PATTERN_HELP)
 
 #: Values of the pattern's parameters, and its roots.

@@ -16,7 +16,7 @@ from dliosim.commands.command_setup import Setup, compile_or_explain, open_sessi
 from dliosim.commands.compare_schedule import VariantRun, run_blocks
 from dliosim.commands.environment import describe_environment
 from dliosim.commands.mpi_entry import results_line, write_and_print
-from dliosim.commands.options import parse_overrides, parse_roots
+from dliosim.commands.options import parse_overrides, parse_roots, parse_values
 from dliosim.commands.patterns import find_pattern, locate_pattern
 from dliosim.commands.results_dir import results_directory
 from dliosim.compare.answer import answer_comparison
@@ -56,7 +56,9 @@ def _compare(setup: Setup) -> int:
     finder = FileFinder(parse_roots(parsed), progress)
     found = world.run_on_rank_0(
         "read the pattern",
-        lambda: compile_or_explain(lambda: _compile_variants(setup, find_pattern(parsed.pattern), finder)),
+        lambda: compile_or_explain(
+            lambda: _compile_variants(setup, find_pattern(parsed.pattern, parsed.override), finder)
+        ),
     )
     caches = world.run_on_rank_0("look at the options", lambda: _choose_caches(found, parsed.caches))
     variants = found.variants
@@ -117,7 +119,7 @@ def _compile_variants(
     from dliosim.compare.variants import compile_variants
 
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
-    overrides, varied = [*parse_overrides(parsed), *more], parse_varied(parsed.vary)
+    overrides, varied = [*parse_values(parsed), *more], parse_varied(parsed.vary)
     return compile_variants(path, overrides, job, varied, parsed.loop, parsed.what, parsed.checkpoints, finder)
 
 

@@ -38,7 +38,8 @@ _COMMANDS: Final = {
 #: What is no command, by what to do.
 _NO_COMMANDS: Final = {
     "data are files below --dir: write `rm -r dliosim-data`": "clean, cleanup, clear, remove, delete, rm, purge",
-    "write `pip install 'dliosim[report]'`, or another extra": "install, init, setup",
+    "write `pip install 'dliosim[report]'` (in a checkout: `pip install '.[report]'`), or another extra": "install, "
+    "init, setup",
 }
 #: Other words for options and arguments, of the commands that have them.
 _OPTIONS: Final = {
@@ -233,7 +234,9 @@ def _mend_option(line: _Line, name: str, option: str, known: dict[str, dict[str,
     if found := _mend_by_language(write, plain, value):
         return found
     if setting := _write_setting(plain, value, words):
-        return write().replace([], setting)
+        # Two of DLIO's keys may be one setting: a size and its spread.
+        names = [pair.partition("=")[0] for before, pair in pairwise(words) if before == "-D"]
+        return write() if setting[1].partition("=")[0] in names else write().replace([], setting)
     return _mend_by_command(write, name, option, value, known)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from dliosim.dlio import OVERRIDE_MARKS
 from dliosim.errors import UsageError
 from dliosim.model import Dataset, Workload
 
@@ -22,6 +23,20 @@ def parse_overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
             raise UsageError(f"-D {text}: expected NAME=VALUE or BLOCK.SETTING=PHRASE: {hint}")
         pairs.append((name.strip(), phrase.strip()))
     return pairs
+
+
+def parse_values(parsed: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return what the command line says about a pattern: overrides of DLIO's keys, as (`++train.epochs`, `7`), and -D.
+
+    UsageError for one that is no such pair.
+    """
+    pairs = []
+    for text in parsed.override:
+        name, equals, value = text.partition("=")
+        if bool(equals) == name.startswith("~"):
+            raise UsageError(f"{text}: expected an override such as ++workload.train.epochs=2")
+        pairs.append((name if name[0] in OVERRIDE_MARKS else f"++{name}", value))
+    return [*pairs, *parse_overrides(parsed)]
 
 
 def describe_dataset(dataset: Dataset) -> str:

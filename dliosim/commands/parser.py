@@ -6,14 +6,19 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from textwrap import fill, wrap
 from typing import Final, NoReturn
 
 import dliosim
 from dliosim.commands.command_table import COMMANDS, EXAMPLES, Command
+from dliosim.dlio import ENDINGS
 
 #: The commands that a newcomer needs.
 _FIRST: Final = ("patterns", "run", "report")
+
+#: The commands that take a workload file of DLIO in place of a pattern.
+_IMPORTING: Final = ("run", "plan", "check", "compare", "explain")
 
 _HELP: Final = """\
 usage: dliosim COMMAND ...
@@ -89,16 +94,26 @@ def parse_words(words: Sequence[str]) -> argparse.Namespace:
     """Return what the words behind `dliosim` say; raise Misuse. Overrides of DLIO's keys may stand behind options."""
     others, overrides = split_overrides(words)
     parsed = make_parser().parse_args(others)
-    if overrides:
-        parsed.override = [*parsed.override, *overrides]
+    parsed.override = [*getattr(parsed, "override", []), *overrides]
     return parsed
 
 
 def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the words of a line without overrides of DLIO's keys (`++train.epochs=7`, `~train.epochs`), and these."""
-    found = (word for word in words if re.match(r"[+]{1,2}\w|~\w|workload\.[\w.]+=", word))
-    overrides = list(found) if tuple(words[:1]) == ("import",) else []
-    return [word for word in words if word not in overrides], overrides
+    """Return the words of a line without overrides of DLIO's keys (`++train.epochs=7`, `~train.epochs`), and these.
+
+    A line has such words where it names a workload file of DLIO.
+    """
+    command = next(iter(words), "")
+    is_imported = command in _IMPORTING and any(word.endswith(ENDINGS) for word in words[1:])
+    # `check` takes any number of patterns, and would take overrides for some.
+    if command not in ("import", "check") and not is_imported:
+        return list(words), []
+    others: list[str] = []
+    overrides: list[str] = []
+    for before, word in pairwise(["", *words]):
+        is_key = re.match(r"[+]{1,2}\w|~\w|workload\.[\w.]+=", word) and before not in ("-D", "--vary")
+        (overrides if is_key else others).append(word)
+    return others, overrides
 
 
 def _describe(command: Command) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dliosim import PATTERNS
 from dliosim.dlio import ENDINGS
+from dliosim.errors import UsageError
 from dliosim.readable import printable
 
 if TYPE_CHECKING:
@@ -23,10 +26,11 @@ They are files in {folder}
 """
 
 
-def find_pattern(given: str) -> Path:
+def find_pattern(given: str, keys: Sequence[str] = ()) -> Path:
     """Return the file of a pattern, given by its path or name; print on stderr which file a name stands for.
 
-    Of a workload file of DLIO it prints what an import has to say. PatternError [E103] where there is no such file.
+    Of a workload file of DLIO it prints what an import with overrides of its `keys` has to say. PatternError [E103]
+    where there is no such file, UsageError for keys of a pattern.
     """
     found = locate_pattern(given)
     if found is None:
@@ -37,8 +41,24 @@ def find_pattern(given: str) -> Path:
         from dliosim.commands.import_dlio import print_report
         from dliosim.dlio.convert import import_pattern
 
-        print_report(given, import_pattern(found))
+        print_report(given, import_pattern(found, keys))
+    elif keys:
+        raise UsageError(
+            f"{keys[0]} is for workload files of DLIO, and {given} is a pattern\n  = help: {_define(found, keys)}"
+        )
     return found
+
+
+def _define(path: Path, keys: Sequence[str]) -> str:
+    """Return what to type for a pattern in place of overrides of DLIO's keys."""
+    from dliosim.language.setting_words import find_override
+
+    pairs = [key.lstrip("+~").partition("=") for key in keys]
+    found: dict[str, str] = {}
+    for text in filter(None, (find_override(path, name, value) for name, _, value in pairs)):
+        found.setdefault(text.partition("=")[0], text)  # two of DLIO's keys may be one setting: a size and its spread
+    more = f"`dliosim explain {shlex.quote(str(path))}` lists what -D may set"
+    return f"in a line without workload files write `{' '.join(found.values())}`; {more}" if found else more
 
 
 def locate_pattern(given: str) -> Path | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from dliosim.commands.command_setup import Setup, compile_or_explain
 from dliosim.commands.environment import describe_environment
 from dliosim.commands.mpi_entry import results_line, write_and_print
-from dliosim.commands.options import parse_overrides, parse_roots
+from dliosim.commands.options import parse_roots, parse_values
 from dliosim.commands.partial import PartialResults
 from dliosim.commands.patterns import find_pattern, locate_pattern
 from dliosim.commands.results_dir import results_directory
@@ -44,9 +44,9 @@ def read_pattern(setup: Setup) -> tuple[Workload, dict[str, ExistingFiles]]:
     """Return the workload, and the files found for its data sets `from files`. Raises UsageError and ExecutionError."""
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     finder = FileFinder(parse_roots(parsed), setup.progress)
-    overrides = parse_overrides(parsed)
+    overrides = parse_values(parsed)
     return compile_or_explain(
-        lambda: compile_pattern(find_pattern(parsed.pattern), overrides, job, finder)
+        lambda: compile_pattern(find_pattern(parsed.pattern, parsed.override), overrides, job, finder)
     ), finder.sources
 
 
@@ -119,7 +119,7 @@ def _accepts_override(setup: Setup, workload: Workload, override: tuple[str, str
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     finder = FileFinder(parse_roots(parsed), setup.progress)
     path = locate_pattern(parsed.pattern)
-    overrides = [*(given for given in parse_overrides(parsed) if given[0] != override[0]), override]
+    overrides = [*(given for given in parse_values(parsed) if given[0] != override[0]), override]
     try:
         return path is not None and bool(compile_pattern(path, overrides, job, finder))
     except (DliosimError, OSError):  # the pattern may have changed since

@@ -144,7 +144,8 @@ def _parse_yaml(path: Path, content: bytes) -> dict[str, Any]:
     try:
         import yaml
     except ImportError:
-        raise UsageError("workload files of DLIO need a reader of YAML: pip install 'dliosim[dlio]'") from None
+        hint = "pip install 'dliosim[dlio]' (in a checkout: pip install '.[dlio]')"
+        raise UsageError(f"workload files of DLIO need a reader of YAML\n  = help: {hint}") from None
     try:
         tokens = yaml.scan(content, Loader=yaml.SafeLoader)
         if any(isinstance(token, yaml.AliasToken) for token in tokens):

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
+from dliosim.dlio import OVERRIDE_MARKS
 from dliosim.language.blocks import checkpoints, datasets, transformers
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.blocks.verbs import VerbCompiler
@@ -58,8 +59,9 @@ def compile_pattern(
 ) -> tuple[Workload, tuple[Diagnostic, ...]]:
     """Return the workload that a pattern file describes for a job, and the warnings about it.
 
-    `overrides` are the pairs of `-D name=value`. `finder` inspects the files of data sets `from files` that a loop
-    reads. Raises PatternError with every mistake found.
+    `overrides` are the pairs of `-D name=value`, and of a workload file of DLIO those of its keys
+    (`++train.epochs=7`), whose values are in the pattern then. `finder` inspects the files of data sets `from files`
+    that a loop reads. Raises PatternError with every mistake found.
     """
     compiled = compile_document(path, overrides, job, finder)
     return compiled.workload, compiled.warnings
@@ -79,7 +81,9 @@ def compile_document(
 def _compile_blocks(
     loader: Loader, path: Path, given: Sequence[tuple[str, str]], job: Job, finder: Finder
 ) -> CompiledPattern:
-    document = loader.load(path)
+    keys = [(name, value) for name, value in given if name.startswith(OVERRIDE_MARKS)]
+    given = [pair for pair in given if pair not in keys]
+    document = loader.load(path, [name if name[0] == "~" else f"{name}={value}" for name, value in keys])
     context = CompileContext(document, Scope(document.params, job, document.broken), loader.found)
     setting_overlay.apply_overrides(context, given)
     for param in document.params.values():

@@ -117,6 +117,11 @@ def join_hints(*texts: str) -> str:
 def render(diagnostics: Iterable[Diagnostic], colour: bool) -> str:
     """Return the first MAX_SHOWN diagnostics as a terminal shows them; an empty line separates two."""
     every = list(diagnostics)
+    wrong = next((one for one in every if one.labels and one.labels[0].span.source.writing), None)
+    if wrong is not None:  # lines that no file has yet
+        line = wrong.labels[0].span.source.writing
+        advice = f"`{line}` writes this pattern, with a comment at each line that names its key; change it there"
+        every[every.index(wrong)] = replace(wrong, help=(*wrong.help, advice))
     shown = [_render(found, colour) for found in every[:MAX_SHOWN]]
     return "\n\n".join([*shown, "\u2026 and more"] if len(every) > MAX_SHOWN else shown)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -33,6 +35,8 @@ class SourceText:
     name: str
     #: the whole text
     text: str
+    #: line to type that writes the text to a file; empty where it is in one, or on the command line
+    writing: str = ""
     _starts: list[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -95,9 +99,10 @@ def find_source(folder: Path, name: str) -> Path:
     return shipped if not os.path.lexists(own) and shipped in PATTERNS.rglob("*.dlio") else own
 
 
-def read_source(path: Path, name: str, room: int = MAX_BYTES) -> SourceText:
+def read_source(path: Path, name: str, room: int = MAX_BYTES, keys: Sequence[str] = ()) -> SourceText:
     r"""Return the text of a file, with line ends as `\n`; of a workload file of DLIO the pattern that it becomes.
 
+    `keys` are overrides of such a file, as `++train.epochs=7`.
     UnreadableFile where the file is missing, not a regular file, larger than `room` bytes, or not UTF-8. UsageError for
     a workload file that becomes no pattern.
     """
@@ -125,5 +130,6 @@ def read_source(path: Path, name: str, room: int = MAX_BYTES) -> SourceText:
     if path.suffix in ENDINGS:
         from dliosim.dlio.convert import import_pattern
 
-        return SourceText(name, import_pattern(path).text)
+        writing = shlex.join(["dliosim", "import", name, *keys, "-o", f"{path.stem}.dlio"])
+        return SourceText(f"{name} as a pattern", import_pattern(path, keys).text, writing)
     return SourceText(name, text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -1,11 +1,23 @@
-"""`dliosim import`: overrides of DLIO's keys anywhere in its line."""
+"""Overrides of DLIO's keys: anywhere in the line of `import`, and of commands that take a workload file."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from dliosim.cli import main
 from dliosim.commands.misuse import describe_misuse
+from dliosim.commands.options import parse_values
 from dliosim.commands.parser import Misuse, parse_words
+from dliosim.language.compile import compile_pattern
+from dliosim.model import Job, Loop
+
+WORKLOAD = """\
+dataset: {num_files_train: 64, record_length: 2048, format: npz, data_folder: data}
+reader: {batch_size: 4}
+train: {epochs: 2}
+"""
 
 
 @pytest.mark.parametrize(
@@ -33,3 +45,57 @@ def test_what_to_type_instead_keeps_overrides() -> None:
         parse_words(words)
     said = describe_misuse(words, str(error.value))
     assert said.endswith("write `dliosim import w.yaml --dlio main ++workload.train.epochs=7`")
+
+
+@pytest.mark.parametrize("command", ["run", "plan --ranks 4", "check", "compare --vary readers=0,4", "explain"])
+def test_commands_that_take_a_workload_file_take_overrides(command: str) -> None:
+    words = [*command.split(), "w.yaml", "++workload.train.epochs=7", "workload.reader.batch_size=4", "-D", "a=1"]
+    parsed = parse_words(words)
+    assert parsed.override == ["++workload.train.epochs=7", "workload.reader.batch_size=4"]
+    assert parse_values(parsed) == [("++workload.train.epochs", "7"), ("++workload.reader.batch_size", "4"), ("a", "1")]
+
+
+def test_keys_reach_the_pattern_and_are_no_settings_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(WORKLOAD)
+    given = [("++workload.train.epochs", "7"), ("~workload.reader.batch_size", ""), ("train.batch", "2 per rank")]
+    workload, _ = compile_pattern(path, given, Job(2))
+    loop = workload.verbs[-1]
+    assert isinstance(loop, Loop) and (loop.epochs, loop.batch) == (7, 2)
+    assert workload.overrides == (("train.batch", "2 per rank"),)
+    assert "epochs      7" in workload.pattern and "reader.batch_size" not in workload.pattern
+
+
+def test_a_mistake_shows_the_pattern_as_such_and_how_to_write_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.yaml").write_text(WORKLOAD)
+    assert main(["check", "w.yaml", "++workload.dataset.num_files_train=3"]) == 2
+    said = capsys.readouterr().err
+    assert "--> w.yaml as a pattern:" in said
+    line = "dliosim import w.yaml ++workload.dataset.num_files_train=3 -o w.dlio"
+    assert f"`{line}` writes this pattern" in said
+    assert main(line.split()[1:]) == 0
+    assert "samples     3" in Path("w.dlio").read_text()
+
+
+def test_keys_of_dlio_are_refused_for_a_pattern_with_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.yaml").write_text(WORKLOAD)
+    assert main(["import", "w.yaml", "-o", "w.dlio"]) == 0
+    keys = ["++workload.dataset.record_length=1000", "++workload.dataset.record_length_stdev=0"]
+    assert main(["check", "w.dlio", *keys]) == 2
+    assert capsys.readouterr().err.count("-D train_data.size=") == 1
+    with pytest.raises(SystemExit):
+        main(["run", "w.dlio", *keys])
+    assert capsys.readouterr().err.endswith('write `dliosim run w.dlio -D train_data.size="1000 B"`\n')
+    assert main(["check", "w.dlio", "-D", "train_data.size=1000 B"]) == 0
+
+
+def test_an_override_without_a_value_is_refused_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    assert main(["check", str(tmp_path / "w.yaml"), "++workload.train.epochs"]) == 2
+    assert "expected an override such as ++workload.train.epochs=2" in capsys.readouterr().err

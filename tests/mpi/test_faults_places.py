@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -44,10 +45,14 @@ def place(tmp_path: Path) -> Place:
 
 def test_too_little_room_is_found_before_anything_is_written(place: Place) -> None:
     with small_disk(place.data):
-        error = only_error(place.run(2))
+        done = place.run(2)
+        error = only_error(done)
         assert error.startswith("error[R402]: data set `d` needs 12.")
         assert error.endswith("has 8.389 MB")
+        advised = re.search(r"help: write less: add `-D (d\.samples)=(\d+)`; or give --dir", done.stderr)
+        assert advised is not None, done.stderr
         assert not place.files()
+        assert place.run(2, define={advised[1]: advised[2]}).returncode == 0
 
 
 def test_too_little_room_for_a_checkpoint_is_found_before_anything_is_written(place: Place) -> None:
@@ -62,8 +67,10 @@ def test_too_little_room_for_all_that_is_to_come_is_found_before_anything_is_wri
     checkpoint = CHECKPOINT.replace("300 kB", "3 MB")
     with small_disk(place.data):
         place.write(DATASET, checkpoint, PREPARE, "repeat 4 {\n    save c\n}\n")
-        error = only_error(place.run(2, define={"c.keep": "all"}))
+        done = place.run(2, define={"c.keep": "all"})
+        error = only_error(done)
         assert error.startswith("error[R402]: data set `d` with checkpoint `c` (4 copies at once) needs ")
+        assert "-D c.keep=1`; or give --dir" in done.stderr
         assert not place.files("*/*/*")
         # With two copies at once there is room, also where one of them is already there.
         for _ in range(2):

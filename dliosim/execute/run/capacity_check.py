@@ -12,10 +12,11 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.datasets.open_dataset import estimate_bytes
 from dliosim.execute.datasets.prepare import present_bytes
+from dliosim.execute.node.environment import free_bytes
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.phases.context import Session
 from dliosim.execute.store.checkpoint_store import checkpoint_numbers, count_leftover_bytes
-from dliosim.model import Checkpoint, Prepare
+from dliosim.model import Checkpoint, Dataset, Prepare
 from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.checkpoint_counts import minimum_saves
@@ -35,6 +36,8 @@ class _SpaceNeed:
     size: int
     #: returns the bytes that are there already and will be overwritten or removed
     reusable: Callable[[], int]
+    #: returns what to type to write less, for a number of bytes; an empty text where nothing short would do
+    less: Callable[[int], str]
 
 
 def require_room(sessions: Sequence[Session]) -> None:
@@ -54,7 +57,18 @@ def require_room(sessions: Sequence[Session]) -> None:
             require_space(together[0].root, size, what)
         except ExecutionError:
             # Only now look at the files that are there: they may be millions.
-            require_space(together[0].root, size - sum(need.reusable() for need in together), what)
+            try:
+                require_space(together[0].root, size - sum(need.reusable() for need in together), what)
+            except ExecutionError as error:
+                raise ExecutionError(f"{error.message}\n  = help: {_advise(together)}", error.code) from None
+
+
+def _advise(needs: Sequence[_SpaceNeed]) -> str:
+    """Return what to type where there is no room: half of it for data sets, and few copies of checkpoints."""
+    room = free_bytes(needs[0].root) // 2
+    less = " ".join(filter(None, (need.less(room) for need in needs)))
+    text = f"write less: add `{less}`; or " if less else ""
+    return f"{text}give --dir (or --root) a directory with more room; `dliosim plan` says what each part takes"
 
 
 def _dataset_needs(session: Session) -> Iterator[_SpaceNeed]:
@@ -68,9 +82,9 @@ def _dataset_needs(session: Session) -> Iterator[_SpaceNeed]:
         if verb.afresh or find_dataset_fault(dataset, directory) is not None:
             size = estimate_bytes(session, dataset)
             root = session.place_directory(dataset.root, directory)
-            yield _SpaceNeed(
-                root, directory, f"data set `{dataset.name}`", size, partial(present_bytes, dataset, directory)
-            )
+            what = f"data set `{dataset.name}`"
+            present, less = partial(present_bytes, dataset, directory), partial(_fewer_samples, dataset, size)
+            yield _SpaceNeed(root, directory, what, size, present, less)
 
 
 def _checkpoint_needs(session: Session) -> Iterator[_SpaceNeed]:
@@ -98,6 +112,13 @@ def _copies_need(
         copies = min(saves, max(checkpoint.keep + flights - len(checkpoint_numbers(base)), flights))
     what = f"checkpoint `{checkpoint.name}`" + (f" ({copies} copies at once)" if copies > 1 else "")
     what = what if root == checkpoint.root else f"what is drained of {what}"
-    return _SpaceNeed(
-        session.place_directory(root, base), base, what, copies * each, partial(count_leftover_bytes, base)
-    )
+    less = f"-D {checkpoint.name}.keep=1" if copies > flights + 1 else ""
+    place, leftover = session.place_directory(root, base), partial(count_leftover_bytes, base)
+    return _SpaceNeed(place, base, what, copies * each, leftover, lambda room: less)
+
+
+def _fewer_samples(dataset: Dataset, size: int, room: int) -> str:
+    """Return the -D for as many samples of a data set of `size` bytes as fit into `room`, evenly over its files."""
+    most = dataset.samples * room // max(size, 1)
+    step = 10 ** (len(str(most)) - 1) if dataset.layout.files == dataset.samples else dataset.layout.files
+    return f"-D {dataset.name}.samples={most // step * step}" if step <= most < dataset.samples else ""

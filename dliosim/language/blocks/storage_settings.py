@@ -221,7 +221,8 @@ def check_format(settings: Settings, built: Dataset) -> None:
         return
     if missing is not None:
         module, extra = missing
-        message, hint = f"format `{built.format}` is not available here", f"pip install 'dliosim[{extra}]'"
+        message = f"format `{built.format}` is not available here"
+        hint = f"pip install 'dliosim[{extra}]' (in a checkout: pip install '.[{extra}]')"
         settings.report("R403", message, hint, ("format", f"the package `{module}` is not installed"))
     # Files that exist already are not inspected yet, so only what the block itself says can be wrong.
     setting, reason = refused or ("", "")

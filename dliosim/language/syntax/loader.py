@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -52,10 +52,10 @@ class Loader:
     _included: set[str] = field(default_factory=set)
     _room: int = MAX_BYTES
 
-    def load(self, path: Path) -> Document:
-        """Return the document of the main file."""
+    def load(self, path: Path, keys: Sequence[str] = ()) -> Document:
+        """Return the document of the main file, of a workload file of DLIO with overrides of its `keys`."""
         try:
-            source = self._read_text(path)
+            source = self._read_text(path, keys)
         except UnreadableFile as error:
             place = f"{path}{error.place}"
             self.found.append(Diagnostic("E103", f"cannot read the pattern: {error}", file=place))
@@ -84,9 +84,9 @@ class Loader:
             self.catch_mistake(lambda statement=statement: reading.take_statement(statement))  # type: ignore[misc]
         return merge_documents(reading.base, reading.document, self.found)
 
-    def _read_text(self, path: Path) -> SourceText:
+    def _read_text(self, path: Path, keys: Sequence[str] = ()) -> SourceText:
         """Return the text of a file, within the bytes that are left; raise UnreadableFile."""
-        source = read_source(path, str(path), self._room)
+        source = read_source(path, str(path), self._room, keys)
         self._room -= min(self._room, len(source.text.encode()))
         return source
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dliosim.model import Workload
 from dliosim.plan.forecast.checkpoint_interval import best_interval
 from dliosim.plan.forecast.forecast import loops_of
-from dliosim.plan.forecast.forecast_types import Forecast
+from dliosim.plan.forecast.forecast_types import Forecast, Storage
 from dliosim.plan.forecast.interval_forecast import StateRisks
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
 from dliosim.readable import count, percent, seconds, size
@@ -17,6 +17,9 @@ from dliosim.report.text_table import shorten_name
 
 #: Shares of an epoch from which on memory has nearly all of it, and below which nearly nothing.
 _ALL, _NONE = 0.99, 0.01
+
+#: Bytes that no file system has.
+_TOO_MUCH = 1e18
 
 
 def plan_lines(
@@ -33,6 +36,7 @@ def plan_lines(
     unread = [shorten_name(one.name) for one in loops_of(workload.verbs) if not one.dataset]
     rows += [("ALSO" if rows else "NEEDS", f"{name}: nothing, as it reads nothing") for name in unread[:1]]
     hint = "" if risks else "; `--mtbf D` says the best interval"
+    rows += [("HOLDS", _holding(one)) for one in forecast.storage if one.bytes * one.copies > _TOO_MUCH][:1]
     rows += [("SAVES", _save(one, hint)) for one in saves]
     rows += [("EVERY", _best_intervals(one)) for one in risks]
     rows += [
@@ -95,6 +99,13 @@ def _memory(needs: LoopNeeds, left: float, one: str) -> Iterator[str]:
             yield f"at most {percent(share, 2)} of {one} {needs.epochs} can be in memory: the rest is new to the node"
         else:
             yield f"at most {percent(share, 2)} of {later} can be in memory"
+
+
+def _holding(one: Storage) -> str:
+    """Return what is stored of data that nothing can hold, and what to type."""
+    several = one.copies > 2
+    whole = f"{f'{one.copies} copies, ' * several}{show_figure(one.bytes * one.copies, size, one.estimated)}"
+    return f"{shorten_name(one.name)}: {whole}: too much to hold{f' (-D {one.name}.keep=1)' * several}"
 
 
 def _two_digits(value: float) -> str:

@@ -46,6 +46,13 @@ def test_every_pattern_has_at_most_eight_lines_that_are_not_cut(path: Path) -> N
     assert not [text for text in found.values() if text.endswith("...") and ": only " not in text]
 
 
+def test_checkpoints_that_no_storage_holds_are_said_with_what_holds_them() -> None:
+    kept = {"model__keep": "all", "train__epochs": "1000000000", "train__checkpoint": "model every 1 step"}
+    found = lines("cosmoflow", **kept)
+    assert found["HOLDS"].startswith("model: ") and found["HOLDS"].endswith(": too much to hold (-D model.keep=1)")
+    assert "HOLDS" not in lines("cosmoflow", **{**kept, "model__keep": "1"})
+
+
 def test_a_loop_with_readers_needs_its_bytes_in_its_compute_by_the_goal() -> None:
     """Steps of 2.83 MB in 3.5 ms at 70 %, saves of 100 MB every 2 epochs of 16 steps."""
     found = lines("cosmoflow")
