@@ -58,6 +58,7 @@ figcaption p { margin: .25rem 0; }
 .faint { color: #666; font-size: .9rem; }
 pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; line-height: 1.4; }
 @media screen and (max-width: 47rem) {
+  .scroll.wide::before,
   figure .scroll::before { content: "Wider than the screen: scroll sideways"; display: block; position: sticky;
     left: 0; color: #0b5394; font-size: .85rem; }
 }
@@ -75,6 +76,9 @@ pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; l
 
 # What stands for itself in the address of a picture: nothing that ends it, or would be markup.
 _UNQUOTED = " =':;,/.*-+!{}"
+
+# Characters of a row that a phone has room for.
+_PHONE = 50
 
 # Names of rows are wrapped at about as many characters.
 _NAME = 40
@@ -180,7 +184,10 @@ def _table_part(content: Table, columns: Sequence[int]) -> str:
             body.append(f"<tr{_class('separate' if is_separate else '')}>{cells}</tr>")
         is_separate = not row
     rows = "\n".join(body)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
+    longest = [[max(cell.split("\n"), key=len) for cell in row] for row in (content.headings, *content.rows) if row]
+    width = sum(max(len(row[column]) for row in longest) + 2 for column in columns)
+    kind = "scroll wide" if width > _PHONE else "scroll"
+    return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
 
 
 def picture(title: str, caption: str, svg: bytes) -> str:

@@ -33,7 +33,7 @@ from dliosim.report.storage_alone import storage_alone
 # Up to this many epochs have large dots; up to the other number they have their figures.
 _FEW_EPOCHS, _MOST_LABELS = 50, 12
 
-# Few ranks have columns as wide as with this many.
+# Few ranks have columns as wide as with this many, with more room between them.
 _LEAST_COLUMNS = 8
 
 # Squares stand this far to the right of dots, in epochs, so that neither hides the other.
@@ -87,7 +87,7 @@ def time_by_rank(times: Mapping[str, Ints], longest: float = 0.0) -> Figure:
         axes.bar(
             np.arange(ranks),
             height * unit,
-            width=0.8 if ranks <= 64 else 1.0,
+            width=0.8 * min(ranks / _LEAST_COLUMNS, 1.0) if ranks <= 64 else 1.0,
             bottom=below * unit,
             color=colour,
             edgecolor="white",
@@ -97,7 +97,7 @@ def time_by_rank(times: Mapping[str, Ints], longest: float = 0.0) -> Figure:
             antialiased=ranks <= 64,
         )
         below += height
-    axes.set_xlim(-0.6, max(ranks, _LEAST_COLUMNS) - 0.4)
+    axes.set_xlim(-0.6, ranks - 0.4)
     axes.set_ylim(0, 1.05 * longest * unit or 1.0)
     axes.set_xlabel("rank")
     whole_axis(axes.xaxis)

@@ -336,7 +336,9 @@ def _verb_rows(runs: Sequence[RunSummary]) -> _Rows:
             phases = of_run.get(title, [])
             wall, content = sum(one.verb.seconds for one in phases), sum(one.verb.bytes_once for one in phases)
             rate = f", {size(content / wall, 3)}/s{device_share(phases)}" if wall > 0 and content else ""
-            cells.append(f"{seconds(wall / len(phases), 3)}{rate}" if phases else ABSENT)
+            is_kept = phases and phases[0].kind == "prepare" and not content
+            time = "there already" if is_kept else seconds(wall / len(phases), 3) if phases else ABSENT
+            cells.append(f"{time}{rate}")
         rows.append((_shorten(title), *cells))
     return rows
 

@@ -16,9 +16,11 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from dliosim.cli import main
+from dliosim.pictures.html import table
 from dliosim.pictures.html_report import page
 from dliosim.report.answer_lines import answer_lines
 from dliosim.report.reader.load import SavedRun, load_results
+from dliosim.report.text_table import Table
 from tests.pictures.sample import comparison, write_comparison, write_run
 
 # The first part would be an error, were it taken for mathematics.
@@ -260,3 +262,9 @@ def test_pictures_become_files_with_telling_names(tmp_path: Path, capsys: pytest
     assert f"{len(names) // 2} pictures, each as PNG and SVG" in capsys.readouterr().out
     for path in (tmp_path / "out" / "new").glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_table_that_is_wider_than_a_phone_says_so_and_a_narrow_one_does_not() -> None:
+    narrow = Table("t", ("", "a"), (("x", "1"),))
+    wide = Table("t", ("", *"abcdefgh"), (("x", *["12345678"] * 8),))
+    assert ['class="scroll wide"' in table(one) for one in (narrow, wide)] == [False, True]
