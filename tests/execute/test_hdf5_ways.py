@@ -70,7 +70,7 @@ def expected(dataset: Dataset) -> list[bytes]:
 
 def check(dataset: Dataset, transfer: int | None) -> None:
     """Write a data set, ask h5py what is in it, and read and compare every byte in all `WAYS`."""
-    loops = (Loop("train", f"l{n}", "d", access, 3, last_batch="keep") for n, access in enumerate(WAYS))
+    loops = (Loop("train", f"l{n}", "d", access, batch=3, last_batch="keep") for n, access in enumerate(WAYS))
     prepare = Prepare("d", Access(transfer=transfer), fsync=False)
     workload = Workload("w", "", 5, Job(1), (dataset,), (), (prepare, *loops))
     world = world_of_one()

@@ -71,7 +71,7 @@ def test_what_only_files_know_is_estimated_before_they_are_there_and_read_from_t
     before = _row(text, "train")
     assert "--nodes" not in text
     assert main([*plan[:3], "2"]) == 0
-    assert "2 ranks on 1 node (if there are more: --nodes N)" in capsys.readouterr().out
+    assert "(as this machine; --nodes, --memory)" in capsys.readouterr().out
     assert main([*plan[:3], "2", "--nodes", "1"]) == 0
     assert "--nodes" not in capsys.readouterr().out
     done = run_command(1, ["run", str(pattern), "--dir", str(data), "--output", str(tmp_path / "out")], tmp_path)

@@ -157,7 +157,7 @@ def test_an_expectation_of_the_only_loop_is_that_of_its_name(of: str, again: str
     text = f'extends "base.dlio"\nexpect utilization{again} at least 70 %\n'
     assert [each.text for each in patterns.workload(text).expectations] == [
         "p99 of train at most 1 s",
-        "utilization of train at least 75 %",
+        "utilization of train at least 70 %",
     ]
 
 
