@@ -88,8 +88,9 @@ def test_what_only_files_know_is_estimated_before_they_are_there_and_read_from_t
     assert sum(int(row["length"]) for row in listed) == read["bytes"]
     assert {row["file"] for row in listed} == {str(path.relative_to(data)) for path in data.glob("d/*/*.npz")}
     # A file and its index for each of three.
-    columns = next(line.split() for line in text.splitlines() if line.startswith("data set e"))
-    assert int(columns[-2]) == len([path for path in data.glob("e/*/*") if path.name != "manifest.json"]) == 6
+    rows = [line.split() for line in text.splitlines() if line.startswith(("data set e", "index e.index"))]
+    stored = [path for path in data.glob("e/*/*") if path.name != "manifest.json"]
+    assert ([int(row[-2]) for row in rows], len(stored)) == ([3, 3], 6)
     # Damaged since: an estimate needs no files.
     damaged = next(data.glob("d/*/*.npz"))
     damaged.write_bytes(bytes(damaged.stat().st_size))
