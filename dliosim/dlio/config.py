@@ -119,6 +119,8 @@ def _read_tree(path: Path, files: list[Path]) -> dict[str, Any]:
 
     `files` are those that were read because of `defaults`.
     """
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: not a file, but a directory, a pipe or a device")
     with path.open("rb") as file:
         content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
@@ -151,8 +153,14 @@ def _parse_yaml(path: Path, content: bytes) -> dict[str, Any]:
         if any(isinstance(token, yaml.AliasToken) for token in tokens):
             raise UsageError(f"{path}: has aliases (`*name`), which no workload of DLIO needs")
         tree = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise UsageError(f"{path}: has more sections within each other than any workload of DLIO") from None
+    except yaml.YAMLError as error:
         raise UsageError(f"{path}: not YAML that can be read: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{path}: has a number or a date that cannot be read") from None
     if not isinstance(tree, dict) or not tree:
         raise UsageError(f"{path}: not a workload of DLIO: there are no sections such as `dataset:`")
     return tree

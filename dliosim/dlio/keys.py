@@ -150,17 +150,25 @@ PLUGINS: Final = (
 
 
 def describe_unused(config: Config) -> Iterator[str]:
-    """Yield a line for each key that became no line of the pattern: why, and what was surely wanted."""
-    for name in sorted(config.values.keys() - config.asked):
+    """Yield a line for each key that became no line of the pattern: why, and what was surely wanted.
+
+    Keys that DLIO does not have are first, as one of them may be a mistake in writing.
+    """
+    unused = sorted(config.values.keys() - config.asked)
+    for name in sorted(unused, key=lambda each: each in IGNORED or each in IMPORTED or _is_without_effect(each)):
         shown = config.quote(name) or f"{name}="
         if name in IGNORED:
             yield f"{shown}: DLIO never reads it{_because(IGNORED[name])}"
         elif name in IMPORTED:
             yield f"{shown}: has no effect with the rest of this file"
-        elif name in WITHOUT_EFFECT or name.startswith(_SECTIONS):
+        elif _is_without_effect(name):
             yield f"{shown}: has no effect here{_because(WITHOUT_EFFECT.get(name, ''))}"
         else:
-            yield f"{shown}: DLIO has no such key{_suggest(name)}"
+            yield f"warning: {shown}: DLIO has no such key{_suggest(name)}"
+
+
+def _is_without_effect(name: str) -> bool:
+    return name in WITHOUT_EFFECT or name.startswith(_SECTIONS)
 
 
 def _because(text: str) -> str:

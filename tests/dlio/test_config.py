@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from pathlib import Path
 from time import process_time
@@ -85,7 +86,9 @@ def test_comments_have_no_control_characters() -> None:
     [
         ("train: !!python/object/apply:os.system ['touch gone']\n", "not YAML that can be read"),
         ("a: &a [1, 2]\ntrain: {epochs: *a}\n", "has aliases"),
-        (f"train: {'[' * 2000}{']' * 2000}\n", "not YAML that can be read"),
+        (f"train: {'[' * 2000}{']' * 2000}\n", "more sections within each other"),
+        ("train: " + "1" * 5000 + "\n", "a number or a date"),
+        ("train: 2001-99-99\n", "a number or a date"),
         ("train: " + "{a: " * 50 + "1" + "}" * 50 + "\n", "fewer values and sections"),
         ("train: {" + ", ".join(f"k{i}: 1" for i in range(11_000)) + "}\n", "fewer values and sections"),
         ("train: [1, 2\n", "not YAML that can be read"),
@@ -118,3 +121,9 @@ def test_a_file_of_100_mb_is_refused_without_reading_it(tmp_path: Path) -> None:
 def test_a_number_that_is_none_is_named_with_its_key(value: object) -> None:
     with pytest.raises(UsageError, match=r"train\.epochs: .*: expected a"):
         Config("w", {"train.epochs": value}).integer("train.epochs")  # type: ignore[dict-item]
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "w.yaml")
+    with pytest.raises(UsageError, match="a pipe"):
+        read_config(tmp_path / "w.yaml")

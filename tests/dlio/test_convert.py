@@ -229,7 +229,7 @@ def test_without_the_flag_of_checkpoints_their_section_has_no_effect() -> None:
 def test_keys_that_become_no_line_are_said_with_what_was_wanted() -> None:
     pattern = imported({"workflow.do_eval": True, "reader.batchsize": 3, "reader.file_access": "multi"})
     assert "workflow.do_eval=True: DLIO never reads it; `workflow.evaluation: True` was wanted" in pattern.unused
-    assert "reader.batchsize=3: DLIO has no such key; did you mean reader.batch_size?" in pattern.unused
+    assert "warning: reader.batchsize=3: DLIO has no such key; did you mean reader.batch_size?" in pattern.unused
     assert any(line.startswith("reader.file_access=multi: DLIO never reads it") for line in pattern.unused)
 
 
