@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dliosim.language.checks.loop_checks import warn_raw_decode
 from dliosim.language.diagnostics import Label
 from dliosim.language.settings.block_settings import Settings
 from dliosim.model import Convert, Dataset
@@ -49,10 +50,4 @@ def check_convert(
             data.labels("format", "parts of its files do not say how they are decoded", "found by the files' names"),
         )
     if source.format == "raw":
-        settings.report(
-            "W306",
-            "`decode on`, and raw samples have nothing to decode",
-            "leave it out",
-            ("decode", "the bytes are used as they are"),
-            data.labels("format", "no encoding", "the format is raw (the default)"),
-        )
+        warn_raw_decode(settings, data)

@@ -168,6 +168,17 @@ def _check_reading_order(settings: Settings, loop: Loop) -> None:
         )
 
 
+def warn_raw_decode(settings: Settings, data: Settings) -> None:
+    """Report W306 for `decode on` of raw samples; `data` has the settings of their data set."""
+    settings.report(
+        "W306",
+        "`decode on`, and raw samples have nothing to decode",
+        "leave it out",
+        ("decode", "the bytes are used as they are"),
+        data.labels("format", "no encoding", "the format is raw (the default)"),
+    )
+
+
 def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
     """Report E211 where `decode on` cannot work, and W306 where there is nothing to decode."""
     access = loop.access
@@ -183,13 +194,7 @@ def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
             ("transfer", "one sample may need several calls"),
         )
     if dataset.format == "raw":
-        settings.report(
-            "W306",
-            "`decode on`, and raw samples have nothing to decode",
-            "leave it out",
-            ("decode", "the bytes are used as they are"),
-            data.labels("format", "no encoding", "the format is raw (the default)"),
-        )
+        warn_raw_decode(settings, data)
     if dataset.format == "parquet" and access.through == "direct":
         settings.report(
             "E211",
