@@ -1,0 +1,174 @@
+"""The table of events: what happened, where, when; the same for runs of dliosim and for traces of other tools.
+
+Columns are numpy arrays of one length, so that ten million events are analysed without a Python object each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: What an event is, by `Events.kind`. The first seven are operations on files; "other" is what no analysis knows.
+KINDS: Final = (
+    "open",
+    "close",
+    "read",
+    "write",
+    "fsync",
+    "seek",
+    "metadata",
+    "compute",
+    "data wait",
+    "sync",
+    "decode",
+    "preprocess",
+    "save",
+    "restore",
+    "phase",
+    "epoch",
+    "load",
+    "other",
+)
+
+#: The layer that an event belongs to, by `Events.layer`, from the application down to the system's calls.
+LAYERS: Final = ("application", "loader", "checkpoint", "library", "mpi-io collective", "mpi-io", "stdio", "posix")
+
+#: The columns, and their types. Times are ns: `begin` since the job's start.
+COLUMNS: Final = {
+    "kind": np.dtype(np.int8),
+    "layer": np.dtype(np.int8),
+    "name": np.dtype(np.int16),
+    "process": np.dtype(np.int32),
+    "thread": np.dtype(np.int32),
+    "begin": np.dtype(np.int64),
+    "duration": np.dtype(np.int64),
+    "file": np.dtype(np.int32),
+    "offset": np.dtype(np.int64),
+    "asked": np.dtype(np.int64),
+    "moved": np.dtype(np.int64),
+    "epoch": np.dtype(np.int32),
+    "step": np.dtype(np.int32),
+}
+
+#: The value of `file`, `offset`, `asked`, `moved`, `epoch` and `step` that is not known, or does not apply.
+UNKNOWN: Final = -1
+
+
+def kind_number(kind: str) -> int:
+    """Return the number of a kind in `KINDS`."""
+    return KINDS.index(kind)
+
+
+def layer_number(layer: str) -> int:
+    """Return the number of a layer in `LAYERS`."""
+    return LAYERS.index(layer)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of the job."""
+
+    #: rank in the job; -1 if the trace does not say
+    rank: int
+    #: id of the process; -1 if the trace does not say
+    pid: int
+    #: name of its node; empty if the trace does not say
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events, one row each, in order of process and, in each process, of `begin`. Columns as in `COLUMNS`, (n,)."""
+
+    #: index into `KINDS`
+    kind: NDArray[np.int8]
+    #: index into `LAYERS`
+    layer: NDArray[np.int8]
+    #: index into `names`
+    name: NDArray[np.int16]
+    #: index into `processes`
+    process: NDArray[np.int32]
+    #: thread of the process: for a run, 0 its main thread, from 1 on its readers
+    thread: NDArray[np.int32]
+    #: ns since the job's start, on one clock
+    begin: NDArray[np.int64]
+    #: ns
+    duration: NDArray[np.int64]
+    #: index into `files`
+    file: NDArray[np.int32]
+    #: first byte in the file
+    offset: NDArray[np.int64]
+    #: bytes asked for
+    asked: NDArray[np.int64]
+    #: bytes that the call returned
+    moved: NDArray[np.int64]
+    #: number of the epoch, from 1
+    epoch: NDArray[np.int32]
+    #: number of the step in its epoch, from 1
+    step: NDArray[np.int32]
+    #: what the source calls its events, such as pread64
+    names: tuple[str, ...] = ()
+    #: paths
+    files: tuple[str, ...] = ()
+    #: the processes
+    processes: tuple[Process, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def end(self) -> NDArray[np.int64]:
+        """The end of each event, ns since the job's start; (n,)."""
+        return self.begin + self.duration
+
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Events:
+        """Return some rows."""
+        return replace(self, **{column: getattr(self, column)[rows] for column in COLUMNS})
+
+    def is_kind(self, *kinds: str) -> NDArray[np.bool_]:
+        """Return which rows are of one of the kinds; (n,)."""
+        return np.isin(self.kind, [kind_number(kind) for kind in kinds])
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The events of one job, from one source, and what is known about their completeness."""
+
+    #: what wrote it: dliosim, DFTracer, Darshan counters, Darshan DXT
+    source: str
+    #: the file or folder that it was read from
+    path: str
+    #: all events
+    events: Events
+    #: length of the job, ns
+    duration: int
+    #: events of the source that are no row here, such as metadata; by what they are
+    left_out: dict[str, int] = field(default_factory=dict)
+    #: sentences about what is missing or damaged; a trace with any is incomplete
+    incomplete: tuple[str, ...] = ()
+    #: sentences about what a reader of the figures should know
+    notes: tuple[str, ...] = ()
+    #: command line of the job; empty if it is not known
+    command: str = ""
+
+
+def make_events(
+    columns: Mapping[str, NDArray[Any]],
+    names: tuple[str, ...] = (),
+    files: tuple[str, ...] = (),
+    processes: tuple[Process, ...] = (),
+) -> Events:
+    """Return a table; columns that are not given are 0, or `UNKNOWN` where 0 is a value. `kind` must be given."""
+    rows = len(columns["kind"])
+    zeros = ("thread", "name", "layer", "process", "begin", "duration")
+    whole: dict[str, Any] = {
+        column: np.asarray(columns[column]).astype(kind, copy=False)
+        if column in columns
+        else np.full(rows, 0 if column in zeros else UNKNOWN, kind)
+        for column, kind in COLUMNS.items()
+    }
+    return Events(**whole, names=names, files=files, processes=processes)
