@@ -1,1 +1,1 @@
-"""What happened in a job, in words and tables, from the events of its own trace or of another tool's."""
+"""Analysis of a job in words and tables, by the events of its own trace or of another tool's."""

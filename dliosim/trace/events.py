@@ -164,11 +164,8 @@ def make_events(
 ) -> Events:
     """Return a table; columns that are not given are 0, or `UNKNOWN` where 0 is a value. `kind` must be given."""
     rows = len(columns["kind"])
-    zeros = ("thread", "name", "layer", "process", "begin", "duration")
-    whole: dict[str, Any] = {
-        column: np.asarray(columns[column]).astype(kind, copy=False)
-        if column in columns
-        else np.full(rows, 0 if column in zeros else UNKNOWN, kind)
-        for column, kind in COLUMNS.items()
-    }
+    whole: dict[str, Any] = {}
+    for column, kind in COLUMNS.items():
+        absent = 0 if column in ("thread", "name", "layer", "process", "begin", "duration") else UNKNOWN
+        whole[column] = np.asarray(columns.get(column, np.full(rows, absent)), kind)
     return Events(**whole, names=names, files=files, processes=processes)
