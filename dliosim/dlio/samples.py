@@ -168,9 +168,8 @@ def _size_line(task: Conversion, files: int, each: int) -> Line:
     if not stdev:
         return setting("size", format_bytes(mean), keys)
     form = FORMATS[format_of(task)]
-    is_compressed = form == "npz" and not task.as_run and config.text("dataset.compression") in _CODECS[form]
-    if form in ("hdf5", "parquet") or is_compressed or (each > 1 and form in ("npz", "npy")):
-        why = "all samples of such a data set have one size here: the mean; in DLIO all of a file have one"
+    if form == "hdf5" and _record_sets(task) > 1:
+        why = "records of several data sets have one size here: the mean; in DLIO all of a file have one"
         task.approximations.append(f"{keys}: {why}")
         return setting("size", format_bytes(mean), keys)
     # No image file is smaller here, and a line of csv ends with a newline.
@@ -225,8 +224,7 @@ def _storage_lines(task: Conversion) -> Iterator[Line]:
         yield setting("chunk", count(_chunk_samples(each, isqrt(mean_size(task))), "sample"), "h5py's own choice")
     if FORMATS[form] == "hdf5" and (task.version.reads_dims or not task.as_run):
         dims = config.integers("dataset.hdf5.chunk_dims")
-        sets = config.integer("dataset.hdf5.num_dset_per_record", default=1)
-        sample = _dims(task)
+        sets, sample = _record_sets(task), _dims(task)
         keys = config.quote("dataset.hdf5.chunk_dims")
         is_tile = dims[:1] == [1] and len(dims) == len(sample) + 1 > 1 and sets < 2
         if is_tile:
@@ -241,6 +239,12 @@ def _storage_lines(task: Conversion) -> Iterator[Line]:
     if form == "parquet":
         rows = config.integer("dataset.parquet.row_group_size", default=1024, least=1)
         yield setting("chunk", count(min(rows, each), "sample"), config.quote("dataset.parquet.row_group_size"))
+
+
+def _record_sets(task: Conversion) -> int:
+    """Return how many data sets of an HDF5 file a record is divided over."""
+    reads = task.version.reads_dims or not task.as_run
+    return task.config.integer("dataset.hdf5.num_dset_per_record", default=1) if reads else 1
 
 
 def _chunk_samples(samples: int, side: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from dliosim.model import Dataset, Distribution
+from dliosim.model import LARGEST_SAMPLE, Dataset, Distribution
 
 _WHY: Final = {
     "header": "files of format {} begin as the format says; only raw files have a header of any size",
@@ -33,6 +33,23 @@ def refuse_unused(dataset: Dataset, form: str, taken: Collection[str] = ()) -> t
         "names": dataset.names != (),
     }
     return next(((name, _WHY[name].format(form)) for name in given if given[name] and name not in taken), None)
+
+
+def refuse_sizes(dataset: Dataset, why: str) -> tuple[str, str] | None:
+    """Return the setting that gives samples of a file different sizes, and why they have one; or None.
+
+    What is planned by the largest sample, as chunks are, needs a limit; data sets of a record share a size that is
+    constant.
+    """
+    if dataset.source or dataset.constant_size is not None:
+        return None
+    if not dataset.has_uniform_files:
+        return "size", f"{why}: with `sizes by file` a size is drawn for each file"
+    if dataset.parts > 1:
+        return "parts", "drawn sizes cannot be divided among several"
+    if dataset.largest_size == LARGEST_SAMPLE and (dataset.chunk is not None or dataset.compress is not None):
+        return "size", "stored in chunks, drawn sizes need a limit: `clipped to 1 kB and 4 MB`"
+    return None
 
 
 def smallest_size(size: Distribution) -> float:

@@ -16,6 +16,7 @@ from dliosim.model.access import (
 from dliosim.model.checkpoint import Background, Checkpoint, Commit, Copies, Pace, Replicas, Writers
 from dliosim.model.dataset import (
     ELEMENTS,
+    LARGEST_SAMPLE,
     Chunk,
     Columns,
     Compression,

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+LARGEST_SAMPLE: Final = float(1 << 53)
+"""Draws of a size above this are lowered to it, bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileCounts:
     """Samples of each file, in the order of the files, as unsigned little-endian integers.
@@ -193,7 +197,9 @@ class Dataset:
     #: `2 : 1` gives contents that a compressor can halve; also without `compress`, for storage that compresses by
     #: itself. Up to 1000 : 1. Default: `off`, random bytes, which nothing compresses
     compressible: Annotated[float, Phrase(rule="compressible", fixed=WRITTEN)] = 1.0
-    #: what a draw of `size` is for: a sample, or a file, all of whose samples have that size
+    #: what a draw of `size` is for: a sample, or a file, all of whose samples have that size. With several samples in a
+    #: file `npz`, `npy`, `hdf5` and `parquet` take sizes that vary `by file` alone; in chunks or compressed they need a
+    #: `clipped to`
     sizes: Annotated[Literal["by sample", "by file"], Phrase(fixed=WRITTEN)] = "by sample"
     #: number of data sets (arrays of equal size) that a record is divided over, in formats that have such: a `shape` is
     #: that of each, a `size` that of all together; names are for `from files`
@@ -218,6 +224,21 @@ class Dataset:
     def constant_size(self) -> int | None:
         """Bytes of every sample, or None where sizes vary."""
         return int(self.size.parameters[0]) if self.size.is_constant else None
+
+    @property
+    def has_uniform_files(self) -> bool:
+        """True if all samples of a file have one size."""
+        return self.constant_size is not None or self.sizes == "by file" or self.layout.files >= self.samples
+
+    @property
+    def largest_size(self) -> float:
+        """Bytes of the largest sample that can be drawn: `LARGEST_SAMPLE` where nothing limits it."""
+        drawn = self.size.parameters[-1] if self.size.kind in ("constant", "uniform") else LARGEST_SAMPLE
+        return max(1.0, min(drawn, LARGEST_SAMPLE if self.size.high is None else self.size.high))
+
+    def fix_size(self, size: float) -> Dataset:
+        """Return the data set with one size of all samples, as all of a file have it where sizes are drawn by file."""
+        return replace(self, size=constant(float(size)), sizes="by sample")
 
     @property
     def column_widths(self) -> tuple[int, ...]:

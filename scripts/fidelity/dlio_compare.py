@@ -16,11 +16,11 @@ Counts = dict[str, Any]
 #: By figure: words of the sentences of an import's report that name a difference, and how large it may then be.
 NAMED: Final[Mapping[str, tuple[tuple[str, float], ...]]] = {
     "bytes of files": (
-        ("B of labels", 0.01), ("not the same sizes", 0.15), ("one size here: the mean", 0.15), ("h5py's own", 0.02),
+        ("B of labels", 0.01), ("not the same sizes", 0.15), ("h5py's own", 0.02),
         ("B shorter", 0.01),
     ),
     "bytes read": (
-        ("B of labels", 0.01), ("not the same sizes", 0.15), ("one size here: the mean", 0.15),
+        ("B of labels", 0.01), ("not the same sizes", 0.15),
         ("without numpy's own calls", 0.15), ("readers continue until", 2), ("reads the same first", 1),
         ("reads ahead into the next pass", 3), ("every rank of DLIO reads all files", 4),
     ),

@@ -89,7 +89,7 @@ def test_sizes_as_run_are_squares_with_the_spread_of_two_sides() -> None:
     assert any(line.startswith("size normal(146_579_449 B, 48_976_9") for line in lines(spread))
 
 
-@pytest.mark.parametrize("form", ["tfrecord", "csv", "indexed_binary"])
+@pytest.mark.parametrize("form", ["tfrecord", "csv", "indexed_binary", "npz", "npy", "hdf5", "parquet"])
 def test_samples_of_a_file_have_the_size_that_is_drawn_for_it(tmp_path: Path, form: str) -> None:
     changed = {"dataset.format": form, "dataset.num_samples_per_file": 7, "framework": "tensorflow"}
     pattern = imported({**changed, "reader.data_loader": "tensorflow"})
@@ -99,11 +99,19 @@ def test_samples_of_a_file_have_the_size_that_is_drawn_for_it(tmp_path: Path, fo
     assert (dataset.sizes, dataset.size.parameters) == ("by file", (146_600_628.0, 68_341_808.0))
 
 
-@pytest.mark.parametrize("form", ["npz", "npy", "hdf5"])
-def test_where_all_samples_have_one_size_it_is_said(form: str) -> None:
-    pattern = imported({"dataset.format": form, "dataset.num_samples_per_file": 7})
+@pytest.mark.parametrize("samples", [1, 7])
+def test_where_all_samples_have_one_size_it_is_said(samples: int) -> None:
+    several = {"dataset.hdf5.num_dset_per_record": 3, "dataset.num_samples_per_file": samples}
+    pattern = imported({"dataset.format": "hdf5", **several})
     assert {"size 146_600_628 B"} & lines(pattern) and "sizes by file" not in lines(pattern)
     assert any("one size here: the mean; in DLIO all of a file" in line for line in pattern.approximations)
+
+
+@pytest.mark.parametrize("form", ["npz", "hdf5", "parquet"])
+def test_compressed_files_have_the_sizes_that_are_drawn_for_them(tmp_path: Path, form: str) -> None:
+    pattern = imported({"dataset.format": form, "dataset.num_samples_per_file": 7, "dataset.compression": "gzip"})
+    assert {"sizes by file", "compress gzip 4"} <= lines(pattern)
+    compiled(pattern, tmp_path)
 
 
 def test_tensorflow_streams_records() -> None:

@@ -12,6 +12,7 @@ import json
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from mpi4py import MPI
 
@@ -50,6 +51,10 @@ def dataset(form: str, layout: Layout, size: Distribution = FIXED) -> Dataset:
     return Dataset("d", 5, SAMPLES, size, layout, "d", format=form)
 
 
+def by_file(form: str, **changes: Any) -> Dataset:
+    return replace(dataset(form, FEW, VARYING), sizes="by file", **changes)
+
+
 CASES = {
     "npy": dataset("npy", FEW),
     "npy shared": dataset("npy", SHARED),
@@ -74,6 +79,13 @@ CASES = {
     "hdf5 gzip": replace(dataset("hdf5", FEW), chunk=Chunk(4, "samples"), compress=GZIP, compressible=2.0),
     "hdf5 pieces lzf": replace(dataset("hdf5", SHARED), chunk=Chunk(700, "bytes"), compress=Compression("lzf")),
     "parquet": replace(dataset("parquet", FEW), chunk=Chunk(3, "samples"), compress=Compression("snappy"), parts=2),
+    "npz by file": by_file("npz"),
+    "npy by file": by_file("npy"),
+    "hdf5 by file": by_file("hdf5", chunk=Chunk(2000, "bytes")),
+    "hdf5 gzip by file": by_file("hdf5", chunk=Chunk(2, "samples"), compress=GZIP, compressible=2.0),
+    "parquet by file": by_file("parquet", chunk=Chunk(4, "samples")),
+    "npz deflated by file": by_file("npz", compress=GZIP),
+    "hdf5 plain by file": by_file("hdf5"),
 }
 
 DIRECT = {

@@ -19,6 +19,7 @@ from dliosim.model import Distribution, Loop
 from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges
 from dliosim.plan.samples.places import IndexedPlaces, Places
+from dliosim.plan.samples.sizes import sample_sizes
 
 
 def sample_times(time: Distribution, drawn: int, extents: Extents) -> NDArray[np.int64]:
@@ -102,7 +103,6 @@ class UnitVerifier:
         self._stored = stored
         self._form = places.form
         self._find_column = cache(places.decoder_column)
-        self._part = (places.dataset.constant_size or 0) // max(1, len(places.index.columns))
         self._dress = dress_function(self._form)
 
     def verify_unit(self, row: int, data: memoryview) -> bool | None:
@@ -116,18 +116,17 @@ class UnitVerifier:
         if decoded is None:
             return None
         column, sample = self._index.columns[number], int(rows.sample[row])
+        part = int(sample_sizes(self._dataset, np.array([sample]))[0]) // max(1, len(self._index.columns))
         if int(column.pieces[file]) > 1:
             begin = int(self._stored.piece[row]) * int(column.unit_bytes[file])
-            length = min(int(column.unit_bytes[file]), self._part - begin)
-            return self._matches_sample(sample, number * self._part + begin, decoded[:length], length)
+            length = min(int(column.unit_bytes[file]), part - begin)
+            return self._matches_sample(sample, number * part + begin, decoded[:length], length)
         within = np.array([sample - int(self._index.first_sample[file])])
         _, inside, _ = column.locate_units(np.array([file]), within, np.array([sample]))
         first = sample - int(inside[0])
-        last = min(first + len(decoded) // self._part, int(self._index.first_sample[file + 1]))
+        last = min(first + len(decoded) // part, int(self._index.first_sample[file + 1]))
         return first < last and all(
-            self._matches_sample(
-                one, number * self._part, decoded[(one - first) * self._part :][: self._part], self._part
-            )
+            self._matches_sample(one, number * part, decoded[(one - first) * part :][:part], part)
             for one in range(first, last)
         )
 

@@ -16,6 +16,7 @@ from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE, FilePart
 from dliosim.plan.samples.sample_index import locate_ranges
+from dliosim.plan.samples.sizes import sample_sizes
 
 #: Parts of at most SMALL samples are placed together, from PARTS_AT_ONCE parts at a time.
 PARTS_AT_ONCE = 1024
@@ -123,8 +124,8 @@ class PreallocatedWriter(FileWriter):
         return sum(len(_call_bounds(region, transfer)) - 1 for region in self._regions(part))
 
     def largest_chunk(self, part: FilePart, transfer: int | None) -> int:
-        """Return `transfer`, or the bytes of a sample."""
-        return transfer or self.places.dataset.constant_size or 0
+        """Return `transfer`, or the bytes of a sample: all of a file have one size."""
+        return transfer or int(sample_sizes(self.places.dataset, np.array([part.first_sample]))[0])
 
     def _regions(self, part: FilePart) -> Iterator[_Region]:
         """Yield ranges that follow each other without a gap; `_PLACED_AT_ONCE` samples are placed at a time."""

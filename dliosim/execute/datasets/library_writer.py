@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from dliosim.formats.protocols import Built, EncodeTime, FileIndex, Format, Prea
 from dliosim.measure.records import VerbRecord
 from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Prepare
-from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.plan.samples.sizes import bind_file, sample_sizes
 
 #: A file with more bytes than this outside of samples, or in more pieces, is made by the library, not by a copy.
 _MOST_BYTES, _MOST_PIECES = 1 << 20, 64
@@ -125,24 +125,31 @@ def lay_out_files(job: WriteJob, form: Preallocated) -> None:
     """Make all files with space for their samples, each by one rank, and share the index of that space. Collective.
 
     The bytes of a file outside of samples count as written by the rank that makes it. Before samples are written, files
-    with equal numbers of samples are equal. So on each rank the library makes one file of each number of samples.
+    with equal numbers of samples of one size are equal. So on each rank the library makes one file of each such kind.
     """
-    patterns: dict[int, FileTemplate] = {}
+    patterns: dict[tuple[int, int], FileTemplate] = {}
+
+    def own_form(file: int) -> Preallocated:
+        return cast(Preallocated, bind_file(form, job.samples_of(file)[0]))
 
     def lay_out_own() -> None:
         for file in job.own_files():
+            own = own_form(file)
             path, count = job.files.path(file), job.count_samples(file)
-            known, make = patterns.get(count), partial(form.lay_out, path, count)
+            known, make = patterns.get((count, own.size)), partial(own.lay_out, path, count)
             remove_file(str(path))  # so that the library makes a new one and follows no link to another
             with LibraryCalls() as made:
                 call_library(path, make if known is None else partial(copy_template, known, path, make))
             if known is None:
-                known = patterns[count] = call_library(path, partial(read_template, path, form))
+                known = call_library(path, partial(read_template, path, own))
+                # Files of drawn sizes are hardly ever equal: their indexes are kept alone.
+                known = known if form.dataset.constant_size is not None else replace(known, around=None)
+                patterns[count, own.size] = known
             _account_calls(made, job.record)
-            job.record.bytes += known.index.size - count * form.size
+            job.record.bytes += known.index.size - count * own.size
 
     job.session.world.run_on_all(lay_out_own)
-    open_laid_out(job.session, form, lambda file: patterns[job.count_samples(file)].index)
+    open_laid_out(job.session, form, lambda file: patterns[job.count_samples(file), own_form(file).size].index)
 
 
 def build_files(job: WriteJob, form: Built) -> Iterator[int]:
@@ -150,11 +157,12 @@ def build_files(job: WriteJob, form: Built) -> Iterator[int]:
     done = 0
     for file in job.own_files():
         first, last = job.samples_of(file)
-        batches = generate_contents(job.session, form, form.batch, first, last, job.record, done)
+        own = cast(Built, bind_file(form, first))
+        batches = generate_contents(job.session, own, own.batch, first, last, job.record, done)
         if job.source is not None:
             job.source.begin_part(first, last)
             batches = _read_ahead(job.source, first, batches)
-        write_whole(job, file, form.build, batches)
+        write_whole(job, file, own.build, batches)
         if job.source is not None:
             job.source.end_part()
         done += last - first

@@ -6,11 +6,13 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from dliosim.execute.datasets.file_writer import WriteJob
 from dliosim.execute.datasets.library_writer import generate_contents, write_whole
 from dliosim.formats.protocols import EncodeTime, GroupEncoder
 from dliosim.measure.stopwatch import Stopwatch
+from dliosim.plan.samples.sizes import bind_file
 
 #: Bytes of the number that says how long a message is.
 _LENGTH = 8
@@ -24,7 +26,8 @@ def build_shared_files(job: WriteJob, form: GroupEncoder) -> Iterator[int]:
     """
     world = job.session.world
     for file in range(job.dataset.layout.files):
-        shared = _SharedFile(job, form, *job.samples_of(file), file % world.size)
+        first, last = job.samples_of(file)
+        shared = _SharedFile(job, cast(GroupEncoder, bind_file(form, first)), first, last, file % world.size)
         if world.rank == shared.owner:
             write_whole(job, file, shared.assemble, shared.collect_groups())
             yield file
@@ -38,7 +41,7 @@ class _SharedFile:
 
     #: the data set that is written
     job: WriteJob
-    #: its format
+    #: the format of the file
     form: GroupEncoder
     #: first sample of the file
     first: int

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from dliosim.formats.registry import bind, import_libraries, import_modules
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Dataset, Job, Workload
 from dliosim.plan.samples.prepare_partition import FilePart
+from dliosim.plan.samples.sizes import bind_file
 
 _ASTRAY = {errno.ENOENT: "is missing", errno.ELOOP: "is a symbolic link, not a file"}
 
@@ -305,10 +306,11 @@ def _verify_samples(
 ) -> None:
     """Make the samples of parts of files again, and compare them with what the format's library reads."""
     library = form.library_reader()
-    found: NDArray[np.uint8] = np.empty((max(1, form.batch), form.size), np.uint8)
     done = 0
     for part in parts:
         name, at = opened.name(part.file), part.first_sample
+        own = cast(Built, bind_file(form, at))
+        found: NDArray[np.uint8] = np.empty((max(1, own.batch), own.size), np.uint8)
         start, _ = opened.places.samples_of(part.file)
         with tally.catch_errors(opened.directory, name), _open_below(opened.directory, name) as descriptor:
             if part.first:
@@ -317,7 +319,7 @@ def _verify_samples(
                 tally.unknown += part.last_sample - part.first_sample
                 continue
             with closing(library.open_library(opened.path(part.file), None, False)) as file:
-                for right in generate_contents(session, form, form.batch, at, part.last_sample, VerbRecord(), done):
+                for right in generate_contents(session, own, own.batch, at, part.last_sample, VerbRecord(), done):
                     rows = found[: len(right)]
                     file.read(at - start, len(right), rows.data.cast("B"))
                     wrong = np.flatnonzero((rows != right).any(axis=1))

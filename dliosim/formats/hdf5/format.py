@@ -26,7 +26,7 @@ from dliosim.formats.protocols import (
     Preallocated,
     Resolved,
 )
-from dliosim.formats.unsupported import refuse_excess_units
+from dliosim.formats.unsupported import refuse_excess_units, refuse_sizes
 from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
 
@@ -53,7 +53,8 @@ class Hdf5(Resolved, LibraryReadable):
         if dataset.source:
             return None  # the layout of existing files is fixed
         if size is None:
-            return "size", "all samples of an HDF5 data set have one size"
+            why = "all samples of an HDF5 data set have one size"
+            return refuse_sizes(dataset, why) or type(self)(dataset.fix_size(dataset.largest_size)).refuse()
         if dataset.header:
             return "header", "HDF5 files have a header of their own"
         if dataset.align > 1:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.protocols import ENCODED, Column, Filter
-from dliosim.formats.unsupported import refuse_unused
+from dliosim.formats.unsupported import refuse_sizes, refuse_unused
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset, Shape
 
@@ -82,9 +82,7 @@ def refuse_arrays(dataset: Dataset, form: str, taken: tuple[str, ...]) -> tuple[
         return None
     if dataset.shape is not None:
         return "size", "samples of one shape have one size"
-    if dataset.layout.kind != "file per sample":
-        return "size", f"rows of an array have one size: {form} holds samples of different sizes with a file per sample"
-    return None
+    return refuse_sizes(dataset, "rows of an array have one size")
 
 
 @lru_cache(maxsize=64)
@@ -95,7 +93,7 @@ def array_header(dataset: Dataset, count: int, size: int) -> bytes:
     """
     shape = shape_of_samples(dataset)
     if shape is None:
-        extents: tuple[int, ...] = (size,)
+        extents: tuple[int, ...] = (size,) if dataset.layout.kind == "file per sample" else (count, size // count)
     else:
         extents = shape.extents if dataset.layout.kind == "file per sample" else (count, *shape.extents)
     dtype = np.dtype(dataset.element).newbyteorder("<")
@@ -160,11 +158,14 @@ def parse_array_header(read: Callable[[int], bytes], where: str) -> Array:
 def sample_rows(array: Array, dataset: Dataset, where: str) -> SampleRows:
     """Return the samples of an array: 1 if it has a sample's shape, k if (k, *shape), 1 where no shape is known.
 
+    The rows of an array of dliosim are its samples where a size is drawn for each file.
+
     Raises ExecutionError [R401] for an array of another shape, and where the bytes of a sample are not contiguous.
     """
     shape = shape_of_samples(dataset)
     if shape is None:
-        return _single_row(array, where)
+        is_alone = bool(dataset.source) or dataset.layout.kind == "file per sample" or not array.shape
+        return _single_row(array, where) if is_alone else split_rows(array, array.shape[0], where)
     plain = array.dtype.newbyteorder("=") == np.dtype(shape.element)
     if plain and array.shape == shape.extents:
         return _single_row(array, where)

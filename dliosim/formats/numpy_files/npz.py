@@ -42,6 +42,7 @@ from dliosim.formats.numpy_files.zip_headers import (
     trailer_sizes,
 )
 from dliosim.formats.protocols import Built, Bytes, Column, EncodeTime, FileIndex, Filter, Framed, Ints, LibraryReadable
+from dliosim.formats.unsupported import refuse_sizes
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
@@ -70,9 +71,7 @@ class Npz(LibraryReadable):
             return refused
         if self.dataset.compress.codec != "gzip":
             return "compress", "zip files hold what deflate makes: `compress gzip`"
-        if self.dataset.constant_size is None and not self.dataset.source:
-            return "size", "compressed samples have one size"
-        return None
+        return refuse_sizes(self.dataset, "what is deflated as one has one size")
 
     def index(self, path: Path) -> FileIndex:
         """Return a column for each array of `names`, else for `x` or the only array; reads directory and headers alone.

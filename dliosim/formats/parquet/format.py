@@ -39,7 +39,7 @@ from dliosim.formats.protocols import (
     LibraryReadable,
     regroup_rows,
 )
-from dliosim.formats.unsupported import refuse_excess_units
+from dliosim.formats.unsupported import refuse_excess_units, refuse_sizes
 from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS, Dataset
 
@@ -76,7 +76,8 @@ class Parquet(Built, LibraryReadable):
             return None
         size = dataset.constant_size
         if size is None:
-            return "size", "the rows of a Parquet file have one size here"
+            why = "the rows of a Parquet file have one size here"
+            return refuse_sizes(dataset, why) or type(self)(dataset.fix_size(dataset.largest_size)).refuse()
         if size % dataset.parts and not dataset.columns:
             return "parts", f"{size} bytes are no {dataset.parts} columns of one size"
         if max(dataset.column_widths) > _LARGEST_VALUE:

@@ -174,7 +174,7 @@ def check_memory_cache(settings: Settings, access: Access, dataset: Dataset, dat
         head, reason = "compress", "samples share what is compressed as one"
     elif dataset.format == "parquet":
         head, reason = "format", "samples share pages of columns"
-    elif dataset.chunks_of_sample(dataset.constant_size or 0) > 1:
+    elif dataset.chunks_of_sample(dataset.largest_size) > 1:
         head, reason = "chunk", "a sample is cut into several"
     else:
         return

@@ -22,6 +22,7 @@ from dliosim.plan.samples.sizes import local_prefix_sums, needs_totals, sample_s
 
 AFFORDABLE = 5_000_000  # samples planned, or sizes drawn, for one figure
 _DRAWS = 65_536  # draws for a mean
+_GUESSED_KINDS = 4096  # largest number of kinds of files whose indexes are estimated; the mean stands for more
 _GUESSED_FILES = 1 << 22  # largest number of files whose own indexes are estimated before they exist
 
 
@@ -107,7 +108,16 @@ def guess_places(form: Format) -> IndexedPlaces:
     if files > _GUESSED_FILES:
         text = f"data set `{dataset.name}` would have {files:_} files of {dataset.format} to look up"
         raise PlanError(f"{text}, and at most {_GUESSED_FILES:_} are planned before they are there; use fewer files")
-    counts = np.diff(first_samples(np.arange(files + 1), dataset.samples, files))
+    starts = first_samples(np.arange(files + 1), dataset.samples, files)
+    counts = np.diff(starts)
     fewest = int(counts.min())  # every file has this number of samples, or one more
-    kinds = concat_indexes([form.forecast(count) for count in sorted({fewest, int(counts.max())})])
-    return IndexedPlaces(form, repeat_index(kinds, counts - fewest))
+    drawn = sample_sizes(dataset, starts[:-1]) if dataset.constant_size is None else np.zeros(files, np.int64)
+    codes, kind = np.unique(2 * drawn + counts - fewest, return_inverse=True)
+    if len(codes) > _GUESSED_KINDS:
+        return guess_places(bind(dataset.fix_size(round(float(drawn.mean())))))
+    kinds = []
+    for size, more in zip((codes // 2).tolist(), (codes % 2).tolist(), strict=True):
+        one = bind(dataset.fix_size(size)) if size else form
+        assert isinstance(one, Resolved)
+        kinds.append(one.forecast(fewest + more))
+    return IndexedPlaces(form, repeat_index(concat_indexes(kinds), kind))

@@ -9,6 +9,7 @@ import numpy as np
 
 from dliosim.model.dataset import Dataset
 from dliosim.plan.samples.sample_to_file import files_of, first_samples
+from dliosim.plan.samples.sizes import sample_sizes
 
 #: Samples of a part that are made at a time while preparing; a call never spans two such groups.
 SAMPLES_AT_ONCE = 65_536
@@ -32,7 +33,7 @@ def sample_parts(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
 
     Rank f % R writes file f. With fewer files than ranks, each rank writes a contiguous 1/R of the samples.
     """
-    total, files, size = dataset.samples, dataset.layout.files, dataset.constant_size or 0
+    total, files = dataset.samples, dataset.layout.files
     begin, end, some = 0, total, range(rank, files, ranks)
     if files < ranks:
         begin, end = rank * total // ranks, (rank + 1) * total // ranks
@@ -42,4 +43,5 @@ def sample_parts(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
         start, stop = first_samples(np.array([file, file + 1]), total, files).tolist()
         first, last = max(begin, start), min(end, stop)
         if first < last:
+            size = int(sample_sizes(dataset, np.array([first]))[0])
             yield FilePart(file, 0, (last - first) * size, first, last, first == start, last == stop)

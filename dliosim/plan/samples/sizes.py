@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.formats.protocols import Framed
+from dliosim.formats.protocols import Format, Framed
 from dliosim.formats.registry import bind
 from dliosim.model.counter_rng import draw, key
-from dliosim.model.dataset import Dataset
+from dliosim.model.dataset import LARGEST_SAMPLE, Dataset
 from dliosim.plan.samples.sample_to_file import align_values, files_of
 
 
@@ -26,7 +26,6 @@ BLOCK = 64
 BLOCKS_AT_ONCE = 4096
 # Largest number of samples for which one process keeps a sum for each sample, 40 MB: no block is drawn again.
 SUMS_OF_SAMPLES = 5_000_000
-_LARGEST = float(1 << 53)
 
 
 def sample_sizes(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -36,8 +35,15 @@ def sample_sizes(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.int
     drawn = files_of(samples, dataset.samples, dataset.layout.files) if dataset.sizes == "by file" else samples
     values = draw(dataset.size, key(dataset.seed, "size", dataset.name), drawn)
     np.rint(values, out=values)
-    np.clip(values, 1.0, _LARGEST, out=values)
+    np.clip(values, 1.0, LARGEST_SAMPLE, out=values)
     return values.astype(np.int64)
+
+
+def bind_file(form: Format, first: int) -> Format:
+    """Return the format of one file, whose samples have one size; `first` is any of them."""
+    if form.dataset.constant_size is not None:
+        return form
+    return bind(form.dataset.fix_size(int(sample_sizes(form.dataset, np.array([first]))[0])))
 
 
 def needs_totals(dataset: Dataset) -> bool:

@@ -20,6 +20,7 @@ from dliosim.formats.contract_tests import (
     write_framed,
 )
 from dliosim.formats.numpy_files.npy import Npy
+from dliosim.formats.numpy_files.npz import StoredNpz
 from dliosim.formats.protocols import Framed
 from dliosim.formats.registry import bind
 from dliosim.model import Chunk, Compression, Dataset, Shape
@@ -61,6 +62,24 @@ def test_samples_of_any_size_are_alone_in_their_files(tmp_path_factory: pytest.T
     dataset = described("npy", VARYING, each=True)
     check_framed(Npy(dataset), np.array([size]), path)
     assert np.load(path, allow_pickle=False).shape == (size,)
+
+
+@given(st.integers(1, 3000), st.integers(1, 9), st.sampled_from([Npy, StoredNpz]))
+def test_samples_of_a_file_have_the_size_that_is_drawn_for_it(
+    tmp_path_factory: pytest.TempPathFactory, size: int, count: int, form: type[Framed]
+) -> None:
+    path = tmp_path_factory.mktemp("npy") / "f"
+    dataset = described(form.name, VARYING, sizes="by file")
+    assert form(dataset).refuse() is None
+    check_framed(form(dataset), np.full(count, size), path)
+    loaded = np.load(path, allow_pickle=False)
+    assert (loaded if form is Npy else loaded["x"]).shape == (count, size)
+
+
+@pytest.mark.parametrize("size", [1, 2**52])
+def test_headers_have_one_length_whatever_size_is_drawn(size: int) -> None:
+    drawn = Npy(described("npy", VARYING, sizes="by file"))
+    assert len(drawn.write_header(9, drawn.header + 9 * size, 0)) == drawn.header
 
 
 @pytest.mark.parametrize("element", ["int8", "uint8", "int16", "uint32", "int64", "float16", "float32", "float64"])

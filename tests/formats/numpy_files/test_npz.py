@@ -221,7 +221,7 @@ def test_names_that_lead_elsewhere_are_names_and_nothing_more(tmp_path: Path) ->
         (described("npz", 10, parts=2), "parts"),
         (described("npz", 10, names=("x",)), "names"),
         (described("npz", VARYING), "size"),
-        (described("npz", VARYING, each=True, compress=GZIP), "size"),
+        (described("npz", VARYING, compress=GZIP), "size"),
         (described("npz", 10, compress=Compression("zstd", 3)), "compress"),
     ],
 )
