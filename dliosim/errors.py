@@ -54,6 +54,10 @@ class ExecutionError(DliosimError, OSError):
     """An I/O call that failed, returned less than was planned, or returned other bytes than were written."""
 
 
+class TraceError(DliosimError, ValueError):
+    """A trace that is damaged, cut, or of a kind that cannot be read."""
+
+
 class ExpectationMissed(DliosimError, AssertionError):
     """An `expect` line of the pattern that does not hold."""
 

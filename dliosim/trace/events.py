@@ -35,10 +35,20 @@ KINDS: Final = (
 )
 
 #: The layer that an event belongs to, by `Events.layer`, from the application down to the system's calls.
-LAYERS: Final = ("application", "loader", "checkpoint", "library", "mpi-io collective", "mpi-io", "stdio", "posix")
+LAYERS: Final = (
+    "application",
+    "loader",
+    "reader",
+    "checkpoint",
+    "library",
+    "mpi-io collective",
+    "mpi-io",
+    "stdio",
+    "posix",
+)
 
 #: The columns, and their types. Times are ns: `begin` since the job's start.
-COLUMNS: Final = {
+COLUMNS: Final[dict[str, np.dtype[Any]]] = {
     "kind": np.dtype(np.int8),
     "layer": np.dtype(np.int8),
     "name": np.dtype(np.int16),
@@ -135,6 +145,27 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True)
+class FileCounters:
+    """Counters of one module of Darshan; each row is a file as one rank used it, or all ranks together."""
+
+    #: the module: POSIX, MPI-IO, STDIO, H5F or H5D
+    module: str
+    #: index into `files`; (n,)
+    file: NDArray[np.int32]
+    #: rank; -1 for a file that all ranks used, whose counters Darshan has added up; (n,)
+    rank: NDArray[np.int32]
+    #: counters by Darshan's names without the module's, such as READS and SIZE_READ_0_100; (n,)
+    counts: Mapping[str, NDArray[np.int64]]
+    #: times in s by Darshan's names without the module's, such as F_READ_TIME; (n,)
+    seconds: Mapping[str, NDArray[np.float64]]
+    #: paths
+    files: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """The events of one job, from one source, and what is known about their completeness."""
 
@@ -142,7 +173,7 @@ class Trace:
     source: str
     #: the file or folder that it was read from
     path: str
-    #: all events
+    #: all events; of a log that has only counters no rows, but its processes
     events: Events
     #: length of the job, ns
     duration: int
@@ -154,6 +185,8 @@ class Trace:
     notes: tuple[str, ...] = ()
     #: command line of the job; empty if it is not known
     command: str = ""
+    #: counters of files, where the source has them: one table for each module of Darshan
+    counters: tuple[FileCounters, ...] = ()
 
 
 def make_events(
