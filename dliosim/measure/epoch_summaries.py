@@ -104,10 +104,10 @@ class EpochSummary:
     arrival_wait_seconds: Part = figure("arrival\nwait", "times", optional=True)
     #: sum over steps: end of the sleep (or busy work) - its begin; the time it took, not the time asked
     compute_seconds: Part = figure("compute", "times", optional=True)
-    #: sum over synced steps: end of the barrier or allreduce - own arrival at it
+    #: sum over synced steps: end of the barrier or allreduce - own arrival at it; and the meeting before a save
     sync_wait_seconds: Part = figure("sync\nwait", "times", optional=True)
-    #: time that checkpoints held the steps, with the meeting before them: all of a blocking one, the stall of one in
-    #: the background; also those after an epoch, but not those `at end`; without making their contents
+    #: time that saves after steps and epochs, not those `at end`, held the rank: the greatest `stall_seconds` of any
+    #: rank for one that blocks, the rank's own for one in the background
     checkpoint_seconds: Part = figure("check-\npoint", "times", optional=True)
     #: sum over steps: decoding and preprocessing in the step itself (`readers 0`, `scatter by node`), after the batch
     #: is in memory; 0 with readers, where they are part of the data wait
@@ -118,7 +118,8 @@ class EpochSummary:
     core_wait_seconds: TimeSpread | None = figure("core\nwait", "core waits", optional=True)
     #: the same for the rank's reader threads, added up; 0 without readers
     reader_core_wait_seconds: TimeSpread | None = figure("readers'\ncore wait", "core waits", optional=True)
-    #: making the contents of checkpoints, with their checksums; it is in no other time, not in `seconds` either
+    #: the rest of the time of these saves: making contents, with their checksums, and waiting for ranks that make
+    #: theirs; it is in no other time, not in `seconds` either
     content_seconds: TimeSpread
     #: a step's data wait: the part of its wait that was inside calls
     batch_latency: Histogram = figure("batch")

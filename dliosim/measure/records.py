@@ -113,9 +113,9 @@ class EpochRecord:
     sync_wait_ns: PartColumn = 0
     #: waiting for requests to arrive
     arrival_wait_ns: PartColumn = 0
-    #: held by checkpoints, without `content_ns`
+    #: held by checkpoints: the greatest stall of any rank of those that block, else the rank's own
     checkpoint_ns: PartColumn = 0
-    #: making the contents of checkpoints; in no other figure, not in `wall_ns` either
+    #: the rest of the time of saves, mostly making contents; in no other figure, not in `wall_ns` either
     content_ns: Column = 0
     #: steps after the first that ran during a save in the background of this rank
     flush_steps: InnerColumn = 0
@@ -254,7 +254,7 @@ class VerbRecord:
     broadcast_ns: Column = 0
     #: the caller was held
     stall_ns: Column = 0
-    #: of a save in the background: waiting for earlier ones in flight
+    #: of a save: waiting for earlier ones in flight
     wait_ns: Column = 0
     #: of a save in the background: the copy to buffers
     stage_ns: Column = 0

@@ -17,7 +17,7 @@ from dliosim.measure.time_series import EpochSeries
 #: Values that a loop stores of each step, in ns: clock readings, and `called`, `decoded`, `processing` and `content`.
 #: came: the step begins; begun: its request has arrived; fetched: its batch is in memory and decoded; called: its
 #: readers were inside calls for that long; decoded: reader threads decoded and preprocessed it for that long;
-#: processing: so did this thread; content: making the contents of a checkpoint, between sync_ended and saved.
+#: processing: so did this thread; content: the part of a save, between sync_ended and saved, that made contents.
 READINGS = (
     "came", "begun", "fetched", "called", "decoded", "processing", "compute_begun", "compute_ended", "sync_begun",
     "sync_ended", "saved", "content",

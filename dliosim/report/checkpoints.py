@@ -123,19 +123,19 @@ def _overheads(run: RunSummary) -> str:
     loops = loop_overheads(run)
     lines = []
     for one in loops:
-        lines.append(_overhead_line(f"checkpoints held {one.loop} for", one))
+        lines.append(_overhead_line(f"saves held the steps of {one.loop} for", one))
         both = flush_step_times([epoch for phase in run.loops if phase.name == one.loop for epoch in phase.epochs])
         lines += [_background_line(one.loop, *both)] if both else []
     whole = total_overhead(run)
     if whole is not None and whole.steps_seconds > 0 and [one.steps_seconds for one in loops] != [whole.steps_seconds]:
-        lines.append(_overhead_line("checkpoints held all loops and pauses for", whole))
+        lines.append(_overhead_line("saves held all loops and pauses for", whole))
     return "\n".join(lines)
 
 
 def _overhead_line(text: str, one: Overhead) -> str:
     saves = count(one.saves, "save")
     details = f"{seconds(one.held_seconds)} in {saves}, {seconds(one.steps_seconds)} in steps"
-    return textwrap.fill(f"{text} {percent(one.share, 3)} of the time of both ({details})", WIDTH)
+    return textwrap.fill(f"{text} {percent(one.share, 3)} of their time, saves included ({details})", WIDTH)
 
 
 def _background_line(loop: str, flushed: StepTimes, clear: StepTimes) -> str:

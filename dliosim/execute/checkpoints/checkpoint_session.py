@@ -91,12 +91,15 @@ class CheckpointSession:
             return save
         if checkpoint.background is not None:
             self._save_async(save, checkpoint.background.in_flight)
+            save.held_ns = save.record.stall_ns
         else:
-            self.settle(mpi=checkpoint.access.is_mpi)
+            save.record.wait_ns = save.record.wall_ns = self.settle(mpi=checkpoint.access.is_mpi)
             (run or (lambda action: action()))(lambda: self._save_blocking(save))
             save.content_ns = save.record.content_ns
             save.record.delete_ns += delete_old(session, save, save.base)
             save.record.stall_ns += save.record.delete_ns
+            # A rank that writes little waits for the others, and for the contents that they make.
+            save.held_ns = int(session.world.allreduce(np.array([save.record.stall_ns], np.int64), "max")[0])
         if self._drainer is not None and checkpoint.drain is not None:
             save.drain = self._drainer.submit(lambda own: _drain(own, save), after=save.flush)
             while self._drains and self._drains[0].is_over and self._drains[0].error is None:
@@ -104,19 +107,19 @@ class CheckpointSession:
             self._drains.append(save)
         return save
 
-    def settle(self, names: Iterable[str] = (), mpi: bool = False) -> None:
-        """Wait until none of these checkpoints is being flushed, and with `mpi` none by MPI-IO.
+    def settle(self, names: Iterable[str] = (), mpi: bool = False) -> int:
+        """Wait until none of these checkpoints is being flushed, and with `mpi` none by MPI-IO; return the ns of it.
 
         Two threads in collective file calls deadlock in ROMIO's lock.
         """
-        wanted = set(names)
-        self._finish_flushes(
-            [
-                save
-                for save in self._flights
-                if save.files.checkpoint.name in wanted or (mpi and save.files.checkpoint.access.is_mpi)
-            ]
-        )
+        wanted, begun = set(names), perf_counter_ns()
+        waited_for = [
+            save
+            for save in self._flights
+            if save.files.checkpoint.name in wanted or (mpi and save.files.checkpoint.access.is_mpi)
+        ]
+        self._finish_flushes(waited_for)
+        return perf_counter_ns() - begun if waited_for else 0
 
     def finish(self) -> None:
         """Wait until all checkpoints are complete and drained."""

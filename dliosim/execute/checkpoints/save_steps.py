@@ -42,6 +42,8 @@ class CheckpointSave:
     within: str | None = None
     #: time that the caller spent on making contents; ns
     content_ns: int = 0
+    #: time that it held this rank: of a save that blocks the longest `stall_ns` of any rank, else its own; ns
+    held_ns: int = 0
     #: time by which staging was slower than its pace; ns
     late_ns: int = 0
     #: its flush; None if it is saved while the ranks wait

@@ -55,8 +55,8 @@ class LoopSaves:
     """The checkpoints of one loop of one rank, and the end of the loop's time, which they put off.
 
     `run` runs an action on the thread that makes the loop's collective calls: two threads in such calls deadlock on
-    ROMIO's lock. The methods that save are collective; they return the ns of making contents, which a training program
-    has in its memory: the clocks of the loop leave it out.
+    ROMIO's lock. The methods that save are collective; they return the ns that saves held the ranks. What is left of
+    the time went into making contents, which a training program has in its memory: the clocks of the loop leave it out.
     """
 
     def __init__(
@@ -96,17 +96,16 @@ class LoopSaves:
         """Save what is due after a step (from 0), by steps or as the last sync found it by seconds."""
         this = [get_native_id()]
         waited = core_wait(this)
-        self._syncer.sync_before_save()
-        content = self._save(self._pop_due("steps", step + 1))
+        held = self._save(self._pop_due("steps", step + 1))
         self.core_wait_ns += max(core_wait_since(waited, this), 0)
-        return content
+        return held
 
     def save_after_epoch(self, epoch: int) -> Iterator[tuple[int, int]]:
         """Save what is due after an epoch (from 1); yield the ns that each save held the loop, and of contents."""
         for cadence in self._pop_due("epochs", epoch):
             begun = perf_counter_ns()
-            content = self._save([cadence])
-            yield perf_counter_ns() - begun - content, content
+            held = self._save([cadence])
+            yield held, max(perf_counter_ns() - begun - held, 0)
 
     def save_at_end(self) -> None:
         """Save what the loop saves at its end, and wait until no flush of its checkpoints is under way."""
@@ -121,14 +120,17 @@ class LoopSaves:
         return [*counted, *by_seconds]
 
     def _save(self, cadences: Iterable[Cadence]) -> int:
-        content = 0
+        held = 0
         for cadence in cadences:
+            begun = perf_counter_ns()
             save = self._manager.save(self._session.workload.checkpoint(cadence.checkpoint), self.run)
             save.within = self._loop.name
             self.begun.append(save)
-            self.deadline += save.content_ns
-            self._timers.delay(save.content_ns)
+            now = perf_counter_ns()
+            content = max(now - begun - save.held_ns, 0)
+            self.deadline += content
+            self._timers.delay(content)
             if cadence in self._timers.cadences:
-                self._timers.restart_timer(self._timers.cadences.index(cadence), perf_counter_ns())
-            content += save.content_ns
-        return content
+                self._timers.restart_timer(self._timers.cadences.index(cadence), now)
+            held += save.held_ns
+        return held

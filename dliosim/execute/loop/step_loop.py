@@ -84,9 +84,12 @@ def run_steps(
                 stop = not every and ended >= deadline
             content = 0
             if step in save_steps or (timed and syncer.due.any()):
-                # A training program has its state in memory, so making the contents takes none of the loop's time.
-                content = saves.save_after_step(step)
+                syncer.sync_before_save()
+                ended = clock()  # waiting for the last rank is no time of storage
+                held = saves.save_after_step(step)
                 after, deadline = clock(), saves.deadline
+                # A training program has its state in memory, so making the contents takes none of the loop's time.
+                content = max(after - ended - held, 0)
             store(
                 rows,
                 place,

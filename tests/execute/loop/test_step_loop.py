@@ -71,7 +71,7 @@ class Saves:
     def save_after_step(self, step: int) -> int:
         self.clock.now += 10 * MS + self.content
         self.deadline += self.content
-        return self.content
+        return 10 * MS
 
 
 class Slowed(ProgressLine):
