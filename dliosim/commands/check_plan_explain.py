@@ -98,7 +98,7 @@ def plan_command(parsed: argparse.Namespace) -> int:
 
             text = plan_json(workload, found, memory, parsed.memory is not None, parsed.mtbf, risks)
         else:
-            first = plan_lines(workload, found, memory, risks, _title_note(parsed))
+            first = plan_lines(workload, found, memory, risks, _title_notes(parsed))
             text = f"{first}\n\n{plan_tables(workload, found)}"
             if parsed.mtbf is not None:
                 text += f"\n{risk_tables(parsed.mtbf, risks)}\n"
@@ -107,12 +107,12 @@ def plan_command(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _title_note(parsed: argparse.Namespace) -> str:
-    """Return what a plan took for granted about nodes, with the options that say otherwise."""
+def _title_notes(parsed: argparse.Namespace) -> list[str]:
+    """Return what a plan took for granted about nodes, with the options that say otherwise; a shorter form follows."""
     guessed = ["--nodes"] * (parsed.nodes is None and parsed.ranks > 1) + ["--memory"] * (parsed.memory is None)
     if parsed.memory is None:
-        return f" (as this machine; {', '.join(guessed)})"
-    return " (if there are more: --nodes N)" if guessed else ""
+        return [f" (as this machine; {', '.join(guessed)})", f" ({', '.join(guessed)})"]
+    return [" (if there are more: --nodes N)" if guessed else ""]
 
 
 def explain_command(parsed: argparse.Namespace) -> int:

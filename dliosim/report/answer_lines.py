@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.epoch_summaries import EpochSummary
@@ -16,9 +15,9 @@ from dliosim.measure.run_summary import Answer, RunSummary
 from dliosim.plan.forecast.checkpoint_interval import best_interval
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.checkpoints import checkpoint_costs
-from dliosim.report.first_lines import FirstRows, add_advice, first_lines
+from dliosim.report.first_lines import FirstRows, directory_forms, first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.phase_titles import group_phases, name_epochs
-from dliosim.report.text_table import SCREEN, shorten_name
+from dliosim.report.text_table import shorten_name
 
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3
@@ -46,7 +45,7 @@ def answer_rows(run: RunSummary) -> FirstRows:
     rows[1:1] = [("ALSO", text) for text in _other_answers(answers[1:])]
     every = [("EVERY", text) for text in _best_intervals(run)]
     rows += [*_file_rows("SAVES", run.saves, run), *every, *_file_rows("RESTORES", run.restores, run)]
-    return _title(run), add_advice(rows, answers[0].advice if answers else ())
+    return fit_rows(_title(run), rows, answers[0].advice if answers else ())
 
 
 def _best_intervals(run: RunSummary) -> Iterator[str]:
@@ -82,13 +81,14 @@ def _title(run: RunSummary) -> str:
     place = places.get(root) or next(iter(places.values()), None)
     kind, directory = (place.kind, place.directory) if place else ("", "")
     nodes = "1 node (says nothing of many)" if run.nodes == 1 else count(run.nodes, "node")
-    used = ", ".join(dict.fromkeys(api for api in apis if api != "null"))
-    parts = [run.name, f"{count(run.ranks, 'rank')} on {nodes}", kind, used]
-    text = "  ".join(filter(None, parts))
-    room = SCREEN - len(text) - 2
-    last = Path(directory).name
-    shown = next((one for one in (directory, last) if len(one) <= room), f"...{last[3 - room :]}" if room > 3 else "")
-    return "  ".join(filter(None, [text, shown]))
+    used = list(dict.fromkeys(api for api in apis if api != "null"))
+    return fit_title(
+        name_forms(run.name),
+        [f"{count(run.ranks, 'rank')} on {nodes}"],
+        [kind],
+        [", ".join(used), f"{used[0]} and others" if used else "", ""],
+        directory_forms(directory),
+    )
 
 
 def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str, str]]:
@@ -147,7 +147,7 @@ def _shares(epochs: Sequence[EpochSummary], reads: str) -> str:
     longest = sorted((share, name) for name, share in named.items() if share >= _WORTH_A_WORD)
     words = _NAMES | {"data wait": reads}
     waits = [f"{words.get(name, name)} {percent(share, 2)}" for share, name in longest[: -_PARTS - 1 : -1]]
-    return ", ".join([*([f"{percent(busy, 2)} busy"] if busy or not waits else []), *waits])
+    return ", ".join([*([f"busy {percent(busy, 2)}"] if busy or not waits else []), *waits])
 
 
 def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Iterator[tuple[str, str]]:

@@ -2,43 +2,90 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from dliosim.report.text_table import SCREEN
+from dliosim.report.text_table import SCREEN, shorten_name
 
 if TYPE_CHECKING:
     from dliosim.measure.run_summary import Advice
 
-#: Greatest number of first lines, and columns next to the name of a row.
-_MOST, ROOM = 8, SCREEN - 9
+#: Greatest number of first lines.
+_MOST = 8
 
-#: Rows that make room for others, in this order.
-_LEAST_NEEDED = ("RESTORES", "SAVES", "LOOP")
+#: Characters of a name in a title that has no room for all of it.
+_LONGEST_NAME = 24
 
-#: Title of the first lines, and name and text of each row.
-FirstRows: TypeAlias = tuple[str, list[tuple[str, str]]]
+#: Name and text of a row. Lines of a text after the first are commands.
+Row: TypeAlias = tuple[str, str]
+
+#: Title of the first lines, and rows.
+FirstRows: TypeAlias = tuple[str, list[Row]]
+
+#: Rows that make room for others, in this order: STORAGE names the epochs that count, tables below have the rest.
+_LEAST_NEEDED = ("RESTORES", "SAVES", "LOOP", "MEMORY", "ALSO")
+
+#: The same where somebody asked how often to save.
+_LEAST_NEEDED_OF_SAVES = ("RESTORES", "MEMORY", "LOOP", "ALSO", "SAVES")
 
 
-def add_advice(rows: Sequence[tuple[str, str]], advice: Sequence[Advice]) -> list[tuple[str, str]]:
-    """Return the rows for which there is room and the first advice; a command has a line of its own.
+def name_forms(name: str) -> list[str]:
+    """Return the forms of a name for `fit_title`."""
+    return [name, shorten_name(name, _LONGEST_NAME)]
 
-    Where there are too many, those go first that the tables below have, too.
+
+def directory_forms(directory: str) -> list[str]:
+    """Return the forms of a directory for `fit_title`."""
+    return [directory, *name_forms(Path(directory).name), ""]
+
+
+def fit_title(*parts: Sequence[str]) -> str:
+    """Return the parts of a title in one line, as far as they fit.
+
+    Each part has its forms, the longest first, '' to leave it out. Parts at the left have the first choice.
     """
-    room = _MOST - 1 - sum(1 + bool(one.command) for one in advice[:1])
-    rows = list(rows)
-    for name in _LEAST_NEEDED:
-        if len(rows) > room:
-            rows = [row for row in rows if row[0] != name]
+    chosen = [forms[-1] for forms in parts]
+    for place, forms in enumerate(parts):
+        tried = [[*chosen[:place], form, *chosen[place + 1 :]] for form in forms]
+        chosen = next((one for one in tried if len(_join(one)) <= SCREEN), chosen)
+    return _join(chosen)
+
+
+def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Advice] = ()) -> FirstRows:
+    """Return the title, the rows for which there is room, and the first advice; a command has a line of its own.
+
+    Where there are too many, those go first that somebody needs least.
+    """
     tried = [("TRY", f"{one.text}:\n{one.command}" if one.command else one.text) for one in advice[:1]]
-    return [*rows[:room], *tried]
+    names = {name for name, _ in rows}
+    kept = list(rows)
+
+    def is_full() -> bool:
+        return len(first_lines(title, [*kept, *tried]).splitlines()) > _MOST
+
+    for name in _LEAST_NEEDED_OF_SAVES if "EVERY" in names else _LEAST_NEEDED:
+        if is_full() and (name != "MEMORY" or "STORAGE" in names):
+            kept = [row for row in kept if row[0] != name]
+    while is_full() and len(kept) > 1:
+        kept.pop()
+    return title, [*kept, *tried]
 
 
-def first_lines(title: str, rows: Sequence[tuple[str, str]]) -> str:
-    """Return a title and rows of a name and a text as lines, cut to 80 columns."""
-    return "\n".join([_cut(title), *(_cut(f"{name:<8} {text}", name) for name, text in rows)])
+def first_lines(title: str, rows: Sequence[Row]) -> str:
+    """Return a title and rows as lines of 80 columns; a command line stays whole, so that it can be pasted."""
+    return "\n".join([_wrap(title, "", " " * 4), *map(_format_row, rows)])
 
 
-def _cut(line: str, name: str = "") -> str:
-    """Return a line, cut to the width; a command line stays whole, so that it can be pasted."""
-    return line if len(line) <= SCREEN or name == "TRY" else f"{line[: SCREEN - 3]}..."
+def _format_row(row: Row) -> str:
+    name, (text, *commands) = row[0], row[1].split("\n")
+    return "\n".join([_wrap(text, f"{name:<9}", " " * 9), *commands])
+
+
+def _join(parts: Sequence[str]) -> str:
+    return "  ".join(filter(None, parts))
+
+
+def _wrap(text: str, first: str, later: str) -> str:
+    return textwrap.fill(text, SCREEN, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)

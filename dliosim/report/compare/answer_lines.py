@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
 from dliosim.compare.answer import EITHER, USE
 from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.readable import count, number
-from dliosim.report.first_lines import ROOM, FirstRows, add_advice, first_lines
+from dliosim.report.first_lines import FirstRows, directory_forms, first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.reader.comparison import ComparisonResult
 
 _FROM = {
@@ -35,9 +34,14 @@ def comparison_lines(found: Outcome | ComparisonResult, answer: ComparisonAnswer
 def comparison_rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> FirstRows:
     """Return the title and the rows of the first lines."""
     nodes = "1 node (says nothing of many)" if found.nodes == 1 else count(found.nodes, "node")
-    places = [f"{place.kind}  {place.directory}" for place in found.environment.file_systems[:1]]
-    title = "  ".join([f"{found.name}: {name_target(found.what)}", f"{count(found.ranks, 'rank')} on {nodes}", *places])
-    return title, add_advice(list(_rows(found, answer)), answer.advice)
+    kind, directory = next(((one.kind, one.directory) for one in found.environment.file_systems), ("", ""))
+    title = fit_title(
+        [f"{name}: {name_target(found.what)}" for name in name_forms(found.name)],
+        [f"{count(found.ranks, 'rank')} on {nodes}"],
+        [kind],
+        directory_forms(directory),
+    )
+    return fit_rows(title, list(_rows(found, answer)), answer.advice)
 
 
 def name_target(what: str) -> str:
@@ -48,14 +52,14 @@ def name_target(what: str) -> str:
 def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterator[tuple[str, str]]:
     lead = _lead(answer, found.is_stall_comparison)
     if answer.verdict == USE:
-        yield from _wide_row("ANSWER", f"use {answer.use}:", lead)
+        yield "ANSWER", f"use {answer.use}: {lead}"
     elif answer.verdict == EITHER:
         yield "ANSWER", f"{answer.verdict}: {answer.reasons[0]}"
     else:
         yield "ANSWER", f"{answer.verdict}: cannot say what to use"
         yield "WHY", answer.reasons[0]
         if answer.use:
-            yield from _wide_row("MEASURED", f"{answer.use}:", lead)
+            yield "MEASURED", f"{answer.use}: {lead}"
     if answer.tied:
         tied = (f"{one} (ahead, maybe by chance)" if one in answer.ahead else one for one in answer.tied)
         yield "EQUAL", f"not shown to differ from it: {'; '.join(tied)}"
@@ -63,15 +67,7 @@ def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterat
     without = "no checkpoints" if found.without_saves else ""
     parts = [source, _CACHES.get(found.caches, "") if answer.source != "memory" else "", without]
     yield "MEMORY" if answer.source == "memory" else "STORAGE", "; ".join(filter(None, parts))
-    for text in answer.limits:
-        first, *more = textwrap.wrap(text, ROOM)
-        yield from [("LIMIT", first), *(("", line) for line in more)]
-
-
-def _wide_row(name: str, label: str, lead: str) -> list[tuple[str, str]]:
-    """Return a row of a label and its lead over another, or two rows where one would be cut."""
-    whole = f"{label} {lead}"
-    return [(name, whole)] if len(whole) <= ROOM else [(name, label), ("", lead)]
+    yield from (("LIMIT", text) for text in answer.limits)
 
 
 def _lead(answer: ComparisonAnswer, is_stall: bool) -> str:

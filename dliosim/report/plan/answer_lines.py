@@ -11,7 +11,7 @@ from dliosim.plan.forecast.forecast_types import Forecast, Storage
 from dliosim.plan.forecast.interval_forecast import StateRisks
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
 from dliosim.readable import count, percent, seconds, size
-from dliosim.report.first_lines import add_advice, first_lines
+from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.plan.tables import show_figure
 from dliosim.report.text_table import shorten_name
 
@@ -23,12 +23,16 @@ _TOO_MUCH = 1e18
 
 
 def plan_lines(
-    workload: Workload, forecast: Forecast, memory: float, risks: Sequence[StateRisks] = (), note: str = ""
+    workload: Workload,
+    forecast: Forecast,
+    memory: float,
+    risks: Sequence[StateRisks] = (),
+    notes: Sequence[str] = ("",),
 ) -> str:
     """Return the first lines of a plan, at most 8: a title, and a line for each question that it can answer.
 
-    `memory` is that of a node, in bytes; `risks` are those of a job that fails; `note` ends the title, which has the
-    nodes and their memory. Of loops after the first only the rate is there.
+    `memory` is that of a node, in bytes; `risks` are those of a job that fails; `notes` are forms of what follows the
+    nodes and their memory in the title, the longest first. Of loops after the first only the rate is there.
     """
     loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
     rows = list(_loop_rows(loops[0], forecast.ranks, memory_left(forecast, memory))) if loops else []
@@ -49,8 +53,10 @@ def plan_lines(
         if phase.verb == "restore" or (phase.verb in ("prepare", "convert") and not loops)
     ]
     nodes = f"{count(forecast.nodes, 'node')} of {_two_digits(memory)}"
-    title = f"{forecast.workload}  {count(forecast.ranks, 'rank')} on {nodes}{note}"
-    return first_lines(title, add_advice(rows, ()))
+    title = fit_title(
+        name_forms(forecast.workload), [f"{count(forecast.ranks, 'rank')} on {nodes}{note}" for note in notes]
+    )
+    return first_lines(*fit_rows(title, rows))
 
 
 def _loop_rows(needs: LoopNeeds, ranks: int, left: float) -> Iterator[tuple[str, str]]:

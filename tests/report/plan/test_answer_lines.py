@@ -43,7 +43,7 @@ def test_how_often_to_save_is_there_where_jobs_fail(scale: str, failures: Failur
 def test_every_pattern_has_at_most_eight_lines_that_are_not_cut(path: Path) -> None:
     found = lines(path.stem, 16, 2)
     assert 2 <= len(found) <= 8
-    assert not [text for text in found.values() if text.endswith("...") and ": only " not in text]
+    assert not [text for text in found.values() if text.endswith("...")]
 
 
 def test_checkpoints_that_no_storage_holds_are_said_with_what_holds_them() -> None:
@@ -93,6 +93,6 @@ def test_requests_are_kept_up_with() -> None:
 
 
 def test_without_loops_saves_restores_and_prepares_are_there() -> None:
-    assert set(lines("llama3_8b")) == {"title", "SAVES", "RESTORE"}
+    assert set(lines("llama3_8b")) - {"then"} == {"title", "SAVES", "RESTORE"}
     assert lines("llama3_8b")["SAVES"].startswith("state: 5.618 MB each: only ")
     assert lines("prepare_imagenet")["PREPARE"].startswith("one: ")
