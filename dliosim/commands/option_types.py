@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dliosim.trace.cut import TraceCut
 
 #: Seconds, and bytes a second: larger values of options are mistakes.
 _GREATEST = 1e18
@@ -33,6 +37,16 @@ def parse_size(text: str) -> float:
     from dliosim import units
 
     return _parse_quantity(units.parse_size, text)
+
+
+def parse_trace(text: str) -> TraceCut:
+    """Return the part of a run that is recorded."""
+    from dliosim.trace.cut import parse_cut
+
+    try:
+        return parse_cut(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def parse_natural(text: str) -> int:

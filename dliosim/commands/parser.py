@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 import dliosim
 from dliosim.commands.command_table import COMMANDS, EXAMPLES, Command
 from dliosim.dlio import ENDINGS
+from dliosim.trace.cut import is_cut
 
 #: The commands that a newcomer needs.
 _FIRST: Final = ("patterns", "run", "report")
@@ -93,9 +94,15 @@ def make_parser(completions: Mapping[str, object] | None = None) -> argparse.Arg
 def parse_words(words: Sequence[str]) -> argparse.Namespace:
     """Return what the words behind `dliosim` say; raise Misuse. Overrides of DLIO's keys may stand behind options."""
     others, overrides = split_overrides(words)
-    parsed = make_parser().parse_args(others)
+    parsed = make_parser().parse_args(_end_trace(others))
     parsed.override = [*getattr(parsed, "override", []), *overrides]
     return parsed
+
+
+def _end_trace(words: Sequence[str]) -> list[str]:
+    """Return the words with `--trace=` for a `--trace` that the pattern follows, which it would take for a part."""
+    pairs = pairwise([*words, ""])
+    return ["--trace=" if word == "--trace" and not is_cut(after) else word for word, after in pairs]
 
 
 def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpi4py import MPI
@@ -15,6 +18,7 @@ from dliosim.commands.partial import PartialResults
 from dliosim.errors import UsageError
 from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.phases.context import Options
+from dliosim.execute.run.trace_recording import Recording
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
 from dliosim.model import Workload
 
@@ -46,10 +50,31 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
     world.run_on_rank_0("look at the options", lambda: _check_options(workload, options))
     (session,) = open_sessions(setup, [workload], [workload], sources, options)
     node = fullest_node(world, setup.load)
-    with run_results.collect_results(setup, session, node, unfinished) if world.rank == 0 else nullcontext() as finish:
+    with (
+        run_results.collect_results(setup, session, node, unfinished) if world.rank == 0 else nullcontext() as finish,
+        nullcontext() if parsed.trace is None else Recording(world, parsed.trace, _spill_folder(setup)) as recording,
+    ):
         phases = run_with_null(session) if parsed.with_null else run_workload(session)
-        status = finish(phases) if finish is not None else 0
+        if recording is not None:
+            recording.stop()
+        status, place = finish(phases) if finish is not None else (0, None)
+        if recording is not None:
+            line = recording.write(place, _describe_run(setup))
+            if line:
+                print(line, file=sys.stderr if parsed.json else sys.stdout)
     return world.broadcast_object(status)
+
+
+def _describe_run(setup: Setup) -> dict[str, str]:
+    """Return what the trace says of the run."""
+    started = setup.started.isoformat(timespec="seconds")
+    return {"command": shlex.join([setup.program, *setup.arguments]), "started": started}
+
+
+def _spill_folder(setup: Setup) -> Path:
+    """Return the folder on each rank for what of a trace memory has no room for: near the results."""
+    given = Path(setup.parsed.output or ".").absolute()
+    return next(each for each in (given, *given.parents) if each.is_dir())
 
 
 def _check_options(workload: Workload, options: Options) -> None:

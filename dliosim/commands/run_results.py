@@ -53,8 +53,10 @@ def read_pattern(setup: Setup) -> tuple[Workload, dict[str, ExistingFiles]]:
 @contextmanager
 def collect_results(
     setup: Setup, session: Session, node: NodeLoad, unfinished: PartialResults
-) -> Iterator[Callable[[Sequence[Phase]], int]]:
-    """Yield a function that writes and prints the results of all phases and returns the status; verbs run in the block.
+) -> Iterator[Callable[[Sequence[Phase]], tuple[int, Path | None]]]:
+    """Yield a function that writes and prints the results of all phases; verbs run in the block.
+
+    It returns the exit status and the folder of the results, None where they could not be written.
 
     From the beginning of the block `unfinished` has the partial results.
     """
@@ -86,7 +88,7 @@ def collect_results(
 
     with results_directory(parsed.output, workload.name, setup.started) as directory:
 
-        def finish(phases: Sequence[Phase]) -> int:
+        def finish(phases: Sequence[Phase]) -> tuple[int, Path | None]:
             summaries = tuple(phase.summary for phase in phases)
             run = replace(
                 nothing_yet,
@@ -126,8 +128,10 @@ def _accepts_override(setup: Setup, workload: Workload, override: tuple[str, str
         return False
 
 
-def _write_report(run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path], as_json: bool) -> int:
-    """Write the results to `directory`, made if it is not there yet, and print them; return the exit status.
+def _write_report(
+    run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path], as_json: bool
+) -> tuple[int, Path | None]:
+    """Write the results to `directory`, made if it is not there yet, and print them; return the exit status and it.
 
     Where they cannot be written, all tables are printed.
     """
@@ -137,7 +141,10 @@ def _write_report(run: RunSummary, phases: Sequence[Phase], directory: Callable[
         if isinstance(phase.summary, LoopPhase) and phase.rank_rows is not None
     ]
 
+    places: list[Path] = []
+
     def write(place: Path) -> None:
+        places.append(place)
         write_results(place, run, loops, [phase.timeline for phase in phases if phase.rank_rows is not None])
 
     def show(place: Path | None) -> str:
@@ -149,9 +156,9 @@ def _write_report(run: RunSummary, phases: Sequence[Phase], directory: Callable[
         return run_screen(run) + more + results_line(place)
 
     if not write_and_print(directory, write, show):
-        return ExecutionError.exit_code
+        return ExecutionError.exit_code, None
     missed = [result for result in run.expectations if result.is_missed]
     if missed:
         sys.stderr.write(f"error: {len(missed)} of {count(len(run.expectations), 'expect line')} missed\n")
-        return ExpectationMissed.exit_code
-    return 0
+        return ExpectationMissed.exit_code, places[0]
+    return 0, places[0]

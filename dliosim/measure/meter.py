@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 from typing import TypeVar
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.time_series import EpochSeries
+from dliosim.trace.calls import Call
+from dliosim.trace.recorder import open_log
 
 T = TypeVar("T")
 
@@ -26,6 +29,7 @@ class Meter:
         "calls",
         "close_ns",
         "how",
+        "log",
         "moved",
         "open_ns",
         "opens",
@@ -37,7 +41,10 @@ class Meter:
         "view_ns",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, path: Callable[[int], str] | None = None) -> None:
+        """Begin to count; `path` returns the paths of files by number, for a run that is recorded."""
+        #: the log of the calls, one by one, in a run that is recorded; None in others
+        self.log = None if path is None else open_log(path)
         #: latencies of write calls that `take_latencies` has not taken yet
         self.call_ns: list[int] = []
         #: read calls in runs: the clock before a run, negated, then the clock after each of its calls
@@ -70,6 +77,20 @@ class Meter:
         """Record calls made one after the other, at least one: the clock before them, and after each of them."""
         self.stamps.extend([-began, *stamps])
         self.read_ns += stamps[-1] - began
+
+    def log_call(self, call: Call, began: int, file: int = 0) -> None:
+        """Record a call that has just ended, without bytes, if calls are recorded: the clock before it, its file."""
+        if self.log is not None:
+            self.log.add_call(call, began, file)
+
+    def add_write(self, call: Call, began: int, offset: int, asked: int, wrote: int) -> None:
+        """Record a write call that has just ended: the clock before it, and its bytes."""
+        ended = perf_counter_ns()
+        self.call_ns.append(ended - began)
+        self.calls += 1
+        self.moved += wrote
+        if self.log is not None:
+            self.log.add_call(call, began, 0, offset, asked, wrote, ended=ended)
 
     def add_overlapping(self, begin: NDArray[np.int64], end: NDArray[np.int64], since: int | None = None) -> None:
         """Record calls by the clock readings of their begins and ends, in any order; at least one.

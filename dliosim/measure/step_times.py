@@ -13,6 +13,7 @@ from dliosim.measure.histogram import Histogram
 from dliosim.measure.records import CAUSES, EpochRecord, StepBlock, pack_arrivals
 from dliosim.measure.storage_time import align_syncs, split_waits
 from dliosim.measure.time_series import EpochSeries
+from dliosim.trace.recorder import recorder
 
 #: Values that a loop stores of each step, in ns: clock readings, and `called`, `decoded`, `processing` and `content`.
 #: came: the step begins; begun: its request has arrived; fetched: its batch is in memory and decoded; called: its
@@ -177,6 +178,15 @@ class StepAccount:
         reading = np.array(self._reading, np.int64).reshape(-1, 2)
         self._reading.clear()
         self._series.add_steps(np.stack(columns, axis=1), reading)
+        if (trace := recorder()) is not None:
+            trace.add_steps(
+                {
+                    "data wait": (times.begun, ready),
+                    "compute": (times.asked, times.computed),
+                    "sync": (times.arrived, times.synced),
+                    "save": (times.synced, held),
+                }
+            )
         self.steps += count
 
     def _storage_rows(self, times: StepTimes, steps: slice) -> NDArray[np.int64]:

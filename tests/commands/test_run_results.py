@@ -20,7 +20,7 @@ def test_an_expectation_that_is_missed_is_the_status_unless_times_are_in_doubt(
 ) -> None:
     (result,) = [one for one in run().expectations if one.is_missed]
     judged = run(expectations=(replace(result, reported_only=doubt),))
-    assert _write_report(judged, (), lambda: tmp_path, as_json=False) == status
+    assert _write_report(judged, (), lambda: tmp_path, as_json=False) == (status, tmp_path)
     printed = capsys.readouterr()
     assert printed.out.count("MISSED: expect utilization of train") == (status == 3)
     assert printed.err == ("error: 1 of 1 expect line missed\n" if status else "")
@@ -43,7 +43,7 @@ def test_the_program_is_named_so_that_it_can_be_typed_again(started: str, on_pat
 def test_json_is_all_that_is_printed_and_the_status_is_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _write_report(run(), (), lambda: tmp_path, as_json=True) == 3
+    assert _write_report(run(), (), lambda: tmp_path, as_json=True) == (3, tmp_path)
     found = json.loads(capsys.readouterr().out)
     assert (found["results"], found["answer"][0]["verdict"]) == (str(tmp_path), "does not feed")
     assert [one["text"] for one in found["missed"]] == ["utilization of train at least 75 %"]
@@ -53,5 +53,5 @@ def test_json_is_all_that_is_printed_and_the_status_is_the_same(
 
 def test_results_that_cannot_be_written_are_printed_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    assert _write_report(run(), (), lambda: tmp_path / "file", as_json=False) == 1
+    assert _write_report(run(), (), lambda: tmp_path / "file", as_json=False) == (1, None)
     assert "train: latencies" in capsys.readouterr().out

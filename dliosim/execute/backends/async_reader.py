@@ -17,6 +17,7 @@ from dliosim.execute.backends.fd_table import OpenFiles
 from dliosim.execute.backends.io_uring import Integers, ReadQueue, make_queue
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
+from dliosim.trace.calls import Call
 
 # Room of the queue in calls, in flight or waiting. A batch of more calls is put into it part by part.
 _LEAST_ROWS, _MOST_ROWS = 4096, 32768
@@ -243,6 +244,15 @@ class QueuedReader(FileReader):
         since = int(self._began[part.next_number & self._rows - 1]) if self._sent > part.next_number else None
         self.meter.add_overlapping(self._began[rows], self._ended[rows], since)
         self.meter.calls += len(rows)
+        if self.meter.log is not None:
+            short = np.flatnonzero(self._result[rows] != part.calls.length)
+            self.meter.log.add_run(
+                Call.QUEUED_READ,
+                part.calls,
+                self._began[rows],
+                self._ended[rows],
+                [(at, max(0, int(self._result[rows[at]])), int(self._ended[rows[at]])) for at in short.tolist()],
+            )
         result, batch = self._result[rows], part.batch
         try:
             for row in np.flatnonzero(result != part.calls.length).tolist():

@@ -80,7 +80,7 @@ class FileReader(Reader, ABC):
 
     def __init__(self, access: Access, files: Files) -> None:
         """Prepare to read; open no file."""
-        self.meter = Meter()
+        self.meter = Meter(files.path)
         self._files = files
         self._lifetime = access.open
         self._merged = access.transfer is not None

@@ -7,7 +7,7 @@ import os
 import resource
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from time import perf_counter_ns
 
@@ -19,6 +19,8 @@ from dliosim.execute.safe_open import SAFE, close_read
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls
+from dliosim.trace.calls import Call
+from dliosim.trace.recorder import CallLog
 
 # Files that a reader opens together with `open each sample`: enough to make the fixed cost of a group negligible.
 _TOGETHER = 64
@@ -35,6 +37,8 @@ class OpenFiles:
 
     def __init__(self, access: Access, files: Files, meter: Meter) -> None:
         self.kept: dict[int, int] = {}
+        # The files of open descriptors, in a run whose calls are recorded.
+        self._file_of: dict[int, int] = {}
         self.direct = access.cache == "off"
         self._access = access
         self._meter = meter
@@ -63,10 +67,11 @@ class OpenFiles:
 
         Raises ExecutionError; the descriptors in `opened` are open then, too.
         """
-        paths, first = [self.path(file) for file in files], len(opened)
+        paths, first, log = [self.path(file) for file in files], len(opened), self._meter.log
+        calls: Iterable[int] = map(os.open, paths, repeat(self._flags))
         before = perf_counter_ns()
         try:
-            opened.extend(map(os.open, paths, repeat(self._flags)))
+            opened.extend(calls if log is None else self._follow_opens(log, files, calls))
         except OSError as error:
             path = paths[len(opened) - first]
             raise call_error("open", path, error, hint=self._open_hint(error), reading=True) from error
@@ -81,9 +86,24 @@ class OpenFiles:
 
     def close(self, descriptors: Iterable[int]) -> None:
         """Close descriptors that `open` or `open_all` returned."""
-        before = perf_counter_ns()
-        close_read(descriptors)
+        log, before = self._meter.log, perf_counter_ns()
+        close_read(descriptors if log is None else self._follow_closes(log, descriptors))
         self._meter.close_ns += perf_counter_ns() - before
+
+    def _follow_opens(self, log: CallLog, files: list[int], calls: Iterable[int]) -> Iterator[int]:
+        """Yield descriptors as calls return them, and record the calls."""
+        for file, descriptor in zip(files, log.follow(Call.OPEN, files, calls), strict=False):
+            self._file_of[descriptor] = file
+            yield descriptor
+
+    def _follow_closes(self, log: CallLog, descriptors: Iterable[int]) -> Iterator[int]:
+        """Yield descriptors that the consumer closes one by one, and record that."""
+        for descriptor in descriptors:
+            file, began = self._file_of.pop(descriptor), perf_counter_ns()
+            try:
+                yield descriptor
+            finally:
+                log.add_call(Call.CLOSE, began, file)
 
     def keep_open(self, files: Iterable[int]) -> None:
         """Open those of the files that are not open yet, and keep them open."""
@@ -118,7 +138,7 @@ class OpenFiles:
         elsewhere, that page is read again. Raises ExecutionError if the file ends too early or a call fails.
         """
         while got < len(buffer) and not (self.direct and offset + got == self._file_size(file)):
-            begin = got // PAGE * PAGE if self.direct else got
+            begin, began = got // PAGE * PAGE if self.direct else got, perf_counter_ns()
             try:
                 reached = begin + os.preadv(descriptor, [buffer[begin:]], offset + begin)
             except OSError as error:
@@ -126,6 +146,9 @@ class OpenFiles:
             if reached <= got:
                 raise truncation_error("preadv", self.path(file), offset, len(buffer), got)
             self._meter.calls += 1
+            if self._meter.log is not None:
+                asked = len(buffer) - begin
+                self._meter.log.add_call(Call.READ, began, file, offset + begin, asked, reached - begin)
             got = reached
         return got
 

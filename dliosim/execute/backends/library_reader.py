@@ -20,6 +20,7 @@ from dliosim.formats.registry import bind
 from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls
+from dliosim.trace.calls import Call
 
 
 def library_read_note(access: Access, counted: bool) -> str:
@@ -85,7 +86,9 @@ class LibraryReader(FileReader):
         moved = 0
         for row in rows:
             start, length = int(calls.start[row]), int(calls.length[row])
-            moved += self._call_library(int(calls.file[row]), int(calls.offset[row]), into[start : start + length])
+            part = calls.part(row, row + 1) if self.meter.log is not None else None
+            file, offset = int(calls.file[row]), int(calls.offset[row])
+            moved += self._call_library(file, offset, into[start : start + length], part)
         return moved
 
     def _read_collective(self, calls: Calls, into: memoryview) -> int:
@@ -98,7 +101,7 @@ class LibraryReader(FileReader):
             self._call_library(0, 0, into[:0])
         return moved
 
-    def _call_library(self, file: int, offset: int, into: memoryview) -> int:
+    def _call_library(self, file: int, offset: int, into: memoryview, planned: Calls | None = None) -> int:
         # If sizes vary, each call reads one sample.
         each = self._size or len(into)
         first, count = (offset // each, len(into) // each) if each else (0, 0)
@@ -112,8 +115,11 @@ class LibraryReader(FileReader):
             raise call_error(
                 f"read by the {self._form.name} library", self._files.path(file), error, where, reading=True
             ) from error
-        self.meter.add_run(began, (perf_counter_ns(),))
+        ended = perf_counter_ns()
+        self.meter.add_run(began, (ended,))
         self.meter.calls += 1
+        if self.meter.log is not None:
+            self.meter.log.add_call(Call.LIBRARY_READ, began, file, offset, len(into), got, planned, ended)
         self.meter.moved += got
         if got != len(into):
             text = f"the {self._form.name} library returned {got} bytes of samples {first} to {first + count - 1}"
@@ -126,11 +132,15 @@ class LibraryReader(FileReader):
                 continue
             path = Path(run_on_first_rank(self._comm or MPI.COMM_SELF, partial(self._verify_path, file)))
             with wrap_call("open", path, reading=True), Stopwatch(self.meter, "open_ns"):
+                began = perf_counter_ns()
                 self._open[file] = self._form.open_library(path, self._comm, self._collective)
             self.meter.opens += 1
+            self.meter.log_call(Call.LIBRARY_OPEN, began, file)
 
     def _close_files(self) -> None:
         with Stopwatch(self.meter, "close_ns"):
-            for one in self._open.values():
+            for file, one in self._open.items():
+                began = perf_counter_ns()
                 one.close()
+                self.meter.log_call(Call.LIBRARY_CLOSE, began, file)
             self._open.clear()

@@ -19,6 +19,8 @@ from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import close_read
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls
+from dliosim.trace.calls import Call
+from dliosim.trace.events import UNKNOWN
 
 Bytes = NDArray[np.uint8]
 
@@ -103,8 +105,13 @@ class MappedReader(FileReader):
             began = perf_counter_ns()
             _advise_random(mappings, calls)
             _copy_each([mapping.data for mapping in mappings], calls, out)
-        self.meter.add_run(began, (perf_counter_ns(),))
+        ended = perf_counter_ns()
+        self.meter.add_run(began, (ended,))
         self.meter.calls += 1
+        if self.meter.log is not None:
+            size, first = int(calls.length.sum()), int(calls.offset.min())
+            of = UNKNOWN if file is None else file
+            self.meter.log.add_call(Call.COPY, began, of, first if file is not None else of, size, size, calls, ended)
 
     def _check_bounds(self, calls: Calls, size: int | NDArray[np.int64]) -> None:
         beyond = calls.offset + calls.length > size
@@ -128,7 +135,10 @@ class MappedReader(FileReader):
                 hint = f"{len(self._mapped)} files are mapped: `open each sample` maps one at a time"
                 raise call_error("mmap", self._table.path(file), error, hint=hint, reading=True) from error
             finally:
+                self.meter.log_call(Call.MAP, before, file)
+                closing = perf_counter_ns()
                 close_read([descriptor])
+                self.meter.log_call(Call.CLOSE, closing, file)
             data = np.frombuffer(held, np.uint8) if held is not None else np.empty(0, np.uint8)
             mapping = self._mapped[file] = _Mapping(held, data, data.__array_interface__["data"][0])
             self.meter.open_ns += perf_counter_ns() - before
@@ -144,7 +154,11 @@ class MappedReader(FileReader):
     def _close_files(self) -> None:
         # A mapping is unmapped with its last view.
         before = perf_counter_ns()
-        self._mapped.clear()
+        while self._mapped:
+            begun = perf_counter_ns()
+            file, mapping = self._mapped.popitem()
+            del mapping
+            self.meter.log_call(Call.UNMAP, begun, file)
         self.meter.close_ns += perf_counter_ns() - before
 
 

@@ -15,6 +15,7 @@ from dliosim.execute.backends.mpiio_writer import Spec, mpiio_error
 from dliosim.execute.io_errors import truncation_error
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
+from dliosim.trace.calls import Call
 
 
 def keep_in_flight(
@@ -71,10 +72,10 @@ class QueuedIndependentReader(IndependentReader):
         self._depth = access.depth
         self.meter.how = f"queued by {_CALL}"
 
-    def _read_rows(self, files: list[int], offsets: list[int], specs: list[Spec], asked: int) -> int:
+    def _read_rows(self, calls: Calls, files: list[int], offsets: list[int], specs: list[Spec], asked: int) -> int:
         """Read rows whose files are open; return the bytes."""
         table = self._table
-        return self._read_queued(files, offsets, specs, lambda row: table[files[row]], lambda row: None)
+        return self._read_queued(calls, offsets, specs, lambda row: table[files[row]], lambda row: None)
 
     def _open_and_read(self, calls: Calls, files: list[int], cut: CallBuffers[Spec]) -> int:
         """Open each sample's file with its first call, and close it when all of its calls are complete."""
@@ -94,7 +95,7 @@ class QueuedIndependentReader(IndependentReader):
                 self._close_handle(opened.pop(of_row[row]), files[row])
 
         try:
-            return self._read_queued(files, calls.offset.tolist(), cut.pieces, open_sample, close_sample)
+            return self._read_queued(calls, calls.offset.tolist(), cut.pieces, open_sample, close_sample)
         finally:
             # Files are left here only after an error; nothing is in flight then.
             for number, kept in opened.items():
@@ -102,13 +103,14 @@ class QueuedIndependentReader(IndependentReader):
 
     def _read_queued(
         self,
-        files: list[int],
+        calls: Calls,
         offsets: list[int],
         specs: list[Spec],
         handle: Callable[[int], MPI.File],
         release: Callable[[int], None],
     ) -> int:
         """Read all rows and return the bytes; `handle` gives a row's open file, `release` gets each complete row."""
+        files: list[int] = calls.file.tolist()
         began, ended = np.zeros((2, len(files)), np.int64)
         got: list[int] = [0] * len(files)
 
@@ -137,6 +139,8 @@ class QueuedIndependentReader(IndependentReader):
             raise mpiio_error(_CALL, place, error, where) from error
         meter = self.meter
         meter.add_overlapping(began, ended)
+        if meter.log is not None:
+            meter.log.add_run(Call.MPI_QUEUED_READ, calls, began, ended)
         meter.calls += len(files)
         meter.moved += sum(got)
         for row, spec in enumerate(specs):

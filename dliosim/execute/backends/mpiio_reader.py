@@ -19,6 +19,8 @@ from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls
+from dliosim.trace.calls import Call
+from dliosim.trace.events import UNKNOWN
 
 
 class _MpiReader(FileReader):
@@ -36,11 +38,13 @@ class _MpiReader(FileReader):
         return self._granted
 
     def _open(self, file: int) -> MPI.File:
+        began = perf_counter_ns()
         with Stopwatch(self.meter, "open_ns"):
             # Only one rank resolves a link: all ranks open the file that it leads to, or none does.
             path = run_on_first_rank(self._comm, lambda: self._files.path(file))
             handle = open_file(self._comm, path, MPI.MODE_RDONLY, self._hints)
         self.meter.opens += 1
+        self.meter.log_call(Call.MPI_OPEN, began, file)
         if not self._granted:
             self._granted = get_hints(handle)
         return handle
@@ -51,8 +55,10 @@ class _MpiReader(FileReader):
             self._close_handle(handle, file)
 
     def _close_handle(self, handle: MPI.File, file: int) -> None:
+        began = perf_counter_ns()
         with Stopwatch(self.meter, "close_ns"):
             close_file(handle, lambda: self._files.path(file))
+        self.meter.log_call(Call.MPI_CLOSE, began, file)
 
 
 class IndependentReader(_MpiReader):
@@ -87,7 +93,7 @@ class IndependentReader(_MpiReader):
         if not self._shared:
             for file in [file for file in dict.fromkeys(files) if file not in table]:
                 table[file] = self._open(file)
-        return self._read_rows(files, calls.offset.tolist(), cut.pieces, cut.total)
+        return self._read_rows(calls, files, calls.offset.tolist(), cut.pieces, cut.total)
 
     def close(self) -> None:
         """Close everything. Collective over `comm` if `shared`."""
@@ -97,7 +103,7 @@ class IndependentReader(_MpiReader):
             self._comm.Free()
         self._closed = True
 
-    def _read_rows(self, files: list[int], offsets: list[int], specs: list[Spec], asked: int) -> int:
+    def _read_rows(self, calls: Calls, files: list[int], offsets: list[int], specs: list[Spec], asked: int) -> int:
         """Read rows whose files are open, `asked` bytes in all; return the bytes."""
         count = len(files)
         # Status objects are kept from step to step: making one for each call would add to the time between calls.
@@ -129,6 +135,8 @@ class IndependentReader(_MpiReader):
         meter.add_run(began, stamps)
         meter.calls += count
         meter.moved += moved
+        if meter.log is not None:
+            meter.log.add_run(Call.MPI_READ, calls, began, stamps)
         return moved
 
     def _open_and_read(self, calls: Calls, files: list[int], cut: CallBuffers[Spec]) -> int:
@@ -138,7 +146,8 @@ class IndependentReader(_MpiReader):
         for first, last in self._sample_bounds(calls):
             self._table[files[first]] = self._open(files[first])
             rows = slice(first, last)
-            moved += self._read_rows(files[rows], offsets[rows], cut.pieces[rows], sum(cut.lengths[rows]))
+            lengths, part = cut.lengths[rows], calls.part(first, last)
+            moved += self._read_rows(part, files[rows], offsets[rows], cut.pieces[rows], sum(lengths))
             self._close_files()
         return moved
 
@@ -208,6 +217,9 @@ class CollectiveReader(_MpiReader):
         meter.add_run(viewed, (ended,))
         meter.calls += 1
         meter.moved += moved
+        if meter.log is not None:
+            first = int(calls.offset.min()) if count else UNKNOWN
+            meter.log.add_call(Call.MPI_READ_ALL, viewed, 0, first, moved, moved, calls, ended)
         if end > self._size:
             raise self._eof_error(calls)
         for source, target, size in copies:

@@ -16,6 +16,7 @@ from dliosim.measure.board import process_row
 from dliosim.measure.meter import Meter
 from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access
+from dliosim.trace.calls import Call
 
 #: Memory, number of elements, and their datatype.
 Spec = tuple[memoryview, int, MPI.Datatype]
@@ -33,16 +34,18 @@ _CODES = {
 class IndependentWriter:
     """Writes by MPI_File_write_at to a file that all ranks of `comm` open and close together."""
 
-    _call = "MPI_File_write_at"
+    _call, _recorded = "MPI_File_write_at", Call.MPI_WRITE
 
     def __init__(self, access: Access, path: Path, comm: MPI.Intracomm) -> None:
         """Open a file, and create it if it does not exist. Collective. Raises ExecutionError."""
-        self.meter = Meter()
+        self.meter = Meter(lambda _: str(path))
         self.path = path
         self._status = MPI.Status()
+        began = perf_counter_ns()
         with Stopwatch(self.meter, "open_ns"):
             self._handle = open_file(comm, str(path), MPI.MODE_WRONLY | MPI.MODE_CREATE, access.hints)
         self.meter.opens += 1
+        self.meter.log_call(Call.MPI_OPEN, began)
 
     def write(self, offset: int, data: memoryview) -> None:
         """Write `data` at `offset` by one MPI call. Raises ExecutionError."""
@@ -52,19 +55,18 @@ class IndependentWriter:
             self._issue(self._handle, offset, (data, size, MPI.BYTE))
         except MPI.Exception as error:
             raise mpiio_error(self._call, str(self.path), error, f" of {size} bytes at offset {offset}") from error
-        meter = self.meter
-        meter.call_ns.append(perf_counter_ns() - before)
-        meter.calls += 1
         wrote = self._status.Get_count(MPI.BYTE) if size else 0
-        meter.moved += wrote
+        self.meter.add_write(self._recorded, before, offset, size, wrote)
         if wrote != size:
             raise ExecutionError(f"{self._call} of {size} bytes at offset {offset} wrote {wrote} on {self.path}")
 
     def sync(self) -> None:
         """Make the file durable by MPI_File_sync; its time is in `meter.sync_ns`. Collective."""
+        began = perf_counter_ns()
         try:
             with Stopwatch(self.meter, "sync_ns"):
                 self._handle.Sync()
+            self.meter.log_call(Call.MPI_SYNC, began)
         except MPI.Exception as error:
             raise mpiio_error("MPI_File_sync", str(self.path), error) from error
 
@@ -76,8 +78,10 @@ class IndependentWriter:
         """Close the file. Collective."""
         handle, self._handle = self._handle, MPI.FILE_NULL
         if handle != MPI.FILE_NULL:
+            began = perf_counter_ns()
             with Stopwatch(self.meter, "close_ns"):
                 close_file(handle, lambda: str(self.path))
+            self.meter.log_call(Call.MPI_CLOSE, began)
 
     def _issue(self, handle: MPI.File, offset: int, spec: Spec) -> None:
         handle.Write_at(offset, spec, self._status)
@@ -86,7 +90,7 @@ class IndependentWriter:
 class CollectiveWriter(IndependentWriter):
     """Writes by MPI_File_write_at_all: all ranks of `comm` call `write` together, some perhaps without data."""
 
-    _call = "MPI_File_write_at_all"
+    _call, _recorded = "MPI_File_write_at_all", Call.MPI_WRITE_ALL
 
     def _issue(self, handle: MPI.File, offset: int, spec: Spec) -> None:
         handle.Write_at_all(offset, spec, self._status)

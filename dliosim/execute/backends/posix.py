@@ -20,6 +20,7 @@ from dliosim.execute.safe_open import CREATE_OR_TRUNCATE, close_written, open_re
 from dliosim.measure.meter import Meter
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
+from dliosim.trace.calls import Call
 
 _BOUNCE = 1 << 20
 
@@ -87,7 +88,7 @@ class PosixReader(FileReader):
         asked: int,
     ) -> int:
         """Read rows whose files are open, `asked` bytes in all; return the bytes."""
-        moved, now = asked, perf_counter_ns
+        moved, now, log = asked, perf_counter_ns, self.meter.log
         # Each call takes one offset just before it is made, so the number that remains tells which call failed.
         offsets = iter(calls.offset.tolist())
 
@@ -96,6 +97,8 @@ class PosixReader(FileReader):
             row = len(buffers) - length_hint(offsets) - 1
             file, offset = int(calls.file[row]), int(calls.offset[row])
             descriptor = self._table.kept[file] if isinstance(descriptors, repeat) else descriptors[row]
+            if log is not None:
+                log.add_short(row, got, now())
             moved -= lengths[row] - self._table.resume_read(descriptor, file, buffers[row][0], offset, got)
             return True
 
@@ -115,6 +118,8 @@ class PosixReader(FileReader):
         meter.add_run(began, stamps)
         meter.calls += len(stamps)
         meter.moved += moved
+        if log is not None:
+            log.add_run(Call.READ, calls, began, stamps)
         return moved
 
 
@@ -123,15 +128,18 @@ class PosixWriter:
 
     def __init__(self, access: Access, path: Path, create: bool) -> None:
         """Open `path`; with `create` create or truncate it. Raises ExecutionError."""
-        self.meter = Meter()
+        self.meter = Meter(lambda _: str(path))
         self.path = path
         self._descriptor = self._direct = -1
         self._bounce = allocate(_BOUNCE) if access.cache == "off" else memoryview(b"")
         before = perf_counter_ns()
         try:
             self._descriptor = open_regular(path, CREATE_OR_TRUNCATE if create else os.O_WRONLY)
+            self.meter.log_call(Call.OPEN, before)
             if access.cache == "off":
+                again = perf_counter_ns()
                 self._direct = open_regular(path, os.O_WRONLY | os.O_DIRECT)
+                self.meter.log_call(Call.OPEN, again)
         except OSError as error:
             self.close()
             hint = direct_hint(error) if access.cache == "off" else ""
@@ -161,6 +169,7 @@ class PosixWriter:
         except OSError as error:
             raise call_error("fsync", str(self.path), error) from error
         self.meter.sync_ns += perf_counter_ns() - before
+        self.meter.log_call(Call.FSYNC, before)
 
     def active_hints(self) -> dict[str, str]:
         """Nothing: there are no hints."""
@@ -173,8 +182,10 @@ class PosixWriter:
         self._descriptor = self._direct = -1
         errors: list[OSError] = []
         for descriptor in open_ones:
+            begun = perf_counter_ns()
             try:
                 close_written(descriptor)
+                self.meter.log_call(Call.CLOSE, begun)
             except OSError as error:
                 errors.append(error)
         if errors:
@@ -190,9 +201,7 @@ class PosixWriter:
             except OSError as error:
                 where = f" of {size - done} bytes at offset {offset + done}"
                 raise call_error("pwrite", str(self.path), error, where) from error
-            meter.call_ns.append(perf_counter_ns() - before)
-            meter.calls += 1
-            meter.moved += wrote
+            meter.add_write(Call.WRITE, before, offset + done, size - done, wrote)
             done += wrote
             if wrote == 0:
                 raise ExecutionError(

@@ -143,10 +143,12 @@ def open_readers(access: Access, files: Files | None, null: bool = False) -> lis
     """
     if null or files is None:
         return [NullReader() for _ in range(access.handles)]
-    if access.through == "library":
-        return [LibraryReader(access, files) for _ in range(access.handles)]
-    backend = backend_of(access.api)
-    return [backend.reader(access, files) for _ in range(access.handles)]
+    make = LibraryReader if access.through == "library" else backend_of(access.api).reader
+    readers = [make(access, files) for _ in range(access.handles)]
+    for number, reader in enumerate(readers):
+        if reader.meter.log is not None and access.readers:
+            reader.meter.log.thread = number + 1
+    return readers
 
 
 def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = True) -> Writer:

@@ -28,6 +28,7 @@ from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges, Rounds,
 from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.read_ranges import plan_reads, rows_to_keep
 from dliosim.plan.samples.sampler import plan_epoch
+from dliosim.trace.recorder import collect_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +296,7 @@ class EpochSource:
     def collect(self) -> None:
         """Collect the clock readings of the read calls so far."""
         self._busy_ns += self._meters.collect_busy(self._latencies, self.series)
+        collect_calls()
 
     def record_reads(self, record: EpochRecord) -> None:
         """Enter what was read in the epoch into its record, once no reader makes calls any more."""

@@ -51,6 +51,7 @@ from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.read_ranges import buffer_bytes
 from dliosim.plan.samples.sampler import plan_bytes
 from dliosim.readable import count
+from dliosim.trace.recorder import recorder
 
 if TYPE_CHECKING:
     from dliosim.measure.epoch_summaries import EpochSummary
@@ -138,6 +139,9 @@ class LoopRunner:
         assert batches is not None
         source = EpochSource(session, data, batches, work, self._kept)
         session.progress.start(loop.name, number, loop.epochs, work.steps)
+        trace, opened = recorder(), perf_counter_ns()
+        if trace is not None:
+            trace.begin_epoch(epoch + 1)
         # Every rank waits in `run_on_all`, so that clocks start together, with files open and nothing read yet.
         processing = make_processor(session, loop, data, work, epoch)
         world.run_on_all(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
@@ -177,6 +181,8 @@ class LoopRunner:
         if epoch == 0:
             self._kept.seal()
         self._save_after_epoch(record, source.series)
+        if trace is not None:
+            trace.end_epoch(loop.name, opened, perf_counter_ns())
         if self._timed:
             if not self._null and has_offsets(world.rank, world.size):
                 source.series.offsets = call_offsets(work.calls, record.steps)

@@ -27,6 +27,7 @@ from dliosim.measure.phase import LoopPhase, PhaseSummary, add_null_times
 from dliosim.model import Barrier, Convert, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.verbs import list_saved_checkpoints
+from dliosim.trace.recorder import recorder
 
 #: Loops of a run, with their evaluations, that get a timeline: rank 0 keeps 26 MB for each at 512 ranks.
 _TIMELINES = 8
@@ -111,6 +112,7 @@ def _run_verbs(
     # The numbers of loops and pauses make the random draws and hashes of each different.
     loops, pauses = count(), count()
     for verb in _unroll(verbs):
+        trace, begun = recorder(), perf_counter_ns()
         if isinstance(verb, Loop):
             ordinal = next(loops)
             saves.settle(mpi=verb.access.is_mpi)
@@ -119,7 +121,16 @@ def _run_verbs(
             yield from _restore_each(session, saves, verb, pauses)
         else:
             yield _run_verb(session, saves, verb, pauses)
+        if trace is not None:
+            trace.add_span("phase", _title(verb), begun, perf_counter_ns())
         session.finished.end_verb()
+
+
+def _title(verb: Verb) -> str:
+    """Return the name of a verb in a trace: the loop's, else what it does and to what."""
+    if isinstance(verb, Loop | Convert):
+        return verb.name if isinstance(verb, Loop) else verb.title
+    return f"{type(verb).__name__.lower()} {getattr(verb, 'dataset', getattr(verb, 'checkpoint', ''))}".strip()
 
 
 def _restore_each(

@@ -303,7 +303,7 @@ def _count_issued_calls(access: Access, made: Calls) -> int:
 
 def _table_bytes(extents: Extents, made: Calls) -> int:
     columns = [*(getattr(extents, name) for name in extents.__slots__), *made]
-    return sum({id(column): column.nbytes for column in columns if column is not None}.values())
+    return sum({id(column): column.nbytes for column in columns if isinstance(column, np.ndarray)}.values())
 
 
 def _step_spans(extents: Extents) -> NDArray[np.int64]:

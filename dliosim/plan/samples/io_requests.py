@@ -104,6 +104,9 @@ class Calls(NamedTuple):
     #: true where a call continues the sample of the call before it, in the same file, (calls,); None where every sample
     #: is one range
     continues: NDArray[np.bool_] | None = None
+    #: what these calls are a part of, None if they are all; and the number of the first of them there
+    whole: Calls | None = None
+    first: int = 0
 
     @property
     def steps(self) -> int:
@@ -134,6 +137,8 @@ class Calls(NamedTuple):
             _NOTHING,
             _NOTHING,
             self.continues[first:last] if self.continues is not None else None,
+            self.whole or self,
+            self.first + first,
         )
 
 

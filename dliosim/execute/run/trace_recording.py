@@ -1,0 +1,219 @@
+"""Recording a run on all ranks: begun, and written by rank 0, which gets each rank's compressed columns in turn."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from time import perf_counter_ns
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.execute.io_errors import call_error
+from dliosim.execute.mpi.world import World
+from dliosim.trace.columns import CALL_COLUMNS, SPAN_COLUMNS, ColumnBuffer, SpillFile
+from dliosim.trace.cut import TraceCut
+from dliosim.trace.file import (
+    FILE_NAME,
+    HEAD,
+    TraceWriter,
+    chunk_rows,
+    create_trace,
+    group_columns,
+    join_message,
+    pack_names,
+    split_message,
+)
+from dliosim.trace.recorder import Recorder, record_by
+
+#: Round trips between two nodes: the fastest says most precisely how far apart their clocks are.
+_TRIPS = 32
+_TAG = 81
+
+#: The parts of a trace's bytes that calls may have; spans have the rest.
+_CALLS_SHARE = 0.9
+
+
+class Recording:
+    """The recording of one run on one rank."""
+
+    def __init__(self, world: World, cut: TraceCut, directory: Path) -> None:
+        """Begin to record, on the ranks that the cut names. Collective.
+
+        What memory has no room for goes to files without a name in `directory`.
+        """
+        self._world = world
+        self._origin = perf_counter_ns()
+        self._clocks = [self._origin, measure_clock(world)]
+        most = cut.most_bytes // max(1, cut.count_ranks(world.size))
+        spill = SpillFile(str(directory))
+        calls, spans = int(most * _CALLS_SHARE), int(most * (1 - _CALLS_SHARE))
+        self._recorder = Recorder(
+            cut, self._origin, ColumnBuffer(CALL_COLUMNS, calls, spill), ColumnBuffer(SPAN_COLUMNS, spans, spill)
+        )
+        if cut.has_rank(world.rank):
+            record_by(self._recorder)
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        record_by(None)
+
+    def stop(self) -> None:
+        """End the recording. Collective."""
+        record_by(None)
+        self._recorder.collect()
+        self._clocks += [perf_counter_ns(), measure_clock(self._world)]
+
+    def write(self, directory: Path | None, attributes: Mapping[str, str]) -> str:
+        """Write the trace of all ranks to `directory`, on rank 0; return a sentence about it. Collective.
+
+        None says that there is no directory: then nothing is written.
+
+        Raises ExecutionError on every rank where it cannot be written.
+        """
+        world, one = self._world, self._recorder
+        counts = [one.calls.kept, one.calls.added, one.spans.kept, one.spans.added]
+        head = np.array([world.rank, os.getpid(), *counts, self._origin, *self._clocks], np.int64)
+        assert len(head) == len(HEAD)
+        most = world.allreduce(np.array([one.calls.kept, one.spans.kept]), "max").tolist()
+        heads = world.gather(head)
+        if heads is None:
+            for message in self._messages(most):
+                data = memoryview(bytearray(message))
+                world.ranks.send(memoryview(bytearray(np.array([len(data)], np.int64).tobytes())), 0)
+                world.ranks.send(data, 0)
+        return world.run_on_rank_0("write the trace", lambda: self._write_all(directory, heads, most, attributes))
+
+    def _write_all(
+        self, directory: Path | None, heads: NDArray[np.int64] | None, most: list[int], attributes: Mapping[str, str]
+    ) -> str:
+        """Write what all ranks send. Raises ExecutionError, after all have sent: they wait for that."""
+        assert heads is not None, "rank 0 has what it gathered"
+        failure: Exception | None = None
+        writer: TraceWriter | None = None
+        path = (directory or Path()) / FILE_NAME
+        part = path.with_suffix(".part")  # nothing that looks whole is left by a run that is killed
+        try:
+            if directory is not None:
+                part.unlink(missing_ok=True)
+                writer = create_trace(part, heads, attributes)
+        except (OSError, RuntimeError) as error:
+            failure = error
+        for rank, head in enumerate(heads):
+            of = dict(zip(HEAD, head.tolist(), strict=True))
+            messages = self._messages(most) if rank == 0 else self._receive(rank, of, most)
+            for table, row, parts in _place(messages, of, most):
+                if failure is not None or writer is None:
+                    continue
+                try:
+                    if table == "names":
+                        for what, names in zip(("files", "names", "host"), parts, strict=True):
+                            writer.write_names(rank, what, names)
+                    else:
+                        writer.write_chunks(table, rank, row, parts)
+                except (OSError, RuntimeError) as error:
+                    failure = error
+        try:
+            if writer is not None:
+                writer.file.close()
+                if failure is None:
+                    part.replace(path)
+        except (OSError, RuntimeError) as error:
+            failure = failure or error
+        if failure is not None:
+            part.unlink(missing_ok=True)
+            if isinstance(failure, OSError) and failure.errno:
+                raise call_error("write", str(path), failure) from failure
+            raise ExecutionError(f"{path} cannot be written: {failure}") from failure
+        return _describe(heads, path) if writer is not None else ""
+
+    def _messages(self, most: list[int]) -> Iterator[memoryview]:
+        """Yield what this rank has, as messages."""
+        one = self._recorder
+        for buffer, rows in zip((one.calls, one.spans), most, strict=True):
+            for group in group_columns(buffer.chunks(chunk_rows(rows)), len(buffer.types)):
+                yield join_message(group)
+        yield join_message(
+            [pack_names(list(one.files)), pack_names(list(one.names)), pack_names([socket.gethostname()])]
+        )
+
+    def _receive(self, rank: int, of: Mapping[str, int], most: list[int]) -> Iterator[memoryview]:
+        """Yield the messages of another rank."""
+        ranks = self._world.ranks
+        for _ in range(sum(_count_groups(of, most)) + 1):
+            length = np.zeros(1, np.int64)
+            ranks.receive(length.data.cast("B"), rank)
+            data = memoryview(bytearray(int(length[0])))
+            ranks.receive(data, rank)
+            yield data
+
+
+def _count_groups(of: Mapping[str, int], most: list[int]) -> tuple[int, int]:
+    """Return the numbers of messages with chunks of calls and of spans that a rank sends."""
+    calls, spans = (-(-of[table] // chunk_rows(rows)) for table, rows in zip(("calls", "spans"), most, strict=True))
+    return calls, spans
+
+
+def _place(
+    messages: Iterator[memoryview], of: Mapping[str, int], most: list[int]
+) -> Iterator[tuple[str, int, list[bytes]]]:
+    """Yield of each message the table, the first row, and its parts."""
+    for table, rows, groups in zip(("calls", "spans"), most, _count_groups(of, most), strict=True):
+        for number in range(groups):
+            yield table, number * chunk_rows(rows), split_message(next(messages))
+    yield "names", 0, split_message(next(messages))
+
+
+def _describe(heads: NDArray[np.int64], path: Path) -> str:
+    made, kept = (int(heads[:, HEAD.index(name)].sum()) for name in ("calls_made", "calls"))
+    text = f"trace: recorded {kept:_} of {made:_} operations, {path.stat().st_size / 1e6:.1f} MB"
+    if kept < made:
+        text += '; the rest is beyond its limit: --trace "at most 10 GB" has more'
+    return text
+
+
+def measure_clock(world: World) -> int:
+    """Return how far the clock of this rank's node is ahead of that of rank 0's, ns. Collective.
+
+    Ranks of a node have the same clock.
+    """
+    ahead = np.zeros(1, np.int64)
+    if world.nodes > 1:
+        if world.node.rank == 0:
+            ahead[0] = compare_clocks(world.leaders)
+        world.node.allreduce(ahead, "sum")
+    return int(ahead[0])
+
+
+def compare_clocks(comm: MPI.Intracomm) -> int:
+    """Return how far this rank's perf_counter_ns is ahead of that of rank 0 of `comm`, ns. Collective.
+
+    Half of the fastest of some round trips is the most that this may be wrong.
+    """
+    ahead = np.zeros(1, np.int64)
+    word = np.zeros(1, np.int64)
+    for other in range(1, comm.size):
+        if comm.rank == 0:
+            best = 1 << 62
+            for _ in range(_TRIPS):
+                sent = perf_counter_ns()
+                comm.Send(word, other, _TAG)
+                comm.Recv(word, other, _TAG)
+                came = perf_counter_ns()
+                if came - sent < best:
+                    best, ahead[0] = came - sent, int(word[0]) - (sent + came) // 2
+            comm.Send(ahead, other, _TAG)
+            ahead[0] = 0
+        elif comm.rank == other:
+            for _ in range(_TRIPS):
+                comm.Recv(word, 0, _TAG)
+                word[0] = perf_counter_ns()
+                comm.Send(word, 0, _TAG)
+            comm.Recv(ahead, 0, _TAG)
+    return int(ahead[0])

@@ -1,0 +1,67 @@
+"""What of a run is recorded: `steps 1 to 100, ranks 0 to 7, at most 1 GB`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from dliosim.units import parse_size
+
+#: A trace that would be larger is cut, loudly.
+MOST_BYTES: Final = 1_000_000_000
+
+_EVERY: Final = 1 << 62
+_RANGE = re.compile(r"(epochs?|steps?|ranks?)\s+(\d{1,12})(?:\s*(?:to|-)\s*(\d{1,12}))?", re.IGNORECASE)
+_LIMIT = re.compile(r"at\s+most\s+(\S.*)", re.IGNORECASE)
+_EXAMPLE = '--trace "steps 1 to 100, ranks 0 to 7, at most 1 GB"'
+
+
+@dataclass(frozen=True, slots=True)
+class TraceCut:
+    """The part of a run that is recorded; ranges are inclusive."""
+
+    #: numbers of epochs, from 1
+    epochs: tuple[int, int] = (1, _EVERY)
+    #: numbers of the steps of each epoch, from 1; what belongs to no step is recorded, too
+    steps: tuple[int, int] = (1, _EVERY)
+    #: ranks, from 0
+    ranks: tuple[int, int] = (0, _EVERY)
+    #: bytes of the whole trace as it is stored
+    most_bytes: int = MOST_BYTES
+
+    def has_rank(self, rank: int) -> bool:
+        """Return whether a rank is recorded."""
+        return self.ranks[0] <= rank <= self.ranks[1]
+
+    def count_ranks(self, size: int) -> int:
+        """Return the number of ranks that are recorded, in a job of `size` ranks."""
+        return max(0, min(self.ranks[1], size - 1) - self.ranks[0] + 1)
+
+
+def parse_cut(text: str) -> TraceCut:
+    """Return what a text asks for; nothing asks for all. Raises ValueError, which says what can be written."""
+    ranges: dict[str, tuple[int, int]] = {}
+    most = MOST_BYTES
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        if found := _LIMIT.fullmatch(part):
+            most = int(parse_size(found[1]))
+        elif found := _RANGE.fullmatch(part):
+            first = int(found[2])
+            last = first if found[3] is None else int(found[3])
+            name = found[1].lower().rstrip("s") + "s"
+            if last < first or (first == 0 and name != "ranks"):
+                least = "0" if name == "ranks" else "1"
+                raise ValueError(f"`{part}`: {name} count from {least}, the smaller number first, like {name} 1 to 8")
+            ranges[name] = first, last
+        else:
+            raise ValueError(f"`{part}` is no part of a trace: steps, epochs, ranks or at most, like {_EXAMPLE}")
+    every = TraceCut()
+    return TraceCut(
+        ranges.get("epochs", every.epochs), ranges.get("steps", every.steps), ranges.get("ranks", every.ranks), most
+    )
+
+
+def is_cut(text: str) -> bool:
+    """Return whether a word of the command line means a part of a run, and not the pattern that follows --trace."""
+    return text == "" or any(rule.match(text.strip()) for rule in (_RANGE, _LIMIT))

@@ -1,0 +1,234 @@
+"""The file of a trace, trace.h5: columns of calls and of spans, a run of whole chunks for each rank.
+
+docs/analyze.md has its layout. Rank 0 writes chunks as ranks have compressed them; a reader gets one table of events.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.errors import ExecutionError
+from dliosim.trace.calls import NAMES, kinds_of, layers_of
+from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS, SPAN_COLUMNS
+from dliosim.trace.events import COLUMNS, KINDS, UNKNOWN, Events, Process, Trace, layer_number
+
+#: Name of the file in a folder of results.
+FILE_NAME: Final = "trace.h5"
+
+SCHEMA_VERSION: Final = 1
+
+#: What each rank says of itself, int64. Clocks are perf_counter_ns: `begin` counts from `origin`; `ahead_first` and
+#: `ahead_last` are how far its clock was ahead of that of rank 0 at `clock_first` and `clock_last`.
+HEAD: Final = (
+    "rank", "pid", "calls", "calls_made", "spans", "spans_made",
+    "origin", "clock_first", "ahead_first", "clock_last", "ahead_last",
+)  # fmt: skip
+
+#: Limits of what is believed: rows of a file, and bytes of a rank's names once inflated.
+_MOST_ROWS, _MOST_NAMES = 1 << 31, 1 << 30
+
+_TABLES: Final[dict[str, Mapping[str, np.dtype[np.signedinteger]]]] = {"calls": CALL_COLUMNS, "spans": SPAN_COLUMNS}
+
+
+def chunk_rows(most: int) -> int:
+    """Return the rows of a chunk, for at most `most` rows on any rank."""
+    return min(CHUNK_ROWS, max(256, 1 << max(0, most - 1).bit_length()))
+
+
+def pack_names(names: Sequence[str]) -> bytes:
+    """Return names, such as paths, deflated."""
+    return zlib.compress("\0".join(names).encode("utf-8", "surrogateescape"), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceWriter:
+    """Writes a trace, rank by rank."""
+
+    #: the open file
+    file: Any
+    #: what all ranks say of themselves, (ranks, `HEAD`)
+    heads: NDArray[np.int64]
+
+    def write_chunks(self, table: str, rank: int, row: int, chunks: Sequence[bytes]) -> None:
+        """Write the chunks of all columns of a table, from row `row` of a rank on. Raises OSError."""
+        first = int(_first_rows(self.heads[:, HEAD.index(table)], self.file[table].attrs["chunk_rows"])[rank])
+        for name, chunk in zip(_TABLES[table], chunks, strict=True):
+            self.file[f"{table}/{name}"].id.write_direct_chunk((first + row,), chunk)
+
+    def write_names(self, rank: int, what: str, names: bytes) -> None:
+        """Write the paths of files, the names of events, or the host of a rank."""
+        self.file.create_dataset(f"names/{rank}/{what}", data=np.frombuffer(names, np.uint8))
+
+
+def create_trace(path: Path, heads: NDArray[np.int64], attributes: Mapping[str, str]) -> TraceWriter:
+    """Create the file of a trace, whose ranks say `heads` of themselves. Raises OSError; the caller closes `file`."""
+    import h5py  # takes 100 ms and 10 MB: only the rank that writes imports it
+
+    file = h5py.File(path, "x", libver="v108")
+    file.attrs["schema_version"] = SCHEMA_VERSION
+    for name, text in attributes.items():
+        file.attrs[name] = text
+    ranks = file.create_dataset("ranks", data=heads)
+    ranks.attrs["columns"] = list(HEAD)
+    how: dict[str, Any] = {"maxshape": (None,), "compression": "gzip", "compression_opts": 1, "shuffle": True}
+    for table, columns in _TABLES.items():
+        counts = heads[:, HEAD.index(table)]
+        rows = chunk_rows(int(counts.max(initial=0)))
+        group = file.create_group(table)
+        group.attrs["chunk_rows"] = rows
+        total = int((-(-counts // rows) * rows).sum())
+        for name, kind in columns.items():
+            group.create_dataset(name, (total,), kind, chunks=(rows,), **how)
+    return TraceWriter(file, heads)
+
+
+def _first_rows(counts: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+    """Return the first row of each rank, in chunks of `rows` rows; (ranks,)."""
+    taken = -(-counts // rows) * rows
+    return np.cumsum(taken) - taken
+
+
+def read_trace(path: Path) -> Trace:
+    """Read the trace of a run. Raises ExecutionError where the file is none, or is damaged."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            return _read(path, file)
+    except (OSError, KeyError, ValueError, TypeError, zlib.error, RuntimeError) as error:
+        raise ExecutionError(f"{path} cannot be read as a trace of dliosim: {error}") from error
+
+
+def _read(path: Path, file: Any) -> Trace:
+    if int(file.attrs["schema_version"]) != SCHEMA_VERSION:
+        raise ValueError(f"its schema version is {file.attrs['schema_version']}, this dliosim reads {SCHEMA_VERSION}")
+    heads = _read_heads(file)
+    counts = heads[:, HEAD.index("calls")] + heads[:, HEAD.index("spans")]
+    columns = {name: np.full(int(counts.sum()), UNKNOWN, kind) for name, kind in COLUMNS.items()}
+    files: dict[str, int] = {}
+    names: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
+    processes = []
+    done = 0
+    start = int((heads[:, HEAD.index("origin")] - heads[:, HEAD.index("ahead_first")]).min(initial=1 << 62))
+    for number, head in enumerate(heads):
+        of = dict(zip(HEAD, head.tolist(), strict=True))
+        own_files, own_names, host = (_read_names(file, number, what) for what in ("files", "names", "host"))
+        rows = slice(done, done + of["calls"] + of["spans"])
+        part = {name: column[rows] for name, column in columns.items()}
+        _fill(file, heads, number, part)
+        _renumber(part["file"], own_files, files)
+        _renumber(part["name"], own_names, names)
+        part["begin"][:] = _to_job_clock(part["begin"], of, start)
+        part["process"][:] = number
+        order = np.argsort(part["begin"], kind="stable")
+        if (order[1:] < order[:-1]).any():
+            for column in part.values():
+                column[:] = column[order]
+        processes.append(Process(of["rank"], of["pid"], host[0] if host else ""))
+        done = rows.stop
+    events = Events(**columns, names=tuple(names), files=tuple(files), processes=tuple(processes))
+    made = {table: int(heads[:, HEAD.index(f"{table}_made")].sum()) for table in _TABLES}
+    kept = {table: int(heads[:, HEAD.index(table)].sum()) for table in _TABLES}
+    lost = tuple(
+        f"{kept[table]:_} of {made[table]:_} {table} were recorded: the trace had reached its limit of bytes"
+        for table in _TABLES
+        if kept[table] < made[table]
+    )
+    end = int((events.begin + events.duration).max(initial=0))
+    attributes = {name: str(file.attrs[name]) for name in ("command", "cut") if name in file.attrs}
+    notes = (f"recorded: {attributes['cut']}",) if attributes.get("cut") else ()
+    return Trace("dliosim", str(path), events, end, incomplete=lost, notes=notes, command=attributes.get("command", ""))
+
+
+def _read_heads(file: Any) -> NDArray[np.int64]:
+    heads: NDArray[np.int64] = file["ranks"][()]
+    if heads.ndim != 2 or heads.shape[1] != len(HEAD) or heads.dtype != np.int64:
+        raise ValueError("its table of ranks has another form")
+    for table, columns in _TABLES.items():
+        counts = heads[:, HEAD.index(table)]
+        rows = int(file[table].attrs["chunk_rows"])
+        if rows < 1 or (counts < 0).any() or int(counts.sum()) > _MOST_ROWS:
+            raise ValueError(f"its numbers of {table} are out of range")
+        needed = int((-(-counts // rows) * rows).sum())
+        for name, kind in columns.items():
+            if file[table][name].shape != (needed,) or file[table][name].dtype != kind:
+                raise ValueError(f"its column {table}/{name} has another form")
+    return heads
+
+
+def _fill(file: Any, heads: NDArray[np.int64], number: int, part: dict[str, NDArray[Any]]) -> None:
+    """Fill the columns of one rank: its calls first, then its spans."""
+    calls = int(heads[number, HEAD.index("calls")])
+    part["moved"][calls:] = part["asked"][calls:] = UNKNOWN
+    part["layer"][calls:] = layer_number("application")
+    part["thread"][calls:] = 0
+    for table, rows in ("calls", slice(0, calls)), ("spans", slice(calls, None)):
+        counts = heads[:, HEAD.index(table)]
+        first = int(_first_rows(counts, int(file[table].attrs["chunk_rows"]))[number])
+        for name in _TABLES[table]:
+            target = part["name" if name == "call" else name][rows]
+            if len(target):
+                target[:] = file[table][name][first : first + len(target)]
+    made = part["name"][:calls]
+    if len(made) and (made.min() < 0 or made.max() >= len(NAMES)):
+        raise ValueError("it has calls that this dliosim does not know")
+    part["kind"][:calls], part["layer"][:calls] = kinds_of(made), layers_of(made)
+    kind = part["kind"][calls:]
+    if len(kind) and (kind.min() < 0 or kind.max() >= len(KINDS)):
+        raise ValueError("it has kinds of events that this dliosim does not know")
+
+
+def _read_names(file: Any, rank: int, what: str) -> list[str]:
+    inflater = zlib.decompressobj()
+    data = inflater.decompress(file[f"names/{rank}/{what}"][()].tobytes(), _MOST_NAMES)
+    if not inflater.eof:
+        raise ValueError(f"its {what} are damaged")
+    return data.decode("utf-8", "surrogateescape").split("\0") if data else []
+
+
+def _renumber(column: NDArray[Any], own: list[str], table: dict[str, int]) -> None:
+    """Replace indices into `own` by those into `table`, which gets the names that it lacks; in place."""
+    if len(column) and (int(column.max()) >= len(own) or int(column.min()) < UNKNOWN):
+        raise ValueError("it has a name or a file that is not listed")
+    target = np.array([*(table.setdefault(name, len(table)) for name in own), UNKNOWN], np.int64)
+    if (target[:-1] != np.arange(len(own))).any():
+        column[:] = target[column]
+
+
+def _to_job_clock(begin: NDArray[np.int64], of: dict[str, int], start: int) -> NDArray[np.int64]:
+    """Return times of a rank since `start` on the clock of rank 0, by how far its own was ahead, first and last."""
+    span = max(1, of["clock_last"] - of["clock_first"])
+    drift = (of["ahead_last"] - of["ahead_first"]) / span
+    since = begin + (of["origin"] - of["clock_first"])
+    drifted = np.rint(since * drift).astype(np.int64) if drift else 0
+    return begin + (of["origin"] - of["ahead_first"] - start) - drifted
+
+
+def split_message(data: memoryview) -> list[bytes]:
+    """Return the parts of a message of `join_message`."""
+    count = int(np.frombuffer(data, np.int64, 1)[0])
+    sizes = np.frombuffer(data, np.int64, count, 8).tolist()
+    at, parts = 8 + 8 * count, []
+    for size in sizes:
+        parts.append(bytes(data[at : at + size]))
+        at += size
+    return parts
+
+
+def join_message(parts: Sequence[bytes]) -> memoryview:
+    """Return parts as one message, which begins with their number and sizes."""
+    head = np.array([len(parts), *map(len, parts)], np.int64).tobytes()
+    return memoryview(bytearray(b"".join([head, *parts])))
+
+
+def group_columns(chunks: Iterator[bytes], columns: int) -> Iterator[list[bytes]]:
+    """Yield the chunks of all columns of the same rows together."""
+    while group := [chunk for chunk, _ in zip(chunks, range(columns), strict=False)]:
+        yield group
