@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
-from dliosim.errors import TraceError
+from dliosim.analyze.dftracer.job import read_dftracer
+from dliosim.errors import TraceError, UsageError
+from dliosim.readable import printable
 from dliosim.trace.events import Trace
+
+#: What is read of a file to recognise it; bytes.
+_HEAD: Final = 4096
+_GZIP: Final = b"\x1f\x8b"
+_GZIP_BITS: Final = 31
+#: Entries of a folder that are looked at.
+_MOST_ENTRIES: Final = 1_000_000
+
+_ACCEPTED: Final = (
+    "\n  = help: dliosim reads a results folder of `dliosim run --trace`, a .darshan log, and .pfw or .pfw.gz files "
+    "of DFTracer or a folder of them"
+)
+
+#: First bytes of other kinds of files, what they are, and the command that unpacks them.
+_OTHERS: Final = (
+    (b"PAR1", "a Parquet file, which is no trace", ""),
+    (b"SQLite format 3", "a database of SQLite, which is no trace", ""),
+    (b"PK\x03\x04", "a zip archive", "unzip"),
+    (b"\xfd7zXZ", "compressed by xz", "xz -d"),
+    (b"BZh", "compressed by bzip2", "bzip2 -d"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd", "zstd -d"),
+    (b"\x7fELF", "a program, and no trace", ""),
+)
 
 
 def open_trace(paths: Sequence[Path]) -> Trace:
@@ -14,4 +43,75 @@ def open_trace(paths: Sequence[Path]) -> Trace:
 
     Raises UsageError where paths are no job or a package is missing, TraceError where a trace is damaged or unknown.
     """
-    raise TraceError(f"{paths[0]}: this is no trace that dliosim can read")
+    try:
+        if len(paths) == 1:
+            return _open_folder(paths[0]) if paths[0].is_dir() else _open_file(paths[0])
+        return _open_files(paths)
+    except OSError as error:
+        raise UsageError(f"{error.filename or paths[0]} cannot be read: {error.strerror or error}") from error
+
+
+def _open_file(path: Path) -> Trace:
+    kind = _recognise(path)
+    if kind == "dftracer":
+        return read_dftracer([path], path)
+    raise TraceError(f"{path} is {kind}{'' if 'help:' in kind else _ACCEPTED}")
+
+
+def _open_files(paths: Sequence[Path]) -> Trace:
+    """Return the job of several files of DFTracer; a file that is named twice counts once."""
+    unique = list({path.resolve(): path for path in paths}.values())
+    for path in unique:
+        if path.is_dir() or (path.stat().st_size and _recognise(path) != "dftracer"):
+            raise UsageError(
+                f"{path} is no file of DFTracer, and only its files are one job together\n"
+                f"  = help: one trace at a time: dliosim analyze {path}"
+            )
+    return read_dftracer(unique, Path(os.path.commonpath([path.parent for path in unique])))
+
+
+def _open_folder(folder: Path) -> Trace:
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry, _ in zip(entries, range(_MOST_ENTRIES), strict=False) if entry.is_file())
+    traces = [name for name in names if name.endswith((".pfw", ".pfw.gz"))]
+    # A trace that was compressed later is there twice.
+    compressed = set(traces)
+    traces = [name for name in traces if f"{name}.gz" not in compressed]
+    if traces:
+        return read_dftracer([folder / name for name in traces], folder)
+    if logs := [name for name in names if name.endswith(".darshan")]:
+        raise UsageError(
+            f"{folder} has {len(logs):,} Darshan logs and no trace of DFTracer: each log is a job of its own\n"
+            f"  = help: dliosim analyze {folder / logs[0]}"
+        )
+    raise TraceError(f"{folder} has no trace that dliosim can read{_ACCEPTED}")
+
+
+def _recognise(path: Path) -> str:
+    """Return the kind of a file: a reader's name, or what it is instead."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        # Reading a pipe may wait for ever, and twice is not possible.
+        return "no plain file\n  = help: save it first, as in: cat PIPE > trace.pfw"
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if not head:
+        return "empty: its process was killed before it wrote, or is still running"
+    if head.startswith(_GZIP):
+        try:
+            head = zlib.decompressobj(_GZIP_BITS).decompress(head, _HEAD)
+        except zlib.error:
+            return "damaged: it cannot be inflated"
+    for begin, kind, command in _OTHERS:
+        if head.startswith(begin):
+            return f"{kind}\n  = help: unpack it first: {command} {path}" if command else kind
+    if head[257:262] == b"ustar":
+        return f"a tar archive\n  = help: unpack it first: mkdir traces && tar -C traces -xf {path}"
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text[:64].replace(b" ", b"").replace(b"\n", b"").startswith(b'{"traceEvents"'):
+        return "a trace of another program: DFTracer's has one event a line"
+    return "dftracer" if text.startswith((b"[", b"{")) else f"no trace: it begins with {_begin(head)}"
+
+
+def _begin(head: bytes) -> str:
+    return repr(printable(head[:16].decode(errors="replace")))

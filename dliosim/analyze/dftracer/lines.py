@@ -1,0 +1,91 @@
+"""Lines of a trace file, plain or gzip, in blocks: a file of any length is read in a few MiB of memory."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+#: Bytes: a longer line is no event; DFTracer's own are below 20 kB, a command line in one 128 kB at most.
+MAX_LINE: Final = 1 << 20
+
+#: Bytes that are read, or inflated, at a time.
+_PIECE: Final = 1 << 20
+
+_GZIP: Final = b"\x1f\x8b"
+
+#: `wbits` of zlib for a member of gzip with its header.
+_GZIP_BITS: Final = 31
+
+
+@dataclass(slots=True)
+class FileFaults:
+    """Faults of one file, found while it is read."""
+
+    long_lines: int = 0  #: lines above `MAX_LINE`, which were skipped
+    cut: bool = False  #: true if the file ends within a gzip member
+    damaged: bool = False  #: true if a gzip member cannot be inflated; the rest of the file was not read
+
+
+@dataclass(frozen=True, slots=True)
+class LineBlock:
+    """Lines that follow one another in a file."""
+
+    lines: list[bytes]  #: the lines without their newlines
+    is_whole: bool = True  #: false for the last line of a file that does not end with a newline
+
+
+def read_blocks(path: Path, faults: FileFaults) -> Iterator[LineBlock]:
+    """Yield the lines of a file; a part that cannot be read is counted in `faults`. Raises OSError."""
+    with path.open("rb") as file:
+        is_gzip = file.read(2) == _GZIP
+        file.seek(0)
+        pieces = _inflate(file, faults) if is_gzip else iter(lambda: file.read(_PIECE), b"")
+        yield from _split(pieces, faults)
+
+
+def _split(pieces: Iterator[bytes], faults: FileFaults) -> Iterator[LineBlock]:
+    rest, is_skipping = b"", False
+    for piece in pieces:
+        lines = piece.split(b"\n")
+        if is_skipping:
+            if len(lines) == 1:
+                continue
+            is_skipping = False
+            del lines[0]
+        else:
+            lines[0] = rest + lines[0]
+        rest = lines.pop()
+        if len(rest) > MAX_LINE:
+            faults.long_lines += 1
+            rest, is_skipping = b"", True
+        short = [line for line in lines if len(line) <= MAX_LINE]
+        faults.long_lines += len(lines) - len(short)
+        if short:
+            yield LineBlock(short)
+    if rest:
+        yield LineBlock([rest], is_whole=False)
+
+
+def _inflate(file: BinaryIO, faults: FileFaults) -> Iterator[bytes]:
+    """Yield the content of all gzip members of a file, at most `_PIECE` bytes at a time."""
+    member, has_begun = zlib.decompressobj(_GZIP_BITS), False
+    while raw := file.read(_PIECE):
+        data = b""
+        # All input may be consumed while output of it is still to come: then as much as asked for was returned.
+        while raw or len(data) == _PIECE:
+            try:
+                data = member.decompress(raw, _PIECE)
+            except zlib.error:
+                faults.damaged = True
+                return
+            if data:
+                yield data
+            has_begun, raw = True, member.unconsumed_tail
+            if member.eof:
+                # Zeros may pad the end of a file.
+                raw, data = member.unused_data.lstrip(b"\0"), b""
+                member, has_begun = zlib.decompressobj(_GZIP_BITS), False
+    faults.cut = has_begun

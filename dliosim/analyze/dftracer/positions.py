@@ -1,0 +1,53 @@
+"""Places of reads and writes that have no offset of their own: the file's position, followed from its opening."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.trace.events import Events, kind_number, layer_number
+
+
+def fill_offsets(events: Events, failed: NDArray[np.bool_], appends: NDArray[np.bool_]) -> Events:
+    """Return the events with the offsets of reads and writes at the position of their file, where it is certain.
+
+    A process has a position for each time that it has opened a file. Traces name the file, not the descriptor, so the
+    position is certain only while the process has the file open once, not for appending, and from its opening or a
+    seek on. `failed` marks calls that failed, `appends` opens for appending; both (n,).
+    """
+    is_call = (events.layer == layer_number("posix")) | (events.layer == layer_number("stdio"))
+    is_call &= events.is_kind("open", "close", "read", "write", "seek")
+    rows = np.flatnonzero(is_call & (events.file >= 0) & ~failed)
+    if not len(rows):
+        return events
+    rows = rows[np.lexsort((rows, events.layer[rows], events.file[rows], events.process[rows]))]
+    kind, offset, moved = events.kind[rows], events.offset[rows], events.moved[rows]
+    opens, closes, seeks = (kind == kind_number(name) for name in ("open", "close", "seek"))
+    columns = (events.process, events.file, events.layer)
+    is_first = np.concatenate(([True], np.any([column[rows[1:]] != column[rows[:-1]] for column in columns], axis=0)))
+    moves = ~(opens | closes | seeks) & (offset < 0)
+    # An opening and a seek set the position; a move by an unknown length loses it, and so does a second opening.
+    level = _open_files(opens, closes, is_first)
+    is_known = (opens & (level == 1) & ~appends[rows]) | (seeks & (offset >= 0) & (level == 1))
+    is_lost = is_first | closes | (opens & ~is_known) | (seeks & (offset < 0)) | (moves & (moved < 0)) | (level != 1)
+    number = np.arange(len(rows))
+    last_set = np.maximum.accumulate(np.where(is_known, number, -1))
+    last_lost = np.maximum.accumulate(np.where(is_lost & ~is_known, number, -1))
+    length = np.where(moves, np.maximum(moved, 0), 0)
+    travel = np.cumsum(length) - length
+    position = np.where(seeks, offset, 0)[last_set] + travel - travel[last_set]
+    is_certain = moves & (last_set > last_lost) & (last_set >= 0)
+    filled = events.offset.copy()
+    filled[rows[is_certain]] = position[is_certain]
+    return replace(events, offset=filled)
+
+
+def _open_files(opens: NDArray[np.bool_], closes: NDArray[np.bool_], is_first: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return how often the file is open after each call, counted from the first call of each group; (n,)."""
+    change = opens.astype(np.int64) - closes
+    total = np.cumsum(change)
+    start = np.flatnonzero(is_first)
+    before: NDArray[np.int64] = (total - change)[start][np.cumsum(is_first) - 1]
+    return total - before
