@@ -115,7 +115,9 @@ def parse_lines(lines: Sequence[bytes], reading: FileReading, tables: Tables) ->
         )
 
 
-def _halve_on_error(work: Callable[[Sequence[T]], R], items: Sequence[T], refuse: Callable[[T, str], None]) -> Iterator[R]:
+def _halve_on_error(
+    work: Callable[[Sequence[T]], R], items: Sequence[T], refuse: Callable[[T, str], None]
+) -> Iterator[R]:
     """Yield the work on all items, or on both halves where it fails; single items that fail are refused."""
     if not items:
         return
