@@ -44,6 +44,10 @@ def check_command(parsed: argparse.Namespace) -> int:
             sys.stderr.write(render(error.diagnostics, has_colours(sys.stderr, 2)) + "\n")
             status = max(status, error.exit_code)
             continue
+        except UsageError as error:  # a workload file of DLIO that becomes no pattern; the others may
+            sys.stderr.write(f"{error}\n")
+            status = error.exit_code
+            continue
         if warnings:
             sys.stderr.write(render(warnings, has_colours(sys.stderr, 2)) + "\n")
         place = count(parsed.ranks, "rank")

@@ -35,6 +35,8 @@ _COMMANDS: Final = {
     "--help": "help, usage, h, ?",
     "--version": "version, v, V",
 }
+#: First of two words for a command of MLPerf Storage's program, as in `training datagen`.
+_BEFORE_COMMANDS: Final = ("training", "checkpointing", "reports")
 #: What is no command, by what to do.
 _NO_COMMANDS: Final = {
     "data are files below --dir: write `rm -r dliosim-data`": "clean, cleanup, clear, remove, delete, rm, purge",
@@ -182,6 +184,8 @@ def _mend_command(line: _Line) -> tuple[str, _Line | str | None]:
     if action := _look_up(plain, _NO_COMMANDS):
         return problem, action
     near = plain if plain in COMMANDS else _look_up(plain, _COMMANDS)
+    if word in _BEFORE_COMMANDS and rest and (rest[0] in COMMANDS or _look_up(rest[0], _COMMANDS)):
+        return problem, replace(line, words=rest)
     if near == "--help":
         return problem, _Line((rest[0], "--help") if rest and rest[0] in COMMANDS else ("--help",))
     if not near and (re.search(r"\.\w+$|/", word) or locate_pattern(word)):

@@ -20,6 +20,8 @@ _MOST_VALUES: Final = 10_000
 _DEEPEST: Final = 8
 #: Files that `defaults` may lead to.
 _MOST_DEFAULTS: Final = 8
+#: Characters of a value with `${…}`, before and after these are replaced.
+_LONGEST: Final = 1024
 
 #: Keys that are tables, and so values by themselves.
 _TABLES: Final = frozenset(
@@ -44,9 +46,17 @@ class Config:
     asked: set[str] = field(default_factory=set)
 
     def value(self, *names: str, default: Value = None) -> Value:
-        """Return the value of the first of these names that is given, else the default."""
+        """Return the value of the first of these names that is given, else the default.
+
+        Raises UsageError for a value that this file does not say: `${oc.env:HOME}`.
+        """
         self.asked.update(names)
-        return next((self.values[name] for name in names if self.values.get(name) is not None), default)
+        given = next((name for name in names if self.values.get(name) is not None), None)
+        found = default if given is None else self.values[given]
+        if isinstance(found, str) and "${" in found:
+            hint = f"say what it is: ++workload.{given}=VALUE"
+            raise UsageError(f"{given}: {_show(found)}: Hydra alone knows what this stands for\n  = help: {hint}")
+        return found
 
     def has(self, *names: str) -> bool:
         """Return True if any of these names is given."""
@@ -105,7 +115,7 @@ def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     values = dict(_flatten(_read_tree(path, [])))
     for text in overrides:
         _override(values, text)
-    resolved = {name: _resolve(value, values, name, 0) for name, value in values.items()}
+    resolved = _resolve_references(path, values)
     if not any(name.startswith(_SECTIONS) for name in resolved):
         sections = ", ".join(f"`{one[:-1]}:`" for one in _SECTIONS)
         raise UsageError(f"{path}: not a workload of DLIO: it has none of the sections {sections}")
@@ -115,9 +125,10 @@ def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def _read_tree(path: Path, files: list[Path]) -> dict[str, Any]:
-    """Return the tree of a file: below `workload` where Hydra wrote it, with the files of `defaults` beneath it.
+    """Return the tree of a file, below `workload` where Hydra wrote it, merged with those of its `defaults`.
 
-    `files` are those that were read because of `defaults`.
+    A later one of `defaults` counts; the file's own values are at `_self_`, or last. `files` are those that were read
+    because of `defaults`.
     """
     if path.exists() and not path.is_file():
         raise UsageError(f"{path}: not a file, but a directory, a pipe or a device")
@@ -126,20 +137,32 @@ def _read_tree(path: Path, files: list[Path]) -> dict[str, Any]:
     if len(content) > _MOST_BYTES:
         raise UsageError(f"{path}: has more than {_MOST_BYTES} bytes, so it is no workload of DLIO")
     tree = _parse_yaml(path, content)
-    defaults, own = tree.pop("defaults", []), tree
-    if isinstance(tree.get("workload"), dict):
-        own = tree["workload"]
-    for one in defaults if isinstance(defaults, list) else []:
-        if isinstance(one, str) and re.fullmatch(r"\w[\w.-]*", one) and one != "_self_":
-            files.append(path.with_name(f"{one.removesuffix('.yaml')}.yaml"))
-            if len(files) > _MOST_DEFAULTS:
-                raise UsageError(f"{path}: `defaults` lead to more than {_MOST_DEFAULTS} files")
-            try:
-                below = _read_tree(files[-1], files)
-            except OSError as error:
-                raise UsageError(f"{path}: cannot read {files[-1]} of its `defaults`: {error.strerror}") from None
-            own = _merge(below, own)
-    return own
+    defaults = tree.pop("defaults", None) or []
+    own = tree["workload"] if isinstance(tree.get("workload"), dict) else tree
+    names = defaults if isinstance(defaults, list) else [defaults]
+    merged: dict[str, Any] = {}
+    for one in names if "_self_" in names else [*names, "_self_"]:
+        merged = _merge(merged, own if one == "_self_" else _read_default(path, one, files))
+    return merged
+
+
+def _read_default(path: Path, given: Value, files: list[Path]) -> dict[str, Any]:
+    """Return the tree of one of the `defaults` of a file; empty for one of Hydra itself, which no workload is in.
+
+    It is the name of a file in the same folder, or `workload: NAME` for one in the folder `workload` there.
+    """
+    group, name = next(iter(given.items())) if isinstance(given, dict) and len(given) == 1 else ("", given)
+    if isinstance(group, str) and group.removeprefix("override ").startswith("hydra/"):
+        return {}
+    if group not in ("", "workload") or not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
+        raise UsageError(f"{path}: `defaults` have {_show(given)}: expected a file's name here, or `workload: NAME`")
+    files.append(path.parent / group / f"{name.removesuffix('.yaml')}.yaml")
+    if len(files) > _MOST_DEFAULTS:
+        raise UsageError(f"{path}: `defaults` lead to more than {_MOST_DEFAULTS} files")
+    try:
+        return _read_tree(files[-1], files)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read {files[-1]} of its `defaults`: {error.strerror}") from None
 
 
 def _parse_yaml(path: Path, content: bytes) -> dict[str, Any]:
@@ -198,14 +221,29 @@ def _override(values: dict[str, Value], text: str) -> None:
         values.update(_flatten(_parse_yaml(Path(text), f"{name}: {found[3]}".encode())))
 
 
-def _resolve(value: Value, values: dict[str, Value], name: str, depth: int) -> Value:
-    """Return a value with its `${workload.a.b}` replaced."""
-    found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+def _resolve_references(path: Path, values: dict[str, Value]) -> dict[str, Value]:
+    """Return the values with `${workload.a.b}` replaced; what only Hydra knows, as `${oc.env:HOME}`, is left."""
+    for _ in range(_DEEPEST):
+        values = {name: _replace_references(name, value, values) for name, value in values.items()}
+    for name, value in values.items():
+        if isinstance(value, str) and _REFERENCE.fullmatch(value):
+            raise UsageError(f"{path}: {name}: {value} stands for nothing in this file")
+    return values
+
+
+def _replace_references(name: str, value: Value, values: dict[str, Value]) -> Value:
+    """Return a value with those of its `${workload.a.b}` replaced that are there; alone it keeps its type."""
+    if not isinstance(value, str) or "${" not in value:
         return value
-    if found[1] not in values or depth > _DEEPEST:
-        raise UsageError(f"{name}: {value} stands for nothing in this file")
-    return _resolve(values[found[1]], values, name, depth + 1)
+    whole = _REFERENCE.fullmatch(value)
+    if whole:
+        return values.get(whole[1], value)
+    text = value
+    if len(value) <= _LONGEST:
+        text = _REFERENCE.sub(lambda found: str(values.get(found[1], found[0])), value)
+    if len(text) > _LONGEST:
+        raise UsageError(f"{name}: {_show(value)} is longer than any value of a workload of DLIO")
+    return text
 
 
 def _show(value: Value) -> str:

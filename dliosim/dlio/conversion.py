@@ -46,7 +46,8 @@ class Conversion:
 
 
 def place_below(folder: str) -> str:
-    """Return a folder as a path below `--dir`: the last parts of an absolute one, without `..`."""
+    """Return a folder as a path below `--dir`: the last parts of an absolute one, without `..` and `s3://`."""
+    folder = folder.rpartition("://")[2]
     parts = [part for part in folder.split("/") if part not in ("", ".", "..")]
     kept = parts[-2:] if folder.startswith("/") else parts
     if any(re.search(r"[\"\\\0-\x1f*?\[\]{}$]", part) for part in kept):
@@ -57,6 +58,13 @@ def place_below(folder: str) -> str:
 def base_folder(folder: str) -> str:
     """Return the `--dir` below which `place_below` puts an absolute folder."""
     return "/" + "/".join([part for part in folder.split("/") if part not in ("", ".", "..")][:-2])
+
+
+def name_base(task: Conversion, key: str, folder: str) -> None:
+    """Say below which `--dir` an absolute folder is where the file has it."""
+    if folder.startswith("/"):
+        text = f"here below --dir (./dliosim-data); with --dir {base_folder(folder)} where this file has it"
+        task.approximations.append(f"{task.config.quote(key)}: {text}")
 
 
 def epochs_phrase(task: Conversion, what: str, after: str, between: str) -> str:

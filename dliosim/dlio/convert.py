@@ -50,7 +50,11 @@ def import_pattern(
     `version` is one of `VERSIONS`, or None to guess it. Raises UsageError for what is no workload file or has no
     counterpart here, and OSError.
     """
-    return convert(read_config(path, overrides), VERSIONS[version] if version else None, as_run, from_files)
+    config = read_config(path, overrides)
+    try:
+        return convert(config, VERSIONS[version] if version else None, as_run, from_files)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}") from None
 
 
 def convert(config: Config, version: Version | None = None, as_run: bool = False, from_files: bool = False) -> Pattern:
@@ -66,9 +70,8 @@ def convert(config: Config, version: Version | None = None, as_run: bool = False
     statements = tuple(_statements(task))
     text = write_lines([*head, *statements])
     deeds = "" if as_run else _name_deeds(task, statements)
-    said = (
-        f"{chosen.name} ({chosen.source}{'' if version else '; guessed from the names of keys, --dlio says another'})"
-    )
+    guessed = "" if version else "; guessed from its keys, `dliosim import --dlio` takes another"
+    said = f"{chosen.name} ({chosen.source}{guessed})"
     return Pattern(text, said, tuple(describe_unused(config)), tuple(dict.fromkeys(task.approximations)), deeds)
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from math import isqrt, prod, sqrt
 from typing import Final
 
-from dliosim.dlio.conversion import Conversion, base_folder, place_below
+from dliosim.dlio.conversion import Conversion, base_folder, name_base, place_below
 from dliosim.dlio.lines import Block, Line, block, setting
 from dliosim.errors import UsageError
 from dliosim.readable import count
@@ -104,6 +104,7 @@ def _new_files(task: Conversion, part: Part) -> Iterator[Line]:
     yield setting("format", FORMATS[format_of(task)], config.quote("dataset.format"))
     yield from _storage_lines(task)
     yield setting("path", f'"{_folder(task, part)}"', config.quote("dataset.data_folder"))
+    name_base(task, "dataset.data_folder", f"{config.text('dataset.data_folder')}/{part.folder}")
     if task.as_run and task.version.cuts_files and each > 1:
         task.approximations.append(
             f"this version leaves out files until a multiple of {each} samples x batch x ranks is there, often all of "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dliosim.dlio.conversion import Conversion, epochs_phrase, place_below
+from dliosim.dlio.conversion import Conversion, epochs_phrase, name_base, place_below
 from dliosim.dlio.lines import Block, Line, Statement, block, setting
 from dliosim.errors import UsageError
 from dliosim.readable import count
@@ -167,8 +167,9 @@ def _file_lines(task: Conversion, is_transformer: bool) -> Iterator[Line]:
         yield setting("commit", "none", "DLIO writes its files under their names")
     if task.as_run and task.version.reads_whole_files:
         yield setting("transfer", "32 MiB", "the pieces that DLIO writes")
-    folder = place_below(config.text("checkpoint.checkpoint_folder", default="./checkpoints/")) or "checkpoints"
-    yield setting("path", f'"{folder}"', config.quote("checkpoint.checkpoint_folder"))
+    folder = config.text("checkpoint.checkpoint_folder", default="./checkpoints/")
+    yield setting("path", f'"{place_below(folder) or "checkpoints"}"', config.quote("checkpoint.checkpoint_folder"))
+    name_base(task, "checkpoint.checkpoint_folder", folder)
 
 
 def _model_lines(task: Conversion) -> Iterator[Line]:

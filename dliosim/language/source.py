@@ -17,6 +17,7 @@ from dliosim.dlio import ENDINGS
 MAX_BYTES: Final = 1 << 18  # bytes of a pattern with all its includes; the densest ones take seconds to parse
 MAX_LINE_LENGTH: Final = 4096
 COMMAND_LINE: Final = "<command line>"
+_IMPORTED: Final = " as a pattern"  # ends the name of a workload file of DLIO, whose lines are those of its import
 
 
 class UnreadableFile(Exception):
@@ -43,6 +44,11 @@ class SourceText:
         starts = [0]
         starts.extend(position + 1 for position, letter in enumerate(self.text) if letter == "\n")
         object.__setattr__(self, "_starts", starts)
+
+    @property
+    def file(self) -> str:
+        """Return the name of the file, as a command takes it."""
+        return self.name.removesuffix(_IMPORTED)
 
     def position(self, offset: int) -> tuple[int, int]:
         """Return line and column of an offset, both counted from 1."""
@@ -131,5 +137,5 @@ def read_source(path: Path, name: str, room: int = MAX_BYTES, keys: Sequence[str
         from dliosim.dlio.convert import import_pattern
 
         writing = shlex.join(["dliosim", "import", name, *keys, "-o", f"{path.stem}.dlio"])
-        return SourceText(f"{name} as a pattern", import_pattern(path, keys).text, writing)
+        return SourceText(f"{name}{_IMPORTED}", import_pattern(path, keys).text, writing)
     return SourceText(name, text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -80,6 +80,27 @@ def test_a_mistake_shows_the_pattern_as_such_and_how_to_write_it(
     assert "samples     3" in Path("w.dlio").read_text()
 
 
+def test_a_mistake_of_the_command_line_shows_the_file_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.yaml").write_text(WORKLOAD)
+    assert main(["check", "w.yaml", "-D", "ranks=3"]) == 2
+    assert capsys.readouterr().err.endswith("as `mpiexec -n 3 dliosim run w.yaml`\n")
+
+
+def test_check_names_a_workload_file_that_becomes_no_pattern_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.yaml").write_text(WORKLOAD.replace("npz", "zzz"))
+    Path("w.yaml").write_text(WORKLOAD)
+    assert main(["check", "bad.yaml", "w.yaml"]) == 2
+    said = capsys.readouterr()
+    assert "error: bad.yaml: dataset.format=zzz" in said.err
+    assert said.out.startswith("w.yaml: ok")
+
+
 def test_keys_of_dlio_are_refused_for_a_pattern_with_what_to_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,37 @@ def test_references_and_defaults_are_resolved(tmp_path: Path) -> None:
         read_config(write(tmp_path, "train: {epochs: '${train.epochs}'}\n"))
 
 
+def test_references_within_a_text_are_resolved_and_those_of_hydra_are_refused_where_they_count(tmp_path: Path) -> None:
+    text = "storage: {storage_root: /mnt, key: '${oc.env:KEY}'}\ndataset: {data_folder: '%s/u'}\ntrain: {epochs: 1}\n"
+    config = read_config(write(tmp_path, text % "${workload.storage.storage_root}"))
+    assert config.text("dataset.data_folder") == "/mnt/u"
+    config = read_config(write(tmp_path, text % "${oc.env:SCRATCH}"))
+    with pytest.raises(UsageError, match=r"(?s)Hydra alone knows.*help: say what it is: \+\+workload\.dataset\.data_f"):
+        config.text("dataset.data_folder")
+    doubled = "".join(f"k{i}: '${{train.k{i + 1}}}${{train.k{i + 1}}}', " for i in range(40))
+    with pytest.raises(UsageError, match="longer than any value of a workload"):
+        read_config(write(tmp_path, f"train: {{{doubled} k40: text}}\n"))
+
+
+def test_a_workload_of_hydras_defaults_is_read_and_self_says_which_counts(tmp_path: Path) -> None:
+    (tmp_path / "workload").mkdir()
+    write(tmp_path / "workload", PLAIN, "base.yaml")
+    own = "workload: {train: {epochs: 9}}\n"
+    configs = {
+        "last": "[workload: base, override hydra/job_logging: custom]",
+        "first": "[_self_, {workload: base}]",
+    }
+    found = {name: read_config(write(tmp_path, f"defaults: {some}\n{own}")) for name, some in configs.items()}
+    assert {name: config.integer("train.epochs") for name, config in found.items()} == {"last": 9, "first": 5}
+    assert all(config.integer("dataset.num_files_train") == 8 for config in found.values())
+
+
+@pytest.mark.parametrize("given", ["[model: x]", "[workload: null]", "[workload/base]", "[{a: b, c: d}]", "[3]"])
+def test_other_defaults_are_refused(tmp_path: Path, given: str) -> None:
+    with pytest.raises(UsageError, match=r"`defaults` have .*: expected a file's name here, or `workload: NAME`"):
+        read_config(write(tmp_path, f"defaults: {given}\ntrain: {{epochs: 1}}\n"))
+
+
 def test_files_that_are_each_others_defaults_end(tmp_path: Path) -> None:
     write(tmp_path, "defaults: [w]\ntrain: {epochs: 1}\n", "other.yaml")
     with pytest.raises(UsageError, match="`defaults` lead to more than 8 files"):

@@ -429,3 +429,15 @@ def test_the_columns_of_a_table_have_their_types_and_those_that_are_read_come_fi
     assert isinstance(train, Loop)
     assert train.columns == 2
     assert not any("columns" in text for text in (*made.approximations, *made.unused))
+
+
+def test_absolute_folders_are_said_to_be_below_dir_and_which_one_they_are_at(tmp_path: Path) -> None:
+    pattern = imported({"dataset.data_folder": "/mnt/a/unet3d", "checkpoint.checkpoint_folder": "/mnt/b/c/unet3d"})
+    assert {'path "unet3d/train"', 'path "c/unet3d"'} <= lines(pattern)
+    folders = [text for text in pattern.approximations if "--dir" in text]
+    assert [re.findall(r"--dir (/\S+)", text) for text in folders] == [["/mnt/a"], ["/mnt/b"]]
+    assert not any("--dir" in text for text in imported().approximations)
+
+
+def test_the_scheme_of_a_folder_is_no_folder() -> None:
+    assert 'path "bucket/unet3d/train"' in lines(imported({"dataset.data_folder": "s3://bucket/unet3d"}))

@@ -165,7 +165,7 @@ class _Names:
 
     def fill(self, text: str) -> str:
         """Return a text with the first name of each kind, and that of the file, in place of the capitals."""
-        text = text.replace("FILE", self.source.name or "FILE")
+        text = text.replace("FILE", self.source.file or "FILE")
         for kind in ("dataset", "checkpoint", "access"):
             found = re.search(rf"^\s*{kind}\s+([A-Za-z_]\w*)", self.source.text, re.MULTILINE)
             if found:
