@@ -133,11 +133,12 @@ def _count_calls(calls: Iterable[Record]) -> Counts:
     """Return opens of data files and bytes read from each part, and flushed files of checkpoints."""
     found: Counts = dict.fromkeys(("opens", "bytes read", "eval opens", "eval bytes read", "flushes"), 0)
     for call in calls:
+        file = Path(call.file)
         folder = next((one for one in ("train", "valid", "saved") if f"/{one}/" in f"/{call.file}"), "")
         before = {"train": "", "valid": "eval "}.get(folder)
         if call.call in SYNCS:
             found["flushes"] += folder == "saved"
-        elif before is not None and Path(call.file).suffix:  # folders are opened, too
+        elif before is not None and file.suffix and file.name not in _ASIDE:  # folders are opened, too
             is_open = call.call == "openat"
             found[f"{before}{'opens' if is_open else 'bytes read'}"] += 1 if is_open else call.returned
     return found
