@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from dliosim.commands.terminal import print_text
+from dliosim.dlio.config import find_workload_file
 from dliosim.dlio.convert import Pattern, import_pattern, report_lines
 from dliosim.errors import UsageError
 from dliosim.readable import printable
@@ -20,14 +21,18 @@ def import_command(parsed: argparse.Namespace) -> int:
             Path(parsed.file), parsed.override, parsed.dlio, as_run=parsed.as_run, from_files=parsed.from_files
         )
     except OSError as error:
-        raise UsageError(f"cannot read {parsed.file}: {error.strerror}") from error
+        near = find_workload_file(parsed.file)
+        cure = f"write `dliosim import {near or 'FOLDER/NAME.yaml'}`{'' if near else ', the path of the file'}"
+        raise UsageError(f"cannot read {parsed.file}: {error.strerror}\n  = help: {cure}") from error
     print_report(parsed.file, pattern)
     if parsed.output is None:
         if (unprinted := print_text(pattern.text)) is not None:
             raise unprinted
         return 0
     write_new(Path(parsed.output), pattern.text)
-    sys.stderr.write(f"wrote {printable(parsed.output)}; next: dliosim plan {printable(parsed.output)} --ranks 4\n")
+    place = f" --dir {printable(pattern.place)}" if pattern.place else ""
+    written = printable(parsed.output)
+    sys.stderr.write(f"wrote {written}; next: dliosim plan {written} --ranks 4{place}\n")
     return 0
 
 

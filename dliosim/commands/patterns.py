@@ -91,6 +91,7 @@ def patterns_command(parsed: argparse.Namespace) -> int:
 
 
 def _missing_pattern(given: str) -> PatternError:
+    from dliosim.dlio.config import find_workload_file
     from dliosim.language.diagnostics import Diagnostic, PatternError, join_hints, suggest_word
 
     try:
@@ -101,5 +102,10 @@ def _missing_pattern(given: str) -> PatternError:
     here = [str(path.with_suffix("")) for path in Path(given).parent.glob("*.dlio")]
     plain = given.rpartition("=")[2].removesuffix(".dlio")
     near = suggest_word(plain, here) or suggest_word(Path(plain).stem, names())
+    workload = find_workload_file(given)
+    if workload:
+        near = f"write `{workload}`, its file:"
+    elif given.startswith("workload="):
+        near = join_hints(near, "A workload of DLIO is given by its file, as `FOLDER/NAME.yaml`;")
     hint = join_hints(near, "`dliosim patterns` lists the patterns that come with dliosim")
     return PatternError([Diagnostic("E103", f"cannot read the pattern: {reason}", help=(hint,), file=given)])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from dliosim.dlio import ENDINGS
 from dliosim.errors import UsageError
 from dliosim.readable import printable
 
@@ -74,14 +76,14 @@ class Config:
         if isinstance(found, str) and _NUMBER.fullmatch(found):
             found = float(found.replace("_", ""))
         if isinstance(found, bool) or not isinstance(found, int | float) or abs(found) > 1e18 or found != found:
-            raise UsageError(f"{names[0]}: {_show(found)}: expected a number")
+            raise self._mistake(names, "expected a number", 4)
         return float(found)
 
     def integer(self, *names: str, default: int = 0, least: int = 0) -> int:
         """Return a whole number of at least `least`; UsageError for another value."""
         found = self.number(*names, default=default)
         if found != int(found) or found < least:
-            raise UsageError(f"{names[0]}: {_show(self.values.get(names[0]))}: expected a whole number from {least} on")
+            raise self._mistake(names, f"expected a whole number from {least} on", max(least, 4))
         return int(found)
 
     def flag(self, *names: str, default: bool = False) -> bool:
@@ -90,7 +92,7 @@ class Config:
         if isinstance(found, str) and found.lower() in ("true", "yes", "on", "false", "no", "off"):
             found = found.lower() in ("true", "yes", "on")
         if not isinstance(found, bool):
-            raise UsageError(f"{names[0]}: {_show(found)}: expected True or False")
+            raise self._mistake(names, "expected True or False", True)
         return found
 
     def text(self, *names: str, default: str = "") -> str:
@@ -100,6 +102,22 @@ class Config:
             raise UsageError(f"{names[0]}: {_show(found)}: expected a word")
         return {True: "on", False: "off"}.get(found, str(found)) if isinstance(found, bool) else str(found)
 
+    def choice(self, name: str, known: Iterable[str], default: str) -> str:
+        """Return one of the known words; UsageError for another, with the line that has the nearest of them."""
+        found, words = self.text(name, default=default), tuple(known)
+        if found in words:
+            return found
+        near = next(iter(get_close_matches(found.lower(), words, 1, 0.6)), words[0])
+        raise self._mistake((name,), f"expected one of {', '.join(sorted(words))}", near)
+
+    def _mistake(self, names: tuple[str, ...], expected: str, example: Value) -> UsageError:
+        """Return the error of a value, with the line of the file that would do."""
+        name = next((name for name in names if self.values.get(name) is not None), names[0])
+        section, _, key = name.rpartition(".")
+        where = f" in `{section}:`" if section else ""
+        line = f"write `{key}: {example}`{where}, or `++workload.{name}={example}` in the command"
+        return UsageError(f"{name}: {_show(self.values.get(name))}: {expected}\n  = help: {line}")
+
     def integers(self, *names: str) -> list[int]:
         """Return a list of whole numbers; UsageError for another value."""
         found = self.value(*names, default=[])
@@ -108,6 +126,16 @@ class Config:
         if len(numbers) < len(given):
             raise UsageError(f"{names[0]}: {_show(found)}: expected a list of whole numbers")
         return numbers
+
+
+def find_workload_file(given: str) -> str:
+    """Return the workload file of DLIO that a name without its ending means, or `workload=NAME`; empty for none."""
+    name = given.removeprefix("workload=")
+    near = (f"{name}{ending}" for ending in ("", *ENDINGS) if f"{name}{ending}".endswith(ENDINGS))
+    try:
+        return printable(next((each for each in near if Path(each).is_file()), ""))
+    except OSError:
+        return ""
 
 
 def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -175,7 +203,10 @@ def _parse_yaml(path: Path, content: bytes) -> dict[str, Any]:
         tokens = yaml.scan(content, Loader=yaml.SafeLoader)
         if any(isinstance(token, yaml.AliasToken) for token in tokens):
             raise UsageError(f"{path}: has aliases (`*name`), which no workload of DLIO needs")
-        tree = yaml.safe_load(content)
+        loader = yaml.SafeLoader(content)
+        node = loader.get_single_node()
+        _refuse_doubles(path, node)
+        tree = loader.construct_document(node) if node is not None else None
     except RecursionError:
         raise UsageError(f"{path}: has more sections within each other than any workload of DLIO") from None
     except yaml.YAMLError as error:
@@ -187,6 +218,23 @@ def _parse_yaml(path: Path, content: bytes) -> dict[str, Any]:
     if not isinstance(tree, dict) or not tree:
         raise UsageError(f"{path}: not a workload of DLIO: there are no sections such as `dataset:`")
     return tree
+
+
+def _refuse_doubles(path: Path, node: Any) -> None:
+    """Raise UsageError for a key that is there twice, as Hydra does: no value of the two is the one that was meant."""
+    rest = [(node, "")]
+    while rest:
+        section, above = rest.pop()
+        kind, lines = getattr(section, "id", ""), dict[str, int]()
+        if kind == "sequence":
+            rest += [(one, above) for one in section.value]
+        for key, value in section.value if kind == "mapping" else ():
+            name, line = f"{above}{key.value}", key.start_mark.line + 1
+            if name in lines:
+                places = f"in line {lines[name]} and in line {line}"
+                raise UsageError(f"{path}: {_show(name)} is there twice, {places}\n  = help: remove one of these lines")
+            lines[name] = line
+            rest.append((value, f"{name}."))
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -215,6 +263,8 @@ def _override(values: dict[str, Value], text: str) -> None:
     if found is None or (found[3] is None) != (found[1] == "~"):
         raise UsageError(f"{text}: expected an override such as ++workload.train.epochs=2")
     name = found[2]
+    if found[3] is not None and not found[3].strip():
+        raise UsageError(f"{text}: there is no value\n  = help: write `{text}4`, or `~{name}` for DLIO's default")
     for other in [one for one in values if one == name or one.startswith(f"{name}.")]:
         del values[other]
     if found[3] is not None:

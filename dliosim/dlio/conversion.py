@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from os.path import normpath
 from typing import Final
 
 from dliosim.dlio.config import Config, Value
@@ -30,6 +31,8 @@ class Conversion:
     from_files: bool
     #: what is only approximately so, in sentences
     approximations: list[str] = field(default_factory=list)
+    #: what the user has to know or to do before a run, in sentences
+    notes: list[str] = field(default_factory=list)
 
     def names(self, first: str, second: str) -> tuple[str, ...]:
         """Return the names of a key in both generations that count, that of the version before the other's.
@@ -45,26 +48,25 @@ class Conversion:
         return (own,)
 
 
-def place_below(folder: str) -> str:
-    """Return a folder as a path below `--dir`: the last parts of an absolute one, without `..` and `s3://`."""
+def split_folder(folder: str) -> tuple[str, str]:
+    """Return the `--dir` for a folder, and its path below that: the last two parts of an absolute one, without `s3://`."""
     folder = folder.rpartition("://")[2]
-    parts = [part for part in folder.split("/") if part not in ("", ".", "..")]
-    kept = parts[-2:] if folder.startswith("/") else parts
-    if any(re.search(r"[\"\\\0-\x1f*?\[\]{}$]", part) for part in kept):
+    parts = normpath(folder or ".").strip("/").split("/")
+    cut = max(len(parts) - 2, 0) if folder.startswith("/") else parts.count("..")
+    above, below = parts[:cut], [part for part in parts[cut:] if part != "."]
+    if any(re.search(r"[\"\\\0-\x1f*?\[\]{}$]", part) for part in below):
         raise UsageError(f"{folder!r}: not a folder that a pattern can name")
-    return "/".join(kept)
+    return ("/" if folder.startswith("/") else "") + "/".join(above) or ".", "/".join(below)
 
 
-def base_folder(folder: str) -> str:
-    """Return the `--dir` below which `place_below` puts an absolute folder."""
-    return "/" + "/".join([part for part in folder.split("/") if part not in ("", ".", "..")][:-2])
-
-
-def name_base(task: Conversion, key: str, folder: str) -> None:
-    """Say below which `--dir` an absolute folder is where the file has it."""
-    if folder.startswith("/"):
-        text = f"here below --dir (./dliosim-data); with --dir {base_folder(folder)} where this file has it"
-        task.approximations.append(f"{task.config.quote(key)}: {text}")
+def name_place(task: Conversion, key: str, default: str, inside: str = "") -> str:
+    """Return the folder of a key, or one inside of it, as a path below `--dir`; say what of it is not below."""
+    folder = task.config.text(key, default=default)
+    above, below = split_folder(f"{folder}/{inside}")
+    if above != ".":
+        text = f"{key}={folder}: here `{below}` below --dir (./dliosim-data)"
+        task.notes.append(f"{text}; with `--dir {above}` where this file has it")
+    return below
 
 
 def epochs_phrase(task: Conversion, what: str, after: str, between: str) -> str:

@@ -12,11 +12,26 @@ from dliosim.dlio.conversion import Conversion
 from dliosim.dlio.keys import IMPORTED, PLUGINS, describe_unused
 from dliosim.dlio.lines import Line, Statement, write_lines
 from dliosim.dlio.loops import train_block
-from dliosim.dlio.samples import EVALUATION, SYNTHETIC, TRAINING, dataset_block, files_of, format_of
+from dliosim.dlio.samples import (
+    EVALUATION,
+    SYNTHETIC,
+    TRAINING,
+    Part,
+    dataset_block,
+    existing_place,
+    files_of,
+    format_of,
+    mean_size,
+    samples_per_file,
+)
 from dliosim.dlio.saves import cadence, checkpoint_blocks, checkpoint_verbs, has_checkpoints
 from dliosim.dlio.versions import VERSIONS, Version, guess_version
 from dliosim.errors import UsageError
+from dliosim.readable import size
 from dliosim.units import format_seconds
+
+#: Bytes of data that are worth a word before they are written.
+_MUCH: Final = 10**9
 
 #: Kinds of storage that are folders of a file system.
 _FOLDERS: Final = ("local_fs", "parallel_fs", "direct_fs")
@@ -34,6 +49,10 @@ class Pattern:
     unused: tuple[str, ...]
     #: what is only approximately so
     approximations: tuple[str, ...]
+    #: what the user has to know or to do before a run
+    notes: tuple[str, ...] = ()
+    #: the `--dir` below which existing files are; empty where the pattern has data of its own
+    place: str = ""
     #: in which lines that version does otherwise than the file asks for; empty where in none
     deeds: str = ""
 
@@ -72,7 +91,11 @@ def convert(config: Config, version: Version | None = None, as_run: bool = False
     deeds = "" if as_run else _name_deeds(task, statements)
     guessed = "" if version else "; guessed from its keys, `dliosim import --dlio` takes another"
     said = f"{chosen.name} ({chosen.source}{guessed})"
-    return Pattern(text, said, tuple(describe_unused(config)), tuple(dict.fromkeys(task.approximations)), deeds)
+    notes = tuple(dict.fromkeys(task.notes))
+    place = existing_place(task, TRAINING)[0] if from_files else ""
+    return Pattern(
+        text, said, tuple(describe_unused(config)), tuple(dict.fromkeys(task.approximations)), notes, place, deeds
+    )
 
 
 def _name_deeds(task: Conversion, words: Sequence[Statement]) -> str:
@@ -99,13 +122,16 @@ def _lines_of(statements: Iterable[Statement]) -> Iterator[str]:
 def _refuse_others(config: Config) -> None:
     """Raise UsageError for object storage and plug-ins, with the number of keys that would import."""
     kind = config.text("storage.storage_type", default="local_fs")
-    reason = "" if kind in _FOLDERS else f"storage.storage_type={kind}: object storage has no access method here"
+    reason = cure = ""
+    if kind not in _FOLDERS:
+        reason = f"storage.storage_type={kind}: object storage has no access method here"
+        cure = "\n  = help: `++workload.storage.storage_type=local_fs` imports it as one of files"
     plugin = next((name for name in PLUGINS if config.has(name)), "")
     if plugin:
         reason = f"{config.quote(plugin)}: a plug-in of DLIO, which only DLIO can run"
     if reason:
         ready = sum(name in IMPORTED for name in config.values)
-        raise UsageError(f"{reason}; {ready} of the {len(config.values)} keys of this file would import")
+        raise UsageError(f"{reason}; {ready} of the {len(config.values)} keys of this file would import{cure}")
 
 
 def _trains(task: Conversion) -> bool:
@@ -131,6 +157,8 @@ def _statements(task: Conversion) -> Iterator[Statement]:
     parts = [TRAINING, *([EVALUATION] if has_evaluation else [])] if (trains or generates) and not is_unread else []
     for part in parts:
         yield dataset_block(task, part)
+    if not task.from_files:
+        _name_amount(task, parts)
     every = cadence(task) if trains and saves else ""
     verbs = list(checkpoint_verbs(task)) if saves and not trains else []
     if every or verbs:
@@ -162,9 +190,18 @@ def _statements(task: Conversion) -> Iterator[Statement]:
         raise UsageError("workflow: neither generate_data, train nor checkpoint is True: there is nothing to do")
 
 
+def _name_amount(task: Conversion, parts: Sequence[Part]) -> None:
+    """Say how much data a run writes before it reads, where that is much."""
+    amount = sum(files_of(task, part) * samples_per_file(task) * mean_size(task) for part in parts)
+    if amount >= _MUCH:
+        less = "`++workload.dataset.num_files_train=N` makes N files, --from-files reads those of DLIO"
+        task.notes.append(f"a run writes {size(amount, 3)} of data, unless they are there already: {less}")
+
+
 def report_lines(pattern: Pattern) -> Iterator[str]:
     """Yield what an import has to say: the version, what is approximately so, and what became no line."""
     yield f"DLIO {pattern.version}"
+    yield from pattern.notes
     if pattern.deeds:
         yield pattern.deeds
     for text in pattern.approximations:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dliosim.dlio.conversion import Conversion
-from dliosim.dlio.samples import FORMATS, Part, files_of, format_of, samples_per_file
+from dliosim.dlio.samples import FORMATS, MAPPED, Part, files_of, format_of, samples_per_file
 from dliosim.readable import count
 
 
@@ -23,6 +23,11 @@ def name_reading(task: Conversion, part: Part) -> None:
         _name_more_ranks(task, part)
     if not task.as_run:
         return
+    if format_of(task) == MAPPED:
+        task.approximations.append(
+            f"{part.name}: DLIO maps a file for each sample, takes a slice of it, and touches none of its bytes: it "
+            "waits for no storage; here the pages of each sample are read"
+        )
     if streams(task):
         _name_passes(task, part)
     elif iterates(task):

@@ -155,8 +155,11 @@ def describe_unused(config: Config) -> Iterator[str]:
     Keys that DLIO does not have are first, as one of them may be a mistake in writing.
     """
     unused = sorted(config.values.keys() - config.asked)
+    for name in sorted(name for name, value in config.values.items() if value is None):
+        yield f"{name}: has no value: the import takes it as not given"
+    unused = [name for name in unused if config.values[name] is not None]
     for name in sorted(unused, key=lambda each: each in IGNORED or each in IMPORTED or _is_without_effect(each)):
-        shown = config.quote(name) or f"{name}="
+        shown = config.quote(name)
         if name in IGNORED:
             yield f"{shown}: DLIO never reads it{_because(IGNORED[name])}"
         elif name in IMPORTED:

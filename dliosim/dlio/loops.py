@@ -12,6 +12,7 @@ from dliosim.dlio.lines import Block, Line, Statement, block, setting
 from dliosim.dlio.samples import (
     EVALUATION,
     FORMATS,
+    MAPPED,
     SYNTHETIC,
     TRAINING,
     Part,
@@ -22,8 +23,10 @@ from dliosim.dlio.samples import (
     samples_per_file,
     table_columns,
 )
-from dliosim.errors import UsageError
 from dliosim.units import format_bytes
+
+#: DLIO's words for data loaders.
+_LOADERS: Final = ("tensorflow", "pytorch", "dali", "native_dali", "none")
 
 #: Bytes that TensorFlow reads of a TFRecord file at a time, where nothing else is said.
 _TENSORFLOW_READ: Final = 262_144
@@ -108,9 +111,7 @@ def _order_lines(task: Conversion) -> Iterator[Line]:
 def _reader_lines(task: Conversion, part: Part) -> Iterator[Line]:
     """Yield readers, what they hold ahead, and how they open and read files."""
     config = task.config
-    loader = config.text("reader.data_loader", default="tensorflow")
-    if loader not in ("tensorflow", "pytorch", "dali", "native_dali", "none"):
-        raise UsageError(f"reader.data_loader={loader}: expected tensorflow, pytorch, dali or native_dali")
+    loader = config.choice("reader.data_loader", _LOADERS, "tensorflow")
     readers = config.integer("reader.read_threads", default=1)
     ahead = config.integer("reader.prefetch_size", default=2)
     is_streamed = streams(task)
@@ -190,6 +191,8 @@ def _decode_lines(task: Conversion) -> Iterator[Line]:
     config, form = task.config, format_of(task)
     if task.as_run and form in ("jpeg", "png") and not task.version.reads_whole_files:
         yield setting("decode", "on", "DLIO decodes images")
+    if form == MAPPED and not _direct_keys(task):
+        yield setting("engine", "mmap", config.quote("dataset.format"))
     options = "storage.storage_options"
     if form == "parquet" and (task.as_run or config.has(f"{options}.prefetch_workers")):
         depth = config.integer(f"{options}.prefetch_workers", default=64, least=1)

@@ -6,20 +6,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from math import isqrt, prod, sqrt
+from os.path import normpath
+from pathlib import Path
 from typing import Final
 
-from dliosim.dlio.conversion import Conversion, base_folder, name_base, place_below
+from dliosim.dlio.conversion import Conversion, name_place, split_folder
 from dliosim.dlio.lines import Block, Line, block, setting
 from dliosim.errors import UsageError
 from dliosim.readable import count
 from dliosim.units import format_bytes
+
+#: DLIO's word for files that are mapped into memory.
+MAPPED: Final = "mmap_indexed_binary"
 
 #: DLIO's formats and those that are written here.
 FORMATS: Final = {
     **{name: name for name in ("tfrecord", "hdf5", "csv", "npz", "npy", "jpeg", "png", "parquet")},
     "hdf5_opt": "hdf5",
     "indexed_binary": "raw",
-    "mmap_indexed_binary": "raw",
+    MAPPED: "raw",
 }
 
 #: DLIO's word for samples that are in no file.
@@ -29,7 +34,10 @@ SYNTHETIC: Final = "synthetic"
 _LABELS: Final = {"npz": (234, 8), "hdf5": (0, 8)}
 
 #: What DLIO's own files end with, where that is not the format.
-_ENDINGS: Final = {"hdf5_opt": "hdf5", "indexed_binary": "indexed_binary", "mmap_indexed_binary": "mmap_indexed_binary"}
+_ENDINGS: Final = {"hdf5_opt": "hdf5", "indexed_binary": "indexed_binary", MAPPED: MAPPED}
+
+#: The key for the folder of all data.
+_FOLDER: Final = "dataset.data_folder"
 
 #: The key for the bytes of a sample, in both generations.
 _LENGTHS: Final = ("dataset.record_length", "dataset.record_length_bytes")
@@ -57,10 +65,7 @@ EVALUATION: Final = Part("valid_data", "valid", "eval")
 
 def format_of(task: Conversion) -> str:
     """Return DLIO's word for the format; UsageError for one that it does not have."""
-    found = task.config.text("dataset.format", default="tfrecord")
-    if found not in (*FORMATS, SYNTHETIC):
-        raise UsageError(f"dataset.format={found}: DLIO's formats are {', '.join(sorted([*FORMATS, SYNTHETIC]))}")
-    return found
+    return task.config.choice("dataset.format", (*FORMATS, SYNTHETIC), "tfrecord")
 
 
 def files_of(task: Conversion, part: Part) -> int:
@@ -103,8 +108,8 @@ def _new_files(task: Conversion, part: Part) -> Iterator[Line]:
     yield setting("layout", _layout(task, part, files, each), config.quote(f"dataset.num_subfolders_{part.key}"))
     yield setting("format", FORMATS[format_of(task)], config.quote("dataset.format"))
     yield from _storage_lines(task)
-    yield setting("path", f'"{_folder(task, part)}"', config.quote("dataset.data_folder"))
-    name_base(task, "dataset.data_folder", f"{config.text('dataset.data_folder')}/{part.folder}")
+    path = name_place(task, _FOLDER, "./data/", part.folder)
+    yield setting("path", f'"{path}"', config.quote(_FOLDER))
     if task.as_run and task.version.cuts_files and each > 1:
         task.approximations.append(
             f"this version leaves out files until a multiple of {each} samples x batch x ranks is there, often all of "
@@ -127,19 +132,25 @@ def _existing_files(task: Conversion, part: Part) -> Iterator[Line]:
         raise UsageError("DLIO's npz and npy files of several samples have these on the last axis: not read from files")
     folders = "**/" if config.integer(f"dataset.num_subfolders_{part.key}") > 1 else ""
     ending = _ENDINGS.get(form, form)
-    keys = config.quote("dataset.data_folder", f"dataset.num_subfolders_{part.key}")
-    yield setting("from files", f'"{_folder(task, part)}/{folders}*.{ending}"', keys)
+    keys = config.quote(_FOLDER, f"dataset.num_subfolders_{part.key}")
+    base, below = existing_place(task, part)
+    named, files = f"{below}/{folders}*.{ending}", f"dataset.num_files_{part.key}"
+    yield setting("from files", f'"{named}"', keys)
     yield setting("format", FORMATS[form], config.quote("dataset.format"))
-    folder, files = config.text("dataset.data_folder"), f"dataset.num_files_{part.key}"
-    if folder.startswith("/"):
-        base = base_folder(f"{folder}/{part.folder}")
-        task.approximations.append(f"dataset.data_folder={folder}: run with --dir {base}, below which the files are")
+    task.notes.append(f"{part.name}: its files are below {base}: add `--dir {base}` to each command")
+    if next(Path(base).glob(named), None) is None:
+        text = f"warning: there is no file {base}/{named} now: DLIO has to write some before"
+        task.notes.append(f"{text}, or leave --from-files out, and some like them are written")
     if config.has(files):
         task.approximations.append(f"{config.quote(files)}: DLIO reads the first of the files by name; here all are")
 
 
-def _folder(task: Conversion, part: Part) -> str:
-    return place_below(f"{task.config.text('dataset.data_folder', default='./data/')}/{part.folder}")
+def existing_place(task: Conversion, part: Part) -> tuple[str, str]:
+    """Return the `--dir` for the files that DLIO has written, and their folder below it."""
+    folder = f"{task.config.text(_FOLDER, default='./data/')}/{part.folder}"
+    root = task.config.text("storage.storage_root", default=".")
+    above, below = split_folder(folder)
+    return normpath(above if folder.startswith("/") else f"{root}/{above}"), below
 
 
 def _layout(task: Conversion, part: Part, files: int, each: int) -> str:
@@ -308,10 +319,7 @@ def _is_indexed(task: Conversion) -> bool:
 
 
 def _element(task: Conversion) -> str:
-    found = task.config.text("dataset.record_element_type", default="uint8")
-    if found not in _ELEMENTS:
-        raise UsageError(f"dataset.record_element_type={found}: expected one of {', '.join(sorted(_ELEMENTS))}")
-    return found
+    return task.config.choice("dataset.record_element_type", sorted(_ELEMENTS), "uint8")
 
 
 def _element_bytes(task: Conversion) -> int:

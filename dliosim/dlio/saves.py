@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dliosim.dlio.conversion import Conversion, epochs_phrase, name_base, place_below
+from dliosim.dlio.conversion import Conversion, epochs_phrase, name_place
 from dliosim.dlio.lines import Block, Line, Statement, block, setting
-from dliosim.errors import UsageError
 from dliosim.readable import count
 from dliosim.units import format_seconds
 
@@ -151,9 +150,7 @@ def _file_part_lines(task: Conversion, lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def _all_ranks_write(task: Conversion) -> bool:
-    found = task.config.text("checkpoint.type", default="rank_zero")
-    if found not in ("rank_zero", "all_ranks"):
-        raise UsageError(f"checkpoint.type={found}: expected rank_zero or all_ranks")
+    found = task.config.choice("checkpoint.type", ("rank_zero", "all_ranks"), "rank_zero")
     return found == "all_ranks" and (task.version.is_first_generation or not task.as_run)
 
 
@@ -162,14 +159,16 @@ def _file_lines(task: Conversion, is_transformer: bool) -> Iterator[Line]:
     each = is_transformer or _all_ranks_write(task)
     yield setting("writers", "into file per rank" if each else "rank 0", config.quote("checkpoint.type"))
     syncs = task.version.syncs_checkpoints if task.as_run else config.flag("checkpoint.fsync")
-    yield setting("fsync", "on" if syncs else "off", config.quote("checkpoint.fsync"))
+    keys = config.quote("checkpoint.fsync")
+    if task.as_run and keys and syncs != config.flag("checkpoint.fsync"):
+        keys += f", which {task.version.name} does not read"
+    yield setting("fsync", "on" if syncs else "off", keys)
     if task.as_run:
         yield setting("commit", "none", "DLIO writes its files under their names")
     if task.as_run and task.version.reads_whole_files:
         yield setting("transfer", "32 MiB", "the pieces that DLIO writes")
-    folder = config.text("checkpoint.checkpoint_folder", default="./checkpoints/")
-    yield setting("path", f'"{place_below(folder) or "checkpoints"}"', config.quote("checkpoint.checkpoint_folder"))
-    name_base(task, "checkpoint.checkpoint_folder", folder)
+    folder = name_place(task, "checkpoint.checkpoint_folder", "./checkpoints/") or "checkpoints"
+    yield setting("path", f'"{folder}"', config.quote("checkpoint.checkpoint_folder"))
 
 
 def _model_lines(task: Conversion) -> Iterator[Line]:
@@ -186,9 +185,7 @@ def _model_lines(task: Conversion) -> Iterator[Line]:
         value = config.integer(f"model.{key}", default=default, least=1)
         yield setting(word, str(value), config.quote(f"model.{key}"))
     for word, key, default_type in (("weights", "model_datatype", "fp16"), ("optimizer", "optimizer_datatype", "fp32")):
-        found = config.text(f"model.{key}", default=default_type)
-        if found not in _TYPES:
-            raise UsageError(f"model.{key}={found}: expected one of {', '.join(_TYPES)}")
+        found = config.choice(f"model.{key}", _TYPES, default_type)
         yield setting(word, f"adam {found}" if word == "optimizer" else found, config.quote(f"model.{key}"))
     yield setting("zero", str(_zero_stage(task)), config.quote("model.parallelism.zero_stage") or "DLIO's default")
 

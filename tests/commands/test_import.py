@@ -97,7 +97,7 @@ def test_check_names_a_workload_file_that_becomes_no_pattern_and_goes_on(
     Path("w.yaml").write_text(WORKLOAD)
     assert main(["check", "bad.yaml", "w.yaml"]) == 2
     said = capsys.readouterr()
-    assert "error: bad.yaml: dataset.format=zzz" in said.err
+    assert "error: bad.yaml: dataset.format: zzz" in said.err
     assert said.out.startswith("w.yaml: ok")
 
 
@@ -120,3 +120,33 @@ def test_an_override_without_a_value_is_refused_in_words(tmp_path: Path, capsys:
     (tmp_path / "w.yaml").write_text(WORKLOAD)
     assert main(["check", str(tmp_path / "w.yaml"), "++workload.train.epochs"]) == 2
     assert "expected an override such as ++workload.train.epochs=2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["w", "workload=w", "workload=w.yaml"])
+@pytest.mark.parametrize("command", ["import", "check"])
+def test_a_name_without_its_ending_and_one_of_hydra_are_answered_by_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, given: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.yaml").write_text(WORKLOAD)
+    assert main([command, given]) == 2
+    assert "w.yaml`" in capsys.readouterr().err.partition("= help: write `")[2]
+
+
+def test_a_workload_of_hydra_without_a_file_is_answered_by_the_form_of_its_path(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for command in ("import", "check"):
+        assert main([command, "workload=no_such"]) == 2
+        assert "FOLDER/NAME.yaml`" in capsys.readouterr().err
+
+
+def test_files_to_read_that_are_elsewhere_are_in_the_next_line_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.yaml").write_text(WORKLOAD)
+    assert main(["import", "w.yaml", "--from-files", "-o", "w.dlio"]) == 0
+    said = capsys.readouterr().err
+    assert "warning: there is no file ./data/train/*.npz now" in said
+    assert said.endswith("next: dliosim plan w.dlio --ranks 4 --dir .\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from time import process_time
 
@@ -44,6 +45,44 @@ def test_overrides_replace_add_and_remove(tmp_path: Path) -> None:
     assert not config.has("dataset.format")
     with pytest.raises(UsageError, match=r"expected an override such as \+\+workload.train.epochs=2"):
         read_config(write(tmp_path, PLAIN), ["train epochs 2"])
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "lines"),
+    [
+        (f"{PLAIN}dataset:\n  format: hdf5\n", "dataset", "in line 1 and in line 5"),
+        (
+            "reader:\n  batch_size: 4\n  read_threads: 2\n  batch_size: 7\n",
+            "reader.batch_size",
+            "in line 2 and in line 4",
+        ),
+        ("dataset: {parquet: {columns: [{name: a, name: b}]}}\n", "dataset.parquet.columns.name", "in line 1"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused_with_its_lines(tmp_path: Path, text: str, name: str, lines: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} is there twice, {lines}"):
+        read_config(write(tmp_path, text))
+
+
+def test_an_override_without_a_value_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no value\n  = help: write `\+\+workload.reader.batch_size=4`"):
+        read_config(write(tmp_path, PLAIN), ["++workload.reader.batch_size="])
+
+
+@pytest.mark.parametrize(
+    ("given", "read", "line"),
+    [
+        ("batch_size: seven", lambda config: config.integer("reader.batch_size"), "`batch_size: 4` in `reader:`"),
+        ("batch_size: 1.5", lambda config: config.integer("reader.batch_size"), "`batch_size: 4` in `reader:`"),
+        ("odirect: maybe", lambda config: config.flag("reader.odirect"), "`odirect: True` in `reader:`"),
+    ],
+)
+def test_a_wrong_value_ends_with_the_line_to_write(
+    tmp_path: Path, given: str, read: Callable[[Config], object], line: str
+) -> None:
+    config = read_config(write(tmp_path, f"reader: {{{given}}}\n"))
+    with pytest.raises(UsageError, match=f"help: write {line}, or `.+workload.reader."):
+        read(config)
 
 
 def test_references_and_defaults_are_resolved(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_object_storage_is_refused_with_how_much_would_import(kind: str) -> None
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"dataset.format": "zarr"}, "DLIO's formats are"),
+        ({"dataset.format": "npx"}, "expected one of csv, .*\n  = help: write `format: npz` in `dataset:`"),
         ({"dataset.data_folder": 'a"b'}, "not a folder"),
         ({"dataset.num_files_train": 0}, "there are no files"),
         ({"reader.reader_classname": "mine.Reader"}, "a plug-in of DLIO"),
@@ -262,7 +262,7 @@ def test_object_storage_is_refused_with_how_much_would_import(kind: str) -> None
             "dataset.compression_level: 0: expected a whole number from 1 on",
         ),
         ({"workflow.train": False, "workflow.generate_data": False}, "say how many: checkpoint.num_checkpoints_write"),
-        ({"checkpoint.type": "some"}, "expected rank_zero or all_ranks"),
+        ({"checkpoint.type": "some"}, "expected one of all_ranks, rank_zero"),
         ({"train.computation_time": -1}, "expected seconds"),
         ({"workflow.train": False, "workflow.checkpoint": False, "workflow.generate_data": False}, "nothing to do"),
     ],
@@ -276,6 +276,63 @@ def test_folders_of_others_stay_below_the_data_folder() -> None:
     for folder in ("/etc/../../usr/x", "../../x", "./x/../y"):
         path = next(line for line in lines(imported({"dataset.data_folder": folder})) if line.startswith("path"))
         assert ".." not in path and not path.startswith('path "/')
+
+
+@pytest.mark.parametrize(
+    ("folder", "below", "place"),
+    [
+        ("../../etc", "etc/train", "../.."),
+        ("/a/b/c", "c/train", "/a/b"),
+        ("/a", "a/train", "/"),
+        ("a/../../b", "b/train", ".."),
+    ],
+)
+def test_a_folder_that_is_not_below_dir_is_said(folder: str, below: str, place: str) -> None:
+    pattern = imported({"dataset.data_folder": folder})
+    assert f'path "{below}"' in lines(pattern)
+    said = f"dataset.data_folder={folder}: here `{below}` below --dir (./dliosim-data); with `--dir {place}` where"
+    assert any(text.startswith(said) for text in pattern.notes)
+
+
+@pytest.mark.parametrize(
+    ("changed", "place"),
+    [
+        ({}, "."),
+        ({"dataset.data_folder": "../x"}, ".."),
+        ({"dataset.data_folder": "x", "storage.storage_root": "/mnt/nvme"}, "/mnt/nvme"),
+    ],
+)
+def test_files_that_are_not_there_are_said_with_the_place_where_they_are_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, object], place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    notes = imported(changed, from_files=True).notes
+    assert f"train_data: its files are below {place}: add `--dir {place}` to each command" in notes
+    assert any(text.startswith(f"warning: there is no file {place}/") for text in notes)
+
+
+def test_what_a_run_writes_is_said_where_it_is_much() -> None:
+    assert any(text.startswith("a run writes 24.6 GB of data") for text in imported().notes)
+    assert not any("a run writes" in text for text in imported({"dataset.num_files_train": 6}).notes)
+    assert not any("a run writes" in text for text in imported(from_files=True).notes)
+
+
+@pytest.mark.parametrize("as_run", [False, True])
+def test_files_that_dlio_maps_are_mapped_and_it_is_said_that_dlio_reads_nothing(tmp_path: Path, as_run: bool) -> None:
+    pattern = imported({"dataset.format": "mmap_indexed_binary"}, as_run=as_run)
+    assert {"format raw", "engine mmap"} <= lines(pattern)
+    assert any("touches none of its bytes" in text for text in pattern.approximations) == as_run
+    compiled(pattern, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "version", "comment"),
+    [(True, "mlperf-v2", ", which mlperf-v2 does not read"), (False, "mlperf-v2", ""), (True, "mlperf-v3", "")],
+)
+def test_the_comment_of_fsync_says_why_it_is_not_what_was_asked(asked: bool, version: str, comment: str) -> None:
+    pattern = imported({"checkpoint.fsync": asked, "workflow.checkpoint": True}, version, as_run=True)
+    line = next(line for line in pattern.text.splitlines() if line.strip().startswith("fsync"))
+    assert line.endswith(f"checkpoint.fsync={asked}{comment}")
 
 
 def test_files_that_dlio_has_written_are_found_by_their_names(tmp_path: Path) -> None:
@@ -356,9 +413,8 @@ def test_files_that_dlio_has_written_are_read_where_its_data_folder_is(tmp_path:
     for number in range(3):
         np.savez(folder / f"img_{number}_of_3.npz", x=np.zeros((4, 4, 1), np.uint8), y=[0])
     pattern = imported({"dataset.data_folder": f"{tmp_path}/data", "reader.batch_size": 1}, from_files=True)
-    assert any(
-        text.endswith(f"run with --dir {tmp_path}, below which the files are") for text in pattern.approximations
-    )
+    assert pattern.notes == (f"train_data: its files are below {tmp_path}: add `--dir {tmp_path}` to each command",)
+    assert pattern.place == str(tmp_path)
     assert any(text.startswith("dataset.num_files_train=168") for text in pattern.approximations)
     path = tmp_path / "imported.dlio"
     path.write_text(pattern.text)
@@ -434,8 +490,8 @@ def test_the_columns_of_a_table_have_their_types_and_those_that_are_read_come_fi
 def test_absolute_folders_are_said_to_be_below_dir_and_which_one_they_are_at(tmp_path: Path) -> None:
     pattern = imported({"dataset.data_folder": "/mnt/a/unet3d", "checkpoint.checkpoint_folder": "/mnt/b/c/unet3d"})
     assert {'path "unet3d/train"', 'path "c/unet3d"'} <= lines(pattern)
-    folders = [text for text in pattern.approximations if "--dir" in text]
-    assert [re.findall(r"--dir (/\S+)", text) for text in folders] == [["/mnt/a"], ["/mnt/b"]]
+    folders = [text for text in pattern.notes if "--dir" in text]
+    assert [re.findall(r"--dir (/\w[/\w]+)", text) for text in folders] == [["/mnt/a"], ["/mnt/b"]]
     assert not any("--dir" in text for text in imported().approximations)
 
 
