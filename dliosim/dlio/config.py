@@ -209,6 +209,10 @@ def _parse_yaml(path: Path, content: bytes) -> dict[str, Any]:
         tree = loader.construct_document(node) if node is not None else None
     except RecursionError:
         raise UsageError(f"{path}: has more sections within each other than any workload of DLIO") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise UsageError(f"{path}: not YAML that can be read: {place}{error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: not YAML that can be read: {' '.join(str(error).split())}") from None
     except ValueError as error:

@@ -35,6 +35,8 @@ _MUCH: Final = 10**9
 
 #: Kinds of storage that are folders of a file system.
 _FOLDERS: Final = ("local_fs", "parallel_fs", "direct_fs")
+#: Kinds of object storage.
+_OBJECTS: Final = ("s3", "aistore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def _lines_of(statements: Iterable[Statement]) -> Iterator[str]:
 
 def _refuse_others(config: Config) -> None:
     """Raise UsageError for object storage and plug-ins, with the number of keys that would import."""
-    kind = config.text("storage.storage_type", default="local_fs")
+    kind = config.choice("storage.storage_type", (*_FOLDERS, *_OBJECTS), "local_fs")
     reason = cure = ""
     if kind not in _FOLDERS:
         reason = f"storage.storage_type={kind}: object storage has no access method here"

@@ -28,6 +28,9 @@ from dliosim.units import format_bytes
 #: DLIO's words for data loaders.
 _LOADERS: Final = ("tensorflow", "pytorch", "dali", "native_dali", "none")
 
+#: DLIO's words for the order of samples and of files.
+_SHUFFLES: Final = ("seed", "random", "off")
+
 #: Bytes that TensorFlow reads of a TFRecord file at a time, where nothing else is said.
 _TENSORFLOW_READ: Final = 262_144
 
@@ -89,7 +92,7 @@ def _unread_steps(task: Conversion, part: Part, batch: str, most: int = -1) -> L
 def _order_lines(task: Conversion) -> Iterator[Line]:
     """Yield the order of samples and files."""
     config = task.config
-    samples, files = (config.text(f"reader.{name}_shuffle", default="off") for name in ("sample", "file"))
+    samples, files = (config.choice(f"reader.{name}_shuffle", _SHUFFLES, "off") for name in ("sample", "file"))
     once = not config.flag("train.seed_change_epoch", default=True)
     keys = config.quote("reader.sample_shuffle", "reader.file_shuffle", "train.seed_change_epoch")
     if task.as_run:
@@ -111,7 +114,7 @@ def _order_lines(task: Conversion) -> Iterator[Line]:
 def _reader_lines(task: Conversion, part: Part) -> Iterator[Line]:
     """Yield readers, what they hold ahead, and how they open and read files."""
     config = task.config
-    loader = config.choice("reader.data_loader", _LOADERS, "tensorflow")
+    loader = _loader(task)
     readers = config.integer("reader.read_threads", default=1)
     ahead = config.integer("reader.prefetch_size", default=2)
     is_streamed = streams(task)
@@ -131,6 +134,20 @@ def _reader_lines(task: Conversion, part: Part) -> Iterator[Line]:
     before = time_phrase(task, "reader.preprocess_time")
     if before:
         yield setting("preprocess", before, config.quote("reader.preprocess_time", "reader.preprocess_time_stdev"))
+
+
+def _loader(task: Conversion) -> str:
+    """Return DLIO's word for the loader; say where DLIO does not take it with this framework or format."""
+    framework = task.config.choice("framework", ("tensorflow", "pytorch"), "tensorflow")
+    loader = task.config.choice("reader.data_loader", _LOADERS, "tensorflow")
+    refused = ""
+    if {framework, loader} == {"tensorflow", "pytorch"}:
+        refused = f"framework {framework} with the loader of {loader}"
+    elif loader == "pytorch" and format_of(task) == "tfrecord":
+        refused = "tfrecord with PyTorch's loader"
+    if refused:
+        task.approximations.append(f"{refused}: DLIO ends with an error; here the loader counts")
+    return loader
 
 
 def _reader_phrase(loader: str, readers: int, is_streamed: bool) -> str:

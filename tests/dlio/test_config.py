@@ -162,6 +162,7 @@ def test_comments_have_no_control_characters() -> None:
         ("train: " + "{a: " * 50 + "1" + "}" * 50 + "\n", "fewer values and sections"),
         ("train: {" + ", ".join(f"k{i}: 1" for i in range(11_000)) + "}\n", "fewer values and sections"),
         ("train: [1, 2\n", "not YAML that can be read"),
+        ("train:\n\tepochs: 1\n", r"w\.yaml: not YAML that can be read: line 2, column 1: found character '\\t'"),
         ("- 1\n", "not a workload of DLIO"),
         ("services: {web: {image: x}}\n", "it has none of the sections"),
         ("", "not a workload of DLIO"),

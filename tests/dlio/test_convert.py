@@ -492,8 +492,41 @@ def test_absolute_folders_are_said_to_be_below_dir_and_which_one_they_are_at(tmp
     assert {'path "unet3d/train"', 'path "c/unet3d"'} <= lines(pattern)
     folders = [text for text in pattern.notes if "--dir" in text]
     assert [re.findall(r"--dir (/\w[/\w]+)", text) for text in folders] == [["/mnt/a"], ["/mnt/b"]]
-    assert not any("--dir" in text for text in imported().approximations)
+    relative = (imported(), imported({"dataset.data_folder": None, "checkpoint.checkpoint_folder": None}))
+    assert not any("--dir" in text for one in relative for text in one.notes)
 
 
 def test_the_scheme_of_a_folder_is_no_folder() -> None:
     assert 'path "bucket/unet3d/train"' in lines(imported({"dataset.data_folder": "s3://bucket/unet3d"}))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"reader.sample_shuffle": True},
+        {"reader.file_shuffle": "sed"},
+        {"framework": "jax"},
+        {"storage.storage_type": "nfs"},
+        {"reader.data_loader": "torch"},
+    ],
+)
+def test_words_that_dlio_does_not_have_are_refused_with_those_that_it_has(changed: dict[str, object]) -> None:
+    ((name, _),) = changed.items()
+    with pytest.raises(UsageError, match=rf"{name}: \w+: expected one of \w+, "):
+        imported(changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"framework": "tensorflow"}, "framework tensorflow with the loader of pytorch"),
+        ({"framework": None}, "framework tensorflow with the loader of pytorch"),
+        ({"reader.data_loader": "tensorflow"}, "framework pytorch with the loader of tensorflow"),
+        ({"dataset.format": "tfrecord"}, "tfrecord with PyTorch's loader"),
+    ],
+)
+def test_loaders_that_dlio_does_not_take_are_said(changed: dict[str, object], said: str) -> None:
+    assert [text for text in imported(changed).approximations if "ends with an error" in text] == [
+        f"{said}: DLIO ends with an error; here the loader counts"
+    ]
+    assert not any("ends with an error" in text for text in imported().approximations)
