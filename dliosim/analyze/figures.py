@@ -1,0 +1,87 @@
+"""All figures of one job, as data: made of its trace once, then shown, compared and judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dliosim.analyze.access import Access, describe_access
+from dliosim.analyze.files import FileKind, list_files
+from dliosim.analyze.functions import Function, list_functions
+from dliosim.analyze.layers import Layer, list_layers
+from dliosim.analyze.over_time import Bandwidth, measure_bandwidth
+from dliosim.analyze.ranks import Rank, Straggler, find_straggler, list_ranks
+from dliosim.analyze.time_split import TimeSplit, split_time
+from dliosim.analyze.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the trace is of."""
+
+    source: str  #: what wrote it: dliosim, DFTracer, Darshan
+    path: str  #: the file or folder that it was read from
+    command: str  #: command line of the job; empty if it is not known
+    seconds: float  #: length of the job
+    nodes: int  #: nodes; 0 if they are not known
+    ranks: int  #: ranks; 0 if they are not known
+    processes: int  #: processes, also those that are no ranks
+    threads: int  #: threads with an event
+    events: int  #: events
+    operations: int  #: operations on files, each counted in the lowest layer that its file has
+    left_out: dict[str, int]  #: lines of the source that are no events, by what they are
+    incomplete: tuple[str, ...]  #: sentences about what is missing
+    notes: tuple[str, ...]  #: sentences about what to know of the figures
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All figures of one job."""
+
+    job: Job  #: what the trace is of
+    split: TimeSplit  #: where the time went
+    functions: tuple[Function, ...]  #: by function, the longest first
+    layers: tuple[Layer, ...]  #: by layer
+    access: Access  #: how bytes were accessed
+    files: tuple[FileKind, ...]  #: by kind of file
+    ranks: tuple[Rank, ...]  #: by rank
+    straggler: Straggler | None  #: the rank that the others wait for; None for a single rank
+    bandwidth: Bandwidth  #: over time
+
+
+def measure_figures(view: View) -> Figures:
+    """Return all figures of a trace."""
+    ranks = list_ranks(view)
+    return Figures(
+        _describe_job(view),
+        split_time(view),
+        list_functions(view),
+        list_layers(view),
+        describe_access(view),
+        list_files(view),
+        ranks,
+        find_straggler(view, ranks),
+        measure_bandwidth(view),
+    )
+
+
+def _describe_job(view: View) -> Job:
+    trace, events = view.trace, view.events
+    hosts = {one.host for one in events.processes} - {""}
+    threads = events.process.astype(np.int64) << 32 | (events.thread.astype(np.int64) & 0xFFFFFFFF)
+    return Job(
+        trace.source,
+        trace.path,
+        trace.command,
+        trace.duration * 1e-9,
+        len(hosts),
+        len({one.rank for one in events.processes} - {-1}),
+        len(events.processes),
+        len(np.unique(threads)),
+        len(events),
+        int(view.counted.sum()),
+        dict(trace.left_out),
+        trace.incomplete,
+        trace.notes,
+    )

@@ -1,0 +1,106 @@
+"""Intervals of time: unions, overlaps, and amounts spread over bins; ns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+#: Rows that are worked on at once, where more columns of a table would need much memory.
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Intervals in order, of which no two touch."""
+
+    begin: Ints  #: first ns of each; (n,)
+    end: Ints  #: ns after the last of each; (n,)
+
+    @property
+    def length(self) -> int:
+        """Length of all together, ns."""
+        return int((self.end - self.begin).sum())
+
+
+NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def merge_intervals(begin: Ints, end: Ints) -> Intervals:
+    """Return the union of intervals in any order; an empty one adds nothing."""
+    some = end > begin
+    if not some.all():
+        begin, end = begin[some], end[some]
+    if not len(begin):
+        return NOTHING
+    if (begin[1:] < begin[:-1]).any():
+        order = np.argsort(begin, kind="stable")
+        begin, end = begin[order], end[order]
+    reach = np.maximum.accumulate(end)
+    is_first = np.ones(len(begin), np.bool_)
+    is_first[1:] = begin[1:] > reach[:-1]
+    is_last = np.append(is_first[1:], True)
+    return Intervals(begin[is_first], reach[is_last])
+
+
+def unite_intervals(*parts: Intervals) -> Intervals:
+    """Return the union of several."""
+    some = [one for one in parts if len(one.begin)]
+    if len(some) < 2:
+        return some[0] if some else NOTHING
+    return merge_intervals(np.concatenate([one.begin for one in some]), np.concatenate([one.end for one in some]))
+
+
+def overlap_length(one: Intervals, other: Intervals) -> int:
+    """Return how long both are there at once, ns."""
+    return one.length + other.length - unite_intervals(one, other).length
+
+
+def find_inside(intervals: Intervals, times: Ints) -> Bools:
+    """Return which times are inside of an interval; (n,)."""
+    if not len(intervals.begin):
+        return np.zeros(len(times), np.bool_)
+    at = np.searchsorted(intervals.begin, times, "right") - 1
+    return (at >= 0) & (times < intervals.end[at])
+
+
+def spread_amounts(
+    begin: Ints, end: Ints, amounts: Ints | Floats, rows: Ints, shape: tuple[int, int], length: int
+) -> Floats:
+    """Return amounts in bins of time, each spread evenly over its interval; of `shape` (rows, bins).
+
+    `rows` has the row of each amount; the bins divide the time from 0 to `length` ns. An amount in no time is in the
+    bin in which it begins.
+    """
+    bins = shape[1]
+    width = max(length, 1) / bins
+    total = np.zeros(shape[0] * bins)
+    steps = np.zeros(shape[0] * (bins + 1))
+    for part in _blocks(len(begin)):
+        low, high, amount, row = begin[part], end[part], amounts[part].astype(np.float64), rows[part]
+        first = np.clip((low / width).astype(np.int64), 0, bins - 1)
+        last = np.clip(np.ceil(high / width).astype(np.int64) - 1, first, bins - 1)
+        one = first == last
+        total += np.bincount((row * bins + first)[one], amount[one], len(total))
+        if one.all():
+            continue
+        low, high, amount, row, first, last = (each[~one] for each in (low, high, amount, row, first, last))
+        rate = amount / (high - low)
+        total += np.bincount(row * bins + first, rate * ((first + 1) * width - low), len(total))
+        total += np.bincount(row * bins + last, rate * (high - last * width), len(total))
+        steps += np.bincount(row * (bins + 1) + first + 1, rate * width, len(steps))
+        steps -= np.bincount(row * (bins + 1) + last, rate * width, len(steps))
+    between: Floats = np.cumsum(steps.reshape(shape[0], bins + 1), axis=1)[:, :bins]
+    return total.reshape(shape) + np.maximum(between, 0.0)
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    for first in range(0, count, _BLOCK):
+        yield slice(first, first + _BLOCK)

@@ -1,0 +1,82 @@
+"""Where the time of a job went: I/O, compute, and what of them is not hidden behind the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from dliosim.analyze.intervals import Intervals, overlap_length, unite_intervals
+from dliosim.analyze.view import View
+
+#: Kinds that keep a device busy.
+COMPUTE = ("compute",)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Time of one rank, or of all together; s. Each is the length of a union of intervals."""
+
+    total: float  #: from the first event's begin to the last one's end
+    io: float  #: any operation on a file
+    compute: float  #: any compute
+    overlapped: float  #: I/O and compute at once
+    unoverlapped_io: float  #: I/O without compute
+    unoverlapped_compute: float  #: compute without I/O
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A time of all ranks, each on its own; s."""
+
+    mean: float  #: mean over ranks
+    min: float  #: least of any rank
+    max: float  #: most of any rank
+    min_rank: str  #: the rank with the least
+    max_rank: str  #: the rank with the most
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSplit:
+    """The time split by rank and by the union over all ranks, which hides that a single rank waits."""
+
+    ranks: dict[str, Spread]  #: by the name of a field of `Split`
+    union: Split  #: of the intervals of all ranks together
+    has_compute: bool  #: False where the trace has no compute: nothing can be hidden behind it
+    #: False where compute and I/O are in different processes that the trace assigns to no rank
+    is_by_rank: bool
+
+
+def split_time(view: View) -> TimeSplit:
+    """Return the time split of a trace."""
+    events = view.events
+    io, compute = view.unite(view.operations), view.unite(events.is_kind(*COMPUTE))
+    spans = []
+    for group in range(len(view.groups)):
+        parts = [part for part in view.slices_of(group) if part.stop > part.start]
+        first = min((int(events.begin[part].min()) for part in parts), default=0)
+        last = max((int((events.begin[part] + events.duration[part]).max()) for part in parts), default=0)
+        spans.append(last - first)
+    ranks = [_split(*each) for each in zip(spans, io, compute, strict=True)]
+    union = _split(view.trace.duration, unite_intervals(*io), unite_intervals(*compute))
+    has_compute = union.compute > 0
+    lacking = sum(one.compute == 0 and one.io > 0 for one in ranks)
+    return TimeSplit(
+        {one.name: spread([getattr(rank, one.name) for rank in ranks], view.groups) for one in fields(Split)},
+        union,
+        has_compute,
+        not (has_compute and lacking),
+    )
+
+
+def spread(values: Sequence[float], names: Sequence[str]) -> Spread:
+    """Return mean and extremes of a figure of each rank."""
+    if not values:
+        return Spread(0.0, 0.0, 0.0, "", "")
+    low, high = min(values), max(values)
+    return Spread(sum(values) / len(values), low, high, names[values.index(low)], names[values.index(high)])
+
+
+def _split(total: int, io: Intervals, compute: Intervals) -> Split:
+    both = overlap_length(io, compute)
+    times = (total, io.length, compute.length, both, io.length - both, compute.length - both)
+    return Split(*(time * 1e-9 for time in times))

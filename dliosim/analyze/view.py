@@ -1,0 +1,136 @@
+"""A trace as an analysis sees it: its ranks, the operations on files, and which of these count."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.analyze.intervals import Bools, Intervals, Ints, find_inside, merge_intervals, unite_intervals
+from dliosim.trace.events import KINDS, LAYERS, Events, Trace, layer_number
+
+#: Operations on files, and those of them that move no bytes.
+OPERATIONS: Final = KINDS[: KINDS.index("compute")]
+METADATA: Final = ("open", "close", "fsync", "seek", "metadata")
+
+#: The first layer whose calls move bytes themselves; those above it are a program's own names for what it does.
+_SYSTEM: Final = layer_number("library")
+
+#: What a file is for.
+PURPOSES: Final = ("data set", "checkpoint", "other")
+
+_CHECKPOINT = re.compile(r"ckpt|checkpoint|\.(pt|pth|safetensors|distcp)$|_optim|/global_step", re.IGNORECASE)
+_OTHER = re.compile(
+    r"^/(proc|sys|dev|etc|lib|lib64|bin|run)/|^/usr/(lib|share|tce|bin)|/site-packages/|/__pycache__/|/venv/|/\.venv/"
+    r"|/lib/python|\.(py|pyc|so|pfw|log|yaml|yml|cfg|darshan|md|txt)(\.[\d.]+|\.gz)?$|^(pipe|socket|anon_inode):|<STD"
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """A trace with what all figures need of it. Groups are ranks; a process whose rank is not known is one itself."""
+
+    trace: Trace  #: the trace
+
+    @property
+    def events(self) -> Events:
+        """The table of events."""
+        return self.trace.events
+
+    @cached_property
+    def group_of(self) -> Ints:
+        """The group of each process; (processes,)."""
+        numbers: dict[tuple[int, int], int] = {}
+        keys = [(one.rank, 0) if one.rank >= 0 else (1 << 32, index) for index, one in enumerate(self.events.processes)]
+        for key in sorted(set(keys)):
+            numbers[key] = len(numbers)
+        return np.array([numbers[key] for key in keys], np.int64)
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """What each group is called: `rank 3`, or `process 4711` where no rank is known."""
+        names: dict[int, str] = {}
+        for group, one in zip(self.group_of.tolist(), self.events.processes, strict=True):
+            number = one.pid if one.pid >= 0 else group
+            names.setdefault(group, f"rank {one.rank}" if one.rank >= 0 else f"process {number}")
+        return tuple(names[group] for group in sorted(names))
+
+    @cached_property
+    def slices(self) -> list[slice]:
+        """The rows of each process."""
+        ends = np.searchsorted(self.events.process, np.arange(len(self.events.processes) + 1)).tolist()
+        return [slice(first, last) for first, last in zip(ends, ends[1:], strict=False)]
+
+    @cached_property
+    def operations(self) -> Bools:
+        """The operations on files, of every layer that moves bytes: all of their time is I/O; (n,)."""
+        return self.events.is_kind(*OPERATIONS) & (self.events.layer >= _SYSTEM)
+
+    @cached_property
+    def counted(self) -> Bools:
+        """The operations of the lowest layer that a file has, so that no byte counts twice; (n,)."""
+        rows = np.flatnonzero(self.operations)
+        layers = len(LAYERS)
+        files = self.events.file[rows].astype(np.int64) + 1  # the first is that of events without a file
+        layer = self.events.layer[rows]
+        size = (len(self.events.files) + 1) * layers
+        seen = np.bincount(files * layers + layer, minlength=size).reshape(-1, layers)
+        lowest = layers - 1 - np.argmax(seen[:, ::-1] > 0, axis=1)
+        found = np.zeros(len(self.events), np.bool_)
+        found[rows[layer == lowest[files]]] = True
+        return found
+
+    @cached_property
+    def bytes(self) -> Ints:
+        """Bytes that each counted read or write moved, 0 for all else; (n,)."""
+        events, rows = self.events, self.counted & self.events.is_kind("read", "write")
+        moved = events.moved if (events.moved[rows] >= 0).any() else events.asked
+        return np.where(rows & (moved > 0), moved, 0)
+
+    @cached_property
+    def purpose_of(self) -> NDArray[np.int8]:
+        """What each file is for, as an index into `PURPOSES`: by its path, or used most while a checkpoint is saved."""
+        by_path = [1 if _CHECKPOINT.search(path) else 2 if _OTHER.search(path) else 0 for path in self.events.files]
+        found = np.array(by_path, np.int8).reshape(-1)
+        saves = self.events.is_kind("save", "restore")
+        if saves.any() and len(found):
+            rows = np.flatnonzero(self.counted & (self.events.file >= 0))
+            inside = np.zeros(len(self.events), np.bool_)
+            for group, intervals in enumerate(self.unite(saves)):
+                for part in self.slices_of(group):
+                    inside[part] = find_inside(intervals, self.events.begin[part])
+            files = self.events.file[rows]
+            uses = np.bincount(files, minlength=len(found))
+            in_saves = np.bincount(files, inside[rows], len(found))
+            found[(in_saves * 2 > uses) & (found == 0)] = 1
+        return found
+
+    def purpose(self, name: str) -> Bools:
+        """Return which operations are on files of a purpose; (n,)."""
+        known = self.purpose_of == PURPOSES.index(name)
+        is_known = np.append(known, name == "other")  # an event without a file has -1, the last
+        return self.operations & is_known[self.events.file]
+
+    def unite(self, rows: Bools) -> list[Intervals]:
+        """Return the union of the intervals of some rows, of each group."""
+        return [
+            unite_intervals(*(self._merge_rows(part, rows) for part in self.slices_of(group)))
+            for group in range(len(self.groups))
+        ]
+
+    def groups_of(self, rows: Ints) -> Ints:
+        """Return the group of some rows."""
+        return self.group_of[self.events.process[rows]]
+
+    def slices_of(self, group: int) -> list[slice]:
+        """Return the rows of each process of a group."""
+        return [self.slices[process] for process in np.flatnonzero(self.group_of == group).tolist()]
+
+    def _merge_rows(self, part: slice, rows: Bools) -> Intervals:
+        some = rows[part]
+        begin = self.events.begin[part][some]
+        return merge_intervals(begin, begin + self.events.duration[part][some])
