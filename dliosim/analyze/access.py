@@ -1,4 +1,4 @@
-"""How bytes were accessed: sizes, order, alignment and repetition, by the definitions of Darshan."""
+"""Access to bytes: sizes, order, alignment and repetition, by the definitions of Darshan."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def describe_access(view: View) -> Access:
 def _sort_by_process_and_file(view: View) -> tuple[Ints, Ints]:
     """Return the counted reads and writes by process, file and time, and where each pair of the first two begins."""
     events = view.events
-    rows = np.flatnonzero(view.counted & events.is_kind("read", "write"))
+    rows = np.flatnonzero(view.basic & events.is_kind("read", "write"))
     keys = events.process[rows].astype(np.int64) * (len(events.files) + 1) + events.file[rows] + 1
     order, starts = sort_groups(keys)
     return rows[order], starts

@@ -18,11 +18,12 @@ from dliosim.analyze.view import View
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the trace is of."""
+    """The job that the trace is of."""
 
     source: str  #: what wrote it: dliosim, DFTracer, Darshan
     path: str  #: the file or folder that it was read from
     command: str  #: command line of the job; empty if it is not known
+    loop: str  #: name of the loop that took longest, for runs of dliosim: that of its phase
     seconds: float  #: length of the job
     nodes: int  #: nodes; 0 if they are not known
     ranks: int  #: ranks; 0 if they are not known
@@ -66,6 +67,16 @@ def measure_figures(view: View) -> Figures:
     )
 
 
+def _find_loop(view: View) -> str:
+    """Return the name of the longest phase, without its verb; `train` where no phase is known."""
+    events = view.events
+    rows = np.flatnonzero(events.is_kind("phase"))
+    if not len(rows) or not events.names:
+        return "train"
+    longest = events.names[int(events.name[rows[np.argmax(events.duration[rows])]])]
+    return longest.split(" ")[-1] or "train"
+
+
 def _describe_job(view: View) -> Job:
     trace, events = view.trace, view.events
     hosts = {one.host for one in events.processes} - {""}
@@ -74,13 +85,14 @@ def _describe_job(view: View) -> Job:
         trace.source,
         trace.path,
         trace.command,
+        _find_loop(view),
         trace.duration * 1e-9,
         len(hosts),
         len({one.rank for one in events.processes} - {-1}),
         len(events.processes),
         len(np.unique(threads)),
         len(events),
-        int(view.counted.sum()),
+        int(view.basic.sum()),
         dict(trace.left_out),
         trace.incomplete,
         trace.notes,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dliosim.analyze.view import METADATA, PURPOSES, View
 
@@ -31,7 +32,7 @@ class FileKind:
 def list_files(view: View) -> tuple[FileKind, ...]:
     """Return the kinds of files, those that took longest first."""
     events = view.events
-    rows = np.flatnonzero(view.counted & (events.file >= 0))
+    rows = np.flatnonzero(view.basic & (events.file >= 0))
     file, count = events.file[rows], len(events.files)
     kinds: dict[tuple[int, str], int] = {}
     purposes = view.purpose_of.tolist()
@@ -41,9 +42,10 @@ def list_files(view: View) -> tuple[FileKind, ...]:
     ]
     kind_of = np.array(numbers, np.int64).reshape(-1)
 
-    def add_up(weights: Sequence[float] | np.ndarray | None) -> list[float]:
+    def add_up(weights: NDArray[Any]) -> list[float]:
         of_files = np.bincount(file, weights, count)
-        return np.bincount(kind_of, of_files, len(kinds)).tolist()
+        sums: list[float] = np.bincount(kind_of, of_files, len(kinds)).tolist()
+        return sums
 
     read, written = (np.where(events.is_kind(kind)[rows], view.bytes[rows], 0) for kind in ("read", "write"))
     used = np.bincount(kind_of, np.bincount(file, minlength=count) > 0, len(kinds)).tolist()
@@ -56,13 +58,13 @@ def list_files(view: View) -> tuple[FileKind, ...]:
         add_up(events.duration[rows]),
     )
     found = [
-        FileKind(PURPOSES[purpose], suffix, *(int(value) for value in values[:5]), values[5] * 1e-9)
-        for (purpose, suffix), *values in zip(kinds, *columns, strict=True)
-        if values[0]
+        FileKind(PURPOSES[purpose], suffix, int(uses), int(opens), int(metadata), int(read), int(written), time * 1e-9)
+        for (purpose, suffix), uses, opens, metadata, read, written, time in zip(kinds, *columns, strict=True)
+        if uses
     ]
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.purpose, one.suffix)))
 
 
 def _suffix(path: str) -> str:
-    suffix = os.path.splitext(path)[1].lower()
+    suffix = PurePosixPath(path).suffix.lower()
     return suffix if len(suffix) <= _LONGEST and not suffix[1:].isdigit() else ""

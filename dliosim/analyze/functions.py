@@ -1,4 +1,4 @@
-"""What each function did: calls, bytes, sizes and latencies."""
+"""Figures of each function: calls, bytes, sizes and latencies."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def list_functions(view: View) -> tuple[Function, ...]:
 
 def sort_groups(keys: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return rows in order of their key, equal keys in their own order, and the place where each key begins."""
-    if len(keys) and 0 <= keys.min() and keys.max() < 1 << 16:
+    if len(keys) and keys.min() >= 0 and keys.max() < 1 << 16:
         keys = keys.astype(np.uint16)  # sorted by radix, in a tenth of the time
     order = np.argsort(keys, kind="stable")
     changes = np.flatnonzero(np.diff(keys[order])) + 1

@@ -19,7 +19,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Intervals in order, of which no two touch."""
+    """Intervals in order; no two touch."""
 
     begin: Ints  #: first ns of each; (n,)
     end: Ints  #: ns after the last of each; (n,)

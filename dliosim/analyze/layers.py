@@ -27,13 +27,13 @@ class Layer:
     overlap: float | None  #: share of its time within its parent's, on the same rank; None where one of them is absent
 
 
-_LOADER = layer_number("loader")
-_READER = ("open", "close", "read", "decode", "preprocess", "metadata", "other")
+_READER = layer_number("reader")
 
 
 def _select_reader(view: View) -> Bools:
     events = view.events
-    return (events.is_kind(*_READER) & (events.layer == _LOADER)) | events.is_kind("decode", "preprocess")
+    found: Bools = (events.layer == _READER) | events.is_kind("decode", "preprocess")
+    return found
 
 
 def _select_kinds(*kinds: str) -> Callable[[View], Bools]:
@@ -41,7 +41,7 @@ def _select_kinds(*kinds: str) -> Callable[[View], Bools]:
 
 
 def _select_files(purpose: str) -> Callable[[View], Bools]:
-    return lambda view: view.purpose(purpose) & view.counted
+    return lambda view: view.purpose(purpose) & view.basic
 
 
 #: Each layer with its parent and its events. A file's purpose is known by its path: `View.purpose_of`.

@@ -51,7 +51,7 @@ def measure_bandwidth(view: View) -> Bandwidth:
 def spread_bytes(view: View, *kinds: str) -> Floats:
     """Return the bytes that each rank moved in each bin; (ranks, bins)."""
     events = view.events
-    rows = np.flatnonzero(view.counted & events.is_kind(*kinds))
+    rows = np.flatnonzero(view.basic & events.is_kind(*kinds))
     begin = events.begin[rows]
     shape = (len(view.groups), BINS)
     return spread_amounts(

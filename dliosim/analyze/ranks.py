@@ -1,4 +1,4 @@
-"""How ranks differ: bytes, time, and which of them the others wait for."""
+"""Differences between ranks: bytes, time, and which of them the others wait for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_ARRIVALS = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """What one rank did."""
+    """Figures of one rank."""
 
     name: str  #: `rank 3`, or the process where no rank is known
     host: str  #: its node; empty if it is not known
@@ -47,11 +47,12 @@ class Straggler:
 def list_ranks(view: View) -> tuple[Rank, ...]:
     """Return what each rank did."""
     events, count = view.events, len(view.groups)
-    rows = np.flatnonzero(view.counted)
+    rows = np.flatnonzero(view.basic)
     group = view.groups_of(rows)
 
     def add_up(weights: Floats | Ints) -> list[float]:
-        return np.bincount(group, weights, count).tolist()
+        sums: list[float] = np.bincount(group, weights, count).tolist()
+        return sums
 
     read, written = (add_up(np.where(events.is_kind(kind)[rows], view.bytes[rows], 0)) for kind in ("read", "write"))
     metadata = add_up(np.where(events.is_kind(*METADATA)[rows], events.duration[rows], 0))

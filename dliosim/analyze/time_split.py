@@ -1,4 +1,4 @@
-"""Where the time of a job went: I/O, compute, and what of them is not hidden behind the other."""
+"""The time of a job: I/O, compute, and what of them is not hidden behind the other."""
 
 from __future__ import annotations
 

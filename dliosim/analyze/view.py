@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -52,7 +53,7 @@ class View:
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
-        """What each group is called: `rank 3`, or `process 4711` where no rank is known."""
+        """Names of the groups: `rank 3`, or `process 4711` where no rank is known."""
         names: dict[int, str] = {}
         for group, one in zip(self.group_of.tolist(), self.events.processes, strict=True):
             number = one.pid if one.pid >= 0 else group
@@ -63,7 +64,7 @@ class View:
     def slices(self) -> list[slice]:
         """The rows of each process."""
         ends = np.searchsorted(self.events.process, np.arange(len(self.events.processes) + 1)).tolist()
-        return [slice(first, last) for first, last in zip(ends, ends[1:], strict=False)]
+        return [slice(first, last) for first, last in pairwise(ends)]
 
     @cached_property
     def operations(self) -> Bools:
@@ -71,7 +72,7 @@ class View:
         return self.events.is_kind(*OPERATIONS) & (self.events.layer >= _SYSTEM)
 
     @cached_property
-    def counted(self) -> Bools:
+    def basic(self) -> Bools:
         """The operations of the lowest layer that a file has, so that no byte counts twice; (n,)."""
         rows = np.flatnonzero(self.operations)
         layers = len(LAYERS)
@@ -87,18 +88,18 @@ class View:
     @cached_property
     def bytes(self) -> Ints:
         """Bytes that each counted read or write moved, 0 for all else; (n,)."""
-        events, rows = self.events, self.counted & self.events.is_kind("read", "write")
+        events, rows = self.events, self.basic & self.events.is_kind("read", "write")
         moved = events.moved if (events.moved[rows] >= 0).any() else events.asked
         return np.where(rows & (moved > 0), moved, 0)
 
     @cached_property
     def purpose_of(self) -> NDArray[np.int8]:
-        """What each file is for, as an index into `PURPOSES`: by its path, or used most while a checkpoint is saved."""
+        """The purpose of each file, as an index into `PURPOSES`: by its path, or if it is used most within saves."""
         by_path = [1 if _CHECKPOINT.search(path) else 2 if _OTHER.search(path) else 0 for path in self.events.files]
         found = np.array(by_path, np.int8).reshape(-1)
         saves = self.events.is_kind("save", "restore")
         if saves.any() and len(found):
-            rows = np.flatnonzero(self.counted & (self.events.file >= 0))
+            rows = np.flatnonzero(self.basic & (self.events.file >= 0))
             inside = np.zeros(len(self.events), np.bool_)
             for group, intervals in enumerate(self.unite(saves)):
                 for part in self.slices_of(group):
@@ -113,7 +114,8 @@ class View:
         """Return which operations are on files of a purpose; (n,)."""
         known = self.purpose_of == PURPOSES.index(name)
         is_known = np.append(known, name == "other")  # an event without a file has -1, the last
-        return self.operations & is_known[self.events.file]
+        found: Bools = self.operations & is_known[self.events.file]
+        return found
 
     def unite(self, rows: Bools) -> list[Intervals]:
         """Return the union of the intervals of some rows, of each group."""

@@ -1,0 +1,102 @@
+"""Changes from one job to another, by what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dliosim.analyze.figures import Figures
+from dliosim.analyze.insights import Finding
+
+#: Shares of the longer job's time, and of a figure, below which a change is none.
+_LEAST_TIME: Final = 0.005
+_LEAST_SHARE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure of two jobs."""
+
+    what: str  #: the figure
+    unit: str  #: s, B, a share (share) or a number (count)
+    first: float  #: that of the first job
+    second: float  #: that of the second job
+
+    @property
+    def cost(self) -> float:
+        """The second job's figure, less the first one's."""
+        return self.second - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """All that changed between two jobs."""
+
+    times: tuple[Change, ...]  #: times of a mean rank, s; the largest change first
+    others: tuple[Change, ...]  #: figures without a cost in time, the largest relative change first
+    appeared: tuple[Finding, ...]  #: insights that the second job alone has
+    gone: tuple[Finding, ...]  #: insights that the first job alone has
+
+
+def find_changes(first: Figures, second: Figures, before: Sequence[Finding], after: Sequence[Finding]) -> Changes:
+    """Return what changed from a job to a second one, given their insights."""
+    least = _LEAST_TIME * max(first.job.seconds, second.job.seconds)
+    times = [one for one in _pair(_times(first), _times(second), "s") if abs(one.cost) > least]
+    others = [
+        Change(what, unit, *values)
+        for what, (unit, *values) in _others(first, second).items()
+        if abs(values[1] - values[0]) > _LEAST_SHARE * max(map(abs, values))
+    ]
+    names = [{one.insight.name for one in found if one.is_met} for found in (before, after)]
+    return Changes(
+        tuple(sorted(times, key=lambda one: -abs(one.cost))),
+        tuple(sorted(others, key=lambda one: -abs(one.cost) / max(abs(one.first), abs(one.second)))),
+        tuple(one for one in after if one.is_met and one.insight.name not in names[0]),
+        tuple(one for one in before if one.is_met and one.insight.name not in names[1]),
+    )
+
+
+def _pair(first: dict[str, float], second: dict[str, float], unit: str) -> list[Change]:
+    return [Change(name, unit, first.get(name, 0.0), second.get(name, 0.0)) for name in {**first, **second}]
+
+
+def _times(figures: Figures) -> dict[str, float]:
+    """Return all times of a mean rank by what they are."""
+    ranks = max(len(figures.ranks), 1)
+    split = {
+        "whole job": figures.job.seconds,
+        "I/O": figures.split.ranks["io"].mean,
+        "I/O without compute": figures.split.ranks["unoverlapped_io"].mean,
+        "compute": figures.split.ranks["compute"].mean,
+    }
+    functions = {f"{one.name} ({one.layer})": one.seconds / ranks for one in figures.functions}
+    layers = {f"layer {one.name}": one.seconds for one in figures.layers}
+    files = {f"files {one.purpose} {one.suffix}".strip(): one.seconds / ranks for one in figures.files}
+    cost = {"waits for the straggler": figures.straggler.cost} if figures.straggler else {}
+    return {**split, **functions, **layers, **files, **cost}
+
+
+def _others(first: Figures, second: Figures) -> dict[str, tuple[str, float, float]]:
+    found: dict[str, tuple[str, float, float]] = {}
+    pairs = [_other_figures(one) for one in (first, second)]
+    for what, (unit, value) in pairs[0].items():
+        found[what] = (unit, value, pairs[1][what][1])
+    return found
+
+
+def _other_figures(figures: Figures) -> dict[str, tuple[str, float]]:
+    found: dict[str, tuple[str, float]] = {
+        "ranks": ("count", len(figures.ranks)),
+        "operations": ("count", figures.job.operations),
+        "files": ("count", figures.access.files),
+    }
+    for side, one in (("read", figures.access.read), ("write", figures.access.write)):
+        found |= {
+            f"{side}s": ("count", one.count),
+            f"bytes of {side}s": ("B", one.bytes),
+            f"mean {side}": ("B", one.bytes / one.count if one.count else 0.0),
+            f"{side}s below 1 MiB": ("share", one.small / one.count if one.count else 0.0),
+            f"sequential {side}s": ("share", one.sequential / one.placed if one.placed else 0.0),
+        }
+    return found

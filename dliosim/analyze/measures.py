@@ -1,0 +1,260 @@
+"""Figures that insights compare with their thresholds, each with a sentence and with the time that it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dliosim.analyze.access import SMALL, Direction
+from dliosim.analyze.figures import Figures
+from dliosim.analyze.ranks import relative_spread
+from dliosim.readable import count as count_words
+from dliosim.readable import percent, seconds, size
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """The figure of an insight in one trace."""
+
+    value: float  #: what is compared with the threshold
+    words: str  #: sentence with the figure
+    #: time of a mean rank that it concerns, s: at most this can be gained; None where all figures are in doubt
+    cost: float | None = 0.0
+    count: float = 0.0  #: operations, where an insight needs a least number of them
+
+
+#: Measures one insight; None where the trace cannot say.
+Measuring: TypeAlias = Callable[[Figures], "Measure | None"]
+
+
+def share_text(value: float) -> str:
+    """Return a share in per cent."""
+    return percent(value, 3)
+
+
+def time_text(value: float) -> str:
+    """Return a time with three digits."""
+    return seconds(value, 3)
+
+
+def _a_rank(figures: Figures, total: float) -> float:
+    """Return a sum of durations over all ranks as time of a mean rank, which has no more than all its I/O."""
+    return min(total / max(len(figures.ranks), 1), figures.split.ranks["io"].mean)
+
+
+def missing_events(figures: Figures) -> Measure | None:
+    """Return the number of sentences about what is missing."""
+    missing = figures.job.incomplete
+    return Measure(len(missing), missing[0].rstrip(".") if missing else "nothing is known to be missing", None)
+
+
+def io_alone(figures: Figures) -> Measure | None:
+    """Return the share of I/O time without compute."""
+    split = figures.split
+    if not split.has_compute:
+        return None
+    if split.is_by_rank:
+        io, alone, whose = split.ranks["io"].mean, split.ranks["unoverlapped_io"].mean, "of a mean rank's"
+    else:
+        io, alone, whose = split.union.io, split.union.unoverlapped_io, "of the processes' common"
+    if not io:
+        return None
+    return Measure(
+        alone / io, f"{share_text(alone / io)} {whose} I/O time ({time_text(io)}) has no compute next to it", alone
+    )
+
+
+def data_wait(figures: Figures) -> Measure | None:
+    """Return the share of the time of steps that waits for data."""
+    times = {one.name: one.seconds for one in figures.layers}
+    wait, compute = times["fetch data"], times["compute"]
+    if not wait or not compute:
+        return None
+    share = wait / (wait + compute)
+    return Measure(
+        share, f"{share_text(share)} of the time of steps is waiting for data ({time_text(wait)} a rank)", wait
+    )
+
+
+def straggler_lag(figures: Figures) -> Measure | None:
+    """Return how much longer the straggler takes than the others."""
+    one = figures.straggler
+    if one is None:
+        return None
+    if one.by == "job":
+        words = f"{one.name} takes {share_text(one.over)} more I/O time than the mean of the others"
+    else:
+        words = (
+            f"{one.name} takes {share_text(one.over)} longer than the mean of the others, is last in {one.last} of "
+            f"{count_words(one.steps, 'step')}, {time_text(one.behind)} behind the median then"
+        )
+    return Measure(one.over, words, one.cost)
+
+
+def bytes_spread(figures: Figures) -> Measure | None:
+    """Return how far the bytes of ranks are from each other."""
+    moved = [float(one.read + one.written) for one in figures.ranks]
+    if len(moved) < 2 or not max(moved):
+        return None
+    share = relative_spread(moved)
+    most, least = (figures.ranks[moved.index(extreme)].name for extreme in (max(moved), min(moved)))
+    words = f"{most} moves {size(max(moved), 3)}, {least} {size(min(moved), 3)}: {share_text(share)} less"
+    io = [one.io for one in figures.ranks]
+    return Measure(share, words, max(io) - sum(io) / len(io))
+
+
+def time_spread(figures: Figures) -> Measure | None:
+    """Return how far the I/O times of ranks are from each other."""
+    io = figures.split.ranks["io"]
+    if len(figures.ranks) < 2 or not io.max:
+        return None
+    share = (io.max - io.min) / io.max
+    words = f"I/O takes {io.max_rank} {time_text(io.max)}, {io.min_rank} {time_text(io.min)}: {share_text(share)} less"
+    return Measure(share, words, io.max - io.mean)
+
+
+def small_share(side: str) -> Measuring:
+    """Return what measures the share of small calls of a side, read or write."""
+
+    def measure(figures: Figures) -> Measure | None:
+        one: Direction = getattr(figures.access, side)
+        if not one.count:
+            return None
+        share = one.small / one.count
+        words = f"{share_text(share)} of {one.count} {side}s move less than 1 MiB"
+        return Measure(share, words, _a_rank(figures, one.small_seconds), one.small)
+
+    return measure
+
+
+def small_time_share(side: str) -> Measuring:
+    """Return what measures the time of a side whose mean call is small."""
+
+    def measure(figures: Figures) -> Measure | None:
+        one: Direction = getattr(figures.access, side)
+        total = _operation_seconds(figures)
+        if not one.count or not total:
+            return None
+        mean = one.bytes / one.count
+        share = one.seconds / total if mean < SMALL else 0.0
+        part = share_text(one.seconds / total)
+        words = f"{side}s of {size(mean, 3)} on average take {part} of the time of all operations"
+        return Measure(share, words, _a_rank(figures, one.seconds))
+
+    return measure
+
+
+def block_share(side: str) -> Measuring:
+    """Return what measures the share of calls of a side that begin inside a block."""
+
+    def measure(figures: Figures) -> Measure | None:
+        one: Direction = getattr(figures.access, side)
+        if not one.placed:
+            return None
+        share = one.misaligned / one.placed
+        words = f"{share_text(share)} of {one.placed} {side}s begin at no multiple of 4 KiB"
+        return Measure(share, words, _a_rank(figures, one.misaligned_seconds))
+
+    return measure
+
+
+def random_share(side: str) -> Measuring:
+    """Return what measures the share of calls of a side that jump back."""
+
+    def measure(figures: Figures) -> Measure | None:
+        one: Direction = getattr(figures.access, side)
+        if not one.placed:
+            return None
+        share = one.random / one.placed
+        words = f"{share_text(share)} of {one.placed} {side}s begin before the end of the one before in their file"
+        return Measure(share, words, _a_rank(figures, one.random_seconds), one.random)
+
+    return measure
+
+
+def again_share(side: str, verb: str) -> Measuring:
+    """Return what measures the share of bytes of a side that were moved before."""
+
+    def measure(figures: Figures) -> Measure | None:
+        one: Direction = getattr(figures.access, side)
+        if not one.placed or not one.bytes:
+            return None
+        share = one.again / one.bytes
+        words = f"{size(one.bytes, 3)} {verb}, of {size(one.extents, 3)} in files: {share_text(share)} again"
+        if one.again_in_epoch is not None and side == "read":
+            words += f", {share_text(one.again_in_epoch / one.bytes)} within one epoch"
+        return Measure(share, words, _a_rank(figures, one.seconds * share))
+
+    return measure
+
+
+def metadata_seconds(figures: Figures) -> Measure | None:
+    """Return the longest time of a rank in operations that move no bytes."""
+    if not figures.ranks:
+        return None
+    slowest = max(figures.ranks, key=lambda one: one.metadata)
+    mean = sum(one.metadata for one in figures.ranks) / len(figures.ranks)
+    words = f"{slowest.name} spends {time_text(slowest.metadata)} in opens, closes and other calls without bytes"
+    return Measure(slowest.metadata, words, _a_rank(figures, mean * len(figures.ranks)))
+
+
+def _operation_seconds(figures: Figures) -> float:
+    """Return the sum of the durations of all operations on files."""
+    access = figures.access
+    return access.read.seconds + access.write.seconds + sum(one.metadata for one in figures.ranks)
+
+
+def metadata_share(figures: Figures) -> Measure | None:
+    """Return the share of the time of operations that moves no bytes."""
+    total, metadata = _operation_seconds(figures), sum(one.metadata for one in figures.ranks)
+    if not total:
+        return None
+    words = f"{share_text(metadata / total)} of the time of all operations moves no bytes: opens, closes, stats"
+    return Measure(metadata / total, words, _a_rank(figures, metadata))
+
+
+def independent_share(figures: Figures) -> Measure | None:
+    """Return the share of MPI-IO calls on shared files that are not collective."""
+    access = figures.access
+    if not access.shared_mpi_calls:
+        return None
+    share = access.collective_calls / access.shared_mpi_calls
+    words = f"{share_text(share)} of {access.shared_mpi_calls} MPI-IO calls on shared files are collective"
+    return Measure(1 - share, words, figures.split.ranks["io"].mean, access.shared_mpi_calls)
+
+
+def blocking_share(figures: Figures) -> Measure | None:
+    """Return the share of MPI-IO calls that block."""
+    access = figures.access
+    if not access.mpi_calls:
+        return None
+    share = access.nonblocking_calls / access.mpi_calls
+    words = f"{share_text(share)} of {access.mpi_calls} MPI-IO calls are nonblocking"
+    return Measure(1 - share, words, figures.split.ranks["unoverlapped_io"].mean, access.mpi_calls)
+
+
+def stdio_share(figures: Figures) -> Measure | None:
+    """Return the share of bytes that stdio moves."""
+    moved = figures.access.read.bytes + figures.access.write.bytes
+    if not moved:
+        return None
+    share = figures.access.stdio_bytes / moved
+    return Measure(share, f"{share_text(share)} of {size(moved, 3)} are moved by stdio (fread, fwrite)")
+
+
+def mix_share(figure: str, word: str) -> Measuring:
+    """Return what measures the difference between reads and writes in a figure."""
+
+    def measure(figures: Figures) -> Measure | None:
+        read, written = (getattr(one, figure) for one in (figures.access.read, figures.access.write))
+        if not read + written:
+            return None
+        side, most = max(("read", read), ("written" if figure == "bytes" else "write", written), key=lambda one: one[1])
+        share = most / (read + written)
+        return Measure(
+            abs(read - written) / (read + written),
+            f"{share_text(share)} of {word} are {side}{'s' if figure == 'count' else ''}",
+        )
+
+    return measure

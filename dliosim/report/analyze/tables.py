@@ -1,0 +1,274 @@
+"""Tables of an analysis, for a terminal and for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from dliosim.analyze.access import BIN_NAMES, Access, Direction
+from dliosim.analyze.changes import Change, Changes
+from dliosim.analyze.figures import Figures
+from dliosim.analyze.fleet import FleetRow
+from dliosim.analyze.insights import Finding
+from dliosim.analyze.layers import Layer
+from dliosim.analyze.ranks import Rank
+from dliosim.analyze.time_split import Split, TimeSplit
+from dliosim.readable import ABSENT, number, percent, printable, seconds, size
+from dliosim.report.text_table import Table, shorten_name
+
+#: Rows of tables that could have one for each rank, function or change.
+_MOST_RANKS, _MOST_FUNCTIONS, _MOST_CHANGES = 16, 40, 20
+
+_SPLIT_HEADINGS = {
+    "total": "total",
+    "io": "I/O",
+    "compute": "compute",
+    "overlapped": "both",
+    "unoverlapped_io": "I/O\nalone",
+    "unoverlapped_compute": "compute\nalone",
+}
+
+
+def list_tables(figures: Figures, findings: Sequence[Finding]) -> Iterator[Table]:
+    """Yield all tables of one job."""
+    yield split_table(figures.split)
+    yield functions_table(figures)
+    yield _layers_table(figures.layers)
+    yield from _access_tables(figures.access)
+    yield _files_table(figures)
+    yield _ranks_table(figures.ranks)
+    yield findings_table(findings)
+
+
+def split_table(split: TimeSplit) -> Table:
+    """Return the time split, by rank and of the union of all ranks."""
+    rows = [
+        (label, *(_time(getattr(split.ranks[one.name], of)) for one in fields(Split)))
+        for label, of in (("a rank, mean", "mean"), ("a rank, least", "min"), ("a rank, most", "max"))
+    ]
+    union = ("union of all ranks", *(_time(getattr(split.union, one.name)) for one in fields(Split)))
+    return Table("time, by unions of intervals", ("", *_SPLIT_HEADINGS.values()), (*rows, union))
+
+
+def functions_table(figures: Figures, most: int = _MOST_FUNCTIONS) -> Table:
+    """Return the functions, those that took longest first."""
+    rows = []
+    for one in figures.functions[:most]:
+        sizes = one.sizes
+        moved = [
+            _bytes(getattr(sizes, of)) if sizes else ABSENT for of in ("min", "p25", "mean", "median", "p75", "max")
+        ]
+        rows.append(
+            (
+                shorten_name(printable(one.name)),
+                one.layer,
+                str(one.count),
+                _time(one.seconds),
+                *(_time(value) for value in (one.p50, one.p99, one.max)),
+                _bytes(one.bytes),
+                *moved,
+            )
+        )
+    more = len(figures.functions) - len(rows)
+    note = f"; {more} more took less" if more else ""
+    headings = ("function", "layer", "calls", "all ranks", "p50", "p99", "max", "bytes", *_SIZES)
+    return Table(
+        f"functions: time of all ranks and of one call, bytes of all calls and of one{note}", headings, tuple(rows)
+    )
+
+
+_SIZES = ("least", "25 %", "mean", "median", "75 %", "most")
+
+
+def brief_functions_table(figures: Figures, most: int) -> Table:
+    """Return the functions that took longest, in the columns that a terminal has room for."""
+    whole = functions_table(figures, most)
+    chosen = (0, 2, 3, 4, 5, 7, 10)
+    return Table(
+        "functions that took longest: time of all ranks, of one call; bytes; mean size",
+        tuple(whole.headings[column] for column in chosen),
+        tuple(tuple(row[column] for column in chosen) for row in whole.rows),
+    )
+
+
+def _layers_table(layers: Sequence[Layer]) -> Table:
+    rows = []
+    depth = {"": -1}
+    for one in layers:
+        depth[one.name] = depth[one.parent] + 1
+        name = "  " * depth[one.name] + one.name
+        rate = f"{_bytes(one.bytes_per_second)}/s" if one.bytes_per_second else ABSENT
+        cells = (
+            str(one.events),
+            _time(one.seconds),
+            number(one.per_second, 3),
+            _bytes(one.bytes),
+            rate,
+            percent(one.overlap, 3),
+        )
+        rows.append((name, *(cells if one.events else ("absent", *[ABSENT] * 5))))
+    headings = ("layer", "events", "a rank", "events/s", "bytes", "bandwidth", "within\nits parent")
+    return Table("layers: time of a mean rank; rates over the union of all ranks", headings, tuple(rows))
+
+
+def _access_tables(access: Access) -> Iterator[Table]:
+    sides = [one for one in (("reads", access.read), ("writes", access.write)) if one[1].count]
+    if not sides:
+        return
+    headings = ("", *(name for name, _ in sides))
+    rows: list[tuple[str, ...]] = [
+        ("calls", *(str(one.count) for _, one in sides)),
+        ("bytes", *(_bytes(one.bytes) for _, one in sides)),
+        ("first of a process on a file", *(_share(one.first, one) for _, one in sides)),
+        ("consecutive", *(_share(one.consecutive, one) for _, one in sides)),
+        ("sequential, with consecutive", *(_share(one.sequential, one) for _, one in sides)),
+        ("random", *(_share(one.random, one) for _, one in sides)),
+        ("not aligned to 4 KiB", *(_share(one.misaligned, one) for _, one in sides)),
+        ("below 1 MiB", *(percent(one.small / one.count, 3) for _, one in sides)),
+        ("on shared files", *(percent(one.shared / one.count, 3) for _, one in sides)),
+        ("bytes moved again", *(_bytes(one.again) if one.placed else ABSENT for _, one in sides)),
+        (
+            "... within one epoch",
+            *(ABSENT if one.again_in_epoch is None else _bytes(one.again_in_epoch) for _, one in sides),
+        ),
+    ]
+    order = (
+        f"{access.switches} times the direction changes on a file; {access.shared_files} of {access.files} files shared"
+    )
+    yield Table(f"access, by process and file: {order}", headings, tuple(rows))
+    bins = [(name, *(str(one.bins[at]) for _, one in sides)) for at, name in enumerate(BIN_NAMES)]
+    common = [
+        (
+            f"commonest, {at + 1}",
+            *(
+                f"{_bytes(one.common[at][0])}: {one.common[at][1]}" if at < len(one.common) else ABSENT
+                for _, one in sides
+            ),
+        )
+        for at in range(max(len(one.common) for _, one in sides))
+    ]
+    yield Table(
+        "sizes of calls, in Darshan's bins; the commonest sizes, with their calls", headings, (*bins, (), *common)
+    )
+
+
+def _files_table(figures: Figures) -> Table:
+    rows = [
+        (
+            one.purpose,
+            one.suffix or ABSENT,
+            str(one.files),
+            str(one.opens),
+            str(one.metadata),
+            _bytes(one.read),
+            _bytes(one.written),
+            _time(one.seconds),
+        )
+        for one in figures.files
+    ]
+    headings = ("files", "name ends", "files", "opens", "calls\nwithout bytes", "read", "written", "all ranks")
+    return Table("files by purpose and ending: calls, bytes, time of all ranks", headings, tuple(rows))
+
+
+def _ranks_table(ranks: Sequence[Rank]) -> Table:
+    slowest = sorted(ranks, key=lambda one: -one.io)
+    half = _MOST_RANKS // 2
+    shown = slowest if len(ranks) <= _MOST_RANKS else [*slowest[:half], *slowest[-half:]]
+    rows: list[tuple[str, ...]] = [
+        (
+            one.name,
+            printable(one.host) or ABSENT,
+            _bytes(one.read),
+            _bytes(one.written),
+            str(one.operations),
+            _time(one.io),
+            _time(one.metadata),
+        )
+        for one in shown
+    ]
+    if len(shown) < len(ranks):
+        rows.insert(half, ())
+    note = "" if len(shown) == len(ranks) else f" (of {len(ranks)} the slowest {half} and the fastest {half})"
+    headings = ("rank", "node", "read", "written", "operations", "I/O", "calls\nwithout bytes")
+    return Table(f"ranks, the longest I/O first{note}", headings, tuple(rows))
+
+
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """Return all insights that were looked at."""
+    rows = []
+    for one in findings:
+        insight, found = one.insight, one.found
+        value = ABSENT if found is None else insight.unit(found.value)
+        cost = ABSENT if found is None or found.cost is None else _time(found.cost)
+        rows.append(
+            (insight.name, "yes" if one.is_met else "no" if found else "cannot be said", value, insight.threshold, cost)
+        )
+    headings = ("insight", "found", "figure", "threshold", "time of a\nmean rank")
+    return Table("insights that were looked at", headings, tuple(rows))
+
+
+def changes_tables(changes: Changes, names: tuple[str, str]) -> Iterator[Table]:
+    """Yield the tables of what changed from one job to another."""
+    headings = ("", *(shorten_name(printable(name), 20) for name in names), "change", "of the first")
+    for title, found in (
+        ("times of a mean rank, the largest change first", changes.times),
+        ("other figures, the largest relative change first", changes.others),
+    ):
+        rows = [
+            (
+                shorten_name(printable(one.what), 36),
+                *(_amount(one, value) for value in (one.first, one.second)),
+                _difference(one),
+                _ratio(one),
+            )
+            for one in found[:_MOST_CHANGES]
+        ]
+        if rows:
+            yield Table(title, headings, tuple(rows))
+
+
+def fleet_table(rows: Sequence[FleetRow]) -> Table:
+    """Return a row for each of several jobs."""
+    cells = [
+        (
+            shorten_name(printable(one.name)) + (" (incomplete)" if one.incomplete else ""),
+            _time(one.seconds),
+            str(one.ranks),
+            _bytes(one.bytes),
+            _time(one.time_by_slowest),
+            f"{_bytes(one.perf_by_slowest)}/s" if one.perf_by_slowest else ABSENT,
+            one.insight or ABSENT,
+        )
+        for one in rows
+    ]
+    headings = ("job", "time", "ranks", "bytes", "slowest\nrank's I/O", "bytes / that", "first insight")
+    return Table("jobs, the longest I/O of a rank first", headings, tuple(cells))
+
+
+def _amount(one: Change, value: float) -> str:
+    if one.unit == "s":
+        return _time(value)
+    if one.unit == "B":
+        return _bytes(value)
+    return percent(value, 3) if one.unit == "share" else number(value)
+
+
+def _difference(one: Change) -> str:
+    sign = "+" if one.cost > 0 else "-"
+    return f"{sign}{_amount(one, abs(one.cost))}"
+
+
+def _ratio(one: Change) -> str:
+    return f"{number(one.second / one.first, 3)} x" if one.first else "new"
+
+
+def _share(calls: int, one: Direction) -> str:
+    return percent(calls / one.placed, 3) if one.placed else ABSENT
+
+
+def _time(value: float | None) -> str:
+    return seconds(value, 3)
+
+
+def _bytes(value: float | None) -> str:
+    return size(value, 3)
