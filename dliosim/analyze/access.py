@@ -54,7 +54,8 @@ class Direction:
     random_seconds: float  #: sum of their durations
     placed: int  #: calls whose offset is known; the order is known of these alone
     misaligned: int  #: calls of these whose offset is no multiple of 4096
-    misaligned_seconds: float  #: sum of their durations
+    #: sum of their durations, each by the share of a block in the bytes with the block: what the block may cost
+    misaligned_seconds: float
     again: int  #: bytes beyond those of all ranges once, over the job
     again_in_epoch: int | None  #: the same, within an epoch; None where no epochs are known
     shared: int  #: calls on files that several processes use
@@ -145,7 +146,7 @@ def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
         int(duration[backward].sum()) * 1e-9,
         int(placed.sum()),
         int(misaligned.sum()),
-        int(duration[misaligned].sum()) * 1e-9,
+        float((duration[misaligned] * (ALIGNMENT / (size[misaligned] + ALIGNMENT))).sum()) * 1e-9,
         again,
         again_in_epoch,
         int(np.append(shared, False)[file].sum()),

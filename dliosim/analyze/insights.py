@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -56,7 +57,8 @@ class Insight:
     def threshold(self) -> str:
         """The threshold as text."""
         more = f" and > {self.least} operations" if self.least else ""
-        return f"{'>=' if self.at_limit else '>'} {self.unit(self.limit)}{more}"
+        limit = re.sub(r"\.0+(?= )", "", self.unit(self.limit))
+        return f"{'>=' if self.at_limit else '>'} {limit}{more}"
 
     def is_met(self, found: Measure) -> bool:
         """Return True if a figure is beyond the threshold."""

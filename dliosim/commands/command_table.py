@@ -39,6 +39,24 @@ matplotlib: pip install 'dliosim[report]' (in a checkout: pip install '.[report]
 docs/report.md says how to read each.
 """
 
+_ANALYZE_DESCRIPTION = """\
+Why is a job slow? Says it in words, with the figure, its threshold and what to
+try; then where the time went. Reads the trace of a run (`dliosim run --trace`),
+a Darshan log, or DFTracer's files. It needs no MPI.
+
+  dliosim analyze my-results                       a run of dliosim
+  dliosim analyze app.darshan                      a job of your own, by Darshan
+  dliosim analyze traces                           a folder of .pfw.gz: one job
+  dliosim analyze traces/*.pfw.gz                  the same: files of one job
+  dliosim analyze before after                     two jobs: what changed
+  dliosim analyze logs/*.darshan                   three or more: a row for each
+  dliosim analyze --explain unoverlapped-io        what an insight means
+
+Each folder and each .darshan log is a job; files of DFTracer (.pfw, .pfw.gz) on
+one line are the processes of one job: to compare two, name their folders.
+docs/analyze.md leads from a trace to a changed setting.
+"""
+
 _VERIFY_DESCRIPTION = """\
 Are the data on storage still what was written? Reads every byte of the data sets and checkpoints below DIR, names each
 file that is wrong, and says what to do. Nothing is changed. Ranks share the work: start it with mpiexec -n RANKS where
@@ -101,6 +119,8 @@ EXAMPLES: Final = {
     "--png": "pictures",
     "--dlio": "mlperf-v2",
     "-o": "unet3d.dlio",
+    "TRACE": "my-results",
+    "--explain": "unoverlapped-io",
     "FILE.yaml": "unet3d_h100.yaml",
     "NAME": "mine",
     "--from": "cosmoflow",
@@ -209,6 +229,19 @@ def _find_report_contradiction(parsed: Namespace) -> str:
         return "--json and --full: one prints an answer for scripts, the other tables"
     if (parsed.json or parsed.full) and (parsed.html is not None or parsed.png is not None):
         return f"{'--json' if parsed.json else '--full'} prints, and --html and --png write files"
+    return ""
+
+
+def _find_analyze_contradiction(parsed: Namespace) -> str:
+    if parsed.explain is not None:
+        given = next((f"--{name}" for name in ("json", "full", "html") if getattr(parsed, name)), "")
+        return f"--explain and {given}: an explanation is of no trace" if given else ""
+    if not parsed.traces:
+        return "the following arguments are required: TRACE"
+    if parsed.json and parsed.full:
+        return "--json and --full: one prints figures for scripts, the other tables"
+    if (parsed.json or parsed.full) and parsed.html is not None:
+        return f"{'--json' if parsed.json else '--full'} and --html: one prints, the other writes a page"
     return ""
 
 
@@ -365,6 +398,20 @@ COMMANDS: Final = {
         ),
         _REPORT_DESCRIPTION,
         find_contradiction=_find_report_contradiction,
+    ),
+    "analyze": Command(
+        "analyze:analyze_command",
+        "say why a job is slow, by its trace: dliosim's, Darshan's, DFTracer's",
+        "dliosim analyze my-results",
+        (
+            _option("traces", "TRACE", "a results folder, a .darshan log, a folder or files of DFTracer", nargs="*"),
+            _flag("--json", "print all figures, as a line of JSON, for scripts (docs/analyze.md)"),
+            _flag("--full", "print all tables"),
+            _option("--html", "FILE", "write one page with all tables and pictures, complete in itself"),
+            _option("--explain", "NAME", "say what an insight means, where its threshold is from, and what to try"),
+        ),
+        _ANALYZE_DESCRIPTION,
+        find_contradiction=_find_analyze_contradiction,
     ),
     "new": Command(
         "new_pattern:new_command",

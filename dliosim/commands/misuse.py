@@ -27,7 +27,8 @@ _COMMANDS: Final = {
     "datagen, submit, go, infer, save, restore",
     "check": "validate, lint, parse, test, configview, syntax",
     "plan": "estimate, predict, datasize, forecast, size, dryrun, dry-run, plan-only, count, preview",
-    "report": "results, result, plot, view, html, png, page, csv-report, reportgen, summary, analyze, pictures",
+    "report": "results, result, plot, view, html, png, page, csv-report, reportgen, summary, pictures",
+    "analyze": "analyse, diagnose, trace, insights, darshan, drishti, dfanalyzer, profile, why",
     "explain": "info, describe, doc, docs, man, show, cat, print, what, resolve",
     "compare": "diff, versus, vs, tune, sweep, ab",
     "verify": "fsck, scrub, checksum",
@@ -59,6 +60,8 @@ _OPTIONS: Final = {
     "pattern": "pattern, workload, model, file, f, conf, input, script, benchmark, app",
     "place": "dir, directory, data-dir, path, root",
     "results": "dir, results, result, input",
+    "traces": "trace, traces, log, logs, file, dir, input, path, pfw, darshan",
+    "--explain": "insight, why, describe",
     "--help": "usage, help, ?",
 }
 #: Options that are those of launchers, by what they say; and options that are needed nowhere.

@@ -25,7 +25,7 @@ def report_command(parsed: argparse.Namespace) -> int:
         if (error := print_text(show(results))) is not None:
             raise error
         return 0
-    _check_matplotlib()
+    check_matplotlib()
     if parsed.html is not None and not parsed.html.lower().endswith((".html", ".htm")):
         # So the page never overwrites a result, in any order of arguments.
         raise UsageError(f"--html {parsed.html}: name a file that ends in .html")
@@ -78,7 +78,7 @@ def _write_pictures(results: list[SavedRun | SavedComparison], directory: Path) 
     sys.stdout.write(f"pictures: {count(len(names), 'picture')}, each as PNG and SVG, in {where}\n")
 
 
-def _check_matplotlib() -> None:
+def check_matplotlib() -> None:
     """Check that pictures can be drawn; UsageError with the extra to install if not."""
     try:
         import matplotlib.figure  # noqa: F401

@@ -98,12 +98,14 @@ def _insight_lines(
         yield from _wrap([", ".join(one.insight.name for one in known)])
         return
     yield "INSIGHTS, the most costly first: time of a mean rank that each concerns, at most"
+    cures: set[str] = set()
     for one in shown:
         assert one.found is not None
         cost = "unknown" if one.found.cost is None else seconds(one.found.cost, 3)
         text = f"{one.insight.name}: {one.found.words} (threshold {one.insight.threshold})"
         yield from textwrap.wrap(printable(text), SCREEN, initial_indent=f"{cost:>7}  ", subsequent_indent=_INDENT)
-        words, *lines = cure_lines(one, figures)
+        words, *lines = cure_lines(one, figures) if one.insight.cure not in cures else ["as above"]
+        cures.add(one.insight.cure)
         yield from textwrap.wrap(f"TRY {words}", SCREEN, initial_indent=_INDENT, subsequent_indent=_INDENT)
         yield from (f"{_INDENT}{printable(line)}" for line in lines)
     rest = [one for one in met if one not in shown]

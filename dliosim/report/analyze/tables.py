@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from dliosim.analyze.access import BIN_NAMES, Access, Direction
 from dliosim.analyze.changes import Change, Changes
@@ -33,6 +33,7 @@ def list_tables(figures: Figures, findings: Sequence[Finding]) -> Iterator[Table
     """Yield all tables of one job."""
     yield split_table(figures.split)
     yield functions_table(figures)
+    yield _sizes_table(figures)
     yield _layers_table(figures.layers)
     yield from _access_tables(figures.access)
     yield _files_table(figures)
@@ -54,38 +55,32 @@ def functions_table(figures: Figures, most: int = _MOST_FUNCTIONS) -> Table:
     """Return the functions, those that took longest first."""
     rows = []
     for one in figures.functions[:most]:
-        sizes = one.sizes
-        moved = [
-            _bytes(getattr(sizes, of)) if sizes else ABSENT for of in ("min", "p25", "mean", "median", "p75", "max")
-        ]
-        rows.append(
-            (
-                shorten_name(printable(one.name)),
-                one.layer,
-                str(one.count),
-                _time(one.seconds),
-                *(_time(value) for value in (one.p50, one.p99, one.max)),
-                _bytes(one.bytes),
-                *moved,
-            )
-        )
+        times = (_time(value) for value in (one.seconds, one.p50, one.p99, one.max))
+        moved = _bytes(one.bytes) if one.sizes else ABSENT
+        rows.append((shorten_name(printable(one.name)), one.layer, str(one.count), *times, moved))
     more = len(figures.functions) - len(rows)
     note = f"; {more} more took less" if more else ""
-    headings = ("function", "layer", "calls", "all ranks", "p50", "p99", "max", "bytes", *_SIZES)
-    return Table(
-        f"functions: time of all ranks and of one call, bytes of all calls and of one{note}", headings, tuple(rows)
-    )
+    headings = ("function", "layer", "calls", "all ranks", "p50", "p99", "max", "bytes")
+    return Table(f"functions: time of all ranks and of one call; bytes of all calls{note}", headings, tuple(rows))
 
 
-_SIZES = ("least", "25 %", "mean", "median", "75 %", "most")
+def _sizes_table(figures: Figures) -> Table:
+    rows = []
+    for one in figures.functions[:_MOST_FUNCTIONS]:
+        if one.sizes:
+            sizes = (_bytes(getattr(one.sizes, part.name)) for part in fields(one.sizes))
+            rows.append((shorten_name(printable(one.name)), one.layer, *sizes))
+    headings = ("function", "layer", "least", "25 %", "mean", "median", "75 %", "most")
+    return Table("functions: bytes of one call", headings, tuple(rows))
 
 
 def brief_functions_table(figures: Figures, most: int) -> Table:
     """Return the functions that took longest, in the columns that a terminal has room for."""
-    whole = functions_table(figures, most)
-    chosen = (0, 2, 3, 4, 5, 7, 10)
+    calls = tuple(one for one in figures.functions if one.kind not in ("phase", "epoch", "other"))
+    whole = functions_table(replace(figures, functions=calls), most)
+    chosen = (0, 2, 3, 4, 5, 7)
     return Table(
-        "functions that took longest: time of all ranks, of one call; bytes; mean size",
+        "functions that took longest: time of all ranks, of one call; bytes",
         tuple(whole.headings[column] for column in chosen),
         tuple(tuple(row[column] for column in chosen) for row in whole.rows),
     )

@@ -1,0 +1,104 @@
+"""The command `dliosim analyze`: what a trace says, in words, tables and a page; two jobs, or many, at once."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dliosim.analyze.changes import find_changes
+from dliosim.analyze.figures import Figures, measure_figures
+from dliosim.analyze.fleet import FleetRow, list_fleet
+from dliosim.analyze.insights import INSIGHTS, Finding, judge
+from dliosim.analyze.jobs import group_jobs, name_jobs
+from dliosim.analyze.open_trace import open_trace
+from dliosim.analyze.view import View
+from dliosim.commands.terminal import print_text
+from dliosim.errors import DliosimError, ExecutionError, TraceError, UsageError
+from dliosim.readable import count, printable
+from dliosim.report.analyze.first_screen import explain_insight, format_analysis, format_changes
+from dliosim.report.analyze.json import analysis_json, changes_json, fleet_json
+from dliosim.report.analyze.tables import fleet_table
+from dliosim.report.results import write_atomic
+from dliosim.report.text_table import format_table
+
+
+def analyze_command(parsed: argparse.Namespace) -> int:
+    """Print the analysis of traces, or write a page. Raises UsageError, TraceError and ExecutionError."""
+    if parsed.explain is not None:
+        _print(_explain(parsed.explain))
+        return 0
+    jobs = group_jobs([Path(path) for path in parsed.traces])
+    if parsed.html is not None:
+        return _write_page(jobs, Path(parsed.html))
+    names = name_jobs(jobs)
+    if len(jobs) == 1:
+        figures, findings = _analyze(jobs[0])
+        _print(analysis_json(figures, findings) if parsed.json else format_analysis(figures, findings, parsed.full))
+    elif len(jobs) == 2:
+        (first, before), (second, after) = map(_analyze, jobs)
+        changes = find_changes(first, second, before, after)
+        both = (names[0], names[1])
+        _print(changes_json(changes, both) if parsed.json else format_changes(changes, both))
+    else:
+        rows = _analyze_fleet(names, jobs)
+        _print(fleet_json(rows) if parsed.json else f"{format_table(fleet_table(rows))}\n")
+    return 0
+
+
+def _analyze(paths: Sequence[Path]) -> tuple[Figures, tuple[Finding, ...]]:
+    """Return the figures and insights of a job; its events are freed."""
+    figures = measure_figures(View(open_trace(paths)))
+    return figures, judge(figures)
+
+
+def _analyze_fleet(names: Sequence[str], jobs: Sequence[Sequence[Path]]) -> tuple[FleetRow, ...]:
+    """Return a row for each job that can be read; each of the others is said on stderr. TraceError if none can."""
+    found, read = [], []
+    for name, paths in zip(names, jobs, strict=True):
+        try:
+            found.append(_analyze(paths))
+            read.append(name)
+        except DliosimError as error:
+            print(f"left out: {error}", file=sys.stderr)
+    if not found:
+        raise TraceError(f"none of {count(len(jobs), 'trace')} can be read")
+    return list_fleet(read, found)
+
+
+def _explain(name: str) -> str:
+    known = [one.name for one in INSIGHTS]
+    if name in known:
+        return explain_insight(name)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    cure = f"write `dliosim analyze --explain {near[0]}`" if near else f"insights: {', '.join(known)}"
+    raise UsageError(f"no insight is called {name}\n  = help: {cure}")
+
+
+def _write_page(jobs: Sequence[Sequence[Path]], path: Path) -> int:
+    if len(jobs) != 1:
+        raise UsageError(f"--html writes the page of one job, and there are {len(jobs)}: name one")
+    if path.suffix.lower() not in (".html", ".htm"):
+        # So the page never overwrites a trace, in any order of arguments.
+        raise UsageError(f"--html {path}: name a file that ends in .html")
+    from dliosim.commands.report import check_matplotlib
+
+    check_matplotlib()
+    from dliosim.pictures.analysis_page import page
+
+    view = View(open_trace(jobs[0]))
+    figures = measure_figures(view)
+    content = page(view, figures, judge(figures)).encode()
+    try:
+        write_atomic(path, content)
+    except OSError as error:
+        raise ExecutionError(f"{error.filename or path} cannot be written: {error.strerror}") from error
+    sys.stdout.write(f"page: {printable(str(path))}\n")
+    return 0
+
+
+def _print(text: str) -> None:
+    if (error := print_text(text)) is not None:
+        raise error

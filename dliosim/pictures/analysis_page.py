@@ -1,0 +1,71 @@
+"""The page of an analysis: insights on top, pictures over time, then all tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dliosim.analyze.figures import Figures
+from dliosim.analyze.insights import Finding
+from dliosim.analyze.view import View
+from dliosim.pictures import html
+from dliosim.pictures.analysis_pictures import list_pictures
+from dliosim.pictures.style import apply_style, render_figure
+from dliosim.readable import count, printable, seconds
+from dliosim.report.analyze.first_screen import cure_lines, describe_job, is_costly, split_note
+from dliosim.report.analyze.tables import list_tables
+
+_HOW = (
+    "Times of insights are those of a mean rank that each concerns: at most this can be gained, and several may "
+    "concern the same time. docs/analyze.md of dliosim has every definition and threshold."
+)
+
+
+def page(view: View, figures: Figures, findings: Sequence[Finding]) -> str:
+    """Return the page as HTML, complete in itself; the same for the same trace."""
+    tables = [one for one in list_tables(figures, findings) if one.rows]
+    title = f"What {figures.job.path} says"
+    body = [
+        html.heading(1, title),
+        html.items([printable(line) for line in _describe(figures)], "where"),
+        *_insight_pieces(figures, findings),
+        html.contents([("Time", "time", ()), ("Pictures", "pictures", ()), ("All tables", "tables", ())]),
+        html.heading(2, "Time", "time"),
+        html.table(tables[0]),
+        html.paragraph(split_note(figures)),
+        html.items([printable(note) for note in figures.job.notes]),
+        html.heading(2, "Pictures", "pictures"),
+    ]
+    with apply_style():
+        for name, caption, drawn in list_pictures(view, figures):
+            body.append(html.picture(name, caption, render_figure(drawn, "svg")))
+    body.append(html.heading(2, "All tables", "tables"))
+    body += map(html.table, tables[1:])
+    return html.document(title, body)
+
+
+def _describe(figures: Figures) -> list[str]:
+    return [" ".join(describe_job(figures.job, figures))]
+
+
+def _insight_pieces(figures: Figures, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield each costly insight with what to try, then the others in a line."""
+    met = [one for one in findings if one.is_met]
+    costly = [one for one in met if is_costly(one, figures)]
+    for one in costly:
+        assert one.found is not None
+        cost = "all figures are in doubt" if one.found.cost is None else f"up to {seconds(one.found.cost, 3)} a rank"
+        text = f"{one.found.words} (threshold {one.insight.threshold})"
+        words, *lines = cure_lines(one, figures)
+        rows = [("FOUND", text), ("TRY", "\n".join([words, *lines]))]
+        yield html.answer(
+            f"{one.insight.name}  {cost}", [(name, printable(row, lines=True)) for name, row in rows], "", "bad"
+        )
+    rest = [one for one in met if one not in costly]
+    if rest:
+        yield html.paragraph(f"Little to gain: {', '.join(one.insight.name for one in rest)}.", "faint")
+    if not met:
+        looked = count(sum(one.found is not None for one in findings), "insight")
+        yield html.answer(
+            "No insight", [("FOUND", f"{looked} were looked at, and none is beyond its threshold.")], "", "good"
+        )
+    yield html.paragraph(_HOW, "faint")

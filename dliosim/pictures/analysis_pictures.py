@@ -1,0 +1,173 @@
+"""Pictures of an analysis: what each rank did over time, bandwidth, and sizes of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import Colormap, ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from dliosim.analyze.access import BIN_NAMES
+from dliosim.analyze.figures import Figures
+from dliosim.analyze.intervals import Floats, Ints
+from dliosim.analyze.over_time import ACTIVITIES, FINE_BINS, measure_activity, spread_bytes
+from dliosim.analyze.view import View
+from dliosim.pictures.style import LIGHT_HEAT, PARTS, READS, SERIES, figure, grid_lines, log_axis, rate_axis, time_axis
+from dliosim.readable import number, printable, seconds
+
+#: Rows of pictures by rank; of more ranks some are left out.
+MOST_ROWS: Final = 48
+
+#: What a rank did less than this share of a column leaves it white.
+_LEAST_SHARE = 0.02
+
+_COLOURS: Final = {
+    "read": READS,
+    "write": "#0B4F7D",
+    "metadata": "#B0B0B0",
+    "compute": PARTS["compute"],
+    "checkpoint": PARTS["checkpoint"],
+    "processing": PARTS["processing"],
+    "sync wait": PARTS["sync wait"],
+}
+
+_TIMELINE = (
+    "How to read it: a row is a rank, and the time of the job is divided into {columns} columns of {width}. Each is "
+    "in the colour of what the rank did longest in it; two at once are both counted, and white is less than 2 % of "
+    "it. Shorter things do not show: the tables count all.{rows} Formula: union of the intervals of the activity's "
+    "events in the column / the column's length."
+)
+_MAP = (
+    "How to read it: a row is a rank; the darker, the more bytes it reads and writes, and white is none. A white "
+    "column is a time in which no rank moves bytes; a light row is a rank that moves fewer than the others.{rows} "
+    "Formula: bytes of a rank in a bin / the bin's length, those of a call spread evenly over its time."
+)
+_SUM = (
+    "How to read it: what all ranks read and write together. Formula: bytes of all ranks in a bin / the bin's length, "
+    "those of a call spread evenly over its time."
+)
+_SIZES = (
+    "How to read it: how many calls moved how many bytes, in Darshan's bins, whose upper ends belong to them. The axis "
+    "of calls is logarithmic. Calls count once, in the lowest layer that their file has."
+)
+
+
+def list_pictures(view: View, figures: Figures) -> Iterator[tuple[str, str, Figure]]:
+    """Yield title, caption and figure of each picture that a trace has something for."""
+    if not len(view.events) or not view.trace.duration:
+        return
+    rows = choose_rows(figures)
+    note = (
+        ""
+        if len(rows) == len(figures.ranks)
+        else f" Of {len(figures.ranks)} ranks {len(rows)} are shown, evenly chosen by their I/O time."
+    )
+    width = seconds(figures.job.seconds / FINE_BINS, 3)
+    caption = _TIMELINE.format(columns=FINE_BINS, width=width, rows=note)
+    yield "What each rank did", caption, activity_map(view, figures, rows)
+    if any(figures.bandwidth.read) or any(figures.bandwidth.written):
+        yield "Bandwidth of all ranks", _SUM, bandwidth_curve(figures)
+        yield "Bandwidth of each rank", _MAP.format(rows=note), bytes_map(view, figures, rows)
+    if figures.access.read.count or figures.access.write.count:
+        yield "Sizes of calls", _SIZES, sizes_chart(figures)
+
+
+def choose_rows(figures: Figures) -> Ints:
+    """Return the ranks that pictures show, at most `MOST_ROWS`: in order, evenly chosen by their I/O time."""
+    ranks = len(figures.ranks)
+    if ranks <= MOST_ROWS:
+        return np.arange(ranks)
+    order = np.argsort([one.io for one in figures.ranks], kind="stable")
+    chosen: Ints = np.sort(order[np.linspace(0, ranks - 1, MOST_ROWS).astype(np.int64)])
+    return chosen
+
+
+def activity_map(view: View, figures: Figures, rows: Ints) -> Figure:
+    """Draw what each of some ranks did longest in each column of time."""
+    shares = np.stack([measure_activity(view, name)[rows] for name in ACTIVITIES])
+    longest = np.where(shares.max(axis=0) >= _LEAST_SHARE, shares.argmax(axis=0), -1)
+    names = list(ACTIVITIES)
+    drawn = _draw_map(figures, rows, longest + 0.5, ListedColormap([_COLOURS[name] for name in names]), (0, len(names)))
+    seen = [name for index, name in enumerate(names) if (longest == index).any()]
+    handles = [Patch(color=_COLOURS[name], label=name) for name in seen]
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.4)
+    return drawn
+
+
+def bytes_map(view: View, figures: Figures, rows: Ints) -> Figure:
+    """Draw the bandwidth of each of some ranks over time."""
+    rates = spread_bytes(view, "read", "write")[rows] / figures.bandwidth.bin_seconds
+    some = np.where(rates > 0, rates, -1.0)
+    drawn = _draw_map(figures, rows, some, colormaps[LIGHT_HEAT], (0.0, float(rates.max())))
+    bar = drawn.colorbar(drawn.axes[0].collections[0], ax=drawn.axes[0], pad=0.01, aspect=25)
+    rate_axis(bar.ax.yaxis)
+    return drawn
+
+
+def _draw_map(figures: Figures, rows: Ints, values: Floats, colours: Colormap, limits: tuple[float, float]) -> Figure:
+    """Draw values by rank and time; those below the limits are white."""
+    drawn = figure(height=min(8.0, 1.6 + 0.2 * len(rows)))
+    axes = drawn.add_subplot()
+    unit = time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
+    edges = np.linspace(0, figures.job.seconds * unit, values.shape[1] + 1)
+    shown = np.ma.masked_less(values, 0.0)
+    across = np.arange(len(rows) + 1) - 0.5
+    axes.pcolormesh(edges, across, shown, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    step = max(1, len(rows) // 16)
+    axes.set_yticks(np.arange(len(rows))[::step], [printable(figures.ranks[row].name) for row in rows[::step]])
+    axes.tick_params(axis="y", length=0)
+    return drawn
+
+
+def bandwidth_curve(figures: Figures) -> Figure:
+    """Draw what all ranks read and write together over time."""
+    drawn = figure(height=2.8)
+    axes = drawn.add_subplot()
+    unit = time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
+    edges = np.linspace(0, figures.job.seconds * unit, len(figures.bandwidth.read) + 1)
+    handles = []
+    for name, moved, colour in (
+        ("read", figures.bandwidth.read, SERIES[0]),
+        ("written", figures.bandwidth.written, SERIES[1]),
+    ):
+        if any(moved):
+            rate = np.array(moved) / figures.bandwidth.bin_seconds
+            axes.stairs(rate, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
+            axes.stairs(rate, edges, color=colour, linewidth=1.0)
+            handles.append(Patch(color=colour, alpha=0.5, label=name))
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(0, edges[-1])
+    rate_axis(axes.yaxis)
+    axes.set_ylabel("bytes per second, all ranks")
+    grid_lines(axes, "y")
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawn
+
+
+def sizes_chart(figures: Figures) -> Figure:
+    """Draw the calls in each of Darshan's bins of sizes."""
+    drawn = figure(height=2.8)
+    axes = drawn.add_subplot()
+    sides = [
+        one
+        for one in (("reads", figures.access.read, SERIES[0]), ("writes", figures.access.write, SERIES[1]))
+        if one[1].count
+    ]
+    width = 0.8 / len(sides)
+    for index, (name, side, colour) in enumerate(sides):
+        places = np.arange(len(BIN_NAMES)) + (index - (len(sides) - 1) / 2) * width
+        bars = axes.bar(places, side.bins, width, color=colour, label=name)
+        axes.bar_label(bars, [str(value) if value else "" for value in side.bins], fontsize=7.5)
+    axes.set_yscale("log")
+    log_axis(axes.yaxis, number)
+    axes.set_ylim(bottom=0.5)
+    axes.margins(y=0.15)
+    axes.set_xticks(np.arange(len(BIN_NAMES)), [name.replace("-", "-\n", 1) for name in BIN_NAMES])
+    axes.set_ylabel("calls")
+    drawn.legend(loc="outside upper left", ncols=2)
+    return drawn
