@@ -401,7 +401,7 @@ COMMANDS: Final = {
     ),
     "analyze": Command(
         "analyze:analyze_command",
-        "say why a job is slow, by its trace: dliosim's, Darshan's, DFTracer's",
+        "say why a job is slow, by its trace (also Darshan, DFTracer)",
         "dliosim analyze my-results",
         (
             _option("traces", "TRACE", "a results folder, a .darshan log, a folder or files of DFTracer", nargs="*"),

@@ -44,7 +44,7 @@ amounts = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers
 
 @given(amounts, st.integers(1, 7))
 def test_amounts_are_spread_evenly_over_their_time(some: list[tuple[int, int, int, int]], bins: int) -> None:
-    """Against an integral in 420 slices a bin, which the ends of all bins and intervals are ends of."""
+    """The bytes of each bin are those of the part of the interval in it."""
     length = 60
     begin, lasting, amount, row = (np.array([one[at] for one in some], np.int64) for at in range(4))
     found = spread_amounts(begin, begin + lasting, amount, row, (3, bins), length)
