@@ -86,6 +86,9 @@ version has, and what is only approximately so. `run`, `plan`, `check` and `comp
 #: within five minutes: anything longer is worth a look.
 _STALL = 300.0
 
+#: Where data are stored without --dir.
+DATA_DIRECTORY: Final = "dliosim-data"
+
 #: What stands behind options, and in the place of arguments, in a line to type: for --help and for cures of mistakes.
 EXAMPLES: Final = {
     "PATTERN": "cosmoflow",
@@ -193,7 +196,7 @@ _VALUES: Final = (
         action="append",
         default=[],
     ),
-    _option("--dir", "DIR", "where data are stored (default: ./dliosim-data)", default="dliosim-data"),
+    _option("--dir", "DIR", "where data are stored (default: ./dliosim-data)", default=DATA_DIRECTORY),
     _option("--root", "NAME=DIR", "another tier, for `root NAME` in a pattern", action="append", default=[]),
 )
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dliosim.commands.command_setup import Setup, compile_or_explain
+from dliosim.commands.command_table import DATA_DIRECTORY
 from dliosim.commands.environment import describe_environment
 from dliosim.commands.mpi_entry import results_line, write_and_print
 from dliosim.commands.options import parse_roots, parse_values
@@ -22,6 +23,7 @@ from dliosim.commands.results_dir import results_directory
 from dliosim.errors import DliosimError, ExecutionError, ExpectationMissed
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import NodeLoad
+from dliosim.execute.node.environment import find_mount
 from dliosim.execute.phases.context import Phase, Session
 from dliosim.formats.protocols import ExistingFiles
 from dliosim.language.compile import compile_pattern
@@ -100,7 +102,8 @@ def collect_results(
                 run,
                 group_phases(run.loops),
                 goals_of(workload.expectations),
-                lambda override: _accepts_override(setup, workload, override),
+                lambda override: _find_needless(setup, workload, override),
+                "" if find_mount(Path()).is_memory_backed else DATA_DIRECTORY,
             )
             run = replace(run, answers=answers)
             run = replace(run, expectations=evaluate(workload.expectations, run))
@@ -111,21 +114,33 @@ def collect_results(
         yield finish
 
 
-def _accepts_override(setup: Setup, workload: Workload, override: tuple[str, str]) -> bool:
-    """Return whether the pattern can run with one more override, so that advice works when it is typed.
+def _find_needless(setup: Setup, workload: Workload, override: tuple[str, str]) -> list[str] | None:
+    """Return the names of -D that say nothing next to one more override.
 
-    False for files that existed already: to find them again may take minutes.
+    None where the pattern cannot run with it, so that advice works when it is typed; also for files that existed
+    already: to find them again may take minutes.
     """
     if any(dataset.source for dataset in workload.datasets):
-        return False
+        return None
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     finder = FileFinder(parse_roots(parsed), setup.progress)
     path = locate_pattern(parsed.pattern)
-    overrides = [*(given for given in parse_values(parsed) if given[0] != override[0]), override]
-    try:
-        return path is not None and bool(compile_pattern(path, overrides, job, finder))
-    except (DliosimError, OSError):  # the pattern may have changed since
-        return False
+    others = [given for given in parse_values(parsed) if given[0] != override[0]]
+
+    def digest(overrides: list[tuple[str, str]]) -> str:
+        """Return the digest with some overrides; empty where the pattern cannot run with them."""
+        try:
+            return compile_pattern(path, overrides, job, finder)[0].digest() if path is not None else ""
+        except (DliosimError, OSError):  # the pattern may have changed since
+            return ""
+
+    changed = digest([*others, override])
+    needless: list[str] = []
+    for name in dict.fromkeys(name for name, _ in others):
+        rest = [given for given in others if given[0] != name]
+        if digest([*rest, override]) == changed and digest(rest) != digest(others):
+            needless, others = [*needless, name], rest
+    return needless if changed else None
 
 
 def _write_report(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -18,8 +18,9 @@ from dliosim.model import MPI_APIS
 from dliosim.model.expectation import GOAL
 from dliosim.readable import percent, size
 
-#: Whether a pattern can run with one more override: name and phrase of a -D.
-Accepts: TypeAlias = Callable[[tuple[str, str]], bool]
+#: What one more override, name and phrase of a -D, does: names of earlier ones that say nothing next to it; None where
+#: the pattern cannot run with it.
+Accepts: TypeAlias = Callable[[tuple[str, str]], Collection[str] | None]
 
 FEEDS = "feeds"
 STARVES = "does not feed"
@@ -50,14 +51,14 @@ _MANY_READERS = 16
 
 
 def answer_run(
-    run: RunSummary, loops: Sequence[Sequence[LoopPhase]], goals: Mapping[str, float], accepts: Accepts
+    run: RunSummary, loops: Sequence[Sequence[LoopPhase]], goals: Mapping[str, float], accepts: Accepts, disk: str = ""
 ) -> tuple[Answer, ...]:
     """Return the answer of each loop: `loops` has the runs of each, `goals` the goal of a loop that has its own.
 
-    `accepts` returns whether the pattern can run with one more override.
+    `disk` is a directory that is not in memory, as advice for data that are.
     """
     run = replace(run, arguments=_drop_failure_rate(run))  # for the commands of advice
-    return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL), accepts) for runs in loops)
+    return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL), accepts, disk) for runs in loops)
 
 
 def _drop_failure_rate(run: RunSummary) -> tuple[str, ...]:
@@ -89,7 +90,11 @@ def epoch_source(epoch: EpochSummary, in_memory: bool = False, began_cold: bool 
         return "memory"
     if epoch.device_bytes is None:
         return "unknown"
-    return share_source(share_of_device(epoch.device_bytes, epoch.unique_bytes, 0 if began_cold else epoch.samples))
+    return share_source(_device_share(epoch, began_cold))
+
+
+def _device_share(epoch: EpochSummary, began_cold: bool) -> float:
+    return share_of_device(epoch.device_bytes or 0, epoch.unique_bytes, 0 if began_cold else epoch.samples)
 
 
 def share_of_device(device: int, asked: int, warm_samples: int) -> float:
@@ -107,7 +112,7 @@ def share_source(share: float) -> str:
     return "device" if share >= _ALL else "memory" if share < _NONE else "mixed"
 
 
-def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accepts: Accepts) -> Answer:
+def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accepts: Accepts, disk: str) -> Answer:
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     if all(phase.reads_nothing for phase in runs):
         return _answer_unread(runs[0].name, epochs, goal)
@@ -115,7 +120,11 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
     sources = [epoch_source(epoch, in_memory, number in cold) for number, epoch in enumerate(epochs)]
     source = next(each for each in SOURCES if each in sources)
     counted = [number for number, each in enumerate(sources) if each == source]
-    from_storage, reasons = source == "device", _source_reasons(run, runs, source)
+    from_storage = source == "device"
+    if source == "mixed":
+        reasons: tuple[str, ...] = (_mixed_reason([_device_share(epochs[each], each in cold) for each in counted]),)
+    else:
+        reasons = _source_reasons(run, runs, source)
     if source == "unknown":
         counted, from_storage, reasons = _choose_uncounted(run, runs, counted)
     some = [epochs[number] for number in counted]
@@ -135,7 +144,7 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
         alone,
         spread_over(some, lambda one: _rate_for_goal(one, goal)),
         spread_over(some, storage_rate),
-        tuple(_advise(run, runs, source, from_storage, verdict, len(some), within_spread, waited, accepts)),
+        tuple(_advise(run, runs, source, from_storage, verdict, len(some), within_spread, waited, accepts, disk)),
     )
 
 
@@ -147,14 +156,19 @@ def _answer_unread(loop: str, epochs: Sequence[EpochSummary], goal: float) -> An
 
 
 def _source_reasons(run: RunSummary, runs: Sequence[LoopPhase], source: str) -> tuple[str, ...]:
-    """Return what has to be known of a source of bytes, other than `unknown`."""
+    """Return what has to be known of a source of bytes, other than `unknown` and `mixed`."""
     if source == "null":
         return ("nothing was read (--null)",)
     if source == "memory":
         return (_memory_reason(run, runs),)
-    if source == "mixed":
-        return ("the page cache gave part of the bytes of every epoch, or may have",)
     return _server_reasons(run, runs)
+
+
+def _mixed_reason(shares: Sequence[float]) -> str:
+    """Return the reason why epochs do not show what storage alone gives, of which the device gave these `shares`."""
+    least, most = (percent(1 - each, 2) for each in (max(shares), min(shares)))
+    cached = least if least == most else f"{least} to {most}"
+    return f"the page cache gave {cached} of the bytes, or may have"
 
 
 def _server_reasons(run: RunSummary, runs: Sequence[LoopPhase]) -> tuple[str, ...]:
@@ -276,6 +290,7 @@ def _advise(
     within_spread: bool,
     waited: float,
     accepts: Accepts,
+    disk: str,
 ) -> Iterator[Advice]:
     """Yield what to do next, where `counted` epochs count; of changes by -D only those that the pattern `accepts`.
 
@@ -285,11 +300,15 @@ def _advise(
 
     def change(text: str, setting: str, phrase: str) -> Iterator[Advice]:
         override = f"{loop.name}.{setting}", phrase
-        if accepts(override):
-            yield Advice(text, command_line(run, "=".join(override)))
+        if (needless := accepts(override)) is not None:
+            yield Advice(text, command_line(run, "=".join(override), needless))
 
     if source == "null":
         yield Advice("read the data", command_line(run, without=("--null",)))
+    elif run.is_stored_on(loop, MEMORY_KINDS) and disk and loop.root == "data":
+        yield Advice(
+            "put the data on the storage in question, or on this disk", command_line(run, option=("--dir", disk))
+        )
     elif run.is_stored_on(loop, MEMORY_KINDS):
         yield Advice("put the data on the storage in question: --dir DIR")
     elif doubt_of_prefetch(runs):
@@ -357,9 +376,11 @@ def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts, most_ranks: 
     readers = min(loop.readers, _readers_with_cores(run)) if crowd > 1 else loop.readers
     ranks = min(max(cores // (1 + readers), 1), most_ranks)
     override = (f"{loop.name}.readers", f"{readers} by batch")
-    changed = "=".join(override) if readers < loop.readers and accepts(override) else ""
+    needless = accepts(override) if readers < loop.readers else None
+    changed = "" if needless is None else "=".join(override)
     if changed or ranks < crowd:
-        return Advice("give each rank and reader a core", command_line(run, changed, ranks=ranks * run.nodes))
+        command = command_line(run, changed, needless or (), ranks=ranks * run.nodes)
+        return Advice("give each rank and reader a core", command)
     if 1 + readers > cores:
         return Advice(f"use a node of {1 + readers} cores, for the rank and its readers")
     return Advice("each has a core, but waited: repeat this on a quiet machine", command_line(run))
@@ -384,20 +405,22 @@ class RankCommand(Protocol):
 def command_line(
     run: RankCommand,
     override: str = "",
+    needless: Collection[str] = (),
     without: tuple[str, ...] = (),
     ranks: int = 0,
     option: tuple[str, ...] = (),
 ) -> str:
     """Return the command line with one more -D or `option` and its value, without some options, or by other `ranks`.
 
-    The -D and the option replace earlier ones of the same name. Results go to a new directory.
+    The -D and the option replace earlier ones of the same name, and -D of the names `needless`. Results go to a new
+    directory, and the answer to a screen.
     """
     words: list[str] = []
-    name, rest = f"{override.partition('=')[0]}=", iter(run.arguments)
+    replaced, rest = {*needless, override.partition("=")[0]}, iter(run.arguments)
     for word in rest:
         value = next(rest, "") if word in ("-D", "--output", *option[:1]) else ""
-        same = bool(override) and (value or word.removeprefix("-D")).startswith(name)
-        if not (same or word.partition("=")[0] in (*without, "--output", *option[:1])):
+        name = (value or word.removeprefix("-D")).partition("=")[0] if word.startswith("-D") else ""
+        if not (name in replaced - {""} or word.partition("=")[0] in (*without, "--output", "--json", *option[:1])):
             words += [word, value] if word == "-D" else [word]
     number = ranks or run.ranks
     beside = Path(run.program).with_name("mpiexec")  # of the environment that the program was typed from

@@ -74,9 +74,9 @@ def expectation_line(result: ExpectationResult) -> str:
 
 def _file_table(phases: Sequence[FilePhase]) -> str:
     """Return a row for each verb that wrote, read or dropped files; one row for all runs of the same verb."""
-    groups = group_phases(phases)
+    groups = [group for group in group_phases(phases) if any(one.seconds or one.verb.bytes for one in group)]
     if not groups:
-        return ""
+        return format_notes(phases)
     verbs = [phase.verb for phase in phases]
     completing = [
         one

@@ -45,7 +45,9 @@ def answer(
     """Answer for a loop of these epochs on a file system of a kind."""
     (train, *_) = sample.run().loops
     loop = replace(train, **({"epochs": epochs, "prefetch": 0} | changed))
-    return answer_run(on(kind, loop), group_phases([loop]), {"train": goal}, lambda override: accepted)[0]
+    return answer_run(on(kind, loop), group_phases([loop]), {"train": goal}, lambda override: () if accepted else None)[
+        0
+    ]
 
 
 def on(kind: str, *loops: Any) -> RunSummary:
@@ -137,7 +139,7 @@ def test_waits_that_no_kernel_counts_are_no_figure() -> None:
     run = replace(on("ext4"), environment=replace(on("ext4").environment, cores_per_node=crowded.cores_per_node))
     (train, *_) = sample.run().loops
     loop = replace(train, epochs=(epoch(0.95, 1.0, core_wait_seconds=None),), prefetch=0)
-    (found,) = answer_run(replace(run, phases=(loop,)), group_phases([loop]), {}, lambda override: True)
+    (found,) = answer_run(replace(run, phases=(loop,)), group_phases([loop]), {}, lambda override: ())
     assert (found.verdict, found.reasons) == (
         "feeds",
         ("waiting for a core is not counted here, with more ranks than cores",),
@@ -233,7 +235,7 @@ def advise(ranks: int, cores: int, readers: int, alone: float, waited: float) ->
     run = on("ext4", replace(train, epochs=(waiting,), prefetch=0, readers=readers))
     environment = replace(run.environment, cores_per_node=cores, ranks_per_node=ranks)
     run = replace(run, environment=environment, ranks=ranks, nodes=1)
-    return answer_run(run, group_phases(run.loops), {}, lambda override: True)[0].advice[0]
+    return answer_run(run, group_phases(run.loops), {}, lambda override: ())[0].advice[0]
 
 
 #: Utilization of storage alone: waits for cores may be what is missing of the goal, or more is missing.
@@ -336,6 +338,32 @@ def test_advice_replaces_what_was_given_before() -> None:
     assert command_line(run, "train.readers=4 by batch") == expected
 
 
+def test_a_mixed_epoch_says_how_much_came_out_of_memory() -> None:
+    found = answer(epoch(0.95, 0.024), epoch(0.95, 0.0))
+    assert (found.source, found.epochs) == ("mixed", (1,))
+    assert found.reasons == ("the page cache gave 98 % of the bytes, or may have",)
+    assert answer(epoch(0.95, 0.1), epoch(0.95, 0.4)).reasons[0].startswith("the page cache gave 60 % to 90 % of")
+
+
+def test_what_says_nothing_next_to_an_advised_override_goes_and_the_answer_is_a_screen() -> None:
+    given = ("run", "a.dlio", "-D", "api=mpi-independent", "-Dfiles=8", "--json")
+    loop = replace(sample.run().loops[0], epochs=(epoch(0.5, 1.0),), prefetch=0, api="mpi-independent", readers=1)
+    run = replace(on("ext4", loop), arguments=given, ranks=1)
+    (found,) = answer_run(run, [[loop]], {}, lambda override: ["api"])
+    assert found.advice[0].command == "dliosim run a.dlio -Dfiles=8 -D train.api=posix"
+
+
+def test_data_in_memory_are_advised_to_a_disk_that_is_known() -> None:
+    loop = replace(sample.run().loops[0], epochs=(epoch(0.5, 0.0),), prefetch=0, root="data")
+    run = replace(on("tmpfs", loop), arguments=("run", "a.dlio", "--dir=/dev/shm/me"), ranks=1)
+
+    def advise(disk: str) -> str:
+        return answer_run(run, [[loop]], {}, lambda override: (), disk)[0].advice[0].command
+
+    assert advise("dliosim-data") == "dliosim run a.dlio --dir dliosim-data"
+    assert advise("") == ""
+
+
 def test_the_launcher_next_to_a_program_with_a_path_is_advised(tmp_path: Path) -> None:
     run = replace(on("ext4"), program=str(tmp_path / "dliosim"))
     assert command_line(run).startswith("mpiexec -n 4 ")
@@ -360,5 +388,5 @@ def test_a_failure_rate_is_repeated_where_saves_tell_an_interval(part: str, comm
         ranks=1,
         mtbf=14_400.0,
     )
-    (one,) = answer_run(run, [[loop]], {}, lambda _: True)
+    (one,) = answer_run(run, [[loop]], {}, lambda _: ())
     assert one.advice[0].command == f"dliosim {command} -D train.cache=off"

@@ -215,6 +215,6 @@ def run(**changed: object) -> RunSummary:
         mtbf=4 * 3600.0,
     )
     changed_run = replace(whole, **changed)  # type: ignore[arg-type]
-    answers = answer_run(changed_run, group_phases(changed_run.loops), {}, lambda override: True)
+    answers = answer_run(changed_run, group_phases(changed_run.loops), {}, lambda override: ())
     answered = replace(changed_run, answers=answers)
     return answered if "expectations" in changed else replace(answered, expectations=evaluate(EXPECTED, answered))

@@ -17,8 +17,9 @@ from dliosim.formats.header_scanner import file_to_read
 from dliosim.model import Dataset
 
 PARALLEL_MISSING: Final = (
-    f"this h5py ({h5py.version.version}, HDF5 {h5py.version.hdf5_version}) reads without MPI: build h5py against a "
-    "parallel HDF5 of the same MPI as mpi4py's, see docs/parallel-hdf5.md"
+    f"this h5py ({h5py.version.version}, HDF5 {h5py.version.hdf5_version}) reads without MPI: write `through direct` "
+    "(`-D train.through=direct` for a loop `train`), which needs no h5py, or build h5py against a parallel HDF5 of the "
+    "same MPI as mpi4py's, see docs/parallel-hdf5.md"
 )
 
 

@@ -84,7 +84,7 @@ def test_the_needs_of_a_plan_are_those_of_a_run_of_the_same_steps(path: Path) ->
             )
             loop = replace(sample.run().loops[0], name=name, epochs=(epoch,), prefetch=0)
             run = replace(sample.run(), phases=(loop,))
-            (answer,) = answer_run(run, [[loop]], goals, lambda override: False)
+            (answer,) = answer_run(run, [[loop]], goals, lambda override: None)
             assert answer.goal == demand.goal == goals.get(name, GOAL)
             assert answer.needs_bytes_per_second is not None
             assert answer.needs_bytes_per_second.mean == pytest.approx(demand.needs * planned.job.ranks, rel=1e-6)
