@@ -122,7 +122,7 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
     counted = [number for number, each in enumerate(sources) if each == source]
     from_storage = source == "device"
     if source == "mixed":
-        reasons: tuple[str, ...] = (_mixed_reason([_device_share(epochs[each], each in cold) for each in counted]),)
+        reasons: tuple[str, ...] = (_reason_of_mixed([_device_share(epochs[each], each in cold) for each in counted]),)
     else:
         reasons = _source_reasons(run, runs, source)
     if source == "unknown":
@@ -164,8 +164,8 @@ def _source_reasons(run: RunSummary, runs: Sequence[LoopPhase], source: str) -> 
     return _server_reasons(run, runs)
 
 
-def _mixed_reason(shares: Sequence[float]) -> str:
-    """Return the reason why epochs do not show what storage alone gives, of which the device gave these `shares`."""
+def _reason_of_mixed(shares: Sequence[float]) -> str:
+    """Return how much memory gave, where the device gave these shares of the bytes of epochs."""
     least, most = (percent(1 - each, 2) for each in (max(shares), min(shares)))
     cached = least if least == most else f"{least} to {most}"
     return f"the page cache gave {cached} of the bytes, or may have"
