@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from dliosim.analyze.darshan.job import make_trace
+from dliosim.analyze.darshan.log import read_log
 from dliosim.analyze.dftracer.job import read_dftracer
 from dliosim.errors import TraceError, UsageError
 from dliosim.readable import printable
@@ -55,6 +57,8 @@ def _open_file(path: Path) -> Trace:
     kind = _recognise(path)
     if kind == "dftracer":
         return read_dftracer([path], path)
+    if kind == "darshan":
+        return make_trace(read_log(path), path)
     raise TraceError(f"{path} is {kind}{'' if 'help:' in kind else _ACCEPTED}")
 
 
@@ -102,6 +106,9 @@ def _recognise(path: Path) -> str:
             head = zlib.decompressobj(_GZIP_BITS).decompress(head, _HEAD)
         except zlib.error:
             return "damaged: it cannot be inflated"
+    # Darshan's header: the version of the format in 8 bytes, and a number, in the order of the machine that wrote it.
+    if 6567223 in (int.from_bytes(head[8:16], "little"), int.from_bytes(head[8:16], "big")):
+        return "darshan"
     for begin, kind, command in _OTHERS:
         if head.startswith(begin):
             return f"{kind}\n  = help: unpack it first: {command} {path}" if command else kind

@@ -1,0 +1,179 @@
+"""The process that reads a log: PyDarshan calls a library in C, which a damaged log may crash or keep busy.
+
+Run as ``python -m dliosim.analyze.darshan.child LOG``; frames go to the standard output, messages to the other.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+from dliosim.analyze.darshan.frames import write_frame
+
+#: Limits of the process: seconds, and bytes of memory.
+LONGEST: Final = 900
+MOST_MEMORY: Final = 8 << 30
+
+#: Modules with counters, and the names of their records in C.
+COUNTER_MODULES: Final = {
+    "POSIX": "darshan_posix_file",
+    "MPI-IO": "darshan_mpiio_file",
+    "STDIO": "darshan_stdio_file",
+    "H5F": "darshan_hdf5_file",
+    "H5D": "darshan_hdf5_dataset",
+}
+#: Modules with operations.
+DXT_MODULES: Final = ("DXT_POSIX", "DXT_MPIIO")
+
+#: Records of counters, and bytes of names, in a frame.
+_MOST_RECORDS: Final = 10_000
+_MOST_NAMES: Final = 1 << 19
+
+
+def main() -> int:
+    """Write the frames of the log that the command line names; return 1 with a message where it cannot be read."""
+    signal.alarm(LONGEST)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # The library writes its messages to the standard output, too.
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    try:
+        with out:
+            _write_log(sys.argv[1], out)
+    except (ValueError, MemoryError) as error:
+        sys.stderr.write(f"Error: {error or 'not enough memory'}\n")
+        return 1
+    return 0
+
+
+def _write_log(path: str, out: BinaryIO) -> None:
+    from darshan.backend import cffi_backend as backend
+
+    log = backend.log_open(path)
+    if not log["handle"]:
+        raise ValueError("it is no log")
+    job = backend.log_get_job(log)
+    modules = backend.log_get_modules(log)
+    fields = {
+        "ranks": job["nprocs"],
+        "seconds": job["run_time"],
+        "version": job["log_ver"],
+        "command": _text(backend, _command(backend, log)),
+        "modules": {name: module["partial_flag"] for name, module in modules.items()},
+    }
+    write_frame(out, "job", fields, {})
+    for names in _names(backend, log):
+        write_frame(out, "names", names, {})
+    for module in COUNTER_MODULES:
+        if module in modules:
+            _write_counters(backend, log, module, out)
+    for module in DXT_MODULES:
+        if module in modules:
+            _write_operations(backend, log, module, out)
+    write_frame(out, "end", {}, {})
+
+
+def _text(backend: Any, text: Any) -> str:
+    """Return a text of C; bytes that are no UTF-8 become surrogates."""
+    found: bytes = backend.ffi.string(text)
+    return found.decode(errors="surrogateescape")
+
+
+def _command(backend: Any, log: Any) -> Any:
+    text = backend.ffi.new("char[]", 4096)
+    backend.libdutil.darshan_log_get_exe(log["handle"], text)
+    return text
+
+
+def _names(backend: Any, log: Any) -> Iterator[dict[str, str]]:
+    """Yield the paths of files by their ids, some at a time."""
+    records, number = backend.ffi.new("struct darshan_name_record **"), backend.ffi.new("int *")
+    backend.libdutil.darshan_log_get_name_records(log["handle"], records, number)
+    names, size = {}, 0
+    for row in range(number[0]):
+        name = names[str(records[0][row].id)] = _text(backend, records[0][row].name)
+        size += len(name) + 24
+        if size > _MOST_NAMES:
+            yield names
+            names, size = {}, 0
+    yield names
+
+
+def _records(backend: Any, log: Any, module: str) -> Iterator[Any]:
+    """Yield the records of a module as pointers of C, valid until the next."""
+    index = backend.log_get_modules(log)[module]["idx"]
+    while True:
+        buffer = backend.ffi.new("void **")
+        found = backend.libdutil.darshan_log_get_record(log["handle"], index, buffer)
+        if found < 0:
+            raise ValueError(f"the records of module {module} are cut or damaged")
+        if found == 0:
+            return
+        yield buffer[0]
+        backend.libdutil.darshan_free(buffer[0])
+
+
+def _write_counters(backend: Any, log: Any, module: str, out: BinaryIO) -> None:
+    rows: list[tuple[int, int, Any, Any]] = []
+    names = {"counts": backend.counter_names(module), "seconds": backend.fcounter_names(module)}
+
+    def write_rows() -> None:
+        if rows:
+            ids, ranks, counts, seconds = zip(*rows, strict=True)
+            arrays = {
+                "ids": np.array(ids, np.uint64),
+                "ranks": np.array(ranks, np.int64),
+                "counts": np.array(counts, np.int64),
+                "seconds": np.array(seconds, np.float64),
+            }
+            write_frame(out, "counters", {"module": module, **names}, arrays)
+            rows.clear()
+
+    for pointer in _records(backend, log, module):
+        record = backend.ffi.cast(f"struct {COUNTER_MODULES[module]} *", pointer)
+        counts = np.frombuffer(backend.ffi.buffer(record.counters), np.int64).copy()
+        seconds = np.frombuffer(backend.ffi.buffer(record.fcounters), np.float64).copy()
+        rows.append((record.base_rec.id, record.base_rec.rank, counts, seconds))
+        if len(rows) >= _MOST_RECORDS:
+            write_rows()
+    write_rows()
+
+
+def _write_operations(backend: Any, log: Any, module: str, out: BinaryIO) -> None:
+    """Write the reads and writes of DXT: a frame for each file and rank, writes first."""
+    ffi = backend.ffi
+    fields = {"offset": np.int64, "length": np.int64, "start_time": np.float64, "end_time": np.float64}
+    operation = np.dtype(
+        {
+            "names": list(fields),
+            "formats": list(fields.values()),
+            "offsets": [ffi.offsetof("struct segment_info", name) for name in fields],
+            "itemsize": ffi.sizeof("struct segment_info"),
+        }
+    )
+    for pointer in _records(backend, log, module):
+        record = ffi.cast("struct dxt_file_record *", pointer)
+        writes, reads = record.write_count, record.read_count
+        if writes < 0 or reads < 0:
+            raise ValueError(f"a record of module {module} has a negative number of operations")
+        first = ffi.cast("char *", pointer) + ffi.sizeof("struct dxt_file_record")
+        rows = np.frombuffer(ffi.buffer(first, (writes + reads) * operation.itemsize), operation)
+        about = {
+            "module": module,
+            "id": str(record.base_rec.id),
+            "rank": record.base_rec.rank,
+            "host": _text(backend, record.hostname),
+            "writes": writes,
+        }
+        write_frame(out, "operations", about, {name: rows[name] for name in fields})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""The trace of a job from a log of Darshan: counters of files, and the reads and writes of DXT as events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.analyze.darshan.frames import Frame
+from dliosim.analyze.darshan.missing import list_missing
+from dliosim.errors import TraceError
+from dliosim.readable import printable
+from dliosim.trace.events import Events, FileCounters, Process, Trace, kind_number, layer_number, make_events
+
+Array = NDArray[Any]
+
+#: Rows of a table: 6.4 GB.
+MAX_EVENTS: Final = 100_000_000
+_MOST_RANKS: Final = 1 << 24
+#: Times in s are below this: 100 years.
+_LONGEST: Final = 3.2e9
+#: Offsets and sizes are below this.
+_MOST_BYTES: Final = 1 << 60
+
+#: Layers of DXT's modules.
+_LAYERS: Final = {"DXT_POSIX": "posix", "DXT_MPIIO": "mpi-io"}
+_NAMES: Final = ("write", "read", "MPI_File_write", "MPI_File_read")
+
+
+@dataclass(slots=True)
+class _Log:
+    """Content of a log, as its frames arrive."""
+
+    job: Mapping[str, Any] = field(default_factory=dict)
+    paths: dict[int, str] = field(default_factory=dict)  #: by id
+    counters: dict[str, list[Frame]] = field(default_factory=dict)  #: by module
+    operations: list[dict[str, Array]] = field(default_factory=list)  #: columns of each file and rank
+    hosts: dict[int, str] = field(default_factory=dict)  #: by rank
+    ids: dict[int, int] = field(default_factory=dict)  #: numbers of files with operations, by id
+    rows: int = 0  #: operations
+    odd: int = 0  #: operations with times or places that are none
+
+
+def make_trace(frames: Iterable[Frame], path: Path) -> Trace:
+    """Return the trace of a log; TraceError where it has impossible values."""
+    log = _Log()
+    for frame in frames:
+        if frame.kind == "job":
+            log.job = frame.fields
+            _check_job(log.job, path)
+        elif frame.kind == "names":
+            log.paths.update({int(number): name for number, name in frame.fields.items()})
+        elif frame.kind == "counters":
+            log.counters.setdefault(frame.fields["module"], []).append(frame)
+        elif frame.kind == "operations":
+            _add_operations(log, frame, path)
+    counters = tuple(_file_counters(module, pieces, log.paths) for module, pieces in log.counters.items())
+    for table in counters:
+        _check_ranks(table.rank, log.job["ranks"], path)
+    events = _make_events(log)
+    duration = round(log.job["seconds"] * 1e9)
+    incomplete, notes = list_missing(log.job, counters, events, log.odd)
+    return Trace(
+        source="Darshan DXT" if len(events) else "Darshan counters",
+        path=str(path),
+        events=events,
+        duration=max(duration, int(events.end.max())) if len(events) else duration,
+        left_out={"unreadable": log.odd} if log.odd else {},
+        incomplete=incomplete,
+        notes=notes,
+        command=printable(log.job["command"]),
+        counters=counters,
+    )
+
+
+def _check_job(job: Mapping[str, Any], path: Path) -> None:
+    if not 1 <= job["ranks"] <= _MOST_RANKS:
+        raise TraceError(f"{path} is damaged: it names {job['ranks']} ranks")
+    if not 0 <= job["seconds"] <= _LONGEST:
+        raise TraceError(f"{path} is damaged: its job took {job['seconds']} s")
+
+
+def _check_ranks(ranks: Array, most: int, path: Path) -> None:
+    if ranks.size and not -1 <= ranks.min() <= ranks.max() < most:
+        raise TraceError(f"{path} is damaged: it has a file of rank {ranks.max()} in a job of {most}")
+
+
+def _add_operations(log: _Log, frame: Frame, path: Path) -> None:
+    """Add the operations of one file and rank to the log."""
+    about, arrays = frame.fields, frame.arrays
+    rank, rows = about["rank"], len(arrays["offset"])
+    _check_ranks(np.array([rank]), log.job["ranks"], path)
+    log.rows += rows
+    if log.rows > MAX_EVENTS:
+        raise TraceError(f"{path} has more than {MAX_EVENTS:,} operations, which is more than dliosim reads")
+    log.hosts.setdefault(rank, about["host"])
+    begin, end, offset, length = (arrays[name] for name in ("start_time", "end_time", "offset", "length"))
+    with np.errstate(invalid="ignore"):
+        is_time = (begin >= 0) & (end >= begin) & (end <= _LONGEST)
+    is_good = is_time & (offset >= 0) & (offset < _MOST_BYTES) & (length >= 0) & (length < _MOST_BYTES)
+    log.odd += rows - int(is_good.sum())
+    first = np.round(begin[is_good] * 1e9).astype(np.int64)
+    is_read = np.arange(rows)[is_good] >= about["writes"]
+    module = about["module"]
+    kinds = np.array((kind_number("write"), kind_number("read")), np.int8)
+    number = log.ids.setdefault(int(about["id"]), len(log.ids))
+    log.operations.append(
+        {
+            "kind": kinds[is_read.astype(int)],
+            "layer": np.full(len(first), layer_number(_LAYERS[module]), np.int8),
+            "name": (is_read + 2 * (module == "DXT_MPIIO")).astype(np.int16),
+            "process": np.full(len(first), rank, np.int32),
+            "begin": first,
+            "duration": np.round(end[is_good] * 1e9).astype(np.int64) - first,
+            "file": np.full(len(first), number, np.int32),
+            "offset": offset[is_good],
+            "moved": length[is_good],
+        }
+    )
+
+
+def _make_events(log: _Log) -> Events:
+    processes = tuple(Process(rank, -1, printable(log.hosts.get(rank, ""))) for rank in range(log.job["ranks"]))
+    if not log.operations:
+        return make_events({"kind": np.zeros(0, np.int8)}, processes=processes)
+    columns = {name: np.concatenate([one.pop(name) for one in log.operations]) for name in tuple(log.operations[0])}
+    order = np.lexsort((-columns["duration"], columns["begin"], columns["process"]))
+    for name in columns:
+        columns[name] = columns[name][order]
+    files = tuple(_path(log.paths, number) for number in log.ids)
+    return make_events(columns, _NAMES, files, processes)
+
+
+def _path(paths: Mapping[int, str], number: int) -> str:
+    return paths.get(number) or f"(file {number:016x})"
+
+
+def _file_counters(module: str, pieces: list[Frame], paths: Mapping[int, str]) -> FileCounters:
+    """Return the counters of a module; names without the module's, which is `MPIIO_` for MPI-IO."""
+    prefix = f"{module.replace('-', '')}_"
+    columns = ("ids", "ranks", "counts", "seconds")
+    whole = {name: np.concatenate([piece.arrays[name] for piece in pieces]) for name in columns}
+    ids, numbers = np.unique(whole["ids"], return_inverse=True)
+    fields = pieces[0].fields
+    seconds = np.where(np.isfinite(whole["seconds"]), whole["seconds"], math.nan)
+    return FileCounters(
+        module=module,
+        file=numbers.astype(np.int32),
+        rank=whole["ranks"].astype(np.int32),
+        counts={name.removeprefix(prefix): whole["counts"][:, row] for row, name in enumerate(fields["counts"])},
+        seconds={name.removeprefix(prefix): seconds[:, row] for row, name in enumerate(fields["seconds"])},
+        files=tuple(_path(paths, int(number)) for number in ids),
+    )
