@@ -47,7 +47,7 @@ def main() -> int:
     try:
         with out:
             _write_log(sys.argv[1], out)
-    except (ValueError, MemoryError) as error:
+    except (ValueError, RuntimeError, MemoryError) as error:
         sys.stderr.write(f"Error: {error or 'not enough memory'}\n")
         return 1
     return 0
