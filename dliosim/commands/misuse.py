@@ -114,6 +114,8 @@ class _Line:
 
 def describe_misuse(given: Sequence[str], message: str) -> str:
     """Return what is wrong with a command line, and what to type; `message` is what argparse says."""
+    if cure := _cure_folder(given):
+        return f"error: a workload of DLIO is given by its file\n  = help: write `{cure}`"
     others, overrides = split_overrides(given)
     line, problem = _Line(tuple(part for word in others for part in _split_option(word))), ""
     for _ in range(_MOST_MENDS):
@@ -129,6 +131,17 @@ def describe_misuse(given: Sequence[str], message: str) -> str:
             return f"error: {problem}\n  = help: {': '.join([*line.notes, f'write `{line}`'])}{''.join(line.ends)}"
     known = next((f" {word}" for word in given if word in COMMANDS), "")
     return f"error: {problem}\n  = help: `dliosim{known} --help` lists what can be written"
+
+
+def _cure_folder(given: Sequence[str]) -> str:
+    """Return the line for one with Hydra's `--config-dir DIR workload=NAME`, or an empty text."""
+    words = [part for word in given for part in (word.split("=", 1) if word.startswith("--config-dir=") else [word])]
+    named = next((word for word in words if word.startswith("workload=")), "")
+    if "--config-dir" not in words[:-1] or not named:
+        return ""
+    at = words.index("--config-dir")
+    file = f"{words[at + 1]}/workload/{named.removeprefix('workload=')}.yaml"
+    return str(_Line((*words[:at], *words[at + 2 :])).replace([named], [file]))
 
 
 def _split_option(word: str) -> Sequence[str]:
