@@ -13,6 +13,15 @@ from typing import Any, Final, TypeAlias
 from dliosim.commands import option_types as types
 from dliosim.dlio.versions import VERSIONS
 
+_RUN_DESCRIPTION = """\
+Prepares the data, trains, evaluates, infers, saves and restores as the pattern says, and prints what it measured.
+Start it with mpiexec -n RANKS; without, it is a job of one rank.
+
+  mpiexec -n 4 dliosim run cosmoflow -D train.readers=4
+  mpiexec -n 4 dliosim run unet3d_h100.yaml      a workload file of DLIO
+  mpiexec -n 4 dliosim run w.yaml ++workload.train.epochs=2      with its keys
+"""
+
 _COMPARE_DESCRIPTION = """\
 Which way is faster, by how much, and is the difference real? Prepares the data that the variants need, once each; runs
 one uncounted pass of every variant; then runs blocks. In each block every variant runs once, in random order and from
@@ -296,8 +305,7 @@ COMMANDS: Final = {
             *_failures("as long as the restores of this run, else as its saves"),
             *_STALLS,
         ),
-        "Prepares the data, trains, evaluates, infers, saves and restores as the pattern says, and prints what it "
-        "measured. Start it with mpiexec -n RANKS; without, it is a job of one rank.",
+        _RUN_DESCRIPTION,
         on_ranks=True,
         find_contradiction=_find_run_contradiction,
     ),

@@ -295,8 +295,8 @@ def _mend_by_language(write: Callable[..., _Line], plain: str, value: str) -> _L
         return None
     text = f"{word} {value}"
     cure = cure_head(SourceText("", text).span(0, len(text)), "")
-    if "no effect on storage" in cure:
-        return write().note("leave the option out, it has no effect on storage")
+    if cure.startswith("leave the line out: ") and ("no effect on storage" in cure or "accelerator" in cure):
+        return write().note(cure.replace("the line out: ", "the option out, "))
     found = re.fullmatch(r"write (`[^`]*`)", cure)
     return replace(write(), ends=(f", and {found[1]} in the pattern",)) if found else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +71,7 @@ def compile_variants(
             compiled = compile_document(path, pairs_given, job, finder)
         except PatternError as error:
             if not all(found.code.startswith("E2") for found in error.diagnostics if found.is_error):
-                raise
+                raise PatternError([_cure_as_varied(one, varied, full) for one in error.diagnostics]) from None
             left_out.append(
                 ExcludedVariant(label, next(found.message for found in error.diagnostics if found.is_error))
             )
@@ -98,6 +99,19 @@ def compile_variants(
         raise UsageError(f"{len(variants)} variants, and at most {MOST_VARIANTS} can be compared: vary less at a time")
     plan = ComparisonPlan(verb_title(chosen), tuple(varied), tuple(variants), tuple(left_out), without_saves)
     return plan, tuple(warned.values())
+
+
+def _cure_as_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: dict[str, str]) -> Diagnostic:
+    """Return a mistake whose help has --vary with all values, in place of the -D of one of them."""
+    for one in varied:
+        written = re.search(rf'`-D {re.escape(full[one.name])}="?([^"`]+)"?`', " ".join(found.help))
+        plain = [value.strip("\"' ") for value in one.values]
+        typed = next((value for value in plain if value and written and value in written[1]), None)
+        if written and typed:
+            before, _, after = written[1].partition(typed)
+            values = [text if text.endswith(after) else f"{before}{text}{after}" for text in plain]
+            return replace(found, help=(f'write `--vary "{one.name}={",".join(values)}"`',))
+    return found
 
 
 def _refuse_duplicates(full: dict[str, str], given: Sequence[tuple[str, str]]) -> None:

@@ -302,7 +302,7 @@ _NEVER_BEFORE: Final[dict[str, Any]] = {
 OTHER_WORDS: Final = """
 samples
     num_samples, n_samples, total_samples, records
-    num_samples_per_file, samples_per_file, maxcount -> 64 * {}
+    num_samples_per_file, samples_per_file, maxcount -> FILES * {}
 size
     record_length, record_length_bytes -> {} B
     record_length_stdev, record_length_bytes_stdev -> normal(1 MB, {} B)

@@ -164,8 +164,9 @@ class _Names:
     source: SourceText
 
     def fill(self, text: str) -> str:
-        """Return a text with the first name of each kind, and that of the file, in place of the capitals."""
-        text = text.replace("FILE", self.source.file or "FILE")
+        """Return a text with the first name of each kind, that of the file, or a number of files for the capitals."""
+        files = re.search(r"^\s*(?:layout|num_files\w*)\s*[:=]?\s*(\d+)", self.source.text, re.MULTILINE)
+        text = text.replace("FILES", files[1] if files else "64").replace("FILE", self.source.file or "FILE")
         for kind in ("dataset", "checkpoint", "access"):
             found = re.search(rf"^\s*{kind}\s+([A-Za-z_]\w*)", self.source.text, re.MULTILINE)
             if found:
@@ -313,12 +314,32 @@ def cure_override(name: str, value: str, params: Iterable[str], blocks: Mapping[
             found = find(f"{word} {value}", blocks[home])
             if found is not None:
                 keyword = found[0].setting.keyword
+                if found[0].phrase == "{} files":
+                    return _cure_files(home, value, known, source.text)
                 if not block and keyword in known.values():
                     return f"write `-D {keyword}={quote_value(value)}`"
                 phrases = _phrases_of(*found, names) or list(list_forms(found[0].setting, blocks[home]))[:3] or [value]
                 given = [f"`-D {_quote_pair(f'{home}.{keyword}', one)}`" for one in phrases]
                 return f"write {' or '.join(given)}"
     return names.fill(find_action(word).replace("the line ", "it ").format(value))
+
+
+def _cure_files(home: str, value: str, params: Mapping[str, str], text: str) -> str:
+    """Return the `-D` for another number of files of a data set, each with as many samples as before."""
+    if "files" in params and re.search(r"^\s*samples\s[^#\n]*\$files\b", text, re.MULTILINE):
+        return f"write `-D {params['files']}={quote_value(value)}`"
+    body = re.search(rf"^\s*dataset\s+{re.escape(home)}\s*{{(.*?)^\s*}}", text, re.MULTILINE | re.DOTALL)
+    lines = dict(re.findall(r"^\s*(samples|layout)\s+([^#\n]*)", body[1], re.MULTILINE)) if body else {}
+    layout = lines.get("layout", "file per sample").strip()
+    if layout.startswith("file per sample"):
+        return f"write `-D {home}.samples={quote_value(value)}`"
+    files = re.match(r"([\d_]+) files|shared file", layout)
+    samples = lines.get("samples", "").strip()
+    given = f"-D {_quote_pair(f'{home}.layout', f'{value} files')}"
+    if files and value.isdecimal() and re.fullmatch(r"[\d_]+", samples):
+        each = -(-int(samples) // int(files[1] or 1))
+        given = f"{given} -D {home}.samples={each * int(value)}"
+    return f"write `{given}`"
 
 
 def _list_homes(given: str, blocks: Mapping[str, str]) -> list[str]:

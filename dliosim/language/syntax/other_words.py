@@ -57,9 +57,12 @@ _ELSEWHERE: Final = {
         "num_accelerators, num_clients"
     ),
     "leave the line out: it has no effect on storage": (
-        "pin_memory, persistent_workers, framework, device, accelerator, accelerator_type, multiprocessing_context, "
+        "pin_memory, persistent_workers, framework, device, multiprocessing_context, "
         "worker_init_fn, deterministic, group_reporting, name, learning_rate, lr, loss, model_type, profiling, "
         "collate_fn, weight_decay, momentum, num_classes, scheduler, criterion, amp, log_level, log_interval, metrics"
+    ),
+    "leave the line out: an accelerator is the time that a step computes here, as `compute 100 ms`": (
+        "accelerator, accelerator_type"
     ),
     "leave the line out: loops read, and checkpoints write": "rwmixread, rwmixwrite, write_percent",
     "leave the line out: `prepare`, `train` and `save` say what is done": "workflow, do_train, do_checkpoint",

@@ -48,11 +48,11 @@ class Choices:
         if word.text not in rows:
             raise mistake(
                 "E113",
-                f"`{selector.name}` is `{word.text}`, for which `{param.name}` has no value",
+                f"`{selector.name}` is {_list_words(list(rows))}, and not `{word.text}`",
                 word,
                 f"expected {_list_words(list(rows))}",
                 more=[Label(param.value, "the values that there are")],
-                hint=suggest_word(word.text, rows) or f"`-D {param.name}=VALUE` gives it a value for any other word",
+                hint=suggest_word(word.text, rows) or f"write `-D {selector.name}={next(iter(rows))}`",
             )
         self._check_kinds(rows)
         is_own = param.value is param.default

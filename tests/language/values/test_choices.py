@@ -73,4 +73,5 @@ def test_a_wrong_word_is_one_mistake_however_many_lists_there_are(patterns: Patt
         f'{LISTS}dataset d {{\n samples $batch\n size 1 MB\n path "d"\n}}\nprepare d\n', ("accelerator", "tpu")
     )
     assert [one.code for one in mistakes] == ["E113"]
-    assert "a100, h100 or b200" in mistakes[0].labels[0].text
+    assert mistakes[0].message == "`accelerator` is a100, h100 or b200, and not `tpu`"
+    assert mistakes[0].help == ("write `-D accelerator=a100`",)
