@@ -14,6 +14,8 @@ could read a data file (not the manifest next to it):
   - fsync by every rank of each file that it wrote, after its last write and before the rename that declares data set
     or checkpoint whole; and fsync of each directory that has such files after the last write there and before that
     rename, and of the directory of the new name after it.
+  - the trace of the run (`--trace`) has each of these reads, and each write of data, on its rank: file, offset, length
+    and bytes returned, in the order in which its thread made them; and no other.
 
 Prints what was seen and ends with status 1 where any of that is not so.
 """
@@ -39,6 +41,8 @@ from harness import mpiexec, orderly, run
 from dliosim import cli
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Loop, Workload
+from dliosim.trace.events import Trace
+from dliosim.trace.file import read_trace
 
 PATTERN = """\
 dlio 1
@@ -92,6 +96,7 @@ CALL = re.compile(r"^(\d+\.\d+) (\w+)\((.*)\)\s+= (-?\w+)")
 DESCRIPTOR = re.compile(r"\b\d+<([^>]*)>")
 
 Extent = tuple[str, int, int]
+Moved = tuple[str, int, int, int]
 
 
 class Unlike(Exception):
@@ -124,7 +129,7 @@ def trace(pattern: Path, overrides: Sequence[str], ranks: int, place: Path) -> l
     data = place / "data"
     shutil.rmtree(place / "out", ignore_errors=True)
     options = f"-ff -ttt -y -v -s 8 -e trace={READS},{WRITES},{OTHERS}"
-    program = f"{sys.executable} -m dliosim.cli run {pattern} --dir {data} --output {place}/out"
+    program = f"{sys.executable} -m dliosim.cli run {pattern} --trace --dir {data} --output {place}/out"
     program = " ".join([program, *(f"-D {override}" for override in overrides)])
     rank = "${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${SLURM_PROCID:-0}}}"
     run([mpiexec(), "-n", str(ranks), "sh", "-c", f"exec strace {options} -o {place}/calls.{rank} {program}"], 120)
@@ -299,6 +304,55 @@ def check_syncs(calls: list[list[Call]], workload: Workload) -> Iterator[str]:
         yield f"{kind} {root}: {count_text(len(written), 'file')} written in {where}, {what}"
 
 
+def check_trace(calls: list[list[Call]], trace: Trace, data: Path) -> Iterator[str]:
+    """Check that the trace of a run has all reads and writes of data that the kernel saw, and no other."""
+    events = trace.events
+    moving = events.is_kind("read", "write")
+    if trace.incomplete:
+        raise Unlike(f"the trace is incomplete: {trace.incomplete[0]}")
+    for rank, some in enumerate(calls):
+        seen = [(call, extent, call.result) for call, extent in reads_of(some)]
+        seen += [(call, write_extent(call), call.result) for call in some if is_data_write(call)]
+        seen.sort(key=lambda one: one[0].time)
+        rows = moving & (events.process == rank)
+        paths = [str(Path(events.files[file]).relative_to(data)) for file in events.file[rows].tolist()]
+        columns = (events.offset[rows].tolist(), events.asked[rows].tolist(), events.moved[rows].tolist())
+        got = list(zip(paths, *columns, strict=True))
+        if Counter(got) != Counter((*extent, result) for _, extent, result in seen):
+            raise Unlike(f"rank {rank}: the trace has {len(got)} reads and writes, strace {len(seen)}, or others")
+        check_order(rank, got, events.thread[rows].tolist(), seen)
+        yield f"rank {rank}: {len(got)} reads and writes in the trace, as strace saw them, in the order of each thread"
+
+
+def check_order(rank: int, got: list[Moved], threads: list[int], seen: list[tuple[Call, Extent, int]]) -> None:
+    """Check that each thread of a trace has made its calls in the order in which strace saw them on one thread."""
+    # The same sample is read once in each epoch: its k-th read in the trace is the k-th that strace saw.
+    places: dict[Moved, list[tuple[int, str]]] = {}
+    for number, (call, extent, result) in enumerate(seen):
+        places.setdefault((*extent, result), []).append((number, call.thread))
+    last: dict[tuple[int, str], int] = {}
+    for one, thread in zip(got, threads, strict=True):
+        number, seen_by = places[one].pop(0)
+        if number < last.get((thread, seen_by), -1):
+            raise Unlike(f"rank {rank}: thread {thread} of the trace has {one} in another place than strace")
+        last[thread, seen_by] = number
+    for thread in {one for one, _ in last}:
+        # Reader threads are new in each loop, and have the same numbers in each.
+        if thread == 0 and len([one for one, _ in last if one == 0]) > 1:
+            raise Unlike(f"rank {rank}: the main thread of the trace is several of strace")
+
+
+def is_data_write(call: Call) -> bool:
+    """Return whether a call wrote bytes of a data set or checkpoint."""
+    name = Path(call.path).name
+    return call.name == "pwrite64" and "json" not in name and not name.startswith(NO_DATA)
+
+
+def write_extent(call: Call) -> Extent:
+    asked, offset = call.arguments.rsplit(", ", 2)[1:]
+    return call.path, int(offset), int(asked)
+
+
 def sync_times(calls: list[list[Call]], path: str) -> list[float]:
     """Return when a file or directory was made durable."""
     return [
@@ -321,6 +375,7 @@ def witness(api: str, ranks: int, place: Path) -> Iterator[str]:
     calls = trace(pattern, [f"api={api}"], ranks, place)
     yield from check_reads(calls, pattern, api, workload)
     yield from check_syncs(calls, workload)
+    yield from check_trace(calls, read_trace(place / "out" / "trace.h5"), place / "data")
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -230,5 +231,5 @@ def join_message(parts: Sequence[bytes]) -> memoryview:
 
 def group_columns(chunks: Iterator[bytes], columns: int) -> Iterator[list[bytes]]:
     """Yield the chunks of all columns of the same rows together."""
-    while group := [chunk for chunk, _ in zip(chunks, range(columns), strict=False)]:
+    while group := list(islice(chunks, columns)):
         yield group

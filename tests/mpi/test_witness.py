@@ -10,10 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
+from dliosim.trace.events import Events
+from dliosim.trace.file import read_trace
 from tests.mpi.launch import ROOT, mpiexec
 
 
@@ -35,6 +38,7 @@ def test_the_kernel_sees_what_the_plan_lists(witness: ModuleType, api: str, rank
     seen = list(witness.witness(api, ranks, tmp_path))
     assert sum("as the plan lists them, in another order each epoch" in line for line in seen) == 4
     assert "no other read of a data file" in seen
+    assert sum("reads and writes in the trace, as strace saw them" in line for line in seen) == ranks
     assert sum("synced by every rank that wrote it, then declared whole" in line for line in seen) == 3
 
 
@@ -78,6 +82,21 @@ def test_the_witness_notices_what_is_not_so(witness: ModuleType, tmp_path: Path)
 
     assert reads_as_planned(calls)
     assert [name for name, some in wrong.items() if not refused(lambda: reads_as_planned(some))] == []  # noqa: B023
+    recorded = read_trace(tmp_path / "out" / "trace.h5")
+    rows = np.flatnonzero(recorded.events.is_kind("read"))
+    order = np.arange(len(recorded.events))
+    order[rows[:2]] = rows[1::-1]
+    others = {
+        "a read less": recorded.events.select(np.delete(order, rows[0])),
+        "a read more": recorded.events.select(np.append(order, rows[0])),
+        "two in another order": recorded.events.select(order),
+    }
+
+    def as_recorded(events: Events) -> list[str]:
+        return list(witness.check_trace([calls], replace(recorded, events=events), tmp_path / "data"))
+
+    assert as_recorded(recorded.events)
+    assert [name for name, events in others.items() if not refused(lambda: as_recorded(events))] == []  # noqa: B023
     assert list(witness.check_syncs([calls], workload))
     for what, some in synced.items():
         assert some, what

@@ -1,0 +1,159 @@
+"""A run that is recorded: all of its operations, on any number of ranks, by every way to read and write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from dliosim.trace.events import Events, Trace
+from dliosim.trace.file import read_trace
+from tests.mpi.launch import run_program
+from tests.mpi.waiting import run_command
+
+PATTERN = """\
+dlio 1
+workload recorded
+
+dataset data {
+    samples 23
+    size    5 kB
+    layout  shared file
+    align   4 KiB
+    path    "data"
+}
+checkpoint model {
+    part weights 100 kB total
+    path "model"
+}
+prepare data afresh
+train loop {
+    read       data
+    epochs     2
+    batch      2 per rank
+    last batch keep
+    SETTINGS
+    checkpoint model every 2 steps
+}
+restore model
+"""
+
+WAYS = {
+    "posix": "api posix",
+    "readers": "api posix\n    readers 2",
+    "by sample": "api posix\n    readers 2 by sample",
+    "direct": "api posix\n    cache off",
+    "mapped": "api posix\n    engine mmap",
+    "queued": "api posix\n    engine queued depth 4",
+    "independent": "api mpi-independent",
+    "collective": "api mpi-collective",
+    "one reader a node": "api posix\n    scatter by node",
+}
+
+
+def run(ranks: int, place: Path, settings: str, *options: str) -> Trace:
+    """Run the pattern under --trace, with these settings of its loop; return the trace."""
+    pattern = place / "recorded.dlio"
+    pattern.write_text(PATTERN.replace("SETTINGS", settings))
+    places = ["--dir", str(place / "data"), "--output", str(place / "out")]
+    done = run_command(ranks, ["run", str(pattern), *places, *(options or ["--trace"])], place)
+    assert done.returncode == 0, done.stderr
+    return read_trace(place / "out" / "trace.h5")
+
+
+def reads_of_epoch(events: Events, epoch: int) -> Events:
+    return events.select(events.is_kind("read") & (events.epoch == epoch))
+
+
+@pytest.mark.parametrize(
+    ("way", "ranks"),
+    [
+        *((way, ranks) for way in WAYS for ranks in (1, 3)),
+        *((way, 5) for way in ("posix", "collective")),
+        ("readers", 2),
+    ],
+)
+def test_each_epoch_has_the_reads_of_all_samples(way: str, ranks: int, tmp_path: Path) -> None:
+    trace = run(ranks, tmp_path, WAYS[way])
+    events = trace.events
+    assert trace.incomplete == ()
+    for epoch in 1, 2:
+        own = reads_of_epoch(events, epoch)
+        assert (own.step >= 1).sum() == len(own.step[own.asked > 0])
+        moved = int(own.moved.sum())
+        # Calls that are widened to whole pages move what is around samples, too.
+        assert moved == 23 * 5000 if way != "direct" else moved >= 23 * 5000
+    assert [process.rank for process in events.processes] == list(range(ranks))
+    in_checkpoint = np.isin(events.file, [i for i, path in enumerate(events.files) if path.endswith(".ckpt")])
+    assert int(events.moved[events.is_kind("write") & ~in_checkpoint].sum()) >= 23 * 5000
+    saves = 2 * max(1, -(-23 // (2 * ranks)) // 2)
+    assert int(events.moved[events.is_kind("write") & in_checkpoint].sum()) == saves * 100_000
+    assert int(events.moved[events.is_kind("read") & in_checkpoint].sum()) == 100_000
+    assert (events.begin >= 0).all()
+    assert (events.duration >= 0).all()
+    assert (events.is_kind("phase")).sum() == 3 * ranks
+    assert (events.is_kind("epoch")).sum() == 2 * ranks
+
+
+def test_a_part_of_a_run_is_recorded(tmp_path: Path) -> None:
+    trace = run(3, tmp_path, WAYS["posix"], "--trace", "epochs 2, steps 2 to 3, ranks 1 to 2")
+    events = trace.events
+    own = events.select(events.is_kind("read") & (events.epoch > 0))
+    assert (set(own.epoch.tolist()), set(own.step.tolist()), set(own.process.tolist())) == ({2}, {2, 3}, {1, 2})
+    assert len(own) == 2 * 2 * 2
+
+
+def test_a_run_says_how_much_it_has_recorded(tmp_path: Path) -> None:
+    pattern = tmp_path / "recorded.dlio"
+    run(2, tmp_path, WAYS["posix"])
+    data, out = str(tmp_path / "data"), str(tmp_path / "again")
+    done = run_command(2, ["run", str(pattern), "--dir", data, "--output", out, "--trace"], tmp_path)
+    events = read_trace(Path(out) / "trace.h5").events
+    calls = int((~events.is_kind("compute", "data wait", "sync", "save", "phase", "epoch")).sum())
+    assert f"trace: recorded {calls} of {calls} operations, " in done.stdout
+
+
+def test_a_trace_that_cannot_be_written_leaves_no_part_of_it(tmp_path: Path) -> None:
+    pattern = tmp_path / "recorded.dlio"
+    run(1, tmp_path, WAYS["posix"])
+    out = tmp_path / "again"
+    (out / "trace.part" / "kept").mkdir(parents=True)
+    words = ["run", str(pattern), "--dir", str(tmp_path / "data"), "--output", str(out), "--trace"]
+    done = run_command(2, words, tmp_path)
+    assert done.returncode == 1
+    assert "trace.part" in done.stderr
+    assert (out / "results.json").exists()
+    assert not (out / "trace.h5").exists()
+
+
+def test_reads_by_the_library_are_recorded_as_such(tmp_path: Path) -> None:
+    pattern = tmp_path / "hdf5.dlio"
+    pattern.write_text(
+        'dlio 1\nworkload hdf\ndataset data {\n    samples 6\n    size 4 kB\n    format hdf5\n    layout 2 files\n    path "data"\n}\n'
+        "prepare data\ntrain loop {\n    read data\n    through library\n}\n"
+    )
+    out = tmp_path / "out"
+    done = run_command(
+        2, ["run", str(pattern), "--dir", str(tmp_path / "data"), "--output", str(out), "--trace"], tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    events = read_trace(out / "trace.h5").events
+    own = events.select(events.is_kind("read"))
+    assert {events.names[name] for name in own.name.tolist()} == {"read by the library"}
+    assert (len(own), int(own.moved.sum())) == (6, 24_000)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_clocks_of_nodes_are_compared(ranks: int) -> None:
+    assert run_program(ranks, "tests.mpi.clock_program") == "clocks agree\n"
+
+
+def test_the_file_of_a_trace_is_hdf5_that_anyone_reads(tmp_path: Path) -> None:
+    run(3, tmp_path, WAYS["posix"])
+    with h5py.File(tmp_path / "out" / "trace.h5") as file:
+        asked = file["calls/asked"][()]
+        assert 5000 in asked
+        assert file["calls/asked"].compression == "gzip"
+        assert "dliosim run" in file.attrs["command"]
