@@ -15,6 +15,7 @@ from dliosim.analyze.dftracer.job import read_dftracer
 from dliosim.errors import TraceError, UsageError
 from dliosim.readable import printable
 from dliosim.trace.events import Trace
+from dliosim.trace.file import FILE_NAME, read_trace
 
 #: What is read of a file to recognise it; bytes.
 _HEAD: Final = 4096
@@ -59,6 +60,8 @@ def _open_file(path: Path) -> Trace:
         return read_dftracer([path], path)
     if kind == "darshan":
         return make_trace(read_log(path), path)
+    if kind == "hdf5":
+        return read_trace(path)
     raise TraceError(f"{path} is {kind}{'' if 'help:' in kind else _ACCEPTED}")
 
 
@@ -77,6 +80,13 @@ def _open_files(paths: Sequence[Path]) -> Trace:
 def _open_folder(folder: Path) -> Trace:
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry, _ in zip(entries, range(_MOST_ENTRIES), strict=False) if entry.is_file())
+    if FILE_NAME in names:
+        return read_trace(folder / FILE_NAME)
+    if "results.json" in names:
+        raise UsageError(
+            f"{folder} has results of a run that was not recorded: there is no {FILE_NAME}\n"
+            "  = help: run it again with --trace, as in: mpiexec -n 4 dliosim run cosmoflow --trace"
+        )
     traces = [name for name in names if name.endswith((".pfw", ".pfw.gz"))]
     # A trace that was compressed later is there twice.
     compressed = set(traces)
@@ -109,6 +119,8 @@ def _recognise(path: Path) -> str:
     # Darshan's header: the version of the format in 8 bytes, and a number, in the order of the machine that wrote it.
     if 6567223 in (int.from_bytes(head[8:16], "little"), int.from_bytes(head[8:16], "big")):
         return "darshan"
+    if head.startswith(b"\x89HDF\r\n\x1a\n"):
+        return "hdf5"
     for begin, kind, command in _OTHERS:
         if head.startswith(begin):
             return f"{kind}\n  = help: unpack it first: {command} {path}" if command else kind

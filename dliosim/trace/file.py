@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.errors import ExecutionError
+from dliosim.errors import TraceError
 from dliosim.trace.calls import NAMES, kinds_of, layers_of
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS, SPAN_COLUMNS
 from dliosim.trace.events import COLUMNS, KINDS, UNKNOWN, Events, Process, Trace, layer_number
@@ -97,14 +97,14 @@ def _first_rows(counts: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read the trace of a run. Raises ExecutionError where the file is none, or is damaged."""
+    """Read the trace of a run. Raises TraceError where the file is none, or is damaged."""
     import h5py
 
     try:
         with h5py.File(path, "r") as file:
             return _read(path, file)
     except (OSError, KeyError, ValueError, TypeError, zlib.error, RuntimeError) as error:
-        raise ExecutionError(f"{path} cannot be read as a trace of dliosim: {error}") from error
+        raise TraceError(f"{path} cannot be read as a trace of dliosim: {error}") from error
 
 
 def _read(path: Path, file: Any) -> Trace:

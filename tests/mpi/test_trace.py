@@ -40,6 +40,23 @@ train loop {
 restore model
 """
 
+LIBRARY = """\
+dlio 1
+workload hdf
+dataset data {
+    samples 6
+    size    4 kB
+    format  hdf5
+    layout  2 files
+    path    "data"
+}
+prepare data
+train loop {
+    read    data
+    through library
+}
+"""
+
 WAYS = {
     "posix": "api posix",
     "readers": "api posix\n    readers 2",
@@ -130,10 +147,7 @@ def test_a_trace_that_cannot_be_written_leaves_no_part_of_it(tmp_path: Path) -> 
 
 def test_reads_by_the_library_are_recorded_as_such(tmp_path: Path) -> None:
     pattern = tmp_path / "hdf5.dlio"
-    pattern.write_text(
-        'dlio 1\nworkload hdf\ndataset data {\n    samples 6\n    size 4 kB\n    format hdf5\n    layout 2 files\n    path "data"\n}\n'
-        "prepare data\ntrain loop {\n    read data\n    through library\n}\n"
-    )
+    pattern.write_text(LIBRARY)
     out = tmp_path / "out"
     done = run_command(
         2, ["run", str(pattern), "--dir", str(tmp_path / "data"), "--output", str(out), "--trace"], tmp_path

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.errors import ExecutionError
+from dliosim.analyze.open_trace import open_trace
+from dliosim.errors import TraceError, UsageError
 from dliosim.trace.calls import CALLS, Call
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS, SPAN_COLUMNS, ColumnBuffer, SpillFile
 from dliosim.trace.events import KINDS, Trace, kind_number
@@ -118,7 +119,7 @@ def test_numbers_that_do_not_fit_are_refused(column: str, value: int, tmp_path: 
     path = tmp_path / "trace.h5"
     write(path, [300])
     damage_heads(path, column, value)
-    with pytest.raises(ExecutionError, match=r"trace\.h5 cannot be read as a trace of dliosim"):
+    with pytest.raises(TraceError, match=r"trace\.h5 cannot be read as a trace of dliosim"):
         read_trace(path)
 
 
@@ -127,7 +128,7 @@ def test_a_file_that_is_cut_is_refused(cut: int, tmp_path: Path) -> None:
     path = tmp_path / "trace.h5"
     write(path, [300])
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(ExecutionError, match="cannot be read as a trace"):
+    with pytest.raises(TraceError, match="cannot be read as a trace"):
         read_trace(path)
 
 
@@ -137,7 +138,7 @@ def test_indices_beyond_their_tables_are_refused(what: str, tmp_path: Path) -> N
     write(path, [3])
     with h5py.File(path, "r+") as file:
         file[what][0] = 100
-    with pytest.raises(ExecutionError, match=r"not listed|does not know"):
+    with pytest.raises(TraceError, match=r"not listed|does not know"):
         read_trace(path)
 
 
@@ -147,3 +148,12 @@ def test_rows_beyond_the_limit_make_a_trace_incomplete(tmp_path: Path) -> None:
     damage_heads(path, "calls_made", 10)
     found: Trace = read_trace(path)
     assert found.incomplete == ("3 of 10 calls were recorded: the trace had reached its limit of bytes",)
+
+
+def test_a_folder_of_results_is_opened_by_its_trace_or_says_that_there_is_none(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(UsageError, match="was not recorded") as refused:
+        open_trace([tmp_path])
+    assert "dliosim run cosmoflow --trace" in str(refused.value)
+    write(tmp_path / "trace.h5", [3])
+    assert len(open_trace([tmp_path]).events) == len(open_trace([tmp_path / "trace.h5"]).events) == 4
