@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.cli import main
-from dliosim.commands.parser import make_parser
+from dliosim.commands.parser import parse_words
 
 FOLDER = Path(__file__).parent.parent / "errors"
 FILE = FOLDER / "newcomer.txt"
@@ -136,7 +136,7 @@ TYPED = [(case, *cure) for case in CASES for cure in list_cures(case)]
 def test_the_line_of_the_answer_is_right(case: Newcomer, line: str, block: str, tmp_path: Path) -> None:
     if line.startswith(("dliosim ", "mpiexec ", "srun ")):
         words = shlex.split(line)
-        parsed = make_parser().parse_args(words[words.index("dliosim") + 1 :])
+        parsed = parse_words(words[words.index("dliosim") + 1 :])
         overrides = [word for one in getattr(parsed, "define", []) for word in ("-D", one)]
         pattern, command = case.pattern, ["check", "example.dlio", *overrides]
     elif line.startswith("-D "):
