@@ -12,7 +12,7 @@ from dliosim.analyze.functions import Function, list_functions
 from dliosim.analyze.layers import Layer, list_layers
 from dliosim.analyze.over_time import Bandwidth, measure_bandwidth
 from dliosim.analyze.ranks import Rank, Straggler, find_straggler, list_ranks
-from dliosim.analyze.time_split import TimeSplit, split_time
+from dliosim.analyze.time_split import TimeSplit, split_epochs, split_time
 from dliosim.analyze.view import View
 
 
@@ -23,7 +23,7 @@ class Job:
     source: str  #: what wrote it: dliosim, DFTracer, Darshan
     path: str  #: the file or folder that it was read from
     command: str  #: command line of the job; empty if it is not known
-    loop: str  #: name of the loop that took longest, for runs of dliosim: that of its phase
+    loop: str  #: name of the loop with the longest epochs; `train` where none is known
     seconds: float  #: length of the job
     nodes: int  #: nodes; 0 if they are not known
     ranks: int  #: ranks; 0 if they are not known
@@ -41,7 +41,8 @@ class Figures:
     """All figures of one job."""
 
     job: Job  #: what the trace is of
-    split: TimeSplit  #: where the time went
+    split: TimeSplit  #: where the time of the job went
+    epochs: TimeSplit | None  #: where the time of the epochs of loops went; None where no epochs are known
     functions: tuple[Function, ...]  #: by function, the longest first
     layers: tuple[Layer, ...]  #: by layer
     access: Access  #: how bytes were accessed
@@ -57,6 +58,7 @@ def measure_figures(view: View) -> Figures:
     return Figures(
         _describe_job(view),
         split_time(view),
+        split_epochs(view),
         list_functions(view),
         list_layers(view),
         describe_access(view),
@@ -68,13 +70,12 @@ def measure_figures(view: View) -> Figures:
 
 
 def _find_loop(view: View) -> str:
-    """Return the name of the longest phase, without its verb; `train` where no phase is known."""
+    """Return the name of the loop with the longest epochs, without its verb; `train` where no epoch is known."""
     events = view.events
-    rows = np.flatnonzero(events.is_kind("phase"))
-    if not len(rows) or not events.names:
-        return "train"
-    longest = events.names[int(events.name[rows[np.argmax(events.duration[rows])]])]
-    return longest.split(" ")[-1] or "train"
+    rows = np.flatnonzero(events.is_kind("epoch"))
+    times = np.bincount(events.name[rows], events.duration[rows], 1)
+    longest = events.names[int(times.argmax())] if len(rows) and events.names else "train"
+    return longest.split(" ")[-1]
 
 
 def _describe_job(view: View) -> Job:

@@ -49,7 +49,7 @@ class Insight:
     source: str  #: where figure and threshold are from
     measure: Measuring  #: None where the trace cannot say
     cure: str  #: what to try
-    own: str = ""  #: option for runs of dliosim; `{loop}` is the loop's name
+    own: str = ""  #: option for runs of dliosim; `{loop}` is the loop's name, `{readers}` a number of readers
     least: int = 0  #: it is found only above this number of operations
     at_limit: bool = False  #: True if it is found at the limit, too
 
@@ -112,13 +112,14 @@ INSIGHTS: Final = (
     Insight(
         "unoverlapped-io",
         "I/O is not hidden behind compute",
-        "I/O time without compute on the same rank / I/O time of the rank; unions of intervals",
+        "I/O time without compute on the same rank / I/O time of the rank, unions of intervals; within epochs, where "
+        "these are known",
         0.5,
         share_text,
         "DFAnalyzer unoverlapped_io",
         io_alone,
         _READ_AHEAD,
-        "-D {loop}.readers=4",
+        "-D {loop}.readers={readers}",
     ),
     Insight(
         "data-wait",
@@ -129,7 +130,7 @@ INSIGHTS: Final = (
         "MLPerf Storage: accelerator utilization of at least 90 %",
         data_wait,
         _READ_AHEAD,
-        "-D {loop}.readers=4",
+        "-D {loop}.readers={readers}",
     ),
     Insight(
         "straggler",

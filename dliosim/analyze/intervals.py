@@ -58,6 +58,15 @@ def unite_intervals(*parts: Intervals) -> Intervals:
     return merge_intervals(np.concatenate([one.begin for one in some]), np.concatenate([one.end for one in some]))
 
 
+def intersect_intervals(one: Intervals, other: Intervals) -> Intervals:
+    """Return the times that are in both."""
+    times = np.concatenate([one.begin, other.begin, one.end, other.end])
+    steps = np.repeat([1, -1], len(times) // 2)
+    order = np.argsort(times, kind="stable")
+    is_both = np.cumsum(steps[order]) == 2
+    return merge_intervals(times[order][is_both], np.append(times[order][1:], 0)[is_both])
+
+
 def overlap_length(one: Intervals, other: Intervals) -> int:
     """Return how long both are there at once, ns."""
     return one.length + other.length - unite_intervals(one, other).length

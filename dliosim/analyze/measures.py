@@ -50,8 +50,9 @@ def missing_events(figures: Figures) -> Measure | None:
 
 
 def io_alone(figures: Figures) -> Measure | None:
-    """Return the share of I/O time without compute."""
-    split = figures.split
+    """Return the share of I/O time without compute, within epochs where these are known."""
+    split = figures.epochs or figures.split
+    where = " in epochs" if figures.epochs else ""
     if not split.has_compute:
         return None
     if split.is_by_rank:
@@ -61,7 +62,9 @@ def io_alone(figures: Figures) -> Measure | None:
     if not io:
         return None
     return Measure(
-        alone / io, f"{share_text(alone / io)} {whose} I/O time ({time_text(io)}) has no compute next to it", alone
+        alone / io,
+        f"{share_text(alone / io)} {whose} I/O time{where} ({time_text(io)}) has no compute next to it",
+        alone,
     )
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from dliosim.analyze.intervals import Intervals, overlap_length, unite_intervals
+import numpy as np
+
+from dliosim.analyze.intervals import (
+    Intervals,
+    intersect_intervals,
+    merge_intervals,
+    overlap_length,
+    unite_intervals,
+)
 from dliosim.analyze.view import View
 
 #: Kinds that keep a device busy.
@@ -47,22 +55,38 @@ class TimeSplit:
 
 
 def split_time(view: View) -> TimeSplit:
-    """Return the time split of a trace."""
+    """Return the time split of a whole job."""
     events = view.events
-    io, compute = view.unite(view.operations), view.unite(events.is_kind(*COMPUTE))
     spans = []
     for group in range(len(view.groups)):
         parts = [part for part in view.slices_of(group) if part.stop > part.start]
         first = min((int(events.begin[part].min()) for part in parts), default=0)
         last = max((int((events.begin[part] + events.duration[part]).max()) for part in parts), default=0)
-        spans.append(last - first)
-    ranks = [_split(*each) for each in zip(spans, io, compute, strict=True)]
-    union = _split(view.trace.duration, unite_intervals(*io), unite_intervals(*compute))
-    has_compute = union.compute > 0
+        spans.append(merge_intervals(np.array([first]), np.array([last])))
+    whole = merge_intervals(np.array([0]), np.array([view.trace.duration]))
+    return _split_within(view, spans, whole)
+
+
+def split_epochs(view: View) -> TimeSplit | None:
+    """Return the time split within the epochs of loops; None where the trace has no epochs."""
+    epochs = view.unite(view.events.is_kind("epoch"))
+    union = unite_intervals(*epochs)
+    return _split_within(view, epochs, union) if union.length else None
+
+
+def _split_within(view: View, times: Sequence[Intervals], union: Intervals) -> TimeSplit:
+    """Return the split of the times of each group, and of all together."""
+    io, compute = (
+        [intersect_intervals(*each) for each in zip(view.unite(rows), times, strict=True)]
+        for rows in (view.operations, view.events.is_kind(*COMPUTE))
+    )
+    ranks = [_split(*each) for each in zip(times, io, compute, strict=True)]
+    together = _split(union, unite_intervals(*io), unite_intervals(*compute))
+    has_compute = together.compute > 0
     lacking = sum(one.compute == 0 and one.io > 0 for one in ranks)
     return TimeSplit(
         {one.name: spread([getattr(rank, one.name) for rank in ranks], view.groups) for one in fields(Split)},
-        union,
+        together,
         has_compute,
         not (has_compute and lacking),
     )
@@ -76,7 +100,7 @@ def spread(values: Sequence[float], names: Sequence[str]) -> Spread:
     return Spread(sum(values) / len(values), low, high, names[values.index(low)], names[values.index(high)])
 
 
-def _split(total: int, io: Intervals, compute: Intervals) -> Split:
+def _split(total: Intervals, io: Intervals, compute: Intervals) -> Split:
     both = overlap_length(io, compute)
-    times = (total, io.length, compute.length, both, io.length - both, compute.length - both)
+    times = (total.length, io.length, compute.length, both, io.length - both, compute.length - both)
     return Split(*(time * 1e-9 for time in times))

@@ -26,7 +26,7 @@ PURPOSES: Final = ("data set", "checkpoint", "other")
 
 _CHECKPOINT = re.compile(r"ckpt|checkpoint|\.(pt|pth|safetensors|distcp)$|_optim|/global_step", re.IGNORECASE)
 _OTHER = re.compile(
-    r"^/(proc|sys|dev|etc|lib|lib64|bin|run)/|^/usr/(lib|share|tce|bin)|/site-packages/|/__pycache__/|/venv/|/\.venv/"
+    r"^/(proc|sys|dev(?!/shm/)|etc|lib|lib64|bin|run)/|^/usr/(lib|share|tce|bin)|/site-packages/|/__pycache__/|/venv/|/\.venv/"
     r"|/lib/python|\.(py|pyc|so|pfw|log|yaml|yml|cfg|darshan|md|txt)(\.[\d.]+|\.gz)?$|^(pipe|socket|anon_inode):|<STD"
 )
 

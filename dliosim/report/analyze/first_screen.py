@@ -19,6 +19,9 @@ _MOST_INSIGHTS, _MOST_NOTES = 4, 2
 
 _INDENT = " " * 9
 
+#: Readers that are advised where a run has none.
+_READERS = 4
+
 _UNION = "The union over all ranks hides a rank that waits while others work."
 _NO_COMPUTE = "The trace has no compute, so nothing can be said about I/O that is hidden behind it."
 _WORKERS = (
@@ -36,7 +39,7 @@ def format_analysis(figures: Figures, findings: Sequence[Finding], full: bool) -
         notes = [*figures.job.incomplete[1:], *figures.job.notes, split_note(figures)]
         tables = map(format_table, list_tables(figures, findings))
         return "\n".join([*head, "", *_wrap(notes), "", "\n\n".join(tables)]) + "\n"
-    split = grid(*_grid(split_table(figures.split)), width=SCREEN).splitlines()
+    split = grid(*_grid(split_table(figures.split, figures.epochs)), width=SCREEN).splitlines()
     notes = _wrap([split_note(figures), *figures.job.notes[:_MOST_NOTES]])
     room = LINES - len(head) - len(split) - len(notes) - 9
     functions = brief_functions_table(figures, max(room, 1))
@@ -75,17 +78,12 @@ def is_costly(one: Finding, figures: Figures) -> bool:
 
 
 def cure_lines(one: Finding, figures: Figures) -> list[str]:
-    """Return what to try: in words, and for a run of dliosim the line to type."""
-    own = own_line(one, figures)
-    return [one.insight.cure, *([own] if own else [])]
-
-
-def own_line(one: Finding, figures: Figures) -> str:
-    """Return the command of a run of dliosim with the option that an insight advises; empty for other traces."""
-    if figures.job.source != "dliosim" or not one.insight.own:
-        return ""
-    command = figures.job.command or "dliosim run PATTERN"
-    return f"{command} {one.insight.own.format(loop=figures.job.loop)}"
+    """Return what to try: in words, and for a run of dliosim the option to add to its command line."""
+    job = figures.job
+    if job.source != "dliosim" or not one.insight.own:
+        return [one.insight.cure]
+    of_a_rank = job.threads // max(job.ranks, 1)  # its main thread and its readers
+    return [one.insight.cure, one.insight.own.format(loop=job.loop, readers=max(_READERS, 2 * (of_a_rank - 1)))]
 
 
 def _insight_lines(
@@ -131,7 +129,7 @@ def explain_insight(name: str) -> str:
         ("try", one.cure),
     ]
     if one.own:
-        rows.append(("dliosim", one.own.format(loop="train")))
+        rows.append(("dliosim", one.own.format(loop="train", readers=_READERS)))
     lines = [f"{one.name}: {one.about}"]
     for label, text in rows:
         lines += textwrap.wrap(text, SCREEN, initial_indent=f"  {label:<10}", subsequent_indent=" " * 12)

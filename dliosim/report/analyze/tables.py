@@ -31,7 +31,7 @@ _SPLIT_HEADINGS = {
 
 def list_tables(figures: Figures, findings: Sequence[Finding]) -> Iterator[Table]:
     """Yield all tables of one job."""
-    yield split_table(figures.split)
+    yield split_table(figures.split, figures.epochs)
     yield functions_table(figures)
     yield _sizes_table(figures)
     yield _layers_table(figures.layers)
@@ -41,14 +41,17 @@ def list_tables(figures: Figures, findings: Sequence[Finding]) -> Iterator[Table
     yield findings_table(findings)
 
 
-def split_table(split: TimeSplit) -> Table:
-    """Return the time split, by rank and of the union of all ranks."""
+def split_table(split: TimeSplit, epochs: TimeSplit | None = None) -> Table:
+    """Return the time split, by rank and of the union of all ranks; and that of the epochs of loops."""
     rows = [
         (label, *(_time(getattr(split.ranks[one.name], of)) for one in fields(Split)))
         for label, of in (("a rank, mean", "mean"), ("a rank, least", "min"), ("a rank, most", "max"))
     ]
     union = ("union of all ranks", *(_time(getattr(split.union, one.name)) for one in fields(Split)))
-    return Table("time, by unions of intervals", ("", *_SPLIT_HEADINGS.values()), (*rows, union))
+    within = epochs and ("a rank, mean, in epochs", *(_time(epochs.ranks[one.name].mean) for one in fields(Split)))
+    return Table(
+        "time, by unions of intervals", ("", *_SPLIT_HEADINGS.values()), (*rows, *([within] if within else []), union)
+    )
 
 
 def functions_table(figures: Figures, most: int = _MOST_FUNCTIONS) -> Table:
