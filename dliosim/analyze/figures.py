@@ -87,7 +87,7 @@ def _describe_job(view: View) -> Job:
         trace.path,
         trace.command,
         _find_loop(view),
-        trace.duration * 1e-9,
+        trace.duration / 1e9,
         len(hosts),
         len({one.rank for one in events.processes} - {-1}),
         len(events.processes),

@@ -37,7 +37,7 @@ def list_files(view: View) -> tuple[FileKind, ...]:
     kinds: dict[tuple[int, str], int] = {}
     purposes = view.purpose_of.tolist()
     numbers = [
-        kinds.setdefault((purpose, _suffix(path)), len(kinds))
+        kinds.setdefault((purpose, file_suffix(path)), len(kinds))
         for purpose, path in zip(purposes, events.files, strict=True)
     ]
     kind_of = np.array(numbers, np.int64).reshape(-1)
@@ -58,13 +58,14 @@ def list_files(view: View) -> tuple[FileKind, ...]:
         add_up(events.duration[rows]),
     )
     found = [
-        FileKind(PURPOSES[purpose], suffix, int(uses), int(opens), int(metadata), int(read), int(written), time * 1e-9)
+        FileKind(PURPOSES[purpose], suffix, int(uses), int(opens), int(metadata), int(read), int(written), time / 1e9)
         for (purpose, suffix), uses, opens, metadata, read, written, time in zip(kinds, *columns, strict=True)
         if uses
     ]
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.purpose, one.suffix)))
 
 
-def _suffix(path: str) -> str:
+def file_suffix(path: str) -> str:
+    """Return the end of a name that says what is in the file: `.npz`; empty where there is none."""
     suffix = PurePosixPath(path).suffix.lower()
     return suffix if len(suffix) <= _LONGEST and not suffix[1:].isdigit() else ""

@@ -59,12 +59,12 @@ def list_functions(view: View) -> tuple[Function, ...]:
                 LAYERS[events.layer[first]],
                 kind,
                 len(rows),
-                int(durations.sum()) * 1e-9,
+                int(durations.sum()) / 1e9,
                 int(moved.sum()),
                 _sizes(moved) if len(moved) else None,
-                p50 * 1e-9,
-                p99 * 1e-9,
-                longest * 1e-9,
+                p50 / 1e9,
+                p99 / 1e9,
+                longest / 1e9,
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.name)))

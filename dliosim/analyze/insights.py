@@ -62,7 +62,8 @@ class Insight:
 
     def is_met(self, found: Measure) -> bool:
         """Return True if a figure is beyond the threshold."""
-        above = found.value >= self.limit if self.at_limit else found.value > self.limit
+        value = round(found.value, 9)  # a quotient that is the threshold may be a hair above it
+        above = value >= self.limit if self.at_limit else value > self.limit
         return above and (not self.least or found.count > self.least)
 
 

@@ -66,7 +66,7 @@ def list_layers(view: View) -> tuple[Layer, ...]:
         rows = select(view)
         times[name] = view.unite(rows)
         own = [one.length for one in times[name]]
-        all_ranks = unite_intervals(*times[name]).length * 1e-9
+        all_ranks = unite_intervals(*times[name]).length / 1e9
         moved = int(view.bytes[rows].sum())
         overlap = None
         if parent and sum(own) and sum(one.length for one in times[parent]):
@@ -77,7 +77,7 @@ def list_layers(view: View) -> tuple[Layer, ...]:
                 name,
                 parent,
                 events,
-                sum(own) / max(len(own), 1) * 1e-9,
+                sum(own) / max(len(own), 1) / 1e9,
                 events / all_ranks if all_ranks else None,
                 moved,
                 moved / all_ranks if all_ranks and moved else None,

@@ -45,7 +45,7 @@ class Bandwidth:
 def measure_bandwidth(view: View) -> Bandwidth:
     """Return the bytes of all ranks over time."""
     read, written = (tuple(spread_bytes(view, kind).sum(axis=0).tolist()) for kind in ("read", "write"))
-    return Bandwidth(view.trace.duration / BINS * 1e-9, read, written)
+    return Bandwidth(view.trace.duration / BINS / 1e9, read, written)
 
 
 def spread_bytes(view: View, *kinds: str) -> Floats:

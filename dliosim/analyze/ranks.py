@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,8 +67,8 @@ def list_ranks(view: View) -> tuple[Rank, ...]:
             int(read[one]),
             int(written[one]),
             operations[one],
-            io[one] * 1e-9,
-            metadata[one] * 1e-9,
+            io[one] / 1e9,
+            metadata[one] / 1e9,
         )
         for one in range(count)
     )
@@ -80,9 +81,7 @@ def relative_spread(values: list[float]) -> float:
 
 def find_straggler(view: View, ranks: tuple[Rank, ...]) -> Straggler | None:
     """Return the rank that the others wait for, by step or else over the job; None for a single rank."""
-    if len(ranks) < 2:
-        return None
-    return _find_by_step(view) or _find_by_job(ranks)
+    return (_find_by_step(view) if len(ranks) > 1 else None) or find_slowest(ranks)
 
 
 def _find_by_step(view: View) -> Straggler | None:
@@ -121,13 +120,16 @@ def _compare(view: View, times: Ints) -> Straggler:
         "step",
         len(times),
         int(own.sum()),
-        float(behind.mean()) * 1e-9 if own.any() else 0.0,
-        float(cost[rank]) * 1e-9,
+        float(behind.mean()) / 1e9 if own.any() else 0.0,
+        float(cost[rank]) / 1e9,
         over,
     )
 
 
-def _find_by_job(ranks: tuple[Rank, ...]) -> Straggler | None:
+def find_slowest(ranks: Sequence[Rank]) -> Straggler | None:
+    """Return the rank with the longest I/O over the job; None for a single rank, or without I/O."""
+    if len(ranks) < 2:
+        return None
     times = np.array([one.io for one in ranks])
     rank = int(np.argmax(times))
     others = np.delete(times, rank)

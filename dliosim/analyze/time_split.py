@@ -103,4 +103,4 @@ def spread(values: Sequence[float], names: Sequence[str]) -> Spread:
 def _split(total: Intervals, io: Intervals, compute: Intervals) -> Split:
     both = overlap_length(io, compute)
     times = (total.length, io.length, compute.length, both, io.length - both, compute.length - both)
-    return Split(*(time * 1e-9 for time in times))
+    return Split(*(time / 1e9 for time in times))

@@ -31,6 +31,11 @@ _OTHER = re.compile(
 )
 
 
+def find_purpose(path: str) -> int:
+    """Return what a file is for by its path, as an index into `PURPOSES`."""
+    return 1 if _CHECKPOINT.search(path) else 2 if _OTHER.search(path) else 0
+
+
 @dataclass(frozen=True)
 class View:
     """A trace with what all figures need of it. Groups are ranks; a process whose rank is not known is one itself."""
@@ -95,8 +100,7 @@ class View:
     @cached_property
     def purpose_of(self) -> NDArray[np.int8]:
         """The purpose of each file, as an index into `PURPOSES`: by its path, or if it is used most within saves."""
-        by_path = [1 if _CHECKPOINT.search(path) else 2 if _OTHER.search(path) else 0 for path in self.events.files]
-        found = np.array(by_path, np.int8).reshape(-1)
+        found = np.array([find_purpose(path) for path in self.events.files], np.int8)
         saves = self.events.is_kind("save", "restore")
         if saves.any() and len(found):
             rows = np.flatnonzero(self.basic & (self.events.file >= 0))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dliosim.analyze.changes import find_changes
+from dliosim.analyze.counters import add_counters
 from dliosim.analyze.figures import Figures, measure_figures
 from dliosim.analyze.fleet import FleetRow, list_fleet
 from dliosim.analyze.insights import INSIGHTS, Finding, judge
@@ -50,8 +51,13 @@ def analyze_command(parsed: argparse.Namespace) -> int:
 
 def _analyze(paths: Sequence[Path]) -> tuple[Figures, tuple[Finding, ...]]:
     """Return the figures and insights of a job; its events are freed."""
-    figures = measure_figures(View(open_trace(paths)))
+    figures = _measure(View(open_trace(paths)))
     return figures, judge(figures)
+
+
+def _measure(view: View) -> Figures:
+    """Return the figures of a trace: of its events, and of its counters where it has some."""
+    return add_counters(view, measure_figures(view))
 
 
 def _analyze_fleet(names: Sequence[str], jobs: Sequence[Sequence[Path]]) -> tuple[FleetRow, ...]:
@@ -89,7 +95,7 @@ def _write_page(jobs: Sequence[Sequence[Path]], path: Path) -> int:
     from dliosim.pictures.analysis_page import page
 
     view = View(open_trace(jobs[0]))
-    figures = measure_figures(view)
+    figures = _measure(view)
     content = page(view, figures, judge(figures)).encode()
     try:
         write_atomic(path, content)

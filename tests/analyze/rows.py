@@ -48,12 +48,13 @@ def trace(rows: Sequence[Row], ranks: int = 0, **more: object) -> Trace:
     rows = sorted(rows, key=lambda row: (row.process, row.begin))
     files = tuple(dict.fromkeys(row.file for row in rows if row.file))
     names = tuple(dict.fromkeys(row.name or row.kind for row in rows))
+    file_numbers = {file: number for number, file in enumerate(files)}
     columns: dict[str, list[int]] = {name: [] for name in COLUMNS}
     for row in rows:
         columns["kind"].append(kind_number(row.kind))
         columns["layer"].append(layer_number(row.layer))
         columns["name"].append(names.index(row.name or row.kind))
-        columns["file"].append(files.index(row.file) if row.file else -1)
+        columns["file"].append(file_numbers.get(row.file, -1))
         columns["asked"].append(row.moved)
         for name in ("process", "thread", "begin", "duration", "offset", "moved", "epoch", "step"):
             columns[name].append(getattr(row, name))

@@ -1,0 +1,265 @@
+"""Figures from Darshan's counters, which are sums over each file and rank, and know no single call.
+
+Counters of a file that all ranks use are of all of them together; here each rank has an equal part. Where a log has
+DXT, times are those of its calls; counts and bytes are those of the counters, which miss no call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.analyze.access import ALIGNMENT, SMALL, Access, Direction
+from dliosim.analyze.figures import Figures
+from dliosim.analyze.files import FileKind, file_suffix
+from dliosim.analyze.functions import Function
+from dliosim.analyze.ranks import Rank, find_slowest
+from dliosim.analyze.time_split import Split, TimeSplit, spread
+from dliosim.analyze.view import PURPOSES, View, find_purpose
+from dliosim.trace.events import FileCounters
+
+_BINS: Final = ["0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"]
+_SMALL_BINS: Final = 5
+
+#: Darshan's names of both directions: calls, bytes, the byte furthest behind, time.
+_SIDES: Final = {
+    "read": ("READS", "BYTES_READ", "MAX_BYTE_READ", "F_READ_TIME"),
+    "write": ("WRITES", "BYTES_WRITTEN", "MAX_BYTE_WRITTEN", "F_WRITE_TIME"),
+}
+_METADATA: Final = ("OPENS", "STATS", "SEEKS", "FSYNCS", "FDSYNCS", "FLUSHES", "SYNCS", "INDEP_OPENS", "COLL_OPENS")
+_MPI_CALLS: Final = tuple(f"{how}_{side}" for how in ("INDEP", "COLL", "SPLIT", "NB") for side in ("READS", "WRITES"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """Counters of a module, 0 where Darshan has none."""
+
+    table: FileCounters  #: the counters
+
+    def count(self, *names: str) -> NDArray[np.int64]:
+        """Return the sum of some counters in each row; Darshan's -1 for unknown counts 0."""
+        columns = [np.maximum(self.table.counts[name], 0) for name in names if name in self.table.counts]
+        return sum(columns, np.zeros(len(self.table), np.int64))
+
+    def time(self, *names: str) -> NDArray[np.float64]:
+        """Return the sum of some times in each row, s."""
+        columns = [np.nan_to_num(self.table.seconds[name]) for name in names if name in self.table.seconds]
+        return sum(columns, np.zeros(len(self.table)))
+
+    def calls(self, side: str) -> NDArray[np.int64]:
+        """Return the reads or writes in each row; of MPI-IO, of all its ways."""
+        name = _SIDES[side][0]
+        ways = [one for one in _MPI_CALLS if one.endswith(name)]
+        return self.count(*(ways if self.table.module == "MPI-IO" else [name]))
+
+
+def add_counters(view: View, figures: Figures) -> Figures:
+    """Return the figures with those that the counters of a Darshan log say better than its events."""
+    tables = {one.module: _Module(one) for one in view.trace.counters}
+    # POSIX is below MPI-IO; STDIO's calls are not among those of POSIX.
+    bases = [tables[name] for name in ("POSIX", "STDIO") if name in tables]
+    if "POSIX" not in tables and "MPI-IO" in tables:
+        bases.append(tables["MPI-IO"])
+    if not bases:
+        return figures
+    ranks = _list_ranks(figures.ranks, bases, has_events=len(view.events) > 0)
+    found = replace(
+        figures,
+        job=replace(figures.job, operations=sum(one.operations for one in ranks)),
+        access=_describe_access(bases, tables.get("MPI-IO")),
+        files=_list_files(bases),
+        functions=_list_functions(list(tables.values())),
+        ranks=ranks,
+    )
+    if len(view.events):
+        return found
+    return replace(found, split=_split_time(figures.job.seconds, ranks), straggler=find_slowest(ranks))
+
+
+def _list_ranks(ranks: Sequence[Rank], bases: Sequence[_Module], has_events: bool) -> tuple[Rank, ...]:
+    count = len(ranks)
+
+    def add_up(rows: Sequence[NDArray[Any]]) -> list[float]:
+        """Return the sum of each rank, with its part of what all ranks have together."""
+        total = np.zeros(count)
+        for module, values in zip(bases, rows, strict=True):
+            own = module.table.rank >= 0
+            total += np.bincount(module.table.rank[own], values[own], count)
+            total += values[~own].sum() / max(count, 1)
+        sums: list[float] = total.tolist()
+        return sums
+
+    read, written = (add_up([one.count(_SIDES[side][1]) for one in bases]) for side in _SIDES)
+    operations = add_up([one.count(*_METADATA) + one.calls("read") + one.calls("write") for one in bases])
+    metadata = add_up([one.time("F_META_TIME") for one in bases])
+    moving = add_up([one.time("F_READ_TIME", "F_WRITE_TIME") for one in bases])
+    return tuple(
+        replace(
+            one,
+            read=round(read[at]),
+            written=round(written[at]),
+            operations=round(operations[at]),
+            io=one.io if has_events else moving[at] + metadata[at],
+            metadata=metadata[at],
+        )
+        for at, one in enumerate(ranks)
+    )
+
+
+def _describe_access(bases: Sequence[_Module], mpi: _Module | None) -> Access:
+    shared = {path for one in bases for path in _shared_files(one)}
+    on_shared = np.isin(mpi.table.file, _rows_of(mpi, shared | _shared_files(mpi))) if mpi else None
+    calls = mpi.count(*_MPI_CALLS) if mpi else np.zeros(0, np.int64)
+    collective = mpi.count("COLL_READS", "COLL_WRITES") if mpi else calls
+    stdio = [one for one in bases if one.table.module == "STDIO"]
+    return Access(
+        _describe(bases, "read", shared),
+        _describe(bases, "write", shared),
+        int(sum(one.count("RW_SWITCHES").sum() for one in bases)),
+        len({path for one in bases for path in one.table.files}),
+        len(shared),
+        int(calls.sum()),
+        int(calls[on_shared].sum()) if mpi else 0,
+        int(collective[on_shared].sum()) if mpi else 0,
+        int(mpi.count("NB_READS", "NB_WRITES").sum()) if mpi else 0,
+        int(sum(one.count("BYTES_READ", "BYTES_WRITTEN").sum() for one in stdio)),
+    )
+
+
+def _shared_files(module: _Module) -> set[str]:
+    """Return the files that several ranks use."""
+    rows = np.bincount(module.table.file, minlength=len(module.table.files))
+    several = set(module.table.file[module.table.rank < 0].tolist()) | set(np.flatnonzero(rows > 1).tolist())
+    return {module.table.files[file] for file in several}
+
+
+def _rows_of(module: _Module, paths: set[str]) -> list[int]:
+    return [number for number, path in enumerate(module.table.files) if path in paths]
+
+
+def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Direction:
+    """Return the figures of one direction; times of some of the calls are taken as their share of all calls."""
+    name, moved, furthest, time = _SIDES[side]
+    count = bytes_moved = small = first = consecutive = sequential = misaligned = again = on_shared = placed = 0
+    seconds = 0.0
+    bins = np.zeros(len(_BINS), np.int64)
+    common: dict[int, int] = {}
+    for one in bases:
+        calls, others = one.calls(side), one.calls("write" if side == "read" else "read")
+        count += int(calls.sum())
+        seconds += float(one.time(time).sum())
+        size = one.count(moved)
+        bytes_moved += int(size.sum())
+        on_shared += int(calls[np.isin(one.table.file, _rows_of(one, shared))].sum())
+        if one.table.module != "POSIX":
+            continue  # only POSIX has sizes, order and alignment
+        placed += int(calls.sum())
+        of_side = [int(one.count(f"SIZE_{side.upper()}_{each}").sum()) for each in _BINS]
+        bins += of_side
+        sizes = _common_sizes(one, others == 0)
+        for value, times in sizes.items():
+            common[value] = common.get(value, 0) + times
+        small += sum(of_side[:_SMALL_BINS]) - min(sizes.get(SMALL, 0), of_side[_SMALL_BINS - 1])
+        first += int((calls > 0).sum())
+        consecutive += int(one.count(f"CONSEC_{name}").sum())
+        sequential += int(one.count(f"SEQ_{name}").sum())
+        share = calls / np.maximum(calls + others, 1)
+        misaligned += round(float((one.count("FILE_NOT_ALIGNED") * share).sum()))
+        # Bytes above the byte furthest behind in the file, over all ranks.
+        files = len(one.table.files)
+        ends = np.zeros(files, np.int64)
+        np.maximum.at(ends, one.table.file, one.count(furthest) + (calls > 0))
+        again += int(np.maximum(np.bincount(one.table.file, size, files) - ends, 0).sum())
+    first = min(first, max(placed - sequential, 0))  # Darshan counts the first call at offset 0 as no sequential one
+    random = max(placed - sequential - first, 0)
+    mean = bytes_moved / count if count else 0.0
+    each = seconds / count if count else 0.0
+    commonest = sorted(common.items(), key=lambda pair: (-pair[1], pair[0]))[:4]
+    return Direction(
+        count=count,
+        bytes=bytes_moved,
+        seconds=seconds,
+        bins=tuple(bins.tolist()),
+        common=tuple(commonest),
+        small=small,
+        small_seconds=small * each,
+        first=first,
+        consecutive=consecutive,
+        sequential=sequential,
+        random=random,
+        random_seconds=random * each,
+        placed=placed,
+        misaligned=misaligned,
+        misaligned_seconds=misaligned * each * ALIGNMENT / (mean + ALIGNMENT),
+        again=again,
+        again_in_epoch=None,
+        shared=on_shared,
+        extents=bytes_moved - again,
+    )
+
+
+def _common_sizes(one: _Module, is_alone: NDArray[np.bool_]) -> dict[int, int]:
+    """Return the commonest sizes with their calls, of the rows with one direction: Darshan does not say which it is."""
+    found: dict[int, int] = {}
+    for number in range(1, 5):
+        sizes, counts = (one.count(f"ACCESS{number}_{what}")[is_alone] for what in ("ACCESS", "COUNT"))
+        for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
+            if count:
+                found[size] = found.get(size, 0) + count
+    return found
+
+
+def _list_files(bases: Sequence[_Module]) -> tuple[FileKind, ...]:
+    sums: dict[tuple[int, str], list[float]] = {}
+    names: dict[tuple[int, str], set[str]] = {}
+    for one in bases:
+        files = len(one.table.files)
+        columns = [
+            one.count("OPENS", "INDEP_OPENS", "COLL_OPENS"),
+            one.count(*_METADATA),
+            one.count("BYTES_READ"),
+            one.count("BYTES_WRITTEN"),
+            one.time("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME"),
+        ]
+        of_files = np.stack([np.bincount(one.table.file, column, files) for column in columns], axis=1).tolist()
+        for path, values in zip(one.table.files, of_files, strict=True):
+            kind = (find_purpose(path), file_suffix(path))
+            sums[kind] = [a + b for a, b in zip(sums.get(kind, [0.0] * 5), values, strict=True)]
+            names.setdefault(kind, set()).add(path)
+    found = [
+        FileKind(
+            PURPOSES[kind[0]], kind[1], len(names[kind]), round(opens), round(calls), round(read), round(wrote), time
+        )
+        for kind, (opens, calls, read, wrote, time) in sums.items()
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.seconds, one.purpose, one.suffix)))
+
+
+def _list_functions(modules: Sequence[_Module]) -> tuple[Function, ...]:
+    """Return reads, writes and all other calls of each module; quantiles are not known."""
+    found = []
+    for one in modules:
+        layer = one.table.module.lower()
+        for side, (_, moved, _, time) in _SIDES.items():
+            count = int(one.calls(side).sum())
+            found.append(_function(f"{side}s", layer, side, count, one.time(time), int(one.count(moved).sum())))
+        metadata = int(one.count(*_METADATA).sum())
+        found.append(_function("opens, stats, ...", layer, "metadata", metadata, one.time("F_META_TIME"), 0))
+    return tuple(sorted((one for one in found if one.count), key=lambda one: (-one.seconds, one.name)))
+
+
+def _function(name: str, layer: str, kind: str, count: int, times: NDArray[np.float64], moved: int) -> Function:
+    return Function(name, layer, kind, count, float(times.sum()), moved, None, math.nan, math.nan, math.nan)
+
+
+def _split_time(seconds: float, ranks: Sequence[Rank]) -> TimeSplit:
+    """Return the time split of ranks; no counter says which calls were at once, so the union is not known."""
+    names = [one.name for one in ranks]
+    splits = [Split(seconds, one.io, 0.0, 0.0, one.io, 0.0) for one in ranks]
+    by_rank = {name: spread([getattr(one, name) for one in splits], names) for name in Split.__dataclass_fields__}
+    return TimeSplit(by_rank, Split(seconds, math.nan, 0.0, 0.0, math.nan, 0.0), False, True)
