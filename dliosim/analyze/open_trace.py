@@ -12,7 +12,7 @@ from typing import Final
 from dliosim.analyze.darshan.job import make_trace
 from dliosim.analyze.darshan.log import read_log
 from dliosim.analyze.dftracer.job import read_dftracer
-from dliosim.errors import TraceError, UsageError
+from dliosim.errors import DliosimError, TraceError, UsageError
 from dliosim.readable import printable
 from dliosim.trace.events import Trace
 from dliosim.trace.file import FILE_NAME, read_trace
@@ -44,12 +44,16 @@ _OTHERS: Final = (
 def open_trace(paths: Sequence[Path]) -> Trace:
     """Return the events of one job: one file, one folder, or several files of DFTracer, one for each process.
 
-    Raises UsageError where paths are no job or a package is missing, TraceError where a trace is damaged or unknown.
+    Raises UsageError where paths are no job or a package is missing, TraceError where a trace is damaged or unknown,
+    ExecutionError where a trace of dliosim is.
     """
     try:
         if len(paths) == 1:
             return _open_folder(paths[0]) if paths[0].is_dir() else _open_file(paths[0])
         return _open_files(paths)
+    except DliosimError:
+        # An ExecutionError is an OSError too.
+        raise
     except OSError as error:
         raise UsageError(f"{error.filename or paths[0]} cannot be read: {error.strerror or error}") from error
 
@@ -96,7 +100,7 @@ def _open_folder(folder: Path) -> Trace:
     if logs := [name for name in names if name.endswith(".darshan")]:
         raise UsageError(
             f"{folder} has {len(logs):,} Darshan logs and no trace of DFTracer: each log is a job of its own\n"
-            f"  = help: dliosim analyze {folder / logs[0]}"
+            f"  = help: dliosim analyze {folder}/*.darshan"
         )
     raise TraceError(f"{folder} has no trace that dliosim can read{_ACCEPTED}")
 

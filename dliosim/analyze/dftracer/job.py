@@ -120,4 +120,4 @@ def _make_trace(
 
 def _failures(failed: NDArray[np.bool_]) -> tuple[str, ...]:
     many = int(failed.sum())
-    return (f"{many:,} calls failed: they returned a negative number",) if many else ()
+    return (f"calls that failed: {many:,}",) if many else ()

@@ -14,6 +14,9 @@ MAX_LINE: Final = 1 << 20
 #: Bytes that are read, or inflated, at a time.
 _PIECE: Final = 1 << 20
 
+#: Bytes of gzip that are inflated at a time: what is left of them is copied at each end of a member.
+_PIECE_OF_GZIP: Final = 1 << 16
+
 _GZIP: Final = b"\x1f\x8b"
 
 #: `wbits` of zlib for a member of gzip with its header.
@@ -72,10 +75,8 @@ def _split(pieces: Iterator[bytes], faults: FileFaults) -> Iterator[LineBlock]:
 def _inflate(file: BinaryIO, faults: FileFaults) -> Iterator[bytes]:
     """Yield the content of all gzip members of a file, at most `_PIECE` bytes at a time."""
     member, has_begun = zlib.decompressobj(_GZIP_BITS), False
-    while raw := file.read(_PIECE):
-        data = b""
-        # All input may be consumed while output of it is still to come: then as much as asked for was returned.
-        while raw or len(data) == _PIECE:
+    while raw := file.read(_PIECE_OF_GZIP):
+        while raw:
             try:
                 data = member.decompress(raw, _PIECE)
             except zlib.error:
@@ -86,6 +87,6 @@ def _inflate(file: BinaryIO, faults: FileFaults) -> Iterator[bytes]:
             has_begun, raw = True, member.unconsumed_tail
             if member.eof:
                 # Zeros may pad the end of a file.
-                raw, data = member.unused_data.lstrip(b"\0"), b""
+                raw = member.unused_data.lstrip(b"\0")
                 member, has_begun = zlib.decompressobj(_GZIP_BITS), False
     faults.cut = has_begun

@@ -18,12 +18,12 @@ from dliosim.trace.events import Events, layer_number
 def no_events(place: Path, readings: Sequence[FileReading], faults: Sequence[FileFaults]) -> str:
     """Return the message about traces without a single event."""
     lines = sum(reading.documents for reading in readings)
-    found = [f"{lines:,} lines without an event"] if lines else []
+    found = [f"lines without an event: {lines:,}"] if lines else []
     unreadable = _unreadable(readings, faults)
-    found += [f"{many:,} lines that cannot be read ({why})" for why, many in unreadable.most_common(3)]
+    found += [f"lines that cannot be read: {many:,} ({why})" for why, many in unreadable.most_common(3)]
     if any(fault.damaged or fault.cut for fault in faults):
         found.append("data that are cut or damaged")
-    content = ", ".join(found) if found else "nothing: the process was killed before it wrote, or is still running"
+    content = "; ".join(found) if found else "nothing: the process was killed before it wrote, or is still running"
     return f"{place} has no event of DFTracer; it has {content}"
 
 
@@ -53,15 +53,15 @@ def list_missing(
         (cut, f"the last line of {_files(cut)} is cut: the process was killed or is still running"),
         (damaged, f"{_files(damaged)} cannot be inflated to the end: what follows the damage is missing"),
         (endless, f"{_files(endless)} has no end event: the process was killed or is still running"),
-        (lost, f"{lost:,} lines are missing: DFTracer wrote more than are here"),
+        (lost, f"lines lost: {lost:,}; DFTracer wrote more than are here"),
         (
             unreadable,
-            f"{sum(unreadable.values()):,} lines cannot be read ({_reasons(unreadable)}); "
+            f"lines that cannot be read: {sum(unreadable.values()):,} ({_reasons(unreadable)}); "
             f"the first begins with {printable(example)}",
         ),
-        (sizeless, f"{sizeless:,} reads and writes have no size: run the job with DFTRACER_INC_METADATA=1"),
-        (without_name, f"{without_name:,} events are on files that no line names"),
-        (sums, f"{sums:,} lines are sums over time and no events: run the job without DFTRACER_ENABLE_AGGREGATION"),
+        (sizeless, f"reads and writes without a size: {sizeless:,}; run the job with DFTRACER_INC_METADATA=1"),
+        (without_name, f"events on files that no line names: {without_name:,}"),
+        (sums, f"lines that are sums over time: {sums:,}; run the job without DFTRACER_ENABLE_AGGREGATION"),
     )
     incomplete = tuple(sentence for is_so, sentence in sentences if is_so)
     return left_out, incomplete, _notes(paths, readings, events, left_out)

@@ -30,7 +30,7 @@ def fill_offsets(events: Events, failed: NDArray[np.bool_], appends: NDArray[np.
     moves = ~(opens | closes | seeks) & (offset < 0)
     # An opening and a seek set the position; a move by an unknown length loses it, and so does a second opening.
     level = _open_files(opens, closes, is_first)
-    is_known = (opens & (level == 1) & ~appends[rows]) | (seeks & (offset >= 0) & (level == 1))
+    is_known = (opens & ~appends[rows]) | (seeks & (offset >= 0))
     is_lost = is_first | closes | (opens & ~is_known) | (seeks & (offset < 0)) | (moves & (moved < 0)) | (level != 1)
     number = np.arange(len(rows))
     last_set = np.maximum.accumulate(np.where(is_known, number, -1))
