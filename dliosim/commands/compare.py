@@ -108,7 +108,7 @@ def _compare(setup: Setup) -> int:
                 passes=tuple((one.variant.label, tuple(one.passes)) for one in running),
                 prepared=tuple(phase.summary for phase in prepared),
             )
-            status = _write_report(setup, outcome, directory)
+            status = _write_report(setup, finder, outcome, directory)
     return world.broadcast_object(status)
 
 
@@ -123,16 +123,11 @@ def _compile_variants(
     return compile_variants(path, overrides, job, varied, parsed.loop, parsed.what, parsed.checkpoints, finder)
 
 
-def _accepts_override(setup: Setup, override: tuple[str, str]) -> bool:
-    """Return whether the variants can run with one more override, so that advice works when it is typed.
-
-    False for files that existed already: to find them again may take minutes.
-    """
-    from dliosim.language.blocks.external_datasets import missing_finder
-
+def _accepts_override(setup: Setup, finder: FileFinder, override: tuple[str, str]) -> bool:
+    """Return whether the variants can run with one more override, so that advice works when it is typed."""
     path = locate_pattern(setup.parsed.pattern)
     try:
-        return path is not None and bool(_compile_variants(setup, path, missing_finder, [override]))
+        return path is not None and bool(_compile_variants(setup, path, finder.find_known, [override]))
     except (DliosimError, OSError):  # the pattern may have changed since
         return False
 
@@ -205,7 +200,7 @@ def _read_back_striping(one: VariantRun) -> str:
     return read_striping(one.session.directory(dataset.root, dataset.path, dataset.digest())) or NO_STRIPING
 
 
-def _write_report(setup: Setup, outcome: Outcome, directory: Callable[[], Path]) -> int:
+def _write_report(setup: Setup, finder: FileFinder, outcome: Outcome, directory: Callable[[], Path]) -> int:
     """Write the results to `directory`, made if it is not there yet, and print them; return the exit status."""
     if len(outcome.measured) < 2:
         reasons = "".join(f"\n  {one.label}: {one.reason}" for one in outcome.not_run)
@@ -214,7 +209,7 @@ def _write_report(setup: Setup, outcome: Outcome, directory: Callable[[], Path])
         sys.stderr.write(printable(text, lines=True))
         return ExecutionError.exit_code
 
-    answer = answer_comparison(outcome, lambda override: _accepts_override(setup, override))
+    answer = answer_comparison(outcome, lambda override: _accepts_override(setup, finder, override))
 
     def write(place: Path) -> None:
         write_comparison(place, outcome, answer)

@@ -23,7 +23,7 @@ from dliosim.execute.run.workload_runner import run_with_null, run_workload
 from dliosim.model import Workload
 
 if TYPE_CHECKING:
-    from dliosim.formats.protocols import ExistingFiles
+    from dliosim.execute.datasets.discovery import FileFinder
 
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -37,21 +37,23 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
     if world.rank == 0:
         with freeze_objects():
             from dliosim.commands import run_results
-    sources: dict[str, ExistingFiles] = {}
+    finder: FileFinder | None = None
 
     def read_pattern() -> Workload:
-        workload, found = run_results.read_pattern(setup)
-        sources.update(found)
+        nonlocal finder
+        workload, finder = run_results.read_pattern(setup)
         return workload
 
     # Rank 0 alone reads the pattern, so that 512 ranks do not each build a parser.
     workload = world.run_on_rank_0("read the pattern", read_pattern)
     options = Options(parsed.null, parsed.verify)
     world.run_on_rank_0("look at the options", lambda: _check_options(workload, options))
-    (session,) = open_sessions(setup, [workload], [workload], sources, options)
+    (session,) = open_sessions(setup, [workload], [workload], {} if finder is None else finder.sources, options)
     node = fullest_node(world, setup.load)
     with (
-        run_results.collect_results(setup, session, node, unfinished) if world.rank == 0 else nullcontext() as finish,
+        nullcontext()
+        if finder is None
+        else run_results.collect_results(setup, session, node, unfinished, finder) as finish,
         nullcontext() if parsed.trace is None else Recording(world, parsed.trace, _spill_folder(setup)) as recording,
     ):
         phases = run_with_null(session) if parsed.with_null else run_workload(session)

@@ -25,7 +25,6 @@ from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.phases.context import Phase, Session
-from dliosim.formats.protocols import ExistingFiles
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.answer import answer_run
 from dliosim.measure.expectations import evaluate
@@ -42,19 +41,19 @@ from dliosim.report.run_report import run_report
 from dliosim.report.run_screen import run_screen
 
 
-def read_pattern(setup: Setup) -> tuple[Workload, dict[str, ExistingFiles]]:
-    """Return the workload, and the files found for its data sets `from files`. Raises UsageError and ExecutionError."""
+def read_pattern(setup: Setup) -> tuple[Workload, FileFinder]:
+    """Return the workload, and what found files that exist. Raises UsageError and ExecutionError."""
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     finder = FileFinder(parse_roots(parsed), setup.progress)
     overrides = parse_values(parsed)
     return compile_or_explain(
         lambda: compile_pattern(find_pattern(parsed.pattern, parsed.override), overrides, job, finder)
-    ), finder.sources
+    ), finder
 
 
 @contextmanager
 def collect_results(
-    setup: Setup, session: Session, node: NodeLoad, unfinished: PartialResults
+    setup: Setup, session: Session, node: NodeLoad, unfinished: PartialResults, finder: FileFinder
 ) -> Iterator[Callable[[Sequence[Phase]], tuple[int, Path | None]]]:
     """Yield a function that writes and prints the results of all phases; verbs run in the block.
 
@@ -102,7 +101,7 @@ def collect_results(
                 run,
                 group_phases(run.loops),
                 goals_of(workload.expectations),
-                lambda override: _find_needless(setup, workload, override),
+                lambda override: _find_needless(setup, finder, override),
                 "" if find_mount(Path()).is_memory_backed else DATA_DIRECTORY,
             )
             run = replace(run, answers=answers)
@@ -114,23 +113,19 @@ def collect_results(
         yield finish
 
 
-def _find_needless(setup: Setup, workload: Workload, override: tuple[str, str]) -> list[str] | None:
+def _find_needless(setup: Setup, finder: FileFinder, override: tuple[str, str]) -> list[str] | None:
     """Return the names of -D that say nothing next to one more override.
 
-    None where the pattern cannot run with it, so that advice works when it is typed; also for files that existed
-    already: to find them again may take minutes.
+    None where the pattern cannot run with it, so that advice works when it is typed.
     """
-    if any(dataset.source for dataset in workload.datasets):
-        return None
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
-    finder = FileFinder(parse_roots(parsed), setup.progress)
     path = locate_pattern(parsed.pattern)
     others = [given for given in parse_values(parsed) if given[0] != override[0]]
 
     def digest(overrides: list[tuple[str, str]]) -> str:
         """Return the digest with some overrides; empty where the pattern cannot run with them."""
         try:
-            return compile_pattern(path, overrides, job, finder)[0].digest() if path is not None else ""
+            return compile_pattern(path, overrides, job, finder.find_known)[0].digest() if path is not None else ""
         except (DliosimError, OSError):  # the pattern may have changed since
             return ""
 

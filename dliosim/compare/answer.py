@@ -30,7 +30,8 @@ def answer_comparison(outcome: Outcome, accepts: Callable[[tuple[str, str]], boo
     """Return the answer; `accepts` returns whether the variants can run with one more override."""
     outcome = replace(outcome, arguments=_drop_not_run(outcome))  # for the commands of advice
     source = _find_source(outcome)
-    choice = choose_variant(outcome.times(), outcome.comparisons) if outcome.repetitions >= FEWEST else None
+    says_little = outcome.repetitions < FEWEST or _greatest_difference(outcome) <= _SMALL
+    choice = None if says_little else choose_variant(outcome.times(), outcome.comparisons)
     found = list(_reasons(outcome, source, choice))
     labels = [one.label for one in outcome.measured]
     lead = choice.lead if choice else None
@@ -54,9 +55,9 @@ def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[t
     """Yield why nothing can be said, each with its verdict; the most important first."""
     if outcome.repetitions < FEWEST:
         yield FEW, f"{count(outcome.repetitions, 'repetition')}, and fewer than {FEWEST} show nothing"
-    elif choice is None and (most := _greatest_difference(outcome)) <= _SMALL:
+    elif (most := _greatest_difference(outcome)) <= _SMALL:
         yield from ((NO_STORAGE, reason) for reason in _memory_reasons(outcome, source))
-        yield EITHER, f"no difference of more than {percent(most, 2)} from {outcome.measured[0].label}"
+        yield EITHER, f"none differs by more than {percent(most, 2)} from {outcome.measured[0].label}"
         return
     elif choice is None:
         smallest = max(one.smallest or 1.0 for one in outcome.comparisons)
@@ -153,7 +154,7 @@ def _is_on(outcome: Outcome, one: VariantResult, kinds: frozenset[str]) -> bool:
 
 def _limits(outcome: Outcome, source: str) -> Iterator[str]:
     """Yield what such a comparison cannot show, variants that did not run first."""
-    yield from (f"{one.label} not run: {one.reason}" for one in outcome.not_run)
+    yield from (f"{one.label} not run: {' '.join(one.reason.split())}" for one in outcome.not_run)
     waited = _longest_core_wait(outcome)
     if waited >= CORE_WAIT_LIMIT:
         yield f"up to {percent(waited, 2)} of the time was waiting for a core, which is not storage's"

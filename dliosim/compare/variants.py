@@ -25,6 +25,7 @@ from dliosim.language.compile import CompiledPattern, compile_document
 from dliosim.language.diagnostics import Diagnostic, PatternError
 from dliosim.model import Access, Checkpoint, Finder, Job, Loop, Repeat, Restore, Save, Stripe, Verb, Workload
 from dliosim.plan.checkpoints.equivalence import are_restores_equal, are_saves_equal
+from dliosim.readable import count
 from dliosim.units import format_bytes
 
 #: Buffers of aggregators that `hints two-phase` tries, in addition to one of the stripe's size; bytes.
@@ -93,8 +94,9 @@ def compile_variants(
             warned |= {warning.message: warning for warning in compiled.warnings}
     variants += _library_variants(variants)
     if len(variants) < 2:
-        reasons = "".join(f"\n  not run: {one.label}: {one.reason}" for one in left_out)
-        raise UsageError(f"nothing to compare: {len(variants)} variant is left, and a comparison takes two{reasons}")
+        reasons = "".join(f"; not run: {one.label}: {' '.join(one.reason.split())}" for one in left_out)
+        few = f"nothing to compare: {count(len(variants), 'variant')} can run, and a comparison takes two"
+        raise UsageError(f"{few}{reasons}\n  = help: vary what can differ here: `--vary api=posix,mpi-independent`")
     if len(variants) > MOST_VARIANTS:
         raise UsageError(f"{len(variants)} variants, and at most {MOST_VARIANTS} can be compared: vary less at a time")
     plan = ComparisonPlan(verb_title(chosen), tuple(varied), tuple(variants), tuple(left_out), without_saves)

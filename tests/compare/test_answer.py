@@ -68,9 +68,15 @@ def test_any_is_to_be_used_where_no_difference_of_some_size_is_left() -> None:
     made = cold(1.0, 1.0)
     found = answer(made)
     assert (found.verdict, found.use, found.advice) == ("use any", None, ())
-    assert re.fullmatch(r"no difference of more than [12]\.\d % from api=a", found.reasons[0])
+    assert re.fullmatch(r"none differs by more than [12]\.\d % from api=a", found.reasons[0])
     in_memory = answer(on("tmpfs", made))
     assert in_memory.verdict == "not a storage result"
+
+
+def test_any_is_to_be_used_where_a_difference_is_shown_that_is_too_small_to_matter() -> None:
+    made = cold(1.0, 1.01, blocks=60)
+    assert made.comparisons[0].high < 1
+    assert (answer(made).verdict, answer(made).use) == ("use any", None)
 
 
 def test_a_variant_that_cannot_run_is_named_and_left_out_of_advice() -> None:

@@ -53,6 +53,12 @@ class FileFinder:
             self._known[dataset] = self._find_files(dataset)
         return self._known[dataset]
 
+    def find_known(self, dataset: Dataset) -> FileSurvey:
+        """Return a survey made before; raise UsageError [R403] where there is none, as another may take minutes."""
+        if dataset not in self._known:
+            raise UsageError(f"the files of `{dataset.name}` are other ones", "R403")
+        return self._known[dataset]
+
     def find_prepared(self, dataset: Dataset) -> ExistingFiles | None:
         """Return the files of a complete prepared data set if only they know the places of samples, else None."""
         if dataset.root not in self.roots or dataset.source or not bind(dataset).needs_index:
