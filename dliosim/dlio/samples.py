@@ -10,6 +10,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import Final
 
+from dliosim.dlio.config import Value
 from dliosim.dlio.conversion import Conversion, name_place, split_folder
 from dliosim.dlio.lines import Block, Line, block, setting
 from dliosim.errors import UsageError
@@ -198,25 +199,33 @@ def _size_line(task: Conversion, files: int, each: int) -> Line:
 def table_columns(task: Conversion) -> list[tuple[str, str, int]]:
     """Return name, element type and elements of a row of a table's columns, those that are read first.
 
-    Empty where the file lists none, or where one has a type of no fixed size, which is said.
+    Empty where the file lists none. UsageError for a column of no size.
     """
     given = task.config.value("dataset.parquet.columns")
-    if FORMATS.get(format_of(task)) != "parquet" or not isinstance(given, list) or not given:
+    if FORMATS.get(format_of(task)) != "parquet" or not isinstance(given, list):
         return []
-    found: list[tuple[str, str, int]] = []
-    for number, one in enumerate(given):
-        name, element, length = (
-            (str(one.get("name", number)), str(one.get("dtype", "float32")), one.get("size", 1))
-            if isinstance(one, dict)
-            else (str(one), "float32", 1)
-        )
-        if element not in _ELEMENTS or not isinstance(length, int) or not 1 <= length < 1 << 30:
-            text = f"`{name}` is of {element}: one column of the same bytes is written"
-            task.approximations.append(f"dataset.parquet.columns: {text}")
-            return []
-        found.append((name, element, length))
+    found = [_column(task, one, number) for number, one in enumerate(given)]
     read = read_names(task)
     return sorted(found, key=lambda one: one[0] not in read) if read else found
+
+
+def _column(task: Conversion, given: Value, number: int) -> tuple[str, str, int]:
+    """Return name, element type and elements of a row of a column; say what DLIO has otherwise."""
+    spec = given if isinstance(given, dict) else {"name": given}
+    name, kind, length = str(spec.get("name", number)), str(spec.get("dtype", "float32")), spec.get("size", 1)
+    if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length < 1 << 30:
+        raise UsageError(f"dataset.parquet.columns: size of `{name}`: expected a whole number from 1 on")
+    if kind in _ELEMENTS:
+        return name, kind, length
+    element, length, text = {
+        "list": ("float32", length, ""),
+        "string": ("uint8", 16, "text of some 12 letters, whatever its size says; here 16 B with its length"),
+        "binary": ("uint8", length + 4, f"{length} B; here {length + 4} B with its length"),
+        "bool": ("uint8", 1, "a bit; here a byte"),
+    }.get(kind, ("float32", length, "no type that DLIO knows: float32, as DLIO takes it"))
+    if text:
+        task.approximations.append(f"dataset.parquet.columns: `{name}` of {kind}: {text}")
+    return name, element, length
 
 
 def read_names(task: Conversion) -> list[str]:

@@ -530,3 +530,31 @@ def test_loaders_that_dlio_does_not_take_are_said(changed: dict[str, object], sa
         f"{said}: DLIO ends with an error; here the loader counts"
     ]
     assert not any("ends with an error" in text for text in imported().approximations)
+
+
+@pytest.mark.parametrize(
+    ("kind", "element", "length", "said"),
+    [
+        ("list", "float32", 5, False),
+        ("string", "uint8", 16, True),
+        ("binary", "uint8", 9, True),
+        ("bool", "uint8", 1, True),
+        ("decimal", "float32", 5, True),
+    ],
+)
+def test_columns_of_other_types_have_about_the_bytes_of_dlios(
+    tmp_path: Path, kind: str, element: str, length: int, said: bool
+) -> None:
+    columns = [{"name": "a", "dtype": "int64"}, {"name": "b", "dtype": kind, "size": 5}]
+    changed = {"dataset.format": "parquet", "dataset.num_samples_per_file": 64, "dataset.parquet.columns": columns}
+    pattern = imported(changed, "mlperf-v3")
+    found = compiled(pattern, tmp_path).dataset("train_data").columns
+    assert found == (Columns(1, "int64"), Columns(1, element, length))
+    assert any(f"`b` of {kind}:" in text for text in pattern.approximations) == said
+
+
+@pytest.mark.parametrize("size", [0, "many", 1.5, True])
+def test_a_column_without_a_size_is_refused(size: object) -> None:
+    columns = [{"name": "a", "dtype": "int64", "size": size}]
+    with pytest.raises(UsageError, match="size of `a`: expected a whole number from 1 on"):
+        imported({"dataset.format": "parquet", "dataset.parquet.columns": columns}, "mlperf-v3")
