@@ -311,6 +311,8 @@ class IndexedPlaces(Places):
 
     def read_ranges(self, extents: Extents) -> ReadRanges:
         """Return the ranges that the index gives for samples, those that samples of a step share once."""
+        if self.index.has_common_units:  # one of the samples of a unit has all ranges of the others
+            extents = extents.select(self.index.find_first_of_units(extents.sample, extents.row_steps()))
         found = locate_ranges(self.index, extents.sample)
         starts = np.searchsorted(found.row, extents.step_start)
         rows = Extents(extents.sample[found.row], extents.file[found.row], found.offset, found.length, starts)

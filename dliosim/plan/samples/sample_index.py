@@ -64,9 +64,31 @@ class DataIndex:
             bool(((one.pieces == 1) & ((one.row_bytes > 0) | (one.samples == 1))).all()) for one in self.columns
         )
 
+    @property
+    def has_common_units(self) -> bool:
+        """Return whether units are read whole and those of all columns hold the same samples, as row groups do."""
+        one = self.columns[0]
+        return all(
+            bool((other.pieces == 1).all() and (other.row_bytes == 0).all())
+            and np.array_equal(other.samples, one.samples)
+            and (other.first is one.first or np.array_equal(other.first, one.first))  # type: ignore[arg-type]
+            and (other.step is None) == (one.step is None)
+            for other in self.columns
+        )
+
     def files_of(self, samples: Ints) -> Ints:
         """Return the file of each sample."""
         return np.searchsorted(self.first_sample, samples, side="right") - 1
+
+    def find_first_of_units(self, samples: Ints, step: Ints) -> NDArray[np.bool_]:
+        """Return for each sample whether it is the first in its step of those that share its unit of column 0."""
+        file = self.files_of(samples)
+        unit, _, behind = self.columns[0].locate_units(file, samples - self.first_sample[file], samples)
+        keys = (behind, unit, file, step)
+        order = np.lexsort(keys)
+        first = np.ones(len(samples), np.bool_)
+        first[order[1:]] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
+        return first
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.formats.contract_tests import sample_ranges
 from dliosim.formats.protocols import Column, FileIndex, Filter
+from dliosim.formats.registry import bind
+from dliosim.model import Dataset, Layout, constant
+from dliosim.plan.samples.io_requests import Extents
+from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.sample_index import concat_indexes, locate_ranges, repeat_index, sample_places
 
 
@@ -126,3 +132,47 @@ def test_units_that_repeat_are_where_they_would_be_if_all_were_listed(
         assert (found == expected).all()
     found, expected = locate_ranges(short, samples), locate_ranges(full, samples)
     assert all((getattr(found, name) == getattr(expected, name)).all() for name in found.__slots__)
+
+
+@st.composite
+def row_groups(draw: st.DrawFn) -> list[FileIndex]:
+    """Files of row groups: units of all columns hold the same samples; in some of the lists they hold others."""
+    wide, is_uneven, result = draw(st.integers(1, 3)), draw(st.booleans()), []
+    for _ in range(draw(st.integers(1, 3))):
+        count, each = draw(st.integers(1, 12)), draw(st.integers(1, 5))
+        first = np.unique([0, *draw(st.lists(st.integers(0, count - 1), max_size=3))]) if is_uneven else None
+        units = -(-count // each) if first is None else len(first)
+        made = []
+        for _ in range(wide):
+            length = np.array(draw(st.lists(st.integers(0, 60), min_size=units, max_size=units)), np.int64)
+            other = count if first is not None else draw(st.sampled_from([each, each, each, each + 1]))
+            made.append(Column(other, 1, 0, 10, places(draw, length), length, first=first))
+        result.append(FileIndex(count, 10_000, tuple(made)))
+    return result
+
+
+@given(st.one_of(row_groups(), files()), st.data())
+def test_samples_that_share_units_read_them_once_a_step(listed: list[FileIndex], data: st.DataObject) -> None:
+    shifted = [[replace(one, offset=one.offset + 9999 * n) for n, one in enumerate(file.columns)] for file in listed]
+    index = concat_indexes([replace(file, columns=tuple(made)) for file, made in zip(listed, shifted, strict=True)])
+    total = int(index.first_sample[-1])
+    steps = data.draw(st.lists(st.lists(st.integers(0, total - 1), max_size=8), min_size=1, max_size=3))
+    sample = np.array([one for step in steps for one in step], np.int64)
+    zeros, starts = np.zeros_like(sample), np.cumsum([0, *map(len, steps)])
+    dataset = Dataset("d", 1, total, constant(1), Layout("files", len(listed)), "d", format="parquet")
+    found = IndexedPlaces(bind(dataset), index).read_ranges(
+        Extents(sample, index.files_of(sample), zeros, zeros, starts)
+    )
+    ends = found.extents.step_start.tolist()
+    for number, step in enumerate(steps):
+        expected = {}
+        for one in step:
+            ranges = locate_ranges(index, np.array([one]))
+            file = int(index.files_of(np.array([one]))[0])
+            for offset, length, begin in zip(ranges.offset, ranges.length, ranges.begin, strict=True):
+                known = (file, int(offset), int(length), 0 if begin < 0 else len(expected))
+                expected.setdefault(known, one)
+        rows = slice(ends[number], ends[number + 1])
+        got = (found.extents.file[rows], found.extents.offset[rows], found.extents.length[rows])
+        assert list(zip(*(column.tolist() for column in got), strict=True)) == [known[:3] for known in expected]
+        assert found.extents.sample[rows].tolist() == list(expected.values())
