@@ -48,7 +48,7 @@ def main() -> int:
         with out:
             _write_log(sys.argv[1], out)
     except (ValueError, RuntimeError, MemoryError) as error:
-        sys.stderr.write(f"Error: {error or 'not enough memory'}\n")
+        sys.stderr.write(f"Error: {str(error) or 'not enough memory'}\n")
         return 1
     return 0
 
