@@ -296,7 +296,7 @@ COMMANDS: Final = {
             _option(
                 "--trace",
                 "PART",
-                "record every operation, all or a part, in trace.h5 beside the results: dliosim analyze",
+                "record every operation, all or a part, in trace.h5 in the results, for dliosim analyze",
                 type=types.parse_trace,
                 nargs="?",
                 const="",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dliosim.measure.histogram import Histogram
 from dliosim.measure.time_series import EpochSeries
 from dliosim.trace.calls import Call
-from dliosim.trace.recorder import open_log
+from dliosim.trace.recorder import PlannedCalls, open_log
 
 T = TypeVar("T")
 
@@ -41,10 +41,13 @@ class Meter:
         "view_ns",
     )
 
-    def __init__(self, path: Callable[[int], str] | None = None) -> None:
-        """Begin to count; `path` returns the paths of files by number, for a run that is recorded."""
+    def __init__(self, path: Callable[[int], str] | None = None, planned: Call = Call.READ) -> None:
+        """Begin to count.
+
+        For a run that is recorded, `path` returns the paths of files by number, and `planned` reads what is planned.
+        """
         #: the log of the calls, one by one, in a run that is recorded; None in others
-        self.log = None if path is None else open_log(path)
+        self.log = None if path is None else open_log(path, planned)
         #: latencies of write calls that `take_latencies` has not taken yet
         self.call_ns: list[int] = []
         #: read calls in runs: the clock before a run, negated, then the clock after each of its calls
@@ -73,8 +76,13 @@ class Meter:
         """Return the ns that the thread was in calls that read: opening, setting views, reading, closing."""
         return self.read_ns + self.open_ns + self.close_ns + self.view_ns
 
-    def add_run(self, began: int, stamps: Sequence[int]) -> None:
-        """Record calls made one after the other, at least one: the clock before them, and after each of them."""
+    def add_run(self, began: int, stamps: Sequence[int], rows: PlannedCalls | None = None) -> None:
+        """Record calls made one after the other, at least one: the clock before them, and after each of them.
+
+        `rows` are those of the plan that they read, one each or all of them one call.
+        """
+        if self.log is not None and rows is not None:
+            self.log.add_rows(rows)
         self.stamps.extend([-began, *stamps])
         self.read_ns += stamps[-1] - began
 
@@ -92,12 +100,20 @@ class Meter:
         if self.log is not None:
             self.log.add_call(call, began, 0, offset, asked, wrote, ended=ended)
 
-    def add_overlapping(self, begin: NDArray[np.int64], end: NDArray[np.int64], since: int | None = None) -> None:
-        """Record calls by the clock readings of their begins and ends, in any order; at least one.
+    def add_overlapping(
+        self,
+        begin: NDArray[np.int64],
+        end: NDArray[np.int64],
+        since: int | None = None,
+        rows: PlannedCalls | None = None,
+    ) -> None:
+        """Record calls by the clock readings of their begins and ends, in any order; at least one. `rows` as `add_run`.
 
         `since` is the begin of the first call that is still in flight; no later record may begin before it. None says
         that no call is in flight: then no later record may begin before the last of these ended.
         """
+        if self.log is not None and rows is not None:
+            self.log.add_rows(rows)
         first, last = max(int(begin.min()), self.reached), int(end.max())
         self.read_ns += max(0, last - first)
         self.reached = max(self.reached, last)
@@ -118,6 +134,8 @@ class Meter:
         if not spans:
             return self._take_runs()
         begin, end = (np.concatenate([span[edge] for span in spans]) for edge in (0, 1))
+        if self.log is not None:
+            self.log.add_times(begin, end, np.array([len(span[0]) for span in spans]))
         return end - begin, np.stack([begin, end]), spans[-1][2]
 
     def _take_runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
@@ -130,7 +148,10 @@ class Meter:
         np.abs(edges, out=edges)
         first = np.flatnonzero(begins)
         last = np.append(first[1:], len(edges)) - 1
-        return np.diff(edges)[~begins[1:]], np.stack([edges[first], edges[last]]), int(edges[-1])
+        single = ~begins[1:]
+        if self.log is not None:
+            self.log.add_times(edges[:-1][single], edges[1:][single], last - first)
+        return np.diff(edges)[single], np.stack([edges[first], edges[last]]), int(edges[-1])
 
 
 def _pop_all(values: list[T]) -> list[T]:

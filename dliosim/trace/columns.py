@@ -67,8 +67,9 @@ class ColumnBuffer:
     most_bytes: int
     #: opens the file for chunks that memory has no room for
     open_spill: SpillFile
-    #: rows added, and rows kept
+    #: rows added
     added: int = 0
+    #: rows of these that are not beyond `most_bytes`
     kept: int = 0
     #: bytes of the chunks so far
     stored: int = 0

@@ -1,4 +1,4 @@
-"""What of a run is recorded: `steps 1 to 100, ranks 0 to 7, at most 1 GB`."""
+"""The part of a run that is recorded: `steps 1 to 100, ranks 0 to 7, at most 1 GB`."""
 
 from __future__ import annotations
 

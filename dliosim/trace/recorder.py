@@ -7,8 +7,7 @@ holds the rows of the plan that its calls are, and columns are made of many entr
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter_ns
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -54,21 +53,23 @@ class PlannedCalls(Protocol):
         """The calls that these are a part of; None if they are all."""
 
 
-class _Run(NamedTuple):
-    """Calls that a thread made one after the other, or at the same time, each a row of the plan."""
+class _Runs(NamedTuple):
+    """Calls of one thread whose bytes the plan knows, in runs: of the same batch, or of a part of it."""
 
     log: CallLog
-    call: Call
-    rows: PlannedCalls
-    #: clock before the first call, and after each one; or begins and ends of all
-    began: int | NDArray[np.int64]
-    ended: Sequence[int] | NDArray[np.int64]
-    #: (row, bytes, clock after the call) of calls that returned less than was asked
-    short: Sequence[tuple[int, int, int]]
+    #: rows that each run read: the plan, number of the first, and how many; (runs,)
+    rows: list[tuple[PlannedCalls, int, int]]
+    #: begin and end of each call, (calls,)
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    #: calls of each run: one a row, or one for all rows, (runs,)
+    counts: NDArray[np.int64]
+    #: (run, call in it, bytes, end) of calls that returned less than was asked
+    short: list[tuple[int, int, int, int]]
 
 
 class _One(NamedTuple):
-    """One call, which may be of several rows of the plan."""
+    """One call that is not in the plan, by the columns that it has."""
 
     log: CallLog
     call: Call
@@ -78,37 +79,49 @@ class _One(NamedTuple):
     moved: int
     began: int
     ended: int
-    rows: PlannedCalls | None
 
 
 class CallLog:
-    """The calls of one reader or writer, for the recorder that made it."""
+    """The calls of one reader or writer, for the recorder that made it.
 
-    __slots__ = ("_entries", "_files", "_path", "_short", "thread")
+    Its meter has the clock readings of planned calls, and gives them when it is asked for them (`add_times`).
+    """
 
-    def __init__(self, entries: list[_Run | _One], path: Callable[[int], str], thread: int) -> None:
+    __slots__ = ("_entries", "_files", "_made", "_path", "_planned", "_rows", "_short", "_timed", "thread")
+
+    def __init__(self, entries: list[_Runs | _One], path: Callable[[int], str], planned: Call, thread: int) -> None:
         #: number of the thread that makes the calls, as in `Events.thread`
         self.thread = thread
-        self._entries, self._path = entries, path
+        self._entries, self._path, self._planned = entries, path, planned
         self._files: dict[int, int] = {}
-        self._short: list[tuple[int, int, int]] = []
+        self._rows: list[tuple[PlannedCalls, int, int]] = []
+        self._short: list[tuple[int, int, int, int]] = []
+        # Runs so far, and those of them whose times are known.
+        self._made = self._timed = 0
 
-    def add_run(
-        self,
-        call: Call,
-        rows: PlannedCalls,
-        began: int | NDArray[np.int64],
-        ended: Sequence[int] | NDArray[np.int64],
-        short: Sequence[tuple[int, int, int]] = (),
-    ) -> None:
-        """Record calls, one a row; `began` is the clock before them if one followed the other, else one a row."""
-        if self._short:
-            short, self._short = [*short, *self._short], []
-        self._entries.append(_Run(self, call, rows, began, ended, short))
+    @property
+    def planned(self) -> Call:
+        """Return the call that reads what is planned."""
+        return self._planned
 
-    def add_short(self, row: int, moved: int, ended: int) -> None:
-        """Note that a call of the run under way, of row `row`, returned only `moved` bytes, at `ended`."""
-        self._short.append((row, moved, ended))
+    def add_rows(self, rows: PlannedCalls) -> None:
+        """Note the rows of a run, before its meter has its times: a call for each row, or one for all."""
+        # Not the rows themselves: they are views, made for a batch, and many of them would fill the caches.
+        self._rows.append((rows.whole or rows, rows.first, len(rows.file)))
+        self._made += 1
+
+    def add_short(self, call: int, moved: int, ended: int) -> None:
+        """Note that a call of the next run returned only `moved` bytes, at `ended`."""
+        self._short.append((self._made, call, moved, ended))
+
+    def add_times(self, begin: NDArray[np.int64], end: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        """Record runs by the times of their calls, in the order of their rows; `counts` (runs,) calls each."""
+        rows, first = self._rows[: len(counts)], self._timed
+        del self._rows[: len(counts)]
+        self._timed += len(counts)
+        short = [(run - first, call, moved, at) for run, call, moved, at in self._short if run < self._timed]
+        del self._short[: len(short)]
+        self._entries.append(_Runs(self, rows, begin, end, counts, short))
 
     def add_call(
         self,
@@ -118,11 +131,10 @@ class CallLog:
         offset: int = UNKNOWN,
         asked: int = UNKNOWN,
         moved: int = UNKNOWN,
-        rows: PlannedCalls | None = None,
         ended: int = 0,
     ) -> None:
-        """Record one call, which ended at `ended`, or now; `rows` are those of the plan that it is for."""
-        self._entries.append(_One(self, call, file, offset, asked, moved, began, ended or perf_counter_ns(), rows))
+        """Record one call, which ended at `ended`, or now."""
+        self._entries.append(_One(self, call, file, offset, asked, moved, began, ended or perf_counter_ns()))
 
     def follow(self, call: Call, files: Iterable[int], results: Iterable[T]) -> Iterator[T]:
         """Yield results of calls, one of each file, made as they are asked for, and record the calls."""
@@ -158,14 +170,17 @@ class Recorder:
         self.files: dict[str, int] = {}
         #: names of events, with their indices; those of calls first
         self.names: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
-        self._entries: list[_Run | _One] = []
+        self._entries: list[_Runs | _One] = []
         self._epoch = self._steps_done = 0
         self._threads: dict[int, int] = {threading.get_ident(): 0}
 
-    def open_log(self, path: Callable[[int], str]) -> CallLog:
-        """Make a log of a reader or writer whose files have these paths, by number; its thread is the calling one."""
+    def open_log(self, path: Callable[[int], str], planned: Call) -> CallLog:
+        """Make a log of a reader or writer: the paths of its files by number, and the call that reads what is planned.
+
+        Its thread is the calling one.
+        """
         thread = self._threads.setdefault(threading.get_ident(), BACKGROUND + len(self._threads))
-        return CallLog(self._entries, path, thread)
+        return CallLog(self._entries, path, planned, thread)
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch of a loop, from 1."""
@@ -198,72 +213,70 @@ class Recorder:
         entries = self._entries[:]
         # Other threads append to this list at any time.
         del self._entries[: len(entries)]
-        wholes: dict[int, list[_Run]] = {}
-        for entry in entries:
-            if isinstance(entry, _Run):
-                wholes.setdefault(id(entry.rows.whole or entry.rows), []).append(entry)
-        for runs in wholes.values():
-            self._collect_runs(runs)
         if singles := [entry for entry in entries if isinstance(entry, _One)]:
             self._collect_singles(singles)
+        for entry in entries:
+            if isinstance(entry, _Runs):
+                self._collect_runs(entry)
 
-    def _collect_runs(self, runs: list[_Run]) -> None:
-        """Make columns of runs whose rows are of the same plan."""
-        whole = runs[0].rows.whole or runs[0].rows
-        counts = np.array([len(run.ended) for run in runs])
-        first = np.array([run.rows.first for run in runs])
-        before = np.cumsum(counts) - counts
-        row = np.arange(counts.sum()) + np.repeat(first - before, counts)
-        begin = np.empty(len(row), np.int64)
-        if isinstance(runs[0].began, int):
-            end = np.fromiter(chain.from_iterable(run.ended for run in runs), np.int64, len(row))
-            begin[1:] = end[:-1]
-            begin[before] = [run.began for run in runs]
+    def _collect_runs(self, runs: _Runs) -> None:
+        """Make columns of runs of one thread."""
+        wholes, first, size = zip(*runs.rows, strict=True)
+        ends = np.cumsum(runs.counts)
+        begins = ends - runs.counts
+        moved_less = {begins[run] + call: (moved, ended) for run, call, moved, ended in runs.short}
+        whole = wholes[0]
+        if all(each is whole for each in wholes) and np.array_equal(runs.counts, size):
+            row = np.arange(ends[-1]) + np.repeat(np.array(first) - begins, runs.counts)
+            columns = self._planned_columns(runs.log, whole.file[row], whole.offset[row], whole.length[row])
+            step = np.searchsorted(whole.step_start, row, "right")
         else:
-            end = np.concatenate([np.asarray(run.ended) for run in runs])
-            np.concatenate([np.asarray(run.began) for run in runs], out=begin)
-        moved = whole.length[row]
-        for at, run in zip(before.tolist(), runs, strict=True):
-            for number, got, ended in run.short:
-                moved[at + number], end[at + number] = got, ended
-        numbers, file = whole.file[row], np.empty(len(row), np.int64)
-        for log in dict.fromkeys(run.log for run in runs):
-            mine = np.repeat([run.log is log for run in runs], counts)
-            found, place = np.unique(numbers[mine], return_inverse=True)
-            file[mine] = np.array([log.file_of(number, self.files) for number in found.tolist()], np.int64)[place]
-        self._add_calls(
-            call=np.repeat([run.call for run in runs], counts),
-            thread=np.repeat([run.log.thread for run in runs], counts),
-            begin=begin,
-            duration=end - begin,
-            file=file,
-            offset=whole.offset[row],
-            asked=whole.length[row],
-            moved=moved,
-            step=np.searchsorted(whole.step_start, row, "right") if self._epoch else np.full(len(row), UNKNOWN),
-        )
+            parts = [
+                _one_call(*rows) if count != rows[2] else _each_row(*rows)
+                for rows, count in zip(runs.rows, runs.counts.tolist(), strict=True)
+            ]
+            *rows, step = (np.concatenate(column) for column in zip(*parts, strict=True))
+            columns = self._planned_columns(runs.log, *rows)
+        end = runs.end
+        if moved_less:
+            end, columns["moved"] = end.copy(), columns["moved"].copy()
+            for at, (moved, ended) in moved_less.items():
+                columns["moved"][at], end[at] = moved, ended
+        columns |= {"begin": runs.begin, "duration": end - runs.begin}
+        columns["step"] = step if self._epoch else np.full(len(end), UNKNOWN)
+        self._add(self.calls, columns)
+
+    def _planned_columns(
+        self, log: CallLog, file: NDArray[np.int64], offset: NDArray[np.int64], length: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.int64]]:
+        found, place = np.unique(file, return_inverse=True)
+        own = np.array([log.file_of(number, self.files) for number in found.tolist()], np.int64)
+        return {
+            "call": np.full(len(file), log.planned),
+            "thread": np.full(len(file), log.thread),
+            "file": own[place] if len(own) else own,
+            "offset": offset,
+            "asked": length,
+            "moved": length,
+        }
 
     def _collect_singles(self, entries: list[_One]) -> None:
-        begin = np.array([entry.began for entry in entries])
-        step = np.full(len(entries), UNKNOWN)
-        planned = [(at, entry.rows) for at, entry in enumerate(entries) if entry.rows is not None]
-        for at, rows in planned if self._epoch else ():
-            if len(rows.file):
-                step[at] = np.searchsorted((rows.whole or rows).step_start, rows.first, "right")
-        self._add_calls(
-            call=np.array([entry.call for entry in entries]),
-            thread=np.array([entry.log.thread for entry in entries]),
-            begin=begin,
-            duration=np.array([entry.ended for entry in entries]) - begin,
-            file=np.array([entry.log.file_of(entry.file, self.files) for entry in entries]),
-            offset=np.array([entry.offset for entry in entries]),
-            asked=np.array([entry.asked for entry in entries]),
-            moved=np.array([entry.moved for entry in entries]),
-            step=step,
+        log, call, file, offset, asked, moved, began, ended = zip(*entries, strict=True)
+        begin = np.array(began)
+        self._add(
+            self.calls,
+            {
+                "call": np.array(call),
+                "thread": np.array([one.thread for one in log]),
+                "begin": begin,
+                "duration": np.array(ended) - begin,
+                "file": np.array([one.file_of(number, self.files) for one, number in zip(log, file, strict=True)]),
+                "offset": np.array(offset),
+                "asked": np.array(asked),
+                "moved": np.array(moved),
+                "step": np.full(len(entries), UNKNOWN),
+            },
         )
-
-    def _add_calls(self, **columns: NDArray[np.int64]) -> None:
-        self._add(self.calls, columns)
 
     def _add_spans(
         self, kind: str, name: str, begin: NDArray[np.int64], end: NDArray[np.int64], step: NDArray[np.int64]
@@ -292,6 +305,26 @@ class Recorder:
         buffer.add(columns if rows.all() else {name: column[rows] for name, column in columns.items()})
 
 
+def _each_row(whole: PlannedCalls, first: int, size: int) -> tuple[NDArray[np.int64], ...]:
+    """Return file, offset, bytes and step of rows of a plan; (size,)."""
+    rows = slice(first, first + size)
+    step = np.searchsorted(whole.step_start, np.arange(first, first + size), "right")
+    return whole.file[rows], whole.offset[rows], whole.length[rows], step
+
+
+def _one_call(whole: PlannedCalls, first: int, size: int) -> tuple[NDArray[np.int64], ...]:
+    """Return the same of one call for all rows: `UNKNOWN` are what differs among them, and what no rows have."""
+    file, offset, length, step = _each_row(whole, first, size)
+    of_one = size and (file == file[0]).all()
+    found = (
+        file[0] if of_one else UNKNOWN,
+        offset.min() if of_one else UNKNOWN,
+        length.sum(),
+        step[0] if size else UNKNOWN,
+    )
+    return tuple(np.array([value], np.int64) for value in found)
+
+
 class _Process:
     """The recorder of this process, while one is under way."""
 
@@ -308,10 +341,10 @@ def record_by(one: Recorder | None) -> None:
     _Process.recorder = one
 
 
-def open_log(path: Callable[[int], str]) -> CallLog | None:
-    """Make a log of a reader or writer whose files have these paths, by number; None if nothing is recorded."""
+def open_log(path: Callable[[int], str], planned: Call) -> CallLog | None:
+    """Make a log of a reader or writer, as `Recorder.open_log` does; None if nothing is recorded."""
     one = _Process.recorder
-    return None if one is None else one.open_log(path)
+    return None if one is None else one.open_log(path, planned)
 
 
 def collect_calls() -> None:

@@ -1,4 +1,4 @@
-"""What `--trace` takes, and what it refuses."""
+"""The words of `--trace`: those it takes, and those it refuses."""
 
 from __future__ import annotations
 

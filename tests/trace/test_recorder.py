@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dliosim.measure.meter import Meter
 from dliosim.plan.samples.io_requests import Extents, plan_calls
 from dliosim.trace.calls import Call
 from dliosim.trace.columns import CALL_COLUMNS, SPAN_COLUMNS, ColumnBuffer, SpillFile
@@ -20,6 +21,23 @@ def recorder(cut: TraceCut = TraceCut(), most: int = 1 << 30) -> Recorder:  # no
     return Recorder(cut, 1000, ColumnBuffer(CALL_COLUMNS, most, spill), ColumnBuffer(SPAN_COLUMNS, most, spill))
 
 
+class Reader:
+    """A reader whose calls are recorded, without I/O."""
+
+    def __init__(self, one: Recorder, planned: Call = Call.READ) -> None:
+        self.meter = Meter()
+        self.meter.log = self.log = one.open_log(lambda file: f"file {file}", planned)
+        self.run = self.meter.add_run
+
+
+def collect(one: Recorder, *readers: Reader) -> dict[str, list[int]]:
+    """Return the columns of all calls, after the meters have given their times."""
+    for reader in readers:
+        reader.meter.take_intervals()
+    one.collect()
+    return rows(one.calls)
+
+
 def rows(buffer: ColumnBuffer) -> dict[str, list[int]]:
     return {name: np.concatenate(pieces).tolist() for name, pieces in buffer._pieces.items()}
 
@@ -32,46 +50,72 @@ def plan(files: list[int], step_start: list[int]) -> Extents:
 def test_a_run_of_calls_has_what_the_plan_says_of_its_rows() -> None:
     one = recorder()
     calls = plan_calls(plan([0, 2, 2, 1], [0, 1, 4]), None)
-    log = one.open_log(lambda file: f"file {file}")
     one.begin_epoch(3)
-    log.add_run(Call.READ, calls.step(1), 1100, [1150, 1170, 1200])
-    one.collect()
-    found = rows(one.calls)
-    assert list(one.files) == ["file 1", "file 2"]
+    reader = Reader(one)
+    reader.run(1100, [1150, 1170, 1200], calls.step(1))
+    found = collect(one, reader)
     assert [list(one.files)[file] for file in found["file"]] == ["file 2", "file 2", "file 1"]
     assert (found["begin"], found["duration"]) == ([100, 150, 170], [50, 20, 30])
     assert (found["offset"], found["asked"], found["moved"]) == ([100, 200, 300], [11, 12, 13], [11, 12, 13])
     assert (found["epoch"], found["step"]) == ([3] * 3, [2] * 3)
 
 
+def test_one_call_for_all_rows_has_their_bytes_and_lowest_offset() -> None:
+    one = recorder()
+    calls = plan_calls(plan([0, 0, 1], [0, 2, 3]), None)
+    one.begin_epoch(1)
+    reader = Reader(one, Call.MPI_READ_ALL)
+    for step in 0, 1:
+        reader.run(1100, [1150], calls.step(step))
+    reader.run(1200, [1250], calls.part(0, 0))
+    reader.run(1300, [1350], calls)
+    found = collect(one, reader)
+    assert (found["offset"], found["asked"], found["step"]) == ([0, 200, -1, -1], [21, 12, 0, 33], [1, 2, -1, 1])
+    assert found["file"] == [0, 1, -1, -1]
+
+
 def test_a_call_that_was_cut_short_has_its_own_bytes_and_end() -> None:
     one = recorder()
     calls = plan_calls(plan([0, 0], [0, 2]), None)
-    log = one.open_log(str)
-    log.add_short(1, 4, 1140)
-    log.add_call(Call.READ, 1140, 0, 104, 7, 7, ended=1200)
-    log.add_run(Call.READ, calls, 1100, [1120, 1200])
-    one.collect()
-    found = sorted(zip(*(rows(one.calls)[name] for name in ("begin", "duration", "offset", "moved")), strict=True))
-    assert found == [(100, 20, 0, 10), (120, 20, 100, 4), (140, 60, 104, 7)]
+    reader = Reader(one)
+    reader.run(1000, [1010, 1020], calls)
+    reader.log.add_short(1, 4, 1140)
+    reader.log.add_call(Call.READ, 1140, 0, 104, 7, 7, ended=1200)
+    reader.run(1100, [1120, 1200], calls)
+    reader.run(1300, [1310, 1320], calls)
+    found = collect(one, reader)
+    sorted_ = sorted(zip(*(found[name] for name in ("begin", "duration", "offset", "moved")), strict=True))
+    assert sorted_[2:-2] == [(100, 20, 0, 10), (120, 20, 100, 4), (140, 60, 104, 7)]
+    assert [moved for *_, moved in sorted_[:2] + sorted_[-2:]] == [10, 11, 10, 11]
+
+
+def test_calls_in_flight_together_have_their_own_begins() -> None:
+    one = recorder()
+    calls = plan_calls(plan([0, 0], [0, 2]), None)
+    reader = Reader(one)
+    reader.meter.add_overlapping(np.array([1100, 1100]), np.array([1300, 1200]), None, calls)
+    found = collect(one, reader)
+    assert (found["begin"], found["duration"], found["offset"]) == ([100, 100], [200, 100], [0, 100])
 
 
 def test_calls_outside_of_epochs_have_no_step() -> None:
     one = recorder()
-    log = one.open_log(str)
-    log.add_run(Call.READ, plan_calls(plan([0], [0, 1]), None), 1100, [1150])
-    log.add_call(Call.CLOSE, 1160)
-    one.collect()
-    assert (rows(one.calls)["step"], rows(one.calls)["epoch"]) == ([-1, -1], [-1, -1])
+    reader = Reader(one)
+    reader.run(1100, [1150], plan_calls(plan([0], [0, 1]), None))
+    reader.log.add_call(Call.CLOSE, 1160)
+    found = collect(one, reader)
+    assert (found["step"], found["epoch"]) == ([-1, -1], [-1, -1])
 
 
 def test_steps_that_were_not_asked_for_are_neither_recorded_nor_lost() -> None:
     one = recorder(parse_cut("steps 2 to 3, epochs 1"))
     calls = plan_calls(plan([0] * 5, [0, 1, 2, 3, 4, 5]), None)
+    reader = Reader(one)
     for epoch in 1, 2:
         one.begin_epoch(epoch)
         for step in range(5):
-            one.open_log(str).add_run(Call.READ, calls.step(step), 1100 + step, [1150])
+            reader.run(1100 + step, [1150], calls.step(step))
+        collect(one, reader)
         one.end_epoch("train", 1000, 2000)
     assert rows(one.calls)["step"] == [2, 3]
     assert (one.calls.added, one.calls.kept) == (2, 2)
@@ -89,11 +133,10 @@ def test_spans_of_steps_continue_to_count() -> None:
 
 def test_what_is_beyond_the_limit_is_counted() -> None:
     one = recorder(most=1)
-    log = one.open_log(str)
-    calls = plan_calls(plan([0], [0, 1]), None)
+    reader, calls = Reader(one), plan_calls(plan([0], [0, 1]), None)
     for _ in range(2):
-        log.add_run(Call.READ, calls, 1, list(range(2, 3)))
-        one.collect()
+        reader.run(1, [2], calls)
+        collect(one, reader)
         one.calls.stored = 1  # as after a chunk
     assert (one.calls.added, one.calls.kept) == (2, 1)
 
@@ -103,16 +146,15 @@ def test_what_is_beyond_the_limit_is_counted() -> None:
 def test_order_of_each_thread_is_kept_however_calls_are_grouped(runs: list[tuple[int, int]], start: int) -> None:
     one = recorder()
     whole = plan_calls(plan([0] * 4, [0, 4]), None)
-    logs = [one.open_log(str) for _ in range(3)]
-    now, wanted = start, []
+    readers = [Reader(one) for _ in range(3)]
+    now, wanted = start + 1, []
     for number, (thread, count) in enumerate(runs):
-        logs[thread].thread = thread
+        readers[thread].log.thread = thread
         stamps = [now + 10 * (at + 1) for at in range(count)]
-        logs[thread].add_run(Call.READ, whole.part(0, count), now, stamps)
+        readers[thread].run(now, stamps, whole.part(0, count))
         wanted += [(now + 10 * at - 1000, thread, at * 100) for at in range(count)]
         now = stamps[-1] + number
         if number % 3 == 0:
-            one.collect()
-    one.collect()
-    found = rows(one.calls)
+            collect(one, *readers)
+    found = collect(one, *readers)
     assert sorted(zip(found["begin"], found["thread"], found["offset"], strict=True)) == sorted(wanted)

@@ -75,6 +75,8 @@ class QueuedReader(FileReader):
     not run empty between two batches. One thread calls all methods; only `close` may be called by another.
     """
 
+    _recorded = Call.QUEUED_READ
+
     def __init__(self, access: Access, files: Files) -> None:
         super().__init__(access, files)
         self._table = OpenFiles(access, files, self.meter)
@@ -242,17 +244,11 @@ class QueuedReader(FileReader):
         """Add a part whose calls are all complete to the meter and to its batch."""
         rows = np.arange(part.first, part.next_number) & self._rows - 1
         since = int(self._began[part.next_number & self._rows - 1]) if self._sent > part.next_number else None
-        self.meter.add_overlapping(self._began[rows], self._ended[rows], since)
-        self.meter.calls += len(rows)
         if self.meter.log is not None:
-            short = np.flatnonzero(self._result[rows] != part.calls.length)
-            self.meter.log.add_run(
-                Call.QUEUED_READ,
-                part.calls,
-                self._began[rows],
-                self._ended[rows],
-                [(at, max(0, int(self._result[rows[at]])), int(self._ended[rows[at]])) for at in short.tolist()],
-            )
+            for at in np.flatnonzero(self._result[rows] != part.calls.length).tolist():
+                self.meter.log.add_short(at, max(0, int(self._result[rows[at]])), int(self._ended[rows[at]]))
+        self.meter.add_overlapping(self._began[rows], self._ended[rows], since, part.calls)
+        self.meter.calls += len(rows)
         result, batch = self._result[rows], part.batch
         try:
             for row in np.flatnonzero(result != part.calls.length).tolist():

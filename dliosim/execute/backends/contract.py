@@ -16,6 +16,7 @@ from dliosim.measure.meter import Meter
 from dliosim.measure.records import VerbRecord
 from dliosim.model import Access, Dataset
 from dliosim.plan.samples.io_requests import Calls, sample_heads
+from dliosim.trace.calls import Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,12 @@ class Reader(Protocol):
 class FileReader(Reader, ABC):
     """A reader that opens files when it first needs them, and keeps them open as `Access.open` says."""
 
+    #: the call that reads what is planned, in the trace of a run
+    _recorded = Call.READ
+
     def __init__(self, access: Access, files: Files) -> None:
         """Prepare to read; open no file."""
-        self.meter = Meter(files.path)
+        self.meter = Meter(files.path, self._recorded)
         self._files = files
         self._lifetime = access.open
         self._merged = access.transfer is not None

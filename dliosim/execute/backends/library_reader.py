@@ -43,6 +43,8 @@ class LibraryReader(FileReader):
     library. The library may make several system calls for one call; `meter` counts calls of the library.
     """
 
+    _recorded = Call.LIBRARY_READ
+
     def __init__(self, access: Access, files: Files) -> None:
         """Keep the format's library for the data set. Raises PlanError if it cannot read single samples."""
         form = bind(files.dataset).library_reader() if files.dataset is not None else None
@@ -98,7 +100,7 @@ class LibraryReader(FileReader):
             self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
         moved = self._read_rows(calls, range(len(calls.file)), into)
         for _ in range(int(most[0]) - len(calls.file)):
-            self._call_library(0, 0, into[:0])
+            self._call_library(0, 0, into[:0], calls.part(0, 0))
         return moved
 
     def _call_library(self, file: int, offset: int, into: memoryview, planned: Calls | None = None) -> int:
@@ -115,11 +117,8 @@ class LibraryReader(FileReader):
             raise call_error(
                 f"read by the {self._form.name} library", self._files.path(file), error, where, reading=True
             ) from error
-        ended = perf_counter_ns()
-        self.meter.add_run(began, (ended,))
+        self.meter.add_run(began, (perf_counter_ns(),), planned)
         self.meter.calls += 1
-        if self.meter.log is not None:
-            self.meter.log.add_call(Call.LIBRARY_READ, began, file, offset, len(into), got, planned, ended)
         self.meter.moved += got
         if got != len(into):
             text = f"the {self._form.name} library returned {got} bytes of samples {first} to {first + count - 1}"

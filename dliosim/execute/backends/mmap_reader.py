@@ -20,7 +20,6 @@ from dliosim.execute.safe_open import close_read
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import Call
-from dliosim.trace.events import UNKNOWN
 
 Bytes = NDArray[np.uint8]
 
@@ -54,6 +53,8 @@ class MappedReader(FileReader):
     A mapping has the size that its file had when it was mapped, and no copy goes beyond that. A file that is cut short
     later would end the process (SIGBUS), so sizes are checked again when an epoch begins and when it ends.
     """
+
+    _recorded = Call.COPY
 
     def __init__(self, access: Access, files: Files) -> None:
         super().__init__(access, files)
@@ -105,13 +106,8 @@ class MappedReader(FileReader):
             began = perf_counter_ns()
             _advise_random(mappings, calls)
             _copy_each([mapping.data for mapping in mappings], calls, out)
-        ended = perf_counter_ns()
-        self.meter.add_run(began, (ended,))
+        self.meter.add_run(began, (perf_counter_ns(),), calls)
         self.meter.calls += 1
-        if self.meter.log is not None:
-            size, first = int(calls.length.sum()), int(calls.offset.min())
-            of = UNKNOWN if file is None else file
-            self.meter.log.add_call(Call.COPY, began, of, first if file is not None else of, size, size, calls, ended)
 
     def _check_bounds(self, calls: Calls, size: int | NDArray[np.int64]) -> None:
         beyond = calls.offset + calls.length > size

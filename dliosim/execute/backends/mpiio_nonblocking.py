@@ -66,6 +66,8 @@ class QueuedIndependentReader(IndependentReader):
     With `open each sample` as many files are open as calls are in flight.
     """
 
+    _recorded = Call.MPI_QUEUED_READ
+
     def __init__(self, access: Access, files: Files) -> None:
         """Prepare to read, as `IndependentReader` does, at the depth of `access`."""
         super().__init__(access, files)
@@ -138,9 +140,7 @@ class QueuedIndependentReader(IndependentReader):
             place = self._files.path(files[0]) if len(set(files)) == 1 else str(self._files.directory)
             raise mpiio_error(_CALL, place, error, where) from error
         meter = self.meter
-        meter.add_overlapping(began, ended)
-        if meter.log is not None:
-            meter.log.add_run(Call.MPI_QUEUED_READ, calls, began, ended)
+        meter.add_overlapping(began, ended, rows=calls)
         meter.calls += len(files)
         meter.moved += sum(got)
         for row, spec in enumerate(specs):

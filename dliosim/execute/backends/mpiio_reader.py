@@ -20,7 +20,6 @@ from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import Call
-from dliosim.trace.events import UNKNOWN
 
 
 class _MpiReader(FileReader):
@@ -67,6 +66,8 @@ class IndependentReader(_MpiReader):
     With `shared` there is one file, number 0, which all ranks of `comm` open in `begin_epoch`. Otherwise, and with
     `open each sample`, each rank opens its files for itself.
     """
+
+    _recorded = Call.MPI_READ
 
     def __init__(self, access: Access, files: Files) -> None:
         self._shared = files.shared and access.open != "each sample"
@@ -132,11 +133,9 @@ class IndependentReader(_MpiReader):
                 "MPI_File_read_at", self._files.path(files[row]), offsets[row], specs[row][1], got[row]
             )
         meter = self.meter
-        meter.add_run(began, stamps)
+        meter.add_run(began, stamps, calls)
         meter.calls += count
         meter.moved += moved
-        if meter.log is not None:
-            meter.log.add_run(Call.MPI_READ, calls, began, stamps)
         return moved
 
     def _open_and_read(self, calls: Calls, files: list[int], cut: CallBuffers[Spec]) -> int:
@@ -165,6 +164,8 @@ class CollectiveReader(_MpiReader):
     shows it. The size is read when an epoch begins, and no read may go beyond it. It is read again when the epoch ends:
     if the file was cut in between, the buffer may still hold the same samples from before, and their check succeeds.
     """
+
+    _recorded = Call.MPI_READ_ALL
 
     def __init__(self, access: Access, files: Files) -> None:
         super().__init__(access, files, files.comm)
@@ -214,12 +215,11 @@ class CollectiveReader(_MpiReader):
             ) from error
         meter = self.meter
         meter.view_ns += viewed - began
-        meter.add_run(viewed, (ended,))
+        if meter.log is not None and moved < asked:
+            meter.log.add_short(0, moved, ended)
+        meter.add_run(viewed, (ended,), calls)
         meter.calls += 1
         meter.moved += moved
-        if meter.log is not None:
-            first = int(calls.offset.min()) if count else UNKNOWN
-            meter.log.add_call(Call.MPI_READ_ALL, viewed, 0, first, moved, moved, calls, ended)
         if end > self._size:
             raise self._eof_error(calls)
         for source, target, size in copies:

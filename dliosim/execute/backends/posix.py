@@ -115,11 +115,9 @@ class PosixReader(FileReader):
             file, offset = int(calls.file[row]), int(calls.offset[row])
             raise self._table.read_error("preadv", file, offset, lengths[row], error) from error
         meter = self.meter
-        meter.add_run(began, stamps)
+        meter.add_run(began, stamps, calls)
         meter.calls += len(stamps)
         meter.moved += moved
-        if log is not None:
-            log.add_run(Call.READ, calls, began, stamps)
         return moved
 
 

@@ -30,7 +30,7 @@ from dliosim.trace.file import (
 )
 from dliosim.trace.recorder import Recorder, record_by
 
-#: Round trips between two nodes: the fastest says most precisely how far apart their clocks are.
+#: Round trips between two nodes: the fastest says most precisely how much their clocks differ.
 _TRIPS = 32
 _TAG = 81
 

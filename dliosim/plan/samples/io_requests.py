@@ -104,8 +104,9 @@ class Calls(NamedTuple):
     #: true where a call continues the sample of the call before it, in the same file, (calls,); None where every sample
     #: is one range
     continues: NDArray[np.bool_] | None = None
-    #: what these calls are a part of, None if they are all; and the number of the first of them there
+    #: calls that these are a part of; None if they are all
     whole: Calls | None = None
+    #: number of the first of these calls there
     first: int = 0
 
     @property
