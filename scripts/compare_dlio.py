@@ -47,8 +47,12 @@ Recorded = dict[tuple[str, int], Counts]
 
 
 def read_record(path: Path) -> Recorded:
-    """Return DLIO's counts of a file that `--record` has written."""
-    return {(one["case"], one["ranks"]): one["dlio"] for one in json.loads(path.read_text())}
+    """Return DLIO's counts of a file that `--record` has written; ends the script where it cannot be read."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        sys.exit(f"cannot read {path}: {error.strerror}")
+    return {(one["case"], one["ranks"]): one["dlio"] for one in json.loads(text)}
 
 
 def install(folder: Path) -> None:
@@ -109,14 +113,22 @@ def compare(options: argparse.Namespace) -> int:
     recorded = read_record(options.recorded) if options.recorded else {}
     counted: list[dict[str, Any]] = []
     silent: list[str] = []
+    cases = [case for case in CASES if not options.cases or any(name in case.name for name in options.cases)]
+    runs = [(case, number) for case in cases for number in options.ranks]
+    if not runs:
+        sys.exit(f"no case has this in its name; the cases are {'; '.join(case.name for case in CASES)}")
+    if python is not None and not python.with_name("dlio_benchmark").exists():
+        sys.exit(f"no dlio_benchmark next to {python}: give the bin/python that `compare_dlio.py install DIR` makes")
+    wanted = [(case.name, number) for case, number in runs if python is None]
+    gone = [f"{name} on {number}" for name, number in wanted if (name, number) not in recorded]
+    if gone:
+        sys.exit(f"not in {options.recorded}: {'; '.join(gone)}")
     header("case", "ranks", *_COLUMNS, "what the report says")
-    for case in CASES:
-        is_chosen = not options.cases or any(name in case.name for name in options.cases)
-        for number in options.ranks if is_chosen else ():
-            with scratch(options.place) as folder:
-                dlio, figures = compare_case(case, number, python, recorded, folder)
-            counted.append({"case": case.name, "ranks": number, "dlio": dlio})
-            silent += [f"{case.name}, {number} ranks: {figure}: not named by the report" for figure in figures]
+    for case, number in runs:
+        with scratch(options.place) as folder:
+            dlio, figures = compare_case(case, number, python, recorded, folder)
+        counted.append({"case": case.name, "ranks": number, "dlio": dlio})
+        silent += [f"{case.name}, {number} ranks: {figure}: not named by the report" for figure in figures]
     if options.record is not None:
         write_whole(options.record, "[\n" + ",\n".join(json.dumps(one) for one in counted) + "\n]\n")
     print("\n".join(silent) or "every difference is named by the import's report")

@@ -69,7 +69,8 @@ def find_differences(dlio: Counts, other: Counts, report: str) -> Iterator[tuple
     Figures that one of the two does not have are not compared.
     """
     if "fails" in dlio:
-        yield "fails", _naming("fails", 0, report)
+        error = _naming("fails", 0, report)
+        yield "fails", error if error in dlio["fails"] else ""
         return
     for figure in dlio.keys() & other.keys():
         if dlio[figure] != other[figure]:

@@ -52,6 +52,12 @@ def test_a_count_that_is_another_is_found(figure: str, tmp_path: Path) -> None:
     assert differences({**recorded, "dlio": {**recorded["dlio"], figure: other}}, tmp_path)[figure] == ""
 
 
+@pytest.mark.parametrize(("error", "named"), [("IndexError: list index out of range", True), ("took 100 s", False)])
+def test_a_failure_of_dlio_is_only_that_which_the_report_names(error: str, named: bool, tmp_path: Path) -> None:
+    recorded = {"case": "npz, an odd file", "ranks": 2, "dlio": {"fails": error}}
+    assert bool(differences(recorded, tmp_path)["fails"]) == named
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_lines_in_which_dlio_does_otherwise_than_its_file_asks_are_named(name: str, tmp_path: Path) -> None:
     texts = [imported(name, tmp_path, as_run)[0] for as_run in (False, True)]
