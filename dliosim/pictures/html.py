@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from urllib.parse import quote
@@ -44,6 +45,7 @@ dt { color: #555; } dd { margin: 0; overflow-wrap: anywhere; }
 .answer.open { border-color: #967000; background: #fbf5e0; }
 .answer dl { font-size: 1rem; margin: .3rem 0; } .answer dt { font-weight: 600; }
 .answer code { display: block; background: #fff; border: 1px solid #ccc; padding: .3rem .5rem; font-size: .85rem; }
+ul.answer li { margin: .5rem 0; }
 .where { color: #555; font-size: .9rem; margin: 0; }
 strong.good { color: #005c3c; } strong.bad { color: #9c2f00; } strong.open { color: #6b5000; }
 .missed { color: #9c2f00; font-weight: 600; padding-left: 1.4rem; }
@@ -63,7 +65,8 @@ pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; l
     left: 0; color: #0b5394; font-size: .85rem; }
 }
 @media (max-width: 40rem) {
-  body { padding: 1rem .9rem 3rem; } nav ul { columns: 1; }
+  body { padding: 1rem .9rem 3rem; } nav ul { columns: 1; } nav > ul > li { margin: .35rem 0; }
+  nav li li { display: inline-block; }
   dl { grid-template-columns: 1fr; } dt { margin-top: .4rem; }
 }
 @media print {
@@ -82,6 +85,15 @@ _PHONE = 50
 
 # Names of rows are wrapped at about as many characters.
 _NAME = 40
+
+
+# A blank between a number and its unit, or between an epoch and its number.
+_BLANK = re.compile(r"(?<=\d) (?=(?:%|[kMGTP]?i?B(?:/s)?|[num]?s|min|h)(?!\w))|(?<=\bepoch) (?=\d)")
+
+
+def _text(text: str) -> str:
+    """Return a text as HTML, in which no line ends between a number and its unit."""
+    return _BLANK.sub("\N{NO-BREAK SPACE}", escape(text))
 
 
 def document(title: str, body: Sequence[str]) -> str:
@@ -104,17 +116,17 @@ def document(title: str, body: Sequence[str]) -> str:
 
 def heading(level: int, text: str, anchor: str = "") -> str:
     """Return a heading; `anchor` comes from this package, so it is safe."""
-    return f"<h{level}{_id(anchor)}>{escape(text)}</h{level}>"
+    return f"<h{level}{_id(anchor)}>{_text(text)}</h{level}>"
 
 
 def paragraph(text: str, kind: str = "") -> str:
     """Return a paragraph; `kind` is a class of the style."""
-    return f"<p{_class(kind)}>{escape(text)}</p>"
+    return f"<p{_class(kind)}>{_text(text)}</p>"
 
 
 def items(texts: Sequence[str], kind: str = "") -> str:
     """Return a list, or nothing where there are no texts."""
-    return f"<ul{_class(kind)}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>" if texts else ""
+    return f"<ul{_class(kind)}>{''.join(f'<li>{_text(text)}</li>' for text in texts)}</ul>" if texts else ""
 
 
 def definitions(pairs: Sequence[tuple[str, str]]) -> str:
@@ -136,11 +148,12 @@ def answer(title: str, rows: Sequence[tuple[str, str]], verdict: str, kind: str)
     """Return names and texts of an answer, the verdict in colour. Lines of a text after the first are commands."""
 
     def text(words: str) -> str:
-        first, *commands = escape(words).split("\n")
+        first, *commands = words.split("\n")
+        first = _text(first)
         mark = escape(verdict)
         if mark and first.startswith(mark):
             first = f'<strong class="{kind}">{mark}</strong>{first.removeprefix(mark)}'
-        return first + "".join(f"<code>{command}</code>" for command in commands)
+        return first + "".join(f"<code>{escape(command)}</code>" for command in commands)
 
     pairs = "".join(f"<dt>{escape(name)}</dt><dd>{text(words)}</dd>" for name, words in rows)
     return f'<div class="answer {kind}">{paragraph(title.replace("  ", " · "), "where")}<dl>{pairs}</dl></div>'
@@ -149,7 +162,7 @@ def answer(title: str, rows: Sequence[tuple[str, str]], verdict: str, kind: str)
 def verdicts(rows: Sequence[tuple[str, str, str, str]]) -> str:
     """Return a list of verdicts: label, verdict, its class, and figures."""
     lines = "".join(
-        f'<li>{escape(label)}: <strong class="{kind}">{escape(verdict)}</strong>{escape(text)}</li>'
+        f'<li>{_text(label)}: <strong class="{kind}">{escape(verdict)}</strong>{_text(text)}</li>'
         for label, verdict, kind, text in rows
     )
     return f'<ul class="answer">{lines}</ul>' if rows else ""
@@ -159,7 +172,7 @@ def contents(entries: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> s
     """Return links to anchors of this page, in two levels: (text, anchor, entries below)."""
 
     def link(text: str, anchor: str) -> str:
-        return f'<a href="#{escape(anchor)}">{escape(text)}</a>'
+        return f'<a href="#{escape(anchor)}">{_text(text)}</a>'
 
     def sublist(inner: Sequence[tuple[str, str]]) -> str:
         return f"<ul>{''.join(f'<li>{link(*one)}</li>' for one in inner)}</ul>" if inner else ""
@@ -194,7 +207,7 @@ def picture(title: str, caption: str, svg: bytes) -> str:
     """Return a picture with its caption. As an image, its SVG cannot run scripts, and its ids cannot conflict."""
     data = quote(svg, safe=_UNQUOTED)
     how, _, formula = caption.partition(" Formula: ")
-    figure_text = f"<p>{escape(how)}</p>" + (f"<p>Formula: {escape(formula)}</p>" if formula else "")
+    figure_text = f"<p>{_text(how)}</p>" + (f"<p>Formula: {_text(formula)}</p>" if formula else "")
     return (
         f'<figure><h4>{escape(title)}</h4><div class="scroll"><img alt="{escape(title)}" '
         f'src="data:image/svg+xml,{data}"></div><figcaption>{figure_text}</figcaption></figure>'

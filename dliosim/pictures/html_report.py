@@ -145,7 +145,7 @@ def _run_section(saved: SavedRun, title: str, anchor: str, scales: Mapping[str, 
     section = _Section(title, anchor)
     section.pieces += [
         html.definitions([("directory", saved.place), *conditions(run), ("started", run.started), *command]),
-        html.items([expectation_line(one) for one in run.expectations]),
+        html.items([expectation_line(one) for one in run.expectations if not one.is_missed]),
     ]
     for loop in saved.loops:
         section.add_part(loop.title)

@@ -79,9 +79,17 @@ def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
     for title in loop_titles(runs):
         tables[f"{title}: {_ABOUT_LOOPS}"] = _loop_rows([_find_loop(one, title) for one in runs])
     tables["files: mean time until a run of the verb was complete, and bytes by time"] = _verb_rows(summaries)
-    tables[_ABOUT_SAVES] = _save_rows(summaries)
-    headings = ("", *(textwrap.fill(one.label, _HEADING) for one in runs))
-    return [Table(title, headings, tuple(rows)) for title, rows in tables.items() if runs and rows]
+    tables[_ABOUT_BACKGROUND] = _background_rows(summaries)
+    tables[_ABOUT_HELD] = _held_rows(summaries)
+    headings = ["", *(textwrap.fill(one.label, _HEADING) for one in runs)]
+    return [_make_table(title, headings, rows) for title, rows in tables.items() if runs and rows]
+
+
+def _make_table(title: str, headings: Sequence[str], rows: _Rows) -> Table:
+    """Return a table without the results that have nothing in it."""
+    shown = [0, *(place for place in range(1, len(headings)) if any(row and row[place] != ABSENT for row in rows))]
+    cells = [tuple(row[place] for place in shown) if row else row for row in rows]
+    return Table(title, tuple(headings[place] for place in shown), tuple(cells))
 
 
 def label_places(results: Sequence[SavedRun | SavedComparison]) -> list[str]:
@@ -343,14 +351,14 @@ def _verb_rows(runs: Sequence[RunSummary]) -> _Rows:
     return rows
 
 
-_ABOUT_SAVES = (
-    "checkpoints: how long a save in the background held the ranks, and its flush next to their steps (medians over "
-    "saves of the slowest rank); the share of the time of all epochs that saves held"
+_ABOUT_BACKGROUND = (
+    "saves in the background: how long one held the slowest rank (mean), and its flush next to the steps (median)"
 )
+_ABOUT_HELD = "saves: the share of the time of all epochs, saves included, in which they held the ranks"
 
 
-def _save_rows(runs: Sequence[RunSummary]) -> _Rows:
-    """Return stall and flush of each checkpoint saved in the background, and the share of each loop that saves held."""
+def _background_rows(runs: Sequence[RunSummary]) -> _Rows:
+    """Return stall and flush of each checkpoint saved in the background."""
     stalls = [{each.checkpoint: each for each in save_times(run)} for run in runs]
     rows: _Rows = []
     for name in dict.fromkeys(name for of_run in stalls for name in of_run):
@@ -358,7 +366,13 @@ def _save_rows(runs: Sequence[RunSummary]) -> _Rows:
         if any(one and one.flush for one in found):  # else it is the time of the save, as in the table of files
             rows.append((f"stall of {_shorten(name)}", *(seconds(one.held if one else None, 3) for one in found)))
             rows.append((f"flush of {_shorten(name)}", *(seconds(one.flush if one else None, 3) for one in found)))
-    shares = [{each.loop: each.share for each in loop_overheads(run)} for run in runs]
-    for loop in dict.fromkeys(loop for of_run in shares for loop in of_run):
-        rows.append((f"share of {_shorten(loop)} held", *(percent(of_run.get(loop), 3) for of_run in shares)))
     return rows
+
+
+def _held_rows(runs: Sequence[RunSummary]) -> _Rows:
+    """Return the share of each loop that saves held."""
+    shares = [{each.loop: each.share for each in loop_overheads(run)} for run in runs]
+    return [
+        (f"share of {_shorten(loop)} held", *(percent(of_run.get(loop), 3) for of_run in shares))
+        for loop in dict.fromkeys(loop for of_run in shares for loop in of_run)
+    ]

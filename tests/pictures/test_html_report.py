@@ -164,6 +164,8 @@ def test_the_page_begins_with_the_answer_as_on_a_terminal(tmp_path: Path) -> Non
     assert "needs 2.91 GB/s, gave 1.97 GB/s from the device (epoch 1)" in shown
     assert "missed: expect" not in shown and "MISSED: expect utilization of train at least 75 %" in shown
     assert f"<code>{escape(advice['command'])}</code>" in text
+    assert "2.91\N{NO-BREAK SPACE}GB/s" in text
+    assert shown.count("MISSED: expect utilization of train") == 1
 
 
 RATES = {"needs_bytes_per_second": 2.91e9, "got_bytes_per_second": 1.97e9, "storage_utilization": 0.61}
