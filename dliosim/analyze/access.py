@@ -180,6 +180,8 @@ def _measure_repetition(view: View, rows: Ints) -> tuple[int, int, int | None]:
     epoch = events.epoch[rows]
     if not len(rows) or epoch.min() < 0 or total * (int(epoch.max()) + 1) > _MOST_PLACES:
         return once, moved - once, None
+    if epoch.min() == epoch.max():
+        return once, moved - once, moved - once
     place += epoch * np.int64(total)
     return once, moved - once, moved - merge_intervals(place, place + size).length
 
