@@ -4,7 +4,8 @@
     scripts/bench_analyze.py              10 million events of 16 ranks
     scripts/bench_analyze.py 1e6 1024     1 million events of 1024 ranks
 
-Prints a line for each part. Times are of the processor, on one core. Memory is the largest resident set of the process, the table of events among it.
+Prints a line for each part. Times are of the processor, on one core. Memory is the largest resident set of the
+process, the table of events among it.
 """
 
 from __future__ import annotations

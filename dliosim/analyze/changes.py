@@ -70,11 +70,10 @@ def _times(figures: Figures) -> dict[str, float]:
         "I/O without compute": figures.split.ranks["unoverlapped_io"].mean,
         "compute": figures.split.ranks["compute"].mean,
     }
-    functions = {f"{one.name} ({one.layer})": one.seconds / ranks for one in figures.functions}
-    layers = {f"layer {one.name}": one.seconds for one in figures.layers}
+    functions = {f"{one.name} ({one.layer})": one.seconds / ranks for one in figures.functions if one.kind != "compute"}
     files = {f"files {one.purpose} {one.suffix}".strip(): one.seconds / ranks for one in figures.files}
     cost = {"waits for the straggler": figures.straggler.cost} if figures.straggler else {}
-    return {**split, **functions, **layers, **files, **cost}
+    return {**split, **functions, **files, **cost}
 
 
 def _others(first: Figures, second: Figures) -> dict[str, tuple[str, float, float]]:

@@ -248,12 +248,13 @@ def _amount(one: Change, value: float) -> str:
         return _time(value)
     if one.unit == "B":
         return _bytes(value)
-    return percent(value, 3) if one.unit == "share" else number(value)
+    return percent(value, 3) if one.unit == "share" else f"{value:.0f}"
 
 
 def _difference(one: Change) -> str:
     sign = "+" if one.cost > 0 else "-"
-    return f"{sign}{_amount(one, abs(one.cost))}"
+    amount = _amount(one, abs(one.cost))
+    return f"{sign}{amount.replace('%', 'points') if one.unit == 'share' else amount}"
 
 
 def _ratio(one: Change) -> str:
