@@ -247,9 +247,15 @@ def _list_functions(modules: Sequence[_Module]) -> tuple[Function, ...]:
         layer = one.table.module.lower()
         for side, (_, moved, _, time) in _SIDES.items():
             count = int(one.calls(side).sum())
-            found.append(_function(f"{side}s", layer, side, count, one.time(time), int(one.count(moved).sum())))
+            found.append(
+                _function(
+                    f"{one.table.module} {side}s", layer, side, count, one.time(time), int(one.count(moved).sum())
+                )
+            )
         metadata = int(one.count(*_METADATA).sum())
-        found.append(_function("opens, stats, ...", layer, "metadata", metadata, one.time("F_META_TIME"), 0))
+        found.append(
+            _function(f"{one.table.module} opens, stats, ...", layer, "metadata", metadata, one.time("F_META_TIME"), 0)
+        )
     return tuple(sorted((one for one in found if one.count), key=lambda one: (-one.seconds, one.name)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dliosim.analyze.figures import Figures
-from dliosim.analyze.insights import Finding
+from dliosim.analyze.insights import Finding, is_costly
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class FleetRow:
     bytes: int  #: bytes read and written
     time_by_slowest: float  #: I/O time of the slowest rank, s
     perf_by_slowest: float  #: bytes / that time
-    insight: str  #: name of the most costly insight that is met; empty if there is none
+    insight: str  #: name of the most costly insight that is met; empty if none costs 1 % of the job
     incomplete: bool  #: True if events are missing
 
 
@@ -29,7 +29,7 @@ def list_fleet(names: Sequence[str], jobs: Sequence[tuple[Figures, Sequence[Find
     for name, (figures, findings) in zip(names, jobs, strict=True):
         moved = sum(one.read + one.written for one in figures.ranks)
         slowest = max((one.io for one in figures.ranks), default=0.0)
-        met = next((one.insight.name for one in findings if one.is_met), "")
+        met = next((one.insight.name for one in findings if one.is_met and is_costly(one, figures)), "")
         rows.append(
             FleetRow(
                 name,

@@ -34,7 +34,7 @@ from dliosim.analyze.measures import (
 )
 
 #: Share of the job's time below which an insight is worth a line only.
-LITTLE: Final = 0.01
+_LITTLE: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,12 @@ def judge(figures: Figures) -> tuple[Finding, ...]:
         measured = one.measure(figures)
         found.append(Finding(one, measured, measured is not None and one.is_met(measured)))
     return tuple(sorted(found, key=_costs_least))
+
+
+def is_costly(one: Finding, figures: Figures) -> bool:
+    """Return True if an insight concerns enough of the job's time to be worth a change."""
+    cost = one.found.cost if one.found else 0.0
+    return cost is None or cost > _LITTLE * figures.job.seconds
 
 
 def _costs_least(one: Finding) -> tuple[bool, float]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dliosim.analyze.figures import Figures
-from dliosim.analyze.insights import Finding
+from dliosim.analyze.insights import Finding, is_costly
 from dliosim.analyze.view import View
 from dliosim.pictures import html
 from dliosim.pictures.analysis_pictures import list_pictures
 from dliosim.pictures.style import apply_style, render_figure
 from dliosim.readable import count, printable, seconds
-from dliosim.report.analyze.first_screen import cure_lines, describe_job, is_costly, split_note
+from dliosim.report.analyze.first_screen import cure_lines, describe_job, split_note
 from dliosim.report.analyze.tables import list_tables
 
 _HOW = (
@@ -22,7 +22,7 @@ _HOW = (
 
 def page(view: View, figures: Figures, findings: Sequence[Finding]) -> str:
     """Return the page as HTML, complete in itself; the same for the same trace."""
-    tables = [one for one in list_tables(figures, findings) if one.rows]
+    tables = list(list_tables(figures, findings))
     title = f"What {figures.job.path} says"
     body = [
         html.heading(1, title),

@@ -8,7 +8,7 @@ from typing import Final
 
 from dliosim.analyze.changes import Changes
 from dliosim.analyze.figures import Figures, Job
-from dliosim.analyze.insights import INSIGHTS, LITTLE, Finding
+from dliosim.analyze.insights import INSIGHTS, Finding, is_costly
 from dliosim.readable import count, printable, seconds, size
 from dliosim.report.analyze.tables import brief_functions_table, changes_tables, list_tables, split_table
 from dliosim.report.text_table import SCREEN, Table, format_table, grid
@@ -69,12 +69,6 @@ def split_note(figures: Figures) -> str:
     """Return what to know of the time split."""
     split = figures.split
     return _NO_COMPUTE if not split.has_compute else _UNION if split.is_by_rank else _WORKERS
-
-
-def is_costly(one: Finding, figures: Figures) -> bool:
-    """Return True if an insight concerns enough of the job's time for lines of its own."""
-    cost = one.found.cost if one.found else 0.0
-    return cost is None or cost > LITTLE * figures.job.seconds
 
 
 def cure_lines(one: Finding, figures: Figures) -> list[str]:

@@ -30,15 +30,18 @@ _SPLIT_HEADINGS = {
 
 
 def list_tables(figures: Figures, findings: Sequence[Finding]) -> Iterator[Table]:
-    """Yield all tables of one job."""
-    yield split_table(figures.split, figures.epochs)
-    yield functions_table(figures)
-    yield _sizes_table(figures)
-    yield _layers_table(figures.layers)
-    yield from _access_tables(figures.access)
-    yield _files_table(figures)
-    yield _ranks_table(figures.ranks)
-    yield findings_table(findings)
+    """Yield all tables of one job that have rows, the time split first."""
+    tables = [
+        split_table(figures.split, figures.epochs),
+        functions_table(figures),
+        _sizes_table(figures),
+        _layers_table(figures.layers),
+        *_access_tables(figures.access),
+        _files_table(figures),
+        _ranks_table(figures.ranks),
+        findings_table(findings),
+    ]
+    yield from (one for one in tables if one.rows)
 
 
 def split_table(split: TimeSplit, epochs: TimeSplit | None = None) -> Table:
@@ -59,7 +62,7 @@ def functions_table(figures: Figures, most: int = _MOST_FUNCTIONS) -> Table:
     rows = []
     for one in figures.functions[:most]:
         times = (_time(value) for value in (one.seconds, one.p50, one.p99, one.max))
-        moved = _bytes(one.bytes) if one.sizes else ABSENT
+        moved = _bytes(one.bytes) if one.sizes or one.bytes else ABSENT
         rows.append((shorten_name(printable(one.name)), one.layer, str(one.count), *times, moved))
     more = len(figures.functions) - len(rows)
     note = f"; {more} more took less" if more else ""
