@@ -255,7 +255,8 @@ class Recorder:
             "call": np.full(len(file), log.planned),
             "thread": np.full(len(file), log.thread),
             "file": own[place] if len(own) else own,
-            "offset": offset,
+            # A library is asked for samples, and only it knows where in the file they are.
+            "offset": np.full(len(file), UNKNOWN) if log.planned == Call.LIBRARY_READ else offset,
             "asked": length,
             "moved": length,
         }

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from dliosim.trace.events import Events, Trace
+from dliosim.trace.events import UNKNOWN, Events, Trace
 from dliosim.trace.file import read_trace
 from tests.mpi.launch import run_program
 from tests.mpi.waiting import run_command
@@ -157,6 +157,7 @@ def test_reads_by_the_library_are_recorded_as_such(tmp_path: Path) -> None:
     own = events.select(events.is_kind("read"))
     assert {events.names[name] for name in own.name.tolist()} == {"read by the library"}
     assert (len(own), int(own.moved.sum())) == (6, 24_000)
+    assert set(own.offset.tolist()) == {UNKNOWN}
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
