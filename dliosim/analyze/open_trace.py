@@ -24,6 +24,9 @@ _GZIP_BITS: Final = 31
 #: Entries of a folder that are looked at.
 _MOST_ENTRIES: Final = 1_000_000
 
+#: Sums of a column, in bytes or ns, are below this: half of what an int64 holds.
+_MOST: Final = float(1 << 62)
+
 _ACCEPTED: Final = (
     "\n  = help: dliosim reads a results folder of `dliosim run --trace`, a .darshan log, and .pfw or .pfw.gz files "
     "of DFTracer or a folder of them"
@@ -48,14 +51,22 @@ def open_trace(paths: Sequence[Path]) -> Trace:
     ExecutionError where a trace of dliosim is.
     """
     try:
-        if len(paths) == 1:
-            return _open_folder(paths[0]) if paths[0].is_dir() else _open_file(paths[0])
-        return _open_files(paths)
+        if len(paths) > 1:
+            trace = _open_files(paths)
+        else:
+            trace = _open_folder(paths[0]) if paths[0].is_dir() else _open_file(paths[0])
     except DliosimError:
         # An ExecutionError is an OSError too.
         raise
     except OSError as error:
         raise UsageError(f"{error.filename or paths[0]} cannot be read: {error.strerror or error}") from error
+    # Figures are sums of whole numbers, which would be wrong without a word.
+    for what, column in (("bytes", trace.events.moved), ("bytes asked for", trace.events.asked)):
+        if column.sum(dtype=float) >= _MOST:
+            raise TraceError(f"{trace.path} is damaged: its {what} add up to more than 4 EiB")
+    if trace.events.duration.sum(dtype=float) >= _MOST:
+        raise TraceError(f"{trace.path} is damaged: its times add up to more than 146 years")
+    return trace
 
 
 def _open_file(path: Path) -> Trace:

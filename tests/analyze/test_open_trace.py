@@ -84,6 +84,22 @@ def test_a_damaged_trace_of_dliosim_is_one_message(tmp_path: Path) -> None:
         assert str(error).count("error: ") == 1
 
 
+@pytest.mark.parametrize(("name", "said"), [("ret", "bytes add up"), ("count", "asked for add up")])
+def test_sums_that_no_number_holds_are_refused(tmp_path: Path, name: str, said: str) -> None:
+    args = {name: 1 << 60}
+    path = tmp_path / "a.pfw"
+    path.write_bytes(b"\n".join([line(event("pread", 0, 1, **args))] * 3) + b"\n")
+    assert open_trace([path]).events.kind.size == 3
+    path.write_bytes(b"\n".join([line(event("pread", 0, 1, **args))] * 4) + b"\n")
+    assert said in str(refusal(path))
+
+
+def test_times_that_no_number_holds_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.pfw"
+    path.write_bytes(b"\n".join([line(event("pread", 0, 4_000_000_000_000_000))] * 2) + b"\n")
+    assert "times add up" in str(refusal(path))
+
+
 def test_only_files_of_dftracer_are_one_job(tmp_path: Path) -> None:
     (tmp_path / "a.pfw").write_bytes(line(event("pread", 0, 1)) + b"\n")
     (tmp_path / "b").write_bytes(b"hello")

@@ -20,13 +20,23 @@ def fill_offsets(events: Events, failed: NDArray[np.bool_], appends: NDArray[np.
     is_call = (events.layer == layer_number("posix")) | (events.layer == layer_number("stdio"))
     is_call &= events.is_kind("open", "close", "read", "write", "seek")
     rows = np.flatnonzero(is_call & (events.file >= 0) & ~failed)
-    if not len(rows):
-        return events
-    rows = rows[np.lexsort((rows, events.layer[rows], events.file[rows], events.process[rows]))]
+    filled = events.offset.copy()
+    # A process at a time, so that temporary columns are those of one.
+    for part in np.split(rows, np.flatnonzero(np.diff(events.process[rows])) + 1):
+        certain, position = _positions(events, part[np.lexsort((part, events.layer[part], events.file[part]))], appends)
+        filled[certain] = position
+    return replace(events, offset=filled)
+
+
+def _positions(
+    events: Events, rows: NDArray[np.int64], appends: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the moves at a position that is certain, and the positions; `rows` are in order of file and layer."""
     kind, offset, moved = events.kind[rows], events.offset[rows], events.moved[rows]
+    file, layer = events.file[rows], events.layer[rows]
     opens, closes, seeks = (kind == kind_number(name) for name in ("open", "close", "seek"))
-    columns = (events.process, events.file, events.layer)
-    is_first = np.concatenate(([True], np.any([column[rows[1:]] != column[rows[:-1]] for column in columns], axis=0)))
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = (file[1:] != file[:-1]) | (layer[1:] != layer[:-1])
     moves = ~(opens | closes | seeks) & (offset < 0)
     # An opening and a seek set the position; a move by an unknown length loses it, and so does a second opening.
     level = _open_files(opens, closes, is_first)
@@ -38,10 +48,8 @@ def fill_offsets(events: Events, failed: NDArray[np.bool_], appends: NDArray[np.
     length = np.where(moves, np.maximum(moved, 0), 0)
     travel = np.cumsum(length) - length
     position = np.where(seeks, offset, 0)[last_set] + travel - travel[last_set]
-    is_certain = moves & (last_set > last_lost) & (last_set >= 0)
-    filled = events.offset.copy()
-    filled[rows[is_certain]] = position[is_certain]
-    return replace(events, offset=filled)
+    is_certain = moves & (last_set > last_lost)
+    return rows[is_certain], position[is_certain]
 
 
 def _open_files(opens: NDArray[np.bool_], closes: NDArray[np.bool_], is_first: NDArray[np.bool_]) -> NDArray[np.int64]:
