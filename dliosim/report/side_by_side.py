@@ -80,7 +80,7 @@ def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
         tables[f"{title}: {_ABOUT_LOOPS}"] = _loop_rows([_find_loop(one, title) for one in runs])
     tables["files: mean time until a run of the verb was complete, and bytes by time"] = _verb_rows(summaries)
     tables[_ABOUT_BACKGROUND] = _background_rows(summaries)
-    tables[_ABOUT_HELD] = _held_rows(summaries)
+    tables[_ABOUT_HELD] = _share_rows(summaries)
     headings = ["", *(textwrap.fill(one.label, _HEADING) for one in runs)]
     return [_make_table(title, headings, rows) for title, rows in tables.items() if runs and rows]
 
@@ -369,7 +369,7 @@ def _background_rows(runs: Sequence[RunSummary]) -> _Rows:
     return rows
 
 
-def _held_rows(runs: Sequence[RunSummary]) -> _Rows:
+def _share_rows(runs: Sequence[RunSummary]) -> _Rows:
     """Return the share of each loop that saves held."""
     shares = [{each.loop: each.share for each in loop_overheads(run)} for run in runs]
     return [
