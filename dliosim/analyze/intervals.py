@@ -92,6 +92,7 @@ def spread_amounts(
     width = max(length, 1) / bins
     total = np.zeros(shape[0] * bins)
     steps = np.zeros(shape[0] * (bins + 1))
+    under_way = np.zeros(len(steps), np.int64)
     for part in _blocks(len(begin)):
         low, high, amount, row = begin[part], end[part], amounts[part].astype(np.float64), rows[part]
         first = np.clip((low / width).astype(np.int64), 0, bins - 1)
@@ -104,10 +105,12 @@ def spread_amounts(
         rate = amount / (high - low)
         total += np.bincount(row * bins + first, rate * ((first + 1) * width - low), len(total))
         total += np.bincount(row * bins + last, rate * (high - last * width), len(total))
-        steps += np.bincount(row * (bins + 1) + first + 1, rate * width, len(steps))
-        steps -= np.bincount(row * (bins + 1) + last, rate * width, len(steps))
-    between: Floats = np.cumsum(steps.reshape(shape[0], bins + 1), axis=1)[:, :bins]
-    return total.reshape(shape) + np.maximum(between, 0.0)
+        for place, sign in ((row * (bins + 1) + first + 1, 1), (row * (bins + 1) + last, -1)):
+            steps += sign * np.bincount(place, rate * width, len(steps))
+            under_way += sign * np.bincount(place, minlength=len(steps))
+    between, count = (np.cumsum(each.reshape(shape[0], -1), axis=1)[:, :bins] for each in (steps, under_way))
+    # What rounding leaves behind the last interval is no amount.
+    return total.reshape(shape) + np.where(count > 0, between, 0.0)
 
 
 def _blocks(count: int) -> Iterator[slice]:

@@ -58,8 +58,8 @@ def split_time(view: View) -> TimeSplit:
     """Return the time split of a whole job."""
     events = view.events
     spans = []
-    for group in range(len(view.groups)):
-        parts = [part for part in view.slices_of(group) if part.stop > part.start]
+    for slices in view.slices_of:
+        parts = [part for part in slices if part.stop > part.start]
         first = min((int(events.begin[part].min()) for part in parts), default=0)
         last = max((int((events.begin[part] + events.duration[part]).max()) for part in parts), default=0)
         spans.append(merge_intervals(np.array([first]), np.array([last])))

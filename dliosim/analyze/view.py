@@ -72,6 +72,14 @@ class View:
         return [slice(first, last) for first, last in pairwise(ends)]
 
     @cached_property
+    def slices_of(self) -> list[list[slice]]:
+        """The rows of each process of each group."""
+        found: list[list[slice]] = [[] for _ in self.groups]
+        for group, part in zip(self.group_of.tolist(), self.slices, strict=True):
+            found[group].append(part)
+        return found
+
+    @cached_property
     def operations(self) -> Bools:
         """The operations on files, of every layer that moves bytes: all of their time is I/O; (n,)."""
         return self.events.is_kind(*OPERATIONS) & (self.events.layer >= _SYSTEM)
@@ -106,7 +114,7 @@ class View:
             rows = np.flatnonzero(self.basic & (self.events.file >= 0))
             inside = np.zeros(len(self.events), np.bool_)
             for group, intervals in enumerate(self.unite(saves)):
-                for part in self.slices_of(group):
+                for part in self.slices_of[group]:
                     inside[part] = find_inside(intervals, self.events.begin[part])
             files = self.events.file[rows]
             uses = np.bincount(files, minlength=len(found))
@@ -123,18 +131,11 @@ class View:
 
     def unite(self, rows: Bools) -> list[Intervals]:
         """Return the union of the intervals of some rows, of each group."""
-        return [
-            unite_intervals(*(self._merge_rows(part, rows) for part in self.slices_of(group)))
-            for group in range(len(self.groups))
-        ]
+        return [unite_intervals(*(self._merge_rows(part, rows) for part in parts)) for parts in self.slices_of]
 
     def groups_of(self, rows: Ints) -> Ints:
         """Return the group of some rows."""
         return self.group_of[self.events.process[rows]]
-
-    def slices_of(self, group: int) -> list[slice]:
-        """Return the rows of each process of a group."""
-        return [self.slices[process] for process in np.flatnonzero(self.group_of == group).tolist()]
 
     def _merge_rows(self, part: slice, rows: Bools) -> Intervals:
         some = rows[part]

@@ -14,10 +14,10 @@ from matplotlib.patches import Patch
 from dliosim.analyze.access import BIN_NAMES
 from dliosim.analyze.figures import Figures
 from dliosim.analyze.intervals import Floats, Ints
-from dliosim.analyze.over_time import ACTIVITIES, FINE_BINS, measure_activity, spread_bytes
+from dliosim.analyze.over_time import ACTIVITIES, FINE_BINS, IO_ACTIVITIES, measure_activity, spread_bytes
 from dliosim.analyze.view import View
 from dliosim.pictures.style import LIGHT_HEAT, PARTS, READS, SERIES, figure, grid_lines, log_axis, rate_axis, time_axis
-from dliosim.readable import number, printable, seconds
+from dliosim.readable import printable, seconds
 
 #: Rows of pictures by rank; of more ranks some are left out.
 MOST_ROWS: Final = 48
@@ -36,10 +36,10 @@ _COLOURS: Final = {
 }
 
 _TIMELINE = (
-    "How to read it: a row is a rank, and the time of the job is divided into {columns} columns of {width}. Each is "
-    "in the colour of what the rank did longest in it; two at once are both counted, and white is less than 2 % of "
-    "it. Shorter things do not show: the tables count all.{rows} Formula: union of the intervals of the activity's "
-    "events in the column / the column's length."
+    "How to read it: a row is a rank, its I/O above and all else below; where there is I/O and no compute below it, "
+    "nothing hides the I/O. The time of the job is divided into {columns} columns of {width}. Each is in the colour "
+    "of what the rank did longest in it, and white is less than 2 % of it. Shorter things do not show: the tables "
+    "count all.{rows} Formula: union of the intervals of the activity's events in the column / the column's length."
 )
 _MAP = (
     "How to read it: a row is a rank; the darker, the more bytes it reads and writes, and white is none. A white "
@@ -87,12 +87,17 @@ def choose_rows(figures: Figures) -> Ints:
 
 
 def activity_map(view: View, figures: Figures, rows: Ints) -> Figure:
-    """Draw what each of some ranks did longest in each column of time."""
-    shares = np.stack([measure_activity(view, name)[rows] for name in ACTIVITIES])
-    longest = np.where(shares.max(axis=0) >= _LEAST_SHARE, shares.argmax(axis=0), -1)
+    """Draw what each of some ranks did longest in each column of time: its I/O above, all else below."""
     names = list(ACTIVITIES)
-    drawn = _draw_map(figures, rows, longest + 0.5, ListedColormap([_COLOURS[name] for name in names]), (0, len(names)))
-    seen = [name for index, name in enumerate(names) if (longest == index).any()]
+    shares = np.stack([measure_activity(view, name)[rows] for name in names])
+    is_io = np.array([name in IO_ACTIVITIES for name in names])
+    lanes = [np.where(is_lane[:, None, None], shares, 0.0) for is_lane in (is_io, ~is_io)]
+    longest = [np.where(lane.max(axis=0) >= _LEAST_SHARE, lane.argmax(axis=0), -1) for lane in lanes]
+    both = np.stack(longest, axis=1).reshape(2 * len(rows), -1)
+    colours = ListedColormap([_COLOURS[name] for name in names])
+    drawn = _draw_map(figures, rows, both + 0.5, colours, (0, len(names)))
+    drawn.axes[0].hlines(np.arange(1, len(rows)) - 0.5, *drawn.axes[0].get_xlim(), color="white", linewidth=1.5)
+    seen = [name for index, name in enumerate(names) if (both == index).any()]
     handles = [Patch(color=_COLOURS[name], label=name) for name in seen]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.4)
     return drawn
@@ -115,7 +120,7 @@ def _draw_map(figures: Figures, rows: Ints, values: Floats, colours: Colormap, l
     unit = time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
     edges = np.linspace(0, figures.job.seconds * unit, values.shape[1] + 1)
     shown = np.ma.masked_less(values, 0.0)
-    across = np.arange(len(rows) + 1) - 0.5
+    across = np.linspace(-0.5, len(rows) - 0.5, values.shape[0] + 1)
     axes.pcolormesh(edges, across, shown, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     step = max(1, len(rows) // 16)
@@ -164,7 +169,7 @@ def sizes_chart(figures: Figures) -> Figure:
         bars = axes.bar(places, side.bins, width, color=colour, label=name)
         axes.bar_label(bars, [str(value) if value else "" for value in side.bins], fontsize=7.5)
     axes.set_yscale("log")
-    log_axis(axes.yaxis, number)
+    log_axis(axes.yaxis, lambda value: f"{value:.0f}")
     axes.set_ylim(bottom=0.5)
     axes.margins(y=0.15)
     axes.set_xticks(np.arange(len(BIN_NAMES)), [name.replace("-", "-\n", 1) for name in BIN_NAMES])

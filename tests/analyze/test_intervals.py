@@ -57,3 +57,4 @@ def test_amounts_are_spread_evenly_over_their_time(some: list[tuple[int, int, in
             if long and high > low:
                 expected[which, at] += much * (high - low) / long
     assert found == pytest.approx(expected, abs=1e-6)
+    assert not found[expected == 0].any()  # not even by rounding
