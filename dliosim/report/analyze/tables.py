@@ -11,13 +11,14 @@ from dliosim.analyze.figures import Figures
 from dliosim.analyze.fleet import FleetRow
 from dliosim.analyze.insights import Finding
 from dliosim.analyze.layers import Layer
+from dliosim.analyze.over_time import Bandwidth
 from dliosim.analyze.ranks import Rank
 from dliosim.analyze.time_split import Split, TimeSplit
 from dliosim.readable import ABSENT, number, percent, printable, seconds, size
 from dliosim.report.text_table import Table, shorten_name
 
-#: Rows of tables that could have one for each rank, function or change.
-_MOST_RANKS, _MOST_FUNCTIONS, _MOST_CHANGES = 16, 40, 20
+#: Rows of tables that could have one for each rank, function, change or bin of time.
+_MOST_RANKS, _MOST_FUNCTIONS, _MOST_CHANGES, _MOST_TIMES = 16, 40, 20, 12
 
 _SPLIT_HEADINGS = {
     "total": "total",
@@ -39,6 +40,7 @@ def list_tables(figures: Figures, findings: Sequence[Finding]) -> Iterator[Table
         *_access_tables(figures.access),
         _files_table(figures),
         _ranks_table(figures.ranks),
+        _bandwidth_table(figures.bandwidth),
         findings_table(findings),
     ]
     yield from (one for one in tables if one.rows)
@@ -192,6 +194,21 @@ def _ranks_table(ranks: Sequence[Rank]) -> Table:
     note = "" if len(shown) == len(ranks) else f" (of {len(ranks)} the slowest {half} and the fastest {half})"
     headings = ("rank", "node", "read", "written", "operations", "I/O", "calls\nwithout bytes")
     return Table(f"ranks, the longest I/O first{note}", headings, tuple(rows))
+
+
+def _bandwidth_table(bandwidth: Bandwidth) -> Table:
+    """Return the bandwidth of all ranks in a twelfth of the job each."""
+    size = max(len(bandwidth.read) // _MOST_TIMES, 1)
+    rows = []
+    for first in range(0, len(bandwidth.read), size):
+        moved = [sum(side[first : first + size]) for side in (bandwidth.read, bandwidth.written)]
+        length = bandwidth.bin_seconds * len(bandwidth.read[first : first + size])
+        rows.append((_time(first * bandwidth.bin_seconds), *(f"{_bytes(one / length)}/s" for one in moved)))
+    highest = f"highest in one of {len(bandwidth.read)} bins: {_bytes(bandwidth.highest)}/s"
+    has_any = any(bandwidth.read) or any(bandwidth.written)
+    return Table(
+        f"bandwidth of all ranks over time; {highest}", ("from", "read", "written"), tuple(rows) if has_any else ()
+    )
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:
