@@ -147,17 +147,17 @@ def paths(found: Counter[Extent]) -> Counter[str]:
     return counts
 
 
-def by_suffix(found: Counter[Extent], is_hdf5: bool) -> Counter[Extent]:
+def split_hdf5(found: Counter[Extent], is_hdf5: bool) -> Counter[Extent]:
     return Counter({each: count for each, count in found.items() if each[0].endswith(".hdf5") == is_hdf5})
 
 
 def check(own: Trace, seen: Trace, root: Path) -> Iterator[str]:
     """Yield what agrees with either witness, a line each; raises Unlike."""
-    wrote, saw = (by_suffix(extents(trace, root, "write"), is_hdf5=False) for trace in (own, seen))
+    wrote, saw = (split_hdf5(extents(trace, root, "write"), is_hdf5=False) for trace in (own, seen))
     if wrote != saw or not wrote:
         raise Unlike(f"writes: only in the trace {wrote - saw}, only seen {saw - wrote}")
     yield f"{wrote.total()} writes of data, and no other: file, offset and bytes"
-    read = by_suffix(extents(own, root, "read"), is_hdf5=True)
+    read = split_hdf5(extents(own, root, "read"), is_hdf5=True)
     # The library is asked for samples: the trace does not know where in the file they are.
     anywhere = Counter((path, -1, moved) for path, _, moved in extents(seen, root, "read").elements())
     if read - anywhere or not read:
@@ -174,7 +174,7 @@ def check_opens(own: Trace, seen: Trace, root: Path) -> Iterator[str]:
 
 
 def check_reads(own: Trace, seen: Trace, root: Path) -> Iterator[str]:
-    ours, theirs = (by_suffix(extents(trace, root, "read"), is_hdf5=False) for trace in (own, seen))
+    ours, theirs = (split_hdf5(extents(trace, root, "read"), is_hdf5=False) for trace in (own, seen))
     if ours - theirs or not ours:
         raise Unlike(f"reads: in the trace and not seen {ours - theirs}")
     yield f"{ours.total()} reads: file, offset and bytes; and {(theirs - ours).total()} more, by looks at files"

@@ -100,7 +100,7 @@ class CallLog:
         self._made = self._timed = 0
 
     @property
-    def planned(self) -> Call:
+    def call(self) -> Call:
         """Return the call that reads what is planned."""
         return self._planned
 
@@ -228,7 +228,7 @@ class Recorder:
         whole = wholes[0]
         if all(each is whole for each in wholes) and np.array_equal(runs.counts, size):
             row = np.arange(ends[-1]) + np.repeat(np.array(first) - begins, runs.counts)
-            columns = self._planned_columns(runs.log, whole.file[row], whole.offset[row], whole.length[row])
+            columns = self._columns_of(runs.log, whole.file[row], whole.offset[row], whole.length[row])
             step = np.searchsorted(whole.step_start, row, "right")
         else:
             parts = [
@@ -236,7 +236,7 @@ class Recorder:
                 for rows, count in zip(runs.rows, runs.counts.tolist(), strict=True)
             ]
             *rows, step = (np.concatenate(column) for column in zip(*parts, strict=True))
-            columns = self._planned_columns(runs.log, *rows)
+            columns = self._columns_of(runs.log, *rows)
         end = runs.end
         if moved_less:
             end, columns["moved"] = end.copy(), columns["moved"].copy()
@@ -246,17 +246,17 @@ class Recorder:
         columns["step"] = step if self._epoch else np.full(len(end), UNKNOWN)
         self._add(self.calls, columns)
 
-    def _planned_columns(
+    def _columns_of(
         self, log: CallLog, file: NDArray[np.int64], offset: NDArray[np.int64], length: NDArray[np.int64]
     ) -> dict[str, NDArray[np.int64]]:
         found, place = np.unique(file, return_inverse=True)
         own = np.array([log.file_of(number, self.files) for number in found.tolist()], np.int64)
         return {
-            "call": np.full(len(file), log.planned),
+            "call": np.full(len(file), log.call),
             "thread": np.full(len(file), log.thread),
             "file": own[place] if len(own) else own,
             # A library is asked for samples, and only it knows where in the file they are.
-            "offset": np.full(len(file), UNKNOWN) if log.planned == Call.LIBRARY_READ else offset,
+            "offset": np.full(len(file), UNKNOWN) if log.call == Call.LIBRARY_READ else offset,
             "asked": length,
             "moved": length,
         }
