@@ -97,6 +97,7 @@ def test_full_has_each_part_of_the_figures() -> None:
         "access, by process",
         "Darshan's bins",
         "files by purpose",
+        "bandwidth of all ranks",
         "ranks, ",
     ):
         assert title in text
