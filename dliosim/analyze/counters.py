@@ -34,6 +34,8 @@ _SIDES: Final = {
 _METADATA: Final = ("OPENS", "STATS", "SEEKS", "FSYNCS", "FDSYNCS", "FLUSHES", "SYNCS", "INDEP_OPENS", "COLL_OPENS")
 _MPI_CALLS: Final = tuple(f"{how}_{side}" for how in ("INDEP", "COLL", "SPLIT", "NB") for side in ("READS", "WRITES"))
 
+_NO_METADATA: Final = "DXT has reads and writes alone: I/O in the time split is without opens and stats"
+
 
 @dataclass(frozen=True, slots=True)
 class _Module:
@@ -67,7 +69,7 @@ def add_counters(view: View, figures: Figures) -> Figures:
         bases.append(tables["MPI-IO"])
     if not bases:
         return figures
-    ranks = _list_ranks(figures.ranks, bases, has_events=len(view.events) > 0)
+    ranks = _list_ranks(figures, bases, has_events=len(view.events) > 0)
     found = replace(
         figures,
         job=replace(figures.job, operations=sum(one.operations for one in ranks)),
@@ -77,12 +79,13 @@ def add_counters(view: View, figures: Figures) -> Figures:
         ranks=ranks,
     )
     if len(view.events):
-        return found
+        return replace(found, job=replace(found.job, notes=(*found.job.notes, _NO_METADATA)))
     return replace(found, split=_split_time(figures.job.seconds, ranks), straggler=find_slowest(ranks))
 
 
-def _list_ranks(ranks: Sequence[Rank], bases: Sequence[_Module], has_events: bool) -> tuple[Rank, ...]:
-    count = len(ranks)
+def _list_ranks(figures: Figures, bases: Sequence[_Module], has_events: bool) -> tuple[Rank, ...]:
+    """Return the ranks; their I/O is no longer than the job, which sums over threads may be."""
+    count = len(figures.ranks)
 
     def add_up(rows: Sequence[NDArray[Any]]) -> list[float]:
         """Return the sum of each rank, with its part of what all ranks have together."""
@@ -104,10 +107,10 @@ def _list_ranks(ranks: Sequence[Rank], bases: Sequence[_Module], has_events: boo
             read=round(read[at]),
             written=round(written[at]),
             operations=round(operations[at]),
-            io=one.io if has_events else moving[at] + metadata[at],
+            io=min((one.io if has_events else moving[at]) + metadata[at], figures.job.seconds),
             metadata=metadata[at],
         )
-        for at, one in enumerate(ranks)
+        for at, one in enumerate(figures.ranks)
     )
 
 

@@ -40,7 +40,8 @@ def time_text(value: float) -> str:
 
 def _a_rank(figures: Figures, total: float) -> float:
     """Return a sum of durations over all ranks as time of a mean rank, which has no more than all its I/O."""
-    return min(total / max(len(figures.ranks), 1), figures.split.ranks["io"].mean)
+    ranks = max(len(figures.ranks), 1)
+    return min(total, sum(one.io for one in figures.ranks)) / ranks
 
 
 def missing_events(figures: Figures) -> Measure | None:

@@ -23,7 +23,7 @@ _HOW = (
 def page(view: View, figures: Figures, findings: Sequence[Finding]) -> str:
     """Return the page as HTML, complete in itself; the same for the same trace."""
     tables = list(list_tables(figures, findings))
-    title = f"What {figures.job.path} says"
+    title = printable(f"What {figures.job.path} says")
     body = [
         html.heading(1, title),
         html.items([printable(line) for line in _describe(figures)], "where"),

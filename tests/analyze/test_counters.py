@@ -13,7 +13,7 @@ from dliosim.analyze.figures import Figures, measure_figures
 from dliosim.analyze.insights import judge
 from dliosim.report.analyze.first_screen import format_analysis
 from dliosim.trace.events import FileCounters, Trace
-from tests.analyze.rows import view
+from tests.analyze.rows import read, view
 
 MIB = 1 << 20
 FILES = ("/data/a.npz", "/data/b.npz")
@@ -131,3 +131,12 @@ def test_files_are_by_purpose_and_ending() -> None:
         800,
     )
     assert one.seconds == pytest.approx(3.5)
+
+
+def test_opens_that_dxt_does_not_have_add_to_the_io_of_a_rank_and_it_is_no_longer_than_the_job() -> None:
+    one = view([read(0, 2_000_000_000, file="/data/a.npz")], ranks=2)
+    opens = table("POSIX", [(0, 0, {"OPENS": 9, "F_META_TIME": 3.0}), (1, 1, {"OPENS": 9, "F_META_TIME": 30.0})])
+    whole = type(one)(Trace("Darshan DXT", "x.darshan", one.events, 10_000_000_000, counters=(opens,)))
+    found = add_counters(whole, measure_figures(whole))
+    assert [each.io for each in found.ranks] == [5.0, 10.0]
+    assert any("without opens" in note for note in found.job.notes)

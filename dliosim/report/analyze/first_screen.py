@@ -89,6 +89,10 @@ def _insight_lines(
         yield f"NO INSIGHT: {len(known)} of {len(INSIGHTS)} were looked at, and none is beyond its threshold:"
         yield from _wrap([", ".join(one.insight.name for one in known)])
         return
+    if not any(is_costly(one, figures) for one in met):
+        yield "NO COSTLY INSIGHT: each that was found concerns less than 1 % of the job's time:"
+        yield from _wrap([", ".join(one.insight.name for one in met)])
+        return
     yield "INSIGHTS, the most costly first: time of a mean rank that each concerns, at most"
     cures: set[str] = set()
     for one in shown:

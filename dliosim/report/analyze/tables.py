@@ -159,7 +159,7 @@ def _files_table(figures: Figures) -> Table:
     rows = [
         (
             one.purpose,
-            one.suffix or ABSENT,
+            printable(one.suffix) or ABSENT,
             str(one.files),
             str(one.opens),
             str(one.metadata),
