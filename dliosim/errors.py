@@ -9,6 +9,10 @@ from dliosim.readable import printable
 Self = TypeVar("Self", bound="DliosimError")
 
 
+#: What stands between a message and the line to type.
+HELP = "\n  = help: "
+
+
 class DliosimError(Exception):
     """Any fault that dliosim itself finds; `code` is what `dliosim explain` explains, None without an entry.
 
@@ -33,8 +37,7 @@ class DliosimError(Exception):
         return (type(self), (self.message, self.code))
 
     def __str__(self) -> str:
-        mark = "\n  = help: "
-        text = mark.join(printable(part) for part in self.message.split(mark))
+        text = HELP.join(printable(part) for part in self.message.split(HELP))
         return f"error[{self.code}]: {text}" if self.code else f"error: {text}"
 
 

@@ -139,10 +139,11 @@ def _explain_word(word: str) -> str:
     from dliosim.language.diagnostics import catalogue, suggest_word
     from dliosim.language.setting_words import describe_setting, describe_statement
     from dliosim.language.syntax.rewrites import rewrite
-    from dliosim.measure.figure_words import describe_figure
+    from dliosim.measure.figure_words import describe_answer_word, describe_figure
 
     figure = next(iter(rewrite(word, lambda name: bool(describe_figure(name)))), "")
-    text = describe_statement(word) or (describe_figure(figure) if figure else "") or describe_setting(word)
+    text = describe_statement(word) or describe_answer_word(word) or (describe_figure(figure) if figure else "")
+    text = text or describe_setting(word)
     if text:
         return text
     code = suggest_word(f"E{word}" if word.isdecimal() else word, catalogue()).replace("`", "`dliosim explain ", 1)

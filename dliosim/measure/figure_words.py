@@ -7,6 +7,28 @@ import re
 
 from dliosim.model import EXPECTABLE
 
+#: Words of the first lines of a run that are no names of figures.
+_OF_ANSWERS = {
+    "busy": "the share of a loop's time in which ranks computed as long as the pattern asks",
+    "oversleep": "the share of a loop's time in which ranks computed longer than asked, as a sleep ended late",
+    "tool": "the share of a loop's time that was dliosim's own work",
+    "needs": "the bytes/s that the loop must get to reach the goal",
+    "gave": "the bytes/s that storage gives the steps, if nothing else holds them; gave / needs is utilization of "
+    "storage alone / goal",
+    "goal": "the utilization of storage alone that `expect utilization of LOOP at least X` asks for, else 90 %",
+    "storage alone": "the time of steps with storage that needs no time / their time with this one; waits for other "
+    "ranks and for a core are in neither",
+    "held": "the share of the whole run in which saves or restores held the ranks",
+    "feeds": "storage reaches the goal in every epoch that counts",
+    "does not feed": "storage reaches the goal in no epoch that counts",
+    "too close to say": "the goal lies between the epochs that count, or waits for a core may be what is missing",
+    "not asked": "the loop has no compute or reads nothing, so there is a rate, and no yes or no",
+    "not a storage result": "memory gave the bytes, or may have, or nothing was read",
+    "every": "with `--mtbf`: how often it is best to save each checkpoint",
+    "mtbf": 'the mean time between failures of the whole job, `--mtbf "6 h"`: the run says how often to save',
+    "try": "what to do next, a command line that can be pasted",
+}
+
 
 def read_comments(kind: type) -> dict[str, str]:
     """Return what each field of a dataclass means: its comment; of a property the first line of its docstring."""
@@ -21,6 +43,13 @@ def read_comments(kind: type) -> dict[str, str]:
         for name, doc in docs.items()
         if doc
     }
+
+
+def describe_answer_word(word: str) -> str:
+    """Return what a word of a run's first lines says; empty for other words."""
+    name = word.lower().removeprefix("--").removeprefix("utilization of ")
+    meaning = _OF_ANSWERS.get(name)
+    return f"`{name}` is a word of a run's first lines: {meaning} (docs/answer.md)." if meaning else ""
 
 
 def describe_figure(name: str) -> str:

@@ -243,3 +243,16 @@ def test_who_stops_reading_early_is_no_error(pattern: str) -> None:
     assert started.stdout is not None and started.stderr is not None
     started.stdout.close()
     assert (started.stderr.read(), started.wait()) == (b"", 0)
+
+
+@pytest.mark.parametrize(
+    ("word", "meaning"),
+    [
+        ("oversleep", "longer than asked"),
+        ("storage alone", "storage that needs no time"),
+        ("--mtbf", "between failures"),
+    ],
+)
+def test_words_of_the_first_lines_are_explained(capsys: pytest.CaptureFixture[str], word: str, meaning: str) -> None:
+    assert main(["explain", "--", word]) == 0
+    assert meaning in capsys.readouterr().out

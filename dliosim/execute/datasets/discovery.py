@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from dliosim.errors import ExecutionError, UsageError
+from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.io_errors import call_error, wrap_call
 from dliosim.execute.safe_open import follow_links, follow_to_file
@@ -77,7 +77,10 @@ class FileFinder:
         matching = sorted(_match_files(root, dataset.source))
         if not matching:
             text = f"data set `{dataset.name}`: there is no file {root}/{dataset.source}"
-            raise ExecutionError(f"{text} (directories do not count)", "R401")
+            first, *below = Path(dataset.source).parts
+            is_here = below and Path(first).is_dir()
+            place = "`--dir .`" if is_here else "`--dir DIR`, with the directory that this path begins in"
+            raise ExecutionError(f"{text} (directories do not count){HELP}write {place}", "R401")
         indexes = self._read_indexes(dataset, matching)
         # Root and description count too: equal names and sizes may mean other data on another root or in other columns.
         digest = hashlib.sha256(f"{dataset.root}\0{dataset.digest()}\0".encode())

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Final
 
-from dliosim.errors import DliosimError, UsageError
+from dliosim.errors import HELP, DliosimError, UsageError
 from dliosim.language.blocks import storage_settings
 from dliosim.language.diagnostics import Mistake, mistake
 from dliosim.language.settings.block_settings import Settings
@@ -84,7 +84,8 @@ def inspect_files(settings: Settings, built: Dataset, finder: Finder) -> Dataset
     except DliosimError as error:
         if isinstance(error, UsageError) and error.code is None:
             raise  # an error in the command line, not in the pattern
-        settings.context.report(mistake(error.code or "R401", error.message, place, "these files"))
+        message, _, hint = error.message.partition(HELP)
+        settings.context.report(mistake(error.code or "R401", message, place, "these files", hint=hint))
         return None
     if found.samples < 1 or found.files < 1:
         message = f"no samples in the files of `{built.name}`"

@@ -48,6 +48,15 @@ def touch(root: Path, *paths: str) -> None:
         (root / path).write_bytes(b"x")
 
 
+def test_files_that_are_not_below_the_root_are_looked_for_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ExecutionError, match=r"= help: write `--dir DIR`"):
+        names(tmp_path / "dliosim-data", "mydata/*.h5")
+    touch(tmp_path, "mydata/a.h5")
+    with pytest.raises(ExecutionError, match=r"= help: write `--dir \."):
+        names(tmp_path / "dliosim-data", "mydata/*.h5")
+
+
 def test_names_match_within_a_folder_and_stars_stand_for_folders(tmp_path: Path) -> None:
     touch(tmp_path, "b.dat", "a.dat", "a.txt", "x/c.dat", "x/y/d.dat", "z/y/e.dat")
     assert names(tmp_path, "*.dat") == ["a.dat", "b.dat"]
