@@ -73,6 +73,12 @@ def test_a_line_that_is_no_event_is_counted_and_the_others_are_read(tmp_path: Pa
     assert sum("lines that cannot be read: 1 (" in sentence for sentence in trace.incomplete) == 1
 
 
+def test_a_start_without_a_command_that_can_be_one_is_a_start(tmp_path: Path) -> None:
+    for command in ([], {}, None, 1.5, "absent"):
+        trace = open_trace([write(tmp_path, line(event("start", 0, 0, "dftracer", cmd_hash=command)))])
+        assert (len(trace.events), trace.command) == (1, "")
+
+
 def test_two_lines_that_are_one_object_together_are_two_bad_lines(tmp_path: Path) -> None:
     half = GOOD.index(b',"cat"')
     trace = open_trace([write(tmp_path, GOOD, GOOD[:half], GOOD[half + 1 :])])

@@ -91,7 +91,7 @@ class FileReading:
     names: dict[tuple[str, Hashable], str] = field(default_factory=dict)  #: names by (FH, HH or SH, hash)
     clashes: int = 0  #: hashes that were given another name later; version 1.0.5 has 16 bits of hash
     starts: int = 0  #: events with which DFTracer began a process
-    command: Hashable = None  #: hash of the first process's command line
+    command: int | str | None = None  #: hash of the first process's command line
     events_at_end: int = 0  #: events that DFTracer says it wrote, summed over processes
     ends: int = 0  #: events with which DFTracer ended a process
 
@@ -234,7 +234,9 @@ def _note_own(events: Sequence[Document], args: Sequence[Document], reading: Fil
         if event.get("cat") == "dftracer":
             if event.get("name") == "start":
                 reading.starts += 1
-                reading.command = reading.command or own.get("cmd_hash")
+                command = own.get("cmd_hash")
+                if reading.command is None and isinstance(command, (int, str)):
+                    reading.command = command
             elif event.get("name") == "end":
                 reading.ends += 1
                 written = own.get("num_events", 0)
