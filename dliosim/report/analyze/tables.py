@@ -12,7 +12,7 @@ from dliosim.analyze.fleet import FleetRow
 from dliosim.analyze.insights import Finding
 from dliosim.analyze.layers import Layer
 from dliosim.analyze.over_time import Bandwidth
-from dliosim.analyze.ranks import Rank
+from dliosim.analyze.ranks import Rank, Straggler
 from dliosim.analyze.time_split import Split, TimeSplit
 from dliosim.readable import ABSENT, number, percent, printable, seconds, size
 from dliosim.report.text_table import Table, shorten_name
@@ -39,7 +39,7 @@ def list_tables(figures: Figures, findings: Sequence[Finding]) -> Iterator[Table
         _layers_table(figures.layers),
         *_access_tables(figures.access),
         _files_table(figures),
-        _ranks_table(figures.ranks),
+        _ranks_table(figures.ranks, figures.straggler),
         _bandwidth_table(figures.bandwidth),
         findings_table(findings),
     ]
@@ -173,7 +173,8 @@ def _files_table(figures: Figures) -> Table:
     return Table("files by purpose and ending: calls, bytes, time of all ranks", headings, tuple(rows))
 
 
-def _ranks_table(ranks: Sequence[Rank]) -> Table:
+def _ranks_table(ranks: Sequence[Rank], straggler: Straggler | None) -> Table:
+    """Return the ranks, and which of them the others wait for longest."""
     slowest = sorted(ranks, key=lambda one: -one.io)
     half = _MOST_RANKS // 2
     shown = slowest if len(ranks) <= _MOST_RANKS else [*slowest[:half], *slowest[-half:]]
@@ -193,6 +194,12 @@ def _ranks_table(ranks: Sequence[Rank]) -> Table:
         rows.insert(half, ())
     note = "" if len(shown) == len(ranks) else f" (of {len(ranks)} the slowest {half} and the fastest {half})"
     headings = ("rank", "node", "read", "written", "operations", "I/O", "calls\nwithout bytes")
+    if straggler:
+        where = f"last in {straggler.last} of {straggler.steps} steps" if straggler.by == "step" else "by its I/O"
+        behind, cost = _time(straggler.behind), _time(straggler.cost)
+        note += (
+            f"; the others wait longest for {straggler.name}: {where}, then {behind} behind their median, {cost} in all"
+        )
     return Table(f"ranks, the longest I/O first{note}", headings, tuple(rows))
 
 
