@@ -199,6 +199,26 @@ def test_a_folder_is_one_job_and_ranks_are_those_of_the_names(tmp_path: Path) ->
     assert [(process.rank, process.pid) for process in events.processes] == [(0, 50), (1, 49)]
 
 
+def test_workers_have_the_rank_of_the_process_that_started_them(tmp_path: Path) -> None:
+    rank = write_trace(tmp_path / "trace-5-of-8-4ef0-app.pfw", [event("pread", 0, 1, pid=50)])
+    starts = [event("start", 0, 0, "dftracer", pid=pid, ppid=ppid) for pid, ppid in ((51, 50), (52, 51), (60, 1))]
+    workers = [write_trace(tmp_path / f"{one['pid']}.pfw", [one]) for one in starts]
+    processes = open_trace([*workers, rank]).events.processes
+    assert [(process.rank, process.pid) for process in processes] == [(5, 50), (5, 51), (5, 52), (-1, 60)]
+
+
+def test_a_process_of_another_node_is_no_parent(tmp_path: Path) -> None:
+    rank = write_trace(tmp_path / "trace-5-of-8.pfw", [event("pread", 0, 1, pid=50, hostname="node1")])
+    start = event("start", 0, 0, "dftracer", pid=51, ppid=50, hostname="node2")
+    processes = open_trace([rank, write_trace(tmp_path / "a.pfw", [start])]).events.processes
+    assert [process.rank for process in processes] == [5, -1]
+
+
+def test_processes_that_are_each_others_parents_have_no_rank(tmp_path: Path) -> None:
+    starts = [event("start", 0, 0, "dftracer", pid=pid, ppid=ppid) for pid, ppid in ((1, 2), (2, 1))]
+    assert [process.rank for process in read_lines(tmp_path, *starts).events.processes] == [-1, -1]
+
+
 def test_a_trace_that_was_compressed_later_counts_once(tmp_path: Path) -> None:
     write_trace(tmp_path / "a.pfw", [event("pread", 0, 1)])
     write_trace(tmp_path / "a.pfw.gz", [event("pread", 0, 1)], members=1)

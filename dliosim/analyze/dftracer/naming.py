@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +20,10 @@ _MOST_NAMES: Final = int(np.iinfo(np.int16).max)
 #: Name of all names above these.
 _OTHER_NAMES: Final = "(other names)"
 
-#: DLIO names the trace of each rank so.
-_RANK: Final = re.compile(r"-(\d{1,7})-of-\d{1,7}\.pfw(\.gz)?$")
+#: DLIO names the trace of each rank so; version 2 adds a hash and how it began.
+_RANK: Final = re.compile(r"-(\d{1,7})-of-\d{1,7}(-[0-9a-z-]+)?\.pfw(\.gz)?$")
+#: Generations between a rank and a process that it has started.
+_MOST_GENERATIONS: Final = 4
 
 
 class HashNames:
@@ -42,6 +44,10 @@ class HashNames:
         """Return the name of a hash that is used in a trace file, or None; `kind` is FH, HH or SH."""
         return self._readings[number].names.get((kind, value), self._anywhere.get((kind, value)))
 
+    def parent(self, number: int, pid: int) -> int:
+        """Return the pid of the parent of a process in a trace file, or `UNKNOWN`."""
+        return self._readings[number].parents.get(pid, UNKNOWN)
+
     def host(self, number: int, value: Hashable, name: Any) -> str:
         """Return the host of an event: by its hash, by its name, or the only one that its trace file names."""
         if found := self.find("HH", number, value):
@@ -55,24 +61,41 @@ class HashNames:
 def number_processes(
     keys: Iterable[Any], hashes: HashNames, paths: Sequence[Path]
 ) -> tuple[tuple[Process, ...], Int32s]:
-    """Return the processes in order of rank, host and pid, and the number of each key's."""
+    """Return the processes in order of rank, host and pid, and the number of each key's.
+
+    The rank is that of the file's name, for the first process in the file, or that of the process's parent.
+    """
     found: list[tuple[str, int]] = []
     ranks: dict[tuple[str, int], int] = {}
+    parents: dict[tuple[str, int], tuple[str, int]] = {}
     hosts: dict[tuple[Hashable, ...], str] = {}
     first: set[int] = set()
     for number, value, name, pid in keys:
         if (number, value, name) not in hosts:
             hosts[number, value, name] = hashes.host(number, value, name)
-        process = hosts[number, value, name], _whole_or_unknown(pid)
+        host, own_pid = process = hosts[number, value, name], _whole_or_unknown(pid)
         found.append(process)
+        parents[process] = host, hashes.parent(number, own_pid)
         if number not in first:
             first.add(number)
             if match := _RANK.search(paths[number].name):
                 ranks.setdefault(process, int(match[1]))
-    order = sorted(set(found), key=lambda process: (ranks.get(process, 1 << 31), process))
+    all_ranks = {process: _rank(process, ranks, parents) for process in found}
+    order = sorted(all_ranks, key=lambda process: (all_ranks[process] < 0, all_ranks[process], process))
     numbers = {process: number for number, process in enumerate(order)}
-    processes = tuple(Process(ranks.get((host, pid), UNKNOWN), pid, host) for host, pid in order)
+    processes = tuple(Process(all_ranks[host, pid], pid, host) for host, pid in order)
     return processes, np.array([numbers[process] for process in found], np.int32)
+
+
+def _rank(
+    process: tuple[str, int], ranks: Mapping[tuple[str, int], int], parents: Mapping[tuple[str, int], tuple[str, int]]
+) -> int:
+    """Return the rank of a process, or of its nearest parent that has one, or `UNKNOWN`."""
+    for _ in range(_MOST_GENERATIONS):
+        if process in ranks:
+            return ranks[process]
+        process = parents.get(process, process)
+    return UNKNOWN
 
 
 def _whole_or_unknown(value: Any) -> int:

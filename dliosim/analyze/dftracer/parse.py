@@ -92,6 +92,7 @@ class FileReading:
     clashes: int = 0  #: hashes that were given another name later; version 1.0.5 has 16 bits of hash
     starts: int = 0  #: events with which DFTracer began a process
     command: int | str | None = None  #: hash of the first process's command line
+    parents: dict[int, int] = field(default_factory=dict)  #: pid of the parent by pid
     events_at_end: int = 0  #: events that DFTracer says it wrote, summed over processes
     ends: int = 0  #: events with which DFTracer ended a process
 
@@ -237,6 +238,9 @@ def _note_own(events: Sequence[Document], args: Sequence[Document], reading: Fil
                 command = own.get("cmd_hash")
                 if reading.command is None and isinstance(command, (int, str)):
                     reading.command = command
+                pid, parent = event.get("pid"), own.get("ppid")
+                if type(pid) is int and type(parent) is int:
+                    reading.parents[pid] = parent
             elif event.get("name") == "end":
                 reading.ends += 1
                 written = own.get("num_events", 0)
