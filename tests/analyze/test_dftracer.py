@@ -203,7 +203,8 @@ def test_workers_have_the_rank_of_the_process_that_started_them(tmp_path: Path) 
     rank = write_trace(tmp_path / "trace-5-of-8-4ef0-app.pfw", [event("pread", 0, 1, pid=50)])
     starts = [event("start", 0, 0, "dftracer", pid=pid, ppid=ppid) for pid, ppid in ((51, 50), (52, 51), (60, 1))]
     workers = [write_trace(tmp_path / f"{one['pid']}.pfw", [one]) for one in starts]
-    processes = open_trace([*workers, rank]).events.processes
+    later = write_trace(tmp_path / "later.pfw", [event("pread", 9, 1, pid=51)])
+    processes = open_trace([*workers, rank, later]).events.processes
     assert [(process.rank, process.pid) for process in processes] == [(5, 50), (5, 51), (5, 52), (-1, 60)]
 
 

@@ -75,7 +75,8 @@ def number_processes(
             hosts[number, value, name] = hashes.host(number, value, name)
         host, own_pid = process = hosts[number, value, name], _whole_or_unknown(pid)
         found.append(process)
-        parents[process] = host, hashes.parent(number, own_pid)
+        if (parent := hashes.parent(number, own_pid)) != UNKNOWN:
+            parents[process] = host, parent
         if number not in first:
             first.add(number)
             if match := _RANK.search(paths[number].name):
