@@ -21,7 +21,7 @@ _OF_ANSWERS = {
     "held": "the share of the whole run in which saves or restores held the ranks",
     "feeds": "storage reaches the goal in every epoch that counts",
     "does not feed": "storage reaches the goal in no epoch that counts",
-    "too close to say": "the goal lies between the epochs that count, or waits for a core may be what is missing",
+    "too close to say": "the goal is between the epochs that count, or waits for a core may be what is missing",
     "not asked": "the loop has no compute or reads nothing, so there is a rate, and no yes or no",
     "not a storage result": "memory gave the bytes, or may have, or nothing was read",
     "every": "with `--mtbf`: how often it is best to save each checkpoint",

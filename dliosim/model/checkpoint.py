@@ -113,7 +113,7 @@ class Checkpoint:
         return self.parallel or Split(1, 1, ranks)
 
     def describe_part(self, split: Split) -> tuple[str, str]:
-        """Return which part of the checkpoint a split saves, and how to save all of it; empty texts where it saves all.
+        """Return which part of the checkpoint a split saves, and options that plan all of it; empty texts where it is all.
 
         The time of a part does not give the time of the whole: the number of calls, syncs and renames does not shrink
         with the bytes.
@@ -124,8 +124,8 @@ class Checkpoint:
             whole.append(f"-D {self.model.name}.scale=1")
         if split.played:
             phrases.append(f"the first {split.played} of its {split.ranks} ranks alone")
-            whole.append(f"{split.ranks} ranks")
-        return " and ".join(phrases), " and ".join(whole)
+            whole.append(f"--ranks {split.ranks}")
+        return " and ".join(phrases), " ".join(whole)
 
     def copies(self, split: Split) -> Copies:
         """Return which data-parallel rank saves a replica: the first one, or a rank that writes alone saves its own."""

@@ -141,7 +141,8 @@ def _overview_section(runs: Sequence[SavedRun]) -> _Section:
 
 def _run_section(saved: SavedRun, title: str, anchor: str, scales: Mapping[str, TimeScales]) -> _Section:
     run = saved.run
-    command = [("command", shlex.join(("dliosim", *run.arguments)))] if run.arguments else []
+    launcher = ("mpiexec", "-n", str(run.ranks)) if run.ranks > 1 else ()
+    command = [("command", shlex.join((*launcher, run.program, *run.arguments)))] if run.arguments else []
     section = _Section(title, anchor)
     section.pieces += [
         html.definitions([("directory", saved.place), *conditions(run), ("started", run.started), *command]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Iterator, Sequence
 
@@ -56,13 +57,18 @@ def _best_intervals(run: RunSummary) -> Iterator[str]:
         yield "unknown, as nothing was saved"
         return
     known = {one.checkpoint: best_interval(one.costs) for one in checkpoint_costs(run)}
+    mtbf = f"{run.mtbf / 3600:.3g} h" if run.mtbf >= 3600 else seconds(run.mtbf, 2)
     if known:
-        mtbf = f"{run.mtbf / 3600:.3g} h" if run.mtbf >= 3600 else seconds(run.mtbf, 2)
         best = [f"{shorten_name(name, _LONGEST_CHECKPOINT)} {seconds(each, 3)}" for name, each in known.items()]
         yield f"{', '.join(best)}: best, as the job fails every {mtbf}"
     if unknown := [name for name in dict.fromkeys(phase.name for phase in run.saves) if name not in known]:
         names = shorten_name(", ".join(unknown), _LONGEST_CHECKPOINT)
-        yield f"{names}: unknown, as only a part was saved; see `dliosim plan --mtbf`"
+        verbs = [phase.verb for phase in run.saves if phase.name == unknown[0]]
+        taken = sum(one.seconds for one in verbs)
+        rate = ["--bandwidth", f"{size(sum(one.bytes for one in verbs) / taken, 3)}/s"] if taken > 0 else []
+        pattern = run.arguments[1] if run.arguments[1:] and not run.arguments[1].startswith("-") else "PATTERN"
+        planned = [run.program, "plan", pattern, "--ranks", str(run.ranks), "--mtbf", mtbf, *rate]
+        yield f"{names}: unknown, as only a part was saved; at the rate of that part:\n{shlex.join(planned)}"
 
 
 def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:

@@ -157,6 +157,7 @@ def test_how_often_to_save_is_said_or_why_it_is_unknown() -> None:
     loops = run().loops
     text = lines_of(answered(advice=()), phases=(*loops, save, half), mtbf=14_400.0)
     assert "EVERY    model 239 s: best, as the job fails every 4 h" in text
-    assert "EVERY    half: unknown, as only a part was saved; see `dliosim plan --mtbf`" in text
+    part = text.index("EVERY    half: unknown, as only a part was saved; at the rate of that part:")
+    assert text[part + 1].startswith("dliosim plan cosmoflow --ranks 4 --mtbf '4 h' --bandwidth '50.0 MB/s'")
     assert "EVERY    unknown, as nothing was saved" in lines_of(answered(), phases=tuple(loops), mtbf=14_400.0)
     assert not any(line.startswith("EVERY") for line in lines_of(answered(), phases=(*loops, save)))

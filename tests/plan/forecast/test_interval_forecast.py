@@ -99,7 +99,7 @@ def test_from_saves_of_a_part_no_interval_follows() -> None:
     assert (one.state.part_of, one.state.whole) == ("1/10 of the bytes of m", "-D m.scale=1")
     assert found(FailureModel(3600), replace(scaled, model=replace(model, scale=1))).risks
     some = replace(CHECKPOINT, parallel=Split(1, 1, 8, played=4))
-    assert found(FailureModel(3600), some).state.whole == "8 ranks"
+    assert found(FailureModel(3600), some).state.whole == "--ranks 8"
 
 
 def test_what_the_processor_does_first_is_part_of_a_save() -> None:
