@@ -113,7 +113,7 @@ class Checkpoint:
         return self.parallel or Split(1, 1, ranks)
 
     def describe_part(self, split: Split) -> tuple[str, str]:
-        """Return which part of the checkpoint a split saves, and options that plan all of it; empty texts where it is all.
+        """Return which part of the checkpoint a split saves, and options that plan all of it; empty where it is all.
 
         The time of a part does not give the time of the whole: the number of calls, syncs and renames does not shrink
         with the bytes.
