@@ -28,9 +28,12 @@ SCHEMA_VERSION: Final = 1
 #: What each rank says of itself, int64. Clocks are perf_counter_ns: `begin` counts from `origin`; `ahead_first` and
 #: `ahead_last` are how far its clock was ahead of that of rank 0 at `clock_first` and `clock_last`.
 HEAD: Final = (
-    "rank", "pid", "calls", "calls_made", "spans", "spans_made",
+    "rank", "pid", "calls", "calls_made", "unseen", "spans", "spans_made",
     "origin", "clock_first", "ahead_first", "clock_last", "ahead_last",
 )  # fmt: skip
+
+#: Why calls that a run has counted may be in no trace.
+UNSEEN: Final = "made by a format's library as it wrote, or by a backend of another package"
 
 #: Limits of what is believed: rows of a file, and bytes of a rank's names once inflated.
 _MOST_ROWS, _MOST_NAMES = 1 << 31, 1 << 30
@@ -142,6 +145,8 @@ def _read(path: Path, file: Any) -> Trace:
         for table in _TABLES
         if kept[table] < made[table]
     )
+    if unseen := int(heads[:, HEAD.index("unseen")].sum()):
+        lost += (f"{unseen:_} calls are no events: {UNSEEN}",)
     end = int((events.begin + events.duration).max(initial=0))
     attributes = {name: str(file.attrs[name]) for name in ("command", "cut") if name in file.attrs}
     notes = (f"recorded: {attributes['cut']}",) if attributes.get("cut") else ()

@@ -171,6 +171,8 @@ class Recorder:
         #: names of events, with their indices; those of calls first
         self.names: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
         self._entries: list[_Runs | _One] = []
+        #: calls that were made where no log could see them: by a format's library, or a backend of another package
+        self.unseen = 0
         self._epoch = self._steps_done = 0
         self._threads: dict[int, int] = {threading.get_ident(): 0}
 
@@ -346,6 +348,12 @@ def open_log(path: Callable[[int], str], planned: Call) -> CallLog | None:
     """Make a log of a reader or writer, as `Recorder.open_log` does; None if nothing is recorded."""
     one = _Process.recorder
     return None if one is None else one.open_log(path, planned)
+
+
+def count_unseen(calls: int) -> None:
+    """Count calls that no log could see, if calls are recorded."""
+    if _Process.recorder is not None:
+        _Process.recorder.unseen += calls
 
 
 def collect_calls() -> None:

@@ -160,6 +160,43 @@ def test_reads_by_the_library_are_recorded_as_such(tmp_path: Path) -> None:
     assert set(own.offset.tolist()) == {UNKNOWN}
 
 
+COMPRESSED = """\
+dlio 1
+workload packed
+dataset data {
+    samples  6
+    size     4 kB
+    format   npz
+    compress gzip
+    layout   file per sample
+    path     "data"
+}
+checkpoint model {
+    part     weights 100 kB total
+    drain to slow
+    path     "model"
+}
+prepare data
+save model
+"""
+
+
+def test_what_no_log_can_see_is_counted_and_copies_to_another_tier_are_recorded(tmp_path: Path) -> None:
+    pattern, out = tmp_path / "packed.dlio", tmp_path / "out"
+    pattern.write_text(COMPRESSED)
+    roots = ["--dir", str(tmp_path / "data"), "--root", f"slow={tmp_path / 'slow'}"]
+    done = run_command(2, ["run", str(pattern), *roots, "--output", str(out), "--trace"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    trace = read_trace(out / "trace.h5")
+    (sentence,) = trace.incomplete
+    missing = int(sentence.split()[0])
+    seen = int((~trace.events.is_kind("phase")).sum())
+    assert missing >= 6
+    assert f"recorded {seen} of {seen + missing} operations" in done.stdout
+    copied = [number for number, path in enumerate(trace.events.files) if path.startswith(f"{tmp_path / 'slow'}")]
+    assert int(trace.events.moved[trace.events.is_kind("write") & np.isin(trace.events.file, copied)].sum()) == 100_000
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 def test_clocks_of_nodes_are_compared(ranks: int) -> None:
     assert run_program(ranks, "tests.mpi.clock_program") == "clocks agree\n"

@@ -17,6 +17,7 @@ from dliosim.measure.records import VerbRecord
 from dliosim.model import Access, Dataset
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 from dliosim.trace.calls import Call
+from dliosim.trace.recorder import count_unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,8 @@ def close_writer(writer: Writer, record: VerbRecord) -> None:
 
 def record_meter(meter: Meter, record: VerbRecord) -> None:
     """Add the counts and times of a reader or writer to `record`."""
+    if meter.log is None:
+        count_unseen(meter.calls)
     record.opens += meter.opens
     record.calls += meter.calls
     record.bytes_moved += meter.moved

@@ -21,6 +21,8 @@ from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.manifest import make_directory
 from dliosim.measure.records import VerbRecord
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles
+from dliosim.trace.calls import Call
+from dliosim.trace.recorder import open_log
 
 #: Bytes of a call where the checkpoint sets no `transfer`.
 _TRANSFER = 4 << 20
@@ -99,6 +101,7 @@ def _copy_runs(
     The file of metadata is copied whole: no run counts its bytes.
     """
     path, call = source, "open"
+    log = open_log(lambda file: str((source, target)[file]), Call.READ)
     with open_for_write(target, os.O_WRONLY | os.O_CREAT) as to:
         try:
             with open_for_read(source) as of:
@@ -106,14 +109,24 @@ def _copy_runs(
                     at, end = begin, begin + length
                     while at < end:
                         path, call = source, "preadv"
+                        begun = perf_counter_ns()
                         got = os.preadv(of, [buffer[: end - at]], at)
+                        if log is not None:
+                            log.add_call(Call.READ, begun, 0, at, end - at, got)
                         if not got:
                             raise truncation_error(call, str(source), at, end - at, got)
                         record.drain_bytes += got
                         path, call = target, "pwrite"
-                        at += os.pwrite(to, buffer[:got], at)
+                        begun = perf_counter_ns()
+                        wrote = os.pwrite(to, buffer[:got], at)
+                        if log is not None:
+                            log.add_call(Call.WRITE, begun, 1, at, got, wrote)
+                        at += wrote
             if fsync:
                 path, call = target, "fsync"
+                begun = perf_counter_ns()
                 os.fsync(to)
+                if log is not None:
+                    log.add_call(Call.FSYNC, begun, 1)
         except OSError as error:
             raise call_error(call, str(path), error) from error

@@ -31,6 +31,7 @@ from dliosim.measure.records import VerbRecord
 from dliosim.measure.stopwatch import Stopwatch
 from dliosim.model import Prepare
 from dliosim.plan.samples.sizes import bind_file, sample_sizes
+from dliosim.trace.recorder import count_unseen
 
 #: A file with more bytes than this outside of samples, or in more pieces, is made by the library, not by a copy.
 _MOST_BYTES, _MOST_PIECES = 1 << 20, 64
@@ -208,8 +209,10 @@ def _account_calls(made: LibraryCalls, record: VerbRecord) -> None:
     record.call_ns += made.ns - made.encode_ns
     if made.calls is None or made.bytes is None:
         record.uncounted_files += 1
+        count_unseen(1)  # at least
         return
     record.calls += made.calls
+    count_unseen(made.calls)
     record.bytes_moved += made.bytes
 
 

@@ -28,7 +28,7 @@ from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges, Rounds,
 from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.read_ranges import plan_reads, rows_to_keep
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.trace.recorder import collect_calls
+from dliosim.trace.recorder import collect_calls, count_unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +305,8 @@ class EpochSource:
         record.call_latency, record.unchecked_bytes = self._latencies, self._unchecked
         for name, count in self._meters.sum_counts().items():
             setattr(record, name, count - self._counted[name])
+        if not self._meters.have_logs:
+            count_unseen(record.calls)
 
     def _verify_encoded(self, encoded: UnitVerifier, step: int) -> None:
         stored, start = self._work.stored, self._work.calls.sample_start

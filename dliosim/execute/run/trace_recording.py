@@ -20,6 +20,7 @@ from dliosim.trace.cut import TraceCut
 from dliosim.trace.file import (
     FILE_NAME,
     HEAD,
+    UNSEEN,
     TraceWriter,
     chunk_rows,
     create_trace,
@@ -78,7 +79,7 @@ class Recording:
         Raises ExecutionError on every rank where it cannot be written.
         """
         world, one = self._world, self._recorder
-        counts = [one.calls.kept, one.calls.added, one.spans.kept, one.spans.added]
+        counts = [one.calls.kept, one.calls.added, one.unseen, one.spans.kept, one.spans.added]
         head = np.array([world.rank, os.getpid(), *counts, self._origin, *self._clocks], np.int64)
         assert len(head) == len(HEAD)
         most = world.allreduce(np.array([one.calls.kept, one.spans.kept]), "max").tolist()
@@ -171,8 +172,10 @@ def _place(
 
 
 def _describe(heads: NDArray[np.int64], path: Path) -> str:
-    made, kept = (int(heads[:, HEAD.index(name)].sum()) for name in ("calls_made", "calls"))
-    text = f"trace: recorded {kept:_} of {made:_} operations, {path.stat().st_size / 1e6:.1f} MB"
+    kept, made, unseen = (int(heads[:, HEAD.index(name)].sum()) for name in ("calls", "calls_made", "unseen"))
+    text = f"trace: recorded {kept:_} of {made + unseen:_} operations, {path.stat().st_size / 1e6:.1f} MB"
+    if unseen:
+        text += f"; {unseen:_} were {UNSEEN}"
     if kept < made:
         text += '; the rest is beyond its limit: --trace "at most 10 GB" has more'
     return text
