@@ -62,7 +62,7 @@ def test_utilization_is_that_of_storage_alone_over_all_epochs_that_count():
     [
         ([epoch(0, storage_amplification=0.0)], "ext4", {}, "all bytes came from the page cache"),
         ([epoch(0, storage_amplification=0.0)], "tmpfs", {}, "in a file system in memory"),
-        ([cold(storage_amplification=0.5, storage_utilization=0.1)], "ext4", {}, "the page cache gave part"),
+        ([cold(storage_amplification=0.5, storage_utilization=0.1)], "ext4", {}, "the page cache gave "),
         ([cold(storage_amplification=None)], "lustre", {}, "may have come from"),
         ([cold(null=True)], "ext4", {"null": True}, "nothing was read"),
         ([cold()], "ext4", {"verify": True}, "what was read was checked"),
