@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter_ns
@@ -23,7 +23,7 @@ from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import OpenDataset, Options, Session
 from dliosim.execute.stalls.watcher import StallLimits
 from dliosim.execute.store.checkpoint_store import CheckpointStores
-from dliosim.measure.board import process_row
+from dliosim.measure.board import Board, process_row
 from dliosim.model import Dataset, Workload
 from dliosim.report.progress import ProgressLine
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from dliosim.language.diagnostics import Diagnostic
 
 T = TypeVar("T")
+
+#: Seconds, 30 years: for a board without reports of stalls.
+_NEVER = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Setup:
     arguments: tuple[str, ...]  #: command line
     stores: CheckpointStores  #: checkpoints that the command uses
     progress: ProgressLine  #: the display of how far it is
+    board: Board | None  #: what this node's ranks do, where it is watched
     started: datetime  #: when it began
     begun_ns: int  #: the same by the clock
     load: float  #: load average before
@@ -74,13 +78,15 @@ def run_on_ranks(
 ) -> int:
     """Run a command on all ranks of `comm` as `run_job`; return the exit status, the same on every rank."""
 
-    def run(world: World) -> int:
+    def run(world: World, board: Board | None) -> int:
         begun = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
         progress = ProgressLine(user_terminal() if world.rank == 0 else None, row=process_row())
         with CheckpointStores() as stores:
-            return command(Setup(world, parsed, tuple(arguments), stores, progress, *begun))
+            return command(Setup(world, parsed, tuple(arguments), stores, progress, board, *begun))
 
     limits = StallLimits(parsed.stall_report, parsed.stall_timeout)
+    if getattr(parsed, "live", False) and limits.first_limit is None:
+        limits = replace(limits, report=_NEVER)
     return run_job(comm, run, save, limits, getattr(parsed, "output", None))
 
 

@@ -24,6 +24,7 @@ from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.node.environment import check_launcher, mpi_library
 from dliosim.execute.stalls.watcher import StallLimits
+from dliosim.measure.board import Board
 from dliosim.readable import printable
 
 #: Seconds between the starts of a launcher's first and last process, at most.
@@ -32,15 +33,16 @@ _OTHERS_START = 1.0
 
 def run_job(
     comm: MPI.Intracomm,
-    action: Callable[[World], int],
+    action: Callable[[World, Board | None], int],
     save: Callable[[str], str],
     limits: StallLimits,
     output: str | None = None,
 ) -> int:
     """Run an action on all ranks of `comm`; return the exit status, the same on every rank.
 
-    `save` is called on rank 0 with the name of a signal, and writes what is finished; see `handle_signals`. An error of
-    one rank alone ends the job, since other ranks may wait for it anywhere. `limits` and `output` as in `watch_stalls`.
+    The action gets the board of `watch_stalls`. `save` is called on rank 0 with the name of a signal, and writes what
+    is finished; see `handle_signals`. An error of one rank alone ends the job, since other ranks may wait for it
+    anywhere. `limits` and `output` as in `watch_stalls`.
     """
     end_with_launcher()
     try:
@@ -58,8 +60,8 @@ def run_job(
     handle_signals(comm.rank, save, abort, partial(end_job_late, job))
     world = make_world(comm, node_cores, job)
     try:
-        with watch_stalls(world, limits, output, save):
-            status = action(world)
+        with watch_stalls(world, limits, output, save) as board:
+            status = action(world, board)
     except DliosimError as error:
         if not error.shared and comm.size > 1:
             # Only this rank has the error, and the others may wait for it anywhere.

@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +56,8 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
         else run_results.collect_results(setup, session, node, unfinished, finder) as finish,
         nullcontext() if parsed.trace is None else Recording(world, parsed.trace, _spill_folder(setup)) as recording,
     ):
-        phases = run_with_null(session) if parsed.with_null else run_workload(session)
+        with _show_live(setup, workload) if parsed.live else nullcontext():
+            phases = run_with_null(session) if parsed.with_null else run_workload(session)
         if recording is not None:
             recording.stop()
         status, place = finish(phases) if finish is not None else (0, None)
@@ -65,6 +66,13 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
             if line:
                 print(line, file=sys.stderr if parsed.json else sys.stdout)
     return world.broadcast_object(status)
+
+
+def _show_live(setup: Setup, workload: Workload) -> AbstractContextManager[None]:
+    """Return the screen of `--live`; runs without it do not load the module."""
+    from dliosim.commands.live import show_live
+
+    return show_live(setup, workload.name)
 
 
 def _describe_run(setup: Setup) -> dict[str, str]:

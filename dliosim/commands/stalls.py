@@ -19,20 +19,23 @@ from dliosim.execute.stalls.watcher import (
     kill_stopped_later,
     open_board,
 )
-from dliosim.measure.board import process_row
+from dliosim.measure.board import Board, process_row
 from dliosim.measure.stalled_ranks import JobStall
+from dliosim.messages import message_start
 from dliosim.report.stalled_ranks import recovery_text, stall_text
 
 
 @contextmanager
-def watch_stalls(world: World, limits: StallLimits, output: str | None, save: Callable[[str], str]) -> Iterator[None]:
-    """Watch for stalls of this job during the block. Collective; so is its end, unless it ends by one rank's error.
+def watch_stalls(
+    world: World, limits: StallLimits, output: str | None, save: Callable[[str], str]
+) -> Iterator[Board | None]:
+    """Watch for stalls of this job during the block, and yield the board; None where there are no limits.
 
-    Nodes exchange messages below `output`, the directory of the results; None is the current one. `save` keeps what is
-    finished on rank 0, and returns in words what was done.
+    Collective; so is its end, unless it ends by one rank's error. Nodes exchange messages below `output`, the directory
+    of the results; None is the current one. `save` keeps what is finished on rank 0, and returns in words what it did.
     """
     if limits.first_limit is None:
-        yield
+        yield None
         return
     board, memory = open_board(world)
     folder = Path(world.broadcast_object(_exchange_folder(world, output))) if world.nodes > 1 else None
@@ -49,7 +52,7 @@ def watch_stalls(world: World, limits: StallLimits, output: str | None, save: Ca
     watcher.start()
     together = False
     try:
-        yield
+        yield board
         together = True
     except DliosimError as error:
         together = error.shared or world.size == 1
@@ -77,4 +80,4 @@ def _save_results(save: Callable[[str], str]) -> str:
 def _write_stderr(text: str) -> None:
     # Not through sys.stderr: another thread that cannot write may hold its lock.
     with suppress(OSError):
-        os.write(2, f"{text}\n".encode(errors="replace"))
+        os.write(2, f"{message_start[0]}{text}\n".encode(errors="replace"))

@@ -32,7 +32,9 @@ _EPOCH, _PHASES, _ARRIVED, _LEFT, _UNTIL, _INSIDE, _OVER = range(5, 12)
 # Words written by the watcher: ns of the last progress, ns of its last look, calls that ended, state of the process.
 _MOVED, _LOOKED, _ENDED, _STATE = range(12, 16)
 # First and last byte (exclusive) of UTF-8 texts that end with a zero. The watcher writes the last one.
-_PHASE, _ACTION, _CALL = (128, 192), (192, 320), (320, 512)
+_PHASE, _ACTION, _CALL = (128, 192), (192, 312), (320, 512)
+# A word of the main thread: bytes of the phases before this one.
+_BEFORE = 39
 
 #: Words that change with progress: those of the main thread, and the calls that ended.
 _MOVING = (STEP, DONE, _PHASES, _ARRIVED, _LEFT, _INSIDE, _ENDED)
@@ -68,11 +70,20 @@ class BoardRow:
         self.words[_RANK], self.words[_PID], self.words[_STARTED] = rank, os.getpid(), start_time(os.getpid())
 
     def begin(self, phase: str, epoch: int) -> None:
-        """Store that a phase begins or continues; `epoch` is counted from 1, or 0 for none."""
+        """Store that a phase begins; `epoch` is counted from 1, or 0 for none."""
+        words = self.words
         self._write_text(_PHASE, phase)
-        self.words[_EPOCH] = epoch
-        self.words[STEP] = self.words[DONE] = 0
-        self.words[_PHASES] += 1
+        words[_EPOCH] = epoch
+        words[_BEFORE] += words[DONE]
+        words[STEP] = words[DONE] = 0
+        words[_PHASES] += 1
+
+    def resume(self, phase: str, epoch: int, step: int, done: int) -> None:
+        """Store that a phase continues after `step` steps and `done` bytes."""
+        self.begin(phase, epoch)
+        words = self.words
+        words[_BEFORE] -= done
+        words[STEP], words[DONE] = step, done
 
     def arrive(self, meeting: int) -> None:
         """Store that this rank has arrived at one of `MEETINGS`. Only the process of this row calls it."""
@@ -135,6 +146,11 @@ class BoardRow:
         return self.words[DONE]
 
     @property
+    def all_bytes(self) -> int:
+        """Return the bytes of all phases until now."""
+        return self.words[_BEFORE] + self.words[DONE]
+
+    @property
     def epoch(self) -> int:
         """Return the epoch of the phase, from 1; 0 where it has none."""
         return self.words[_EPOCH]
@@ -149,6 +165,12 @@ class BoardRow:
     def meeting_count(self) -> int:
         """Return the number of meetings that the rank has arrived at."""
         return self.words[_ARRIVED] // _KINDS
+
+    @property
+    def attendance(self) -> tuple[int, bool]:
+        """Return `meeting_count`, and whether the rank waits in the last of these meetings."""
+        arrived = self.words[_ARRIVED] // _KINDS
+        return arrived, arrived * _KINDS != self.words[_LEFT]
 
     @property
     def action(self) -> str:

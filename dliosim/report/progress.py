@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event, Thread
 from time import perf_counter_ns
 from typing import TextIO
 
 from dliosim.measure.board import DONE, STEP, BoardRow, private_row
+from dliosim.measure.task import IDLE, Task
 from dliosim.readable import seconds, size
 
 #: No line is shown before a phase has lasted this long; ns.
@@ -27,8 +29,7 @@ class ProgressLine:
     """
 
     __slots__ = (
-        "_due", "_every", "_label", "_phase", "_row", "_shown", "_silent", "_stage", "_started", "_steps", "_stream",
-        "_total", "_unit", "_words",
+        "_due", "_every", "_row", "_shown", "_silent", "_stage", "_stream", "_words", "row", "task",
     )  # fmt: skip
 
     def __init__(
@@ -38,14 +39,20 @@ class ProgressLine:
         every_ns: int = EVERY_NS,
         row: BoardRow | None = None,
     ) -> None:
-        self._row = row if row is not None else private_row()
-        self._words, self._phase = self._row.words, ("", 0)
+        #: this rank's row of the board
+        self.row = row if row is not None else private_row()
+        #: what this rank does; one store replaces it, so that another thread may read it at any time
+        self.task = IDLE
+        self._words = self.row.words
         self._stream = stream if stream is not None and stream.isatty() else None
         self._silent, self._every = silent_ns, every_ns
-        self._label, self._steps, self._started, self._shown = "", 0, 0, False
-        self._stage, self._unit = "", "step"
-        self._total: Callable[[], int] | None = None
-        self._due = _NEVER
+        self._stage, self._shown, self._due = "", False, _NEVER
+
+    def release_terminal(self) -> TextIO | None:
+        """Remove the line, show none from now on, and return the terminal, if there is one."""
+        self.end()
+        stream, self._stream = self._stream, None
+        return stream
 
     def stage(self, text: str) -> None:
         """Show at once, and until the next stage, a text before the phases; an empty text removes the line."""
@@ -53,14 +60,16 @@ class ProgressLine:
         self._shown = True
         self.end()
 
-    def start(self, phase: str, epoch: int, epochs: int, steps: int, unit: str = "step") -> None:
+    def start(
+        self, phase: str, epoch: int, epochs: int, steps: int, unit: str = "step", readings: memoryview | None = None
+    ) -> None:
         """Begin epoch `epoch` (from 1) of a phase with `steps` steps; 0 if their number is unknown.
 
-        `unit` is shown instead of "step".
+        `unit` is shown instead of "step"; `readings` as in `Task`.
         """
-        self._begin(f"{phase}, epoch {epoch} of {epochs}" if epochs > 1 else phase, steps, None)
-        self._unit = unit
-        self._enter(phase, epoch)
+        self.end()
+        self.row.begin(phase, epoch)
+        self._show_later(Task(phase, epoch, epochs, steps, unit, perf_counter_ns(), readings=readings))
 
     @contextmanager
     def track_bytes(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
@@ -68,26 +77,23 @@ class ProgressLine:
 
         `total` returns the bytes of this rank, 0 if they are unknown. It is called when the line is written.
         """
-        before, outer = (self._label, self._steps, self._total, self._started, self._due), self._phase
-        self._begin(phase, 0, total)
-        self._enter(phase, 0)
+        row = self.row
+        outer, due, state = self.task, self._due, (row.phase, row.epoch, row.step, row.bytes_done)
+        self.end()
+        row.begin(phase, 0)
+        begun = perf_counter_ns()
+        self._show_later(Task(phase, started=begun, total=total))
         try:
             yield
         finally:
             self.end()
-            self._enter(*outer)
-            self._label, self._steps, self._total, self._started, self._due = before
+            row.resume(*state)
+            self.task, self._due = replace(outer, held=outer.held + perf_counter_ns() - begun), due
 
-    def _begin(self, label: str, steps: int, total: Callable[[], int] | None) -> None:
-        self.end()
-        if self._stream is None:
-            return
-        self._label, self._steps, self._total, self._started = label, steps, total, perf_counter_ns()
-        self._due = self._started + self._silent
-
-    def _enter(self, phase: str, epoch: int) -> None:
-        self._phase = phase, epoch
-        self._row.begin(phase, epoch)
+    def _show_later(self, task: Task) -> None:
+        self.task = task
+        if self._stream is not None:
+            self._due = task.started + self._silent
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
         """Record that `step` steps and `done_bytes` bytes of this rank are done at `now_ns` of perf_counter_ns."""
@@ -98,29 +104,30 @@ class ProgressLine:
             self._show(now_ns, step, done_bytes)
 
     def end(self) -> None:
-        """Remove the line."""
-        self._due = _NEVER
+        """Remove the line: the phase is over."""
+        self._due, self.task = _NEVER, IDLE
         if self._shown and self._stream is not None:
             self._stream.write(f"\r{self._stage[:110]}\x1b[K")
             self._stream.flush()
             self._shown = False
 
     def _show(self, now_ns: int, step: int, done_bytes: int) -> None:
-        elapsed = (now_ns - self._started) * 1e-9
-        total = self._total() if self._total is not None else 0
+        task = self.task
+        elapsed = (now_ns - task.started) * 1e-9
+        total = task.total() if task.total is not None else 0
         parts = []
         if done_bytes:
             amount = f"{size(done_bytes, 3)} of {size(total, 3)}" if total else size(done_bytes, 3)
             parts += [amount, f"{size(done_bytes / elapsed, 3)}/s on rank 0"]
-        if self._steps and step:
+        if task.steps and step:
             parts += [
-                f"{self._unit} {step} of {self._steps}",
-                f"{seconds(elapsed / step * (self._steps - step), 2)} left",
+                f"{task.unit} {step} of {task.steps}",
+                f"{seconds(elapsed / step * (task.steps - step), 2)} left",
             ]
         elif total and done_bytes:
             parts.append(f"{seconds(elapsed / done_bytes * (total - done_bytes), 2)} left")
         stage = f"{self._stage}; " if self._stage else ""
-        text = f"{stage}{self._label}: {', '.join(parts) or f'{seconds(elapsed, 2)} so far'}"
+        text = f"{stage}{task.label}: {', '.join(parts) or f'{seconds(elapsed, 2)} so far'}"
         if self._stream is not None:
             self._stream.write(f"\r{text[:110]}\x1b[K")
             self._stream.flush()

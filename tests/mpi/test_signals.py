@@ -171,7 +171,7 @@ def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status
         "from dliosim.commands.partial import PartialResults\n"
         "from dliosim.execute.stalls.watcher import StallLimits\n"
         "unfinished = PartialResults()\n"
-        "def action(world):\n"
+        "def action(world, board):\n"
         "    with unfinished.final_write():\n"
         "        pass\n"
         "    os.kill(os.getpid(), signal.SIGUSR1)\n"

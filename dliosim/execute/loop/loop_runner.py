@@ -138,14 +138,6 @@ class LoopRunner:
         batches = self._batches
         assert batches is not None
         source = EpochSource(session, data, batches, work, self._kept)
-        session.progress.start(loop.name, number, loop.epochs, work.steps)
-        trace, opened = recorder(), perf_counter_ns()
-        if trace is not None:
-            trace.begin_epoch(epoch + 1)
-        # Every rank waits in `run_on_all`, so that clocks start together, with files open and nothing read yet.
-        processing = make_processor(session, loop, data, work, epoch)
-        world.run_on_all(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
-        self.saves.begin_epoch(work.steps)
         arrival = np.cumsum(work.gap_ns).tolist()
         plan = PlannedSteps(
             np.diff(work.extents.step_start),
@@ -156,6 +148,15 @@ class LoopRunner:
             loop.access.readers > 0,
         )
         account = StepAccount(plan, world.rank, source.series, batches.reading, self._manager.busy_intervals)
+        name = f"{loop.name} without I/O" if session.options.null else loop.name
+        session.progress.start(name, number, loop.epochs, work.steps, readings=account.rows)
+        trace, opened = recorder(), perf_counter_ns()
+        if trace is not None:
+            trace.begin_epoch(epoch + 1)
+        # Every rank waits in `run_on_all`, so that clocks start together, with files open and nothing read yet.
+        processing = make_processor(session, loop, data, work, epoch)
+        world.run_on_all(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
+        self.saves.begin_epoch(work.steps)
         collect_every = max(1, _COLLECTED_SAMPLES // loop.batch)
         settings = StepSettings(self._syncer, loop.compute.busy, not world.polite, collect_every)
         counts = KernelCounts(batches.threads, self._manager)

@@ -18,6 +18,8 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.execute.mpi.polling import wait
+from dliosim.measure.board import process_row
+from dliosim.messages import message_start
 
 #: Seconds that a rank waits for the rank that prints the message to end the job.
 _PATIENCE = 10.0
@@ -65,7 +67,8 @@ def job_name(comm: MPI.Intracomm) -> str:
 def end_job(job: str, text: str, status: int = 1) -> NoReturn:
     """Print `text`, unless another rank of this node has done so, and end every rank of the job with `status`."""
     if _is_first(job):
-        sys.stderr.write(text.rstrip("\n") + "\n")
+        process_row().finish()  # the screen of `--live` ends, if there is one
+        sys.stderr.write(message_start[0] + text.rstrip("\n") + "\n")
         sys.stderr.flush()
         sleep(_FORWARDED)  # the launcher drops what it has not yet forwarded when the job ends
     else:

@@ -56,9 +56,9 @@ def test_epochs_of_an_evaluation_count_from_1_in_each_of_its_runs(tmp_path: Path
     terminal = Terminal()
     evaluation = "evaluate every 1 epochs {\nread d\nepochs 2\n}"
     run_alone(tmp_path, f"train {{\nread d\nepochs 2\n{evaluation}\n}}\n", terminal)
-    shown = [label for label, _ in groupby(re.findall(r"\r(\w+, epoch \d of \d)", terminal.getvalue()))]
-    evaluated = ["evaluate, epoch 1 of 2", "evaluate, epoch 2 of 2"]
-    assert shown == ["train, epoch 1 of 2", *evaluated, "train, epoch 2 of 2", *evaluated]
+    shown = [label for label, _ in groupby(re.findall(r"\r([\w/ ]+, epoch \d of \d)", terminal.getvalue()))]
+    evaluated = ["evaluate without I/O, epoch 1 of 2", "evaluate without I/O, epoch 2 of 2"]
+    assert shown == ["train without I/O, epoch 1 of 2", *evaluated, "train without I/O, epoch 2 of 2", *evaluated]
 
 
 def test_the_records_of_epochs_that_are_over_take_no_memory(tmp_path: Path) -> None:
