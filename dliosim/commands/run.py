@@ -63,7 +63,7 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
         status, place = finish(phases) if finish is not None else (0, None)
         if recording is not None:
             line = recording.write(place, _describe_run(setup))
-            if line:
+            if line and finish is not None:
                 print(line, file=sys.stderr if parsed.json else sys.stdout)
     return world.broadcast_object(status)
 

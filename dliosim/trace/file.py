@@ -33,7 +33,7 @@ HEAD: Final = (
 )  # fmt: skip
 
 #: Why calls that a run has counted may be in no trace.
-UNSEEN: Final = "made by a format's library as it wrote, or by a backend of another package"
+UNSEEN: Final = "index files, what a format's library writes by itself, and a backend of another package have no log"
 
 #: Limits of what is believed: rows of a file, and bytes of a rank's names once inflated.
 _MOST_ROWS, _MOST_NAMES = 1 << 31, 1 << 30
@@ -145,12 +145,12 @@ def _read(path: Path, file: Any) -> Trace:
         for table in _TABLES
         if kept[table] < made[table]
     )
-    if unseen := int(heads[:, HEAD.index("unseen")].sum()):
-        lost += (f"{unseen:_} calls are no events: {UNSEEN}",)
     end = int((events.begin + events.duration).max(initial=0))
-    attributes = {name: str(file.attrs[name]) for name in ("command", "cut") if name in file.attrs}
-    notes = (f"recorded: {attributes['cut']}",) if attributes.get("cut") else ()
-    return Trace("dliosim", str(path), events, end, incomplete=lost, notes=notes, command=attributes.get("command", ""))
+    unseen = int(heads[:, HEAD.index("unseen")].sum())
+    notes = (f"{unseen:_} calls of the run are no events: {UNSEEN}",) if unseen else ()
+    return Trace(
+        "dliosim", str(path), events, end, incomplete=lost, notes=notes, command=str(file.attrs.get("command", ""))
+    )
 
 
 def _read_heads(file: Any) -> NDArray[np.int64]:

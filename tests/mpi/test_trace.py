@@ -188,7 +188,7 @@ def test_what_no_log_can_see_is_counted_and_copies_to_another_tier_are_recorded(
     done = run_command(2, ["run", str(pattern), *roots, "--output", str(out), "--trace"], tmp_path)
     assert done.returncode == 0, done.stderr
     trace = read_trace(out / "trace.h5")
-    (sentence,) = trace.incomplete
+    (sentence,) = trace.notes
     missing = int(sentence.split()[0])
     seen = int((~trace.events.is_kind("phase")).sum())
     assert missing >= 6

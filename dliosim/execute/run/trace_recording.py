@@ -175,7 +175,7 @@ def _describe(heads: NDArray[np.int64], path: Path) -> str:
     kept, made, unseen = (int(heads[:, HEAD.index(name)].sum()) for name in ("calls", "calls_made", "unseen"))
     text = f"trace: recorded {kept:_} of {made + unseen:_} operations, {path.stat().st_size / 1e6:.1f} MB"
     if unseen:
-        text += f"; {unseen:_} were {UNSEEN}"
+        text += f"\n  {unseen:_} are no events: {UNSEEN}"
     if kept < made:
         text += '; the rest is beyond its limit: --trace "at most 10 GB" has more'
     return text
