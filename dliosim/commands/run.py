@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,8 @@ from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.phases.context import Options
 from dliosim.execute.run.trace_recording import Recording
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
-from dliosim.model import Workload
+from dliosim.model import Loop, Workload
+from dliosim.model.verbs import flatten_verbs
 
 if TYPE_CHECKING:
     from dliosim.execute.datasets.discovery import FileFinder
@@ -62,7 +64,7 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
             recording.stop()
         status, place = finish(phases) if finish is not None else (0, None)
         if recording is not None:
-            line = recording.write(place, _describe_run(setup))
+            line = recording.write(place, _describe_run(setup, session.workload))
             if line and finish is not None:
                 print(line, file=sys.stderr if parsed.json else sys.stdout)
     return world.broadcast_object(status)
@@ -75,10 +77,23 @@ def _show_live(setup: Setup, workload: Workload) -> AbstractContextManager[None]
     return show_live(setup, workload.name)
 
 
-def _describe_run(setup: Setup) -> dict[str, str]:
+def _describe_run(setup: Setup, workload: Workload) -> dict[str, str]:
     """Return what the trace says of the run."""
-    started = setup.started.isoformat(timespec="seconds")
-    return {"command": shlex.join([setup.program, *setup.arguments]), "started": started}
+    loops = [verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Loop)]
+    return {
+        "command": shlex.join([setup.program, *setup.arguments]),
+        "started": setup.started.isoformat(timespec="seconds"),
+        "settings": json.dumps({loop.name: _list_settings(loop) for loop in loops}),
+    }
+
+
+def _list_settings(loop: Loop) -> dict[str, str]:
+    """Return the settings of a loop that an analysis may advise to change, as -D gives them."""
+    access = loop.access
+    found = {"api": access.api, "open": access.open, "order": access.order, "engine": access.engine}
+    found |= {"readers": str(access.readers), "shard": loop.shard, "cache": access.cache}
+    found["transfer"] = "whole sample" if access.transfer is None else str(access.transfer)
+    return found | {"checkpoint": loop.checkpoints[0].checkpoint if loop.checkpoints else ""}
 
 
 def _spill_folder(setup: Setup) -> Path:

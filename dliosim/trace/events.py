@@ -185,6 +185,8 @@ class Trace:
     notes: tuple[str, ...] = ()
     #: command line of the job; empty if it is not known
     command: str = ""
+    #: settings of each loop of a run of dliosim, as -D gives them, by its name
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
     #: counters of files, where the source has them: one table for each module of Darshan
     counters: tuple[FileCounters, ...] = ()
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.boundedjson import parse_json
 from dliosim.errors import TraceError
 from dliosim.trace.calls import NAMES, kinds_of, layers_of
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS, SPAN_COLUMNS
@@ -148,9 +149,16 @@ def _read(path: Path, file: Any) -> Trace:
     end = int((events.begin + events.duration).max(initial=0))
     unseen = int(heads[:, HEAD.index("unseen")].sum())
     notes = (f"{unseen:_} calls of the run are no events: {UNSEEN}",) if unseen else ()
-    return Trace(
-        "dliosim", str(path), events, end, incomplete=lost, notes=notes, command=str(file.attrs.get("command", ""))
-    )
+    command, settings = (str(file.attrs.get(name, "")) for name in ("command", "settings"))
+    return Trace("dliosim", str(path), events, end, {}, lost, notes, command, _read_settings(settings))
+
+
+def _read_settings(text: str) -> dict[str, dict[str, str]]:
+    """Return the settings of each loop. Raises ValueError where they have another form."""
+    found = parse_json(text.encode() or b"{}")
+    if not isinstance(found, dict) or not all(isinstance(own, dict) for own in found.values()):
+        raise ValueError("its settings have another form")
+    return {str(loop): {str(name): str(value) for name, value in own.items()} for loop, own in found.items()}
 
 
 def _read_heads(file: Any) -> NDArray[np.int64]:

@@ -120,6 +120,8 @@ def test_a_part_of_a_run_is_recorded(tmp_path: Path) -> None:
     own = events.select(events.is_kind("read") & (events.epoch > 0))
     assert (set(own.epoch.tolist()), set(own.step.tolist()), set(own.process.tolist())) == ({2}, {2, 3}, {1, 2})
     assert len(own) == 2 * 2 * 2
+    assert trace.settings["loop"]["readers"] == "0"
+    assert trace.settings["loop"]["checkpoint"] == "model"
 
 
 def test_a_run_says_how_much_it_has_recorded(tmp_path: Path) -> None:

@@ -142,6 +142,16 @@ def test_indices_beyond_their_tables_are_refused(what: str, tmp_path: Path) -> N
         read_trace(path)
 
 
+@pytest.mark.parametrize("text", ["[1]", '{"train": 3}', "{", "NaN"])
+def test_settings_of_another_form_are_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.h5"
+    write(path, [3])
+    with h5py.File(path, "r+") as file:
+        file.attrs["settings"] = text
+    with pytest.raises(TraceError, match="cannot be read as a trace"):
+        read_trace(path)
+
+
 def test_rows_beyond_the_limit_make_a_trace_incomplete(tmp_path: Path) -> None:
     path = tmp_path / "trace.h5"
     write(path, [3])
