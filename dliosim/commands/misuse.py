@@ -18,6 +18,8 @@ from typing import Any, Final
 from dliosim.commands.command_table import COMMANDS, EXAMPLES
 from dliosim.commands.parser import Misuse, parse_words, quote_word, split_overrides
 from dliosim.commands.patterns import locate_pattern
+from dliosim.dlio import ENDINGS
+from dliosim.dlio.keys import find_key
 
 _MOST_MENDS: Final = 10
 
@@ -215,7 +217,7 @@ def _mend_command(line: _Line) -> tuple[str, _Line | str | None]:
 
 def _find_unknown(words: Sequence[str], known: dict[str, dict[str, Any]]) -> str:
     """Return the first option that a command does not have, or an empty text."""
-    for before, word in pairwise(words):
+    for before, word in pairwise(split_overrides(words)[0]):
         takes_value = before in known and known[before].get("action") != "store_true"
         option = not takes_value and re.match(r"[-+]+[A-Za-z?]", word) and not word.startswith("-D")
         if option and word not in known and word not in ("-h", "--help"):
@@ -341,6 +343,8 @@ def _write_setting(word: str, value: str, words: Sequence[str]) -> list[str]:
     path = next((found for one in words[1:] if not one.startswith("-") and (found := locate_pattern(one))), None)
     if path is None:
         return []
+    if path.suffix in ENDINGS and (key := find_key(word)):
+        return [f"++{key}={value}"]
     off = word.startswith(("no-", "without-")) and not value
     name = re.sub(r"^(no|without)-", "", word) if off else word
     return shlex.split(find_override(path, _LETTERS.get(name, name.replace("-", "_")), "off" if off else value))
@@ -384,6 +388,8 @@ def _mend_extra(
     if before[:1] in (("-D",), ("--vary",)):
         equals = "=" if "=" not in before[1] else ","
         return problem, line.replace([*before, word], [before[0], f"{before[1]}{equals}{word}"])
+    if word.startswith("workload=") and any(one.endswith(ENDINGS) for one in words):
+        return problem, line.replace([word], [])  # Hydra's choice of a file, and there is one
     if "=" in word and "-D" in known:
         return problem, _define(line.replace([word], []), word)
     if word.isdecimal():

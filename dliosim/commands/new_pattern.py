@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from dliosim import PATTERNS
+from dliosim.commands.parser import quote_word
 from dliosim.commands.patterns import names
+from dliosim.dlio import ENDINGS
 from dliosim.errors import UsageError
 from dliosim.readable import printable
 from dliosim.report.results import write_new
@@ -67,23 +69,36 @@ expect utilization of train at least 90 %
 
 def new_command(parsed: argparse.Namespace) -> int:
     """Write a new pattern, and say what to type next; return 0. Raises UsageError and ExecutionError."""
+    if parsed.name.endswith(ENDINGS):
+        plain = parsed.name.rpartition(".")[0] or "mine"
+        hint = f"write `dliosim new {quote_word(plain)}`; {_describe_import(parsed.name, plain)}"
+        raise UsageError(f"{parsed.name}: the file of a pattern ends with .dlio\n  = help: {hint}")
     given = Path(parsed.name.removesuffix(".dlio"))
     name = re.sub(r"^(?=[0-9])|\W", "_", given.name, flags=re.ASCII)
     if not name:
         raise UsageError("a pattern needs a name\n  = help: write `dliosim new mine`")
     path = given.with_name(f"{given.name}.dlio")
-    write_new(path, _rename(_TEMPLATE if parsed.source is None else _read_shipped(parsed.source), name))
+    write_new(path, _rename(_TEMPLATE if parsed.source is None else _read_shipped(parsed.source, given.name), name))
     shown = printable(str(path))
     sys.stderr.write(f"wrote {shown}; next: dliosim check {shown}\n")
     sys.stderr.write(f"{'':{len(shown) + 8}}then: mpiexec -n 2 dliosim run {shown}\n")
     return 0
 
 
-def _read_shipped(name: str) -> str:
-    """Return the text of a pattern that comes with dliosim, without what is for its own test."""
+def _describe_import(file: str, name: str) -> str:
+    """Return how a workload file of DLIO becomes a pattern of a name."""
+    line = f"dliosim import {quote_word(file)} -o {quote_word(f'{name}.dlio')}"
+    return f"`{line}` makes a pattern of a workload file of DLIO"
+
+
+def _read_shipped(name: str, made: str) -> str:
+    """Return the text of a pattern that comes with dliosim, without what is for its own test; `made`: the new name."""
     from dliosim.language.diagnostics import join_hints, suggest_word
 
     stem = name.removesuffix(".dlio")
+    if name.endswith(ENDINGS):
+        hint = _describe_import(name, made)
+        raise UsageError(f"--from {name}: no pattern that comes with dliosim\n  = help: {hint}")
     if stem not in names():
         hint = join_hints(suggest_word(stem, names()), "`dliosim patterns` lists the patterns that come with dliosim")
         raise UsageError(f"--from {name}: there is no such pattern\n  = help: {hint}")

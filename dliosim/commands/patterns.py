@@ -92,6 +92,7 @@ def patterns_command(parsed: argparse.Namespace) -> int:
 
 def _missing_pattern(given: str) -> PatternError:
     from dliosim.dlio.config import find_workload_file
+    from dliosim.dlio.keys import find_key
     from dliosim.language.diagnostics import Diagnostic, PatternError, join_hints, suggest_word
 
     try:
@@ -102,9 +103,11 @@ def _missing_pattern(given: str) -> PatternError:
     here = [str(path.with_suffix("")) for path in Path(given).parent.glob("*.dlio")]
     plain = given.rpartition("=")[2].removesuffix(".dlio")
     near = suggest_word(plain, here) or suggest_word(Path(plain).stem, names())
-    workload = find_workload_file(given)
+    workload, key = find_workload_file(given), find_key(given.partition("=")[0])
     if workload:
-        near = f"write `{workload}`, its file:"
+        near = f"write `{workload}`, which is its file;"
+    elif key:
+        near = f"write `++{key}={given.partition('=')[2]}` for a key of a workload file of DLIO;"
     elif given.startswith("workload="):
         near = join_hints(near, "A workload of DLIO is given by its file, as `FOLDER/NAME.yaml`;")
     hint = join_hints(near, "`dliosim patterns` lists the patterns that come with dliosim")

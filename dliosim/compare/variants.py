@@ -106,13 +106,16 @@ def compile_variants(
 def _cure_as_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: dict[str, str]) -> Diagnostic:
     """Return a mistake whose help has --vary with all values, in place of the -D of one of them."""
     for one in varied:
-        written = re.search(rf'`-D {re.escape(full[one.name])}="?([^"`]+)"?`', " ".join(found.help))
+        if not any(label.span.source.text.startswith(f"-D {full[one.name]}=") for label in found.labels):
+            continue
+        written = re.search(r'`(?:-D |(?=[+]))([^`="]+)="?([^"`]+)"?`', " ".join(found.help))
         plain = [value.strip("\"' ") for value in one.values]
-        typed = next((value for value in plain if value and written and value in written[1]), None)
+        typed = next((value for value in plain if value and written and value in written[2]), None)
         if written and typed:
-            before, _, after = written[1].partition(typed)
+            before, _, after = written[2].partition(typed)
+            name = one.name if written[1] == full[one.name] else written[1]
             values = [text if text.endswith(after) else f"{before}{text}{after}" for text in plain]
-            return replace(found, help=(f'write `--vary "{one.name}={",".join(values)}"`',))
+            return replace(found, help=(f'write `--vary "{name}={",".join(values)}"`',))
     return found
 
 

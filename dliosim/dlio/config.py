@@ -40,7 +40,7 @@ _REFERENCE: Final = re.compile(r"\$\{(?:workload\.)?([\w.]+)\}")
 class Config:
     """The values of a workload file by dotted names, and which of them were asked for."""
 
-    #: name of the workload: that of the file
+    #: name of the workload
     name: str
     #: values, as `dataset.num_files_train`
     values: dict[str, Value]
@@ -76,14 +76,14 @@ class Config:
         if isinstance(found, str) and _NUMBER.fullmatch(found):
             found = float(found.replace("_", ""))
         if isinstance(found, bool) or not isinstance(found, int | float) or abs(found) > 1e18 or found != found:
-            raise self._mistake(names, "expected a number", 4)
+            raise self.mistake(names, "expected a number", 4)
         return float(found)
 
     def integer(self, *names: str, default: int = 0, least: int = 0) -> int:
         """Return a whole number of at least `least`; UsageError for another value."""
         found = self.number(*names, default=default)
         if found != int(found) or found < least:
-            raise self._mistake(names, f"expected a whole number from {least} on", max(least, 4))
+            raise self.mistake(names, f"expected a whole number from {least} on", max(least, 4))
         return int(found)
 
     def flag(self, *names: str, default: bool = False) -> bool:
@@ -92,7 +92,7 @@ class Config:
         if isinstance(found, str) and found.lower() in ("true", "yes", "on", "false", "no", "off"):
             found = found.lower() in ("true", "yes", "on")
         if not isinstance(found, bool):
-            raise self._mistake(names, "expected True or False", True)
+            raise self.mistake(names, "expected True or False", True)
         return found
 
     def text(self, *names: str, default: str = "") -> str:
@@ -108,9 +108,9 @@ class Config:
         if found in words:
             return found
         near = next(iter(get_close_matches(found.lower(), words, 1, 0.6)), words[0])
-        raise self._mistake((name,), f"expected one of {', '.join(sorted(words))}", near)
+        raise self.mistake((name,), f"expected one of {', '.join(sorted(words))}", near)
 
-    def _mistake(self, names: tuple[str, ...], expected: str, example: Value) -> UsageError:
+    def mistake(self, names: tuple[str, ...], expected: str, example: Value) -> UsageError:
         """Return the error of a value, with the line of the file that would do."""
         name = next((name for name in names if self.values.get(name) is not None), names[0])
         section, _, key = name.rpartition(".")
@@ -148,8 +148,19 @@ def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         sections = ", ".join(f"`{one[:-1]}:`" for one in _SECTIONS)
         raise UsageError(f"{path}: not a workload of DLIO: it has none of the sections {sections}")
     known = {name.replace("data_reader.", "reader.", 1): value for name, value in resolved.items()}
-    name = re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+    name = re.sub(r"\W", "_", _name_workload(path, known), flags=re.ASCII)
     return Config(f"w_{name}" if name[:1].isdecimal() else name, known)
+
+
+def _name_workload(path: Path, values: dict[str, Value]) -> str:
+    """Return the name of a workload: that of its file; of Hydra's `.hydra/config.yaml` its model's, or the folder's."""
+    if path.name != "config.yaml":
+        return path.stem
+    model = values.get("model.name") or values.get("model")
+    if isinstance(model, str) and "${" not in model:
+        return model
+    folders = (folder.name for folder in path.resolve().parents)
+    return next((name for name in folders if name not in ("", ".hydra")), path.stem)
 
 
 def _read_tree(path: Path, files: list[Path]) -> dict[str, Any]:

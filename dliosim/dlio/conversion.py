@@ -13,6 +13,9 @@ from dliosim.errors import UsageError
 from dliosim.readable import count
 from dliosim.units import format_seconds
 
+#: Bytes that are worth a word before they are written.
+MUCH: Final = 10**9
+
 #: Standard deviations that a normal time may be above its mean: no draw of a run is.
 _FAR: Final = 9
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.dlio.config import Config, read_config
-from dliosim.dlio.conversion import Conversion
+from dliosim.dlio.conversion import MUCH, Conversion
 from dliosim.dlio.keys import IMPORTED, PLUGINS, describe_unused
 from dliosim.dlio.lines import Line, Statement, write_lines
 from dliosim.dlio.loops import train_block
@@ -24,14 +24,11 @@ from dliosim.dlio.samples import (
     mean_size,
     samples_per_file,
 )
-from dliosim.dlio.saves import cadence, checkpoint_blocks, checkpoint_verbs, has_checkpoints
+from dliosim.dlio.saves import cadence, checkpoint_blocks, checkpoint_verbs, has_checkpoints, name_saved_amount
 from dliosim.dlio.versions import VERSIONS, Version, guess_version
 from dliosim.errors import UsageError
 from dliosim.readable import size
 from dliosim.units import format_seconds
-
-#: Bytes of data that are worth a word before they are written.
-_MUCH: Final = 10**9
 
 #: Kinds of storage that are folders of a file system.
 _FOLDERS: Final = ("local_fs", "parallel_fs", "direct_fs")
@@ -165,6 +162,7 @@ def _statements(task: Conversion) -> Iterator[Statement]:
     verbs = list(checkpoint_verbs(task)) if saves and not trains else []
     if every or verbs:
         yield from checkpoint_blocks(task)
+        name_saved_amount(task, every)
     if not task.from_files:
         keys = config.quote("workflow.generate_data")
         for part in parts:
@@ -178,7 +176,8 @@ def _statements(task: Conversion) -> Iterator[Statement]:
         if config.has("train.computation_time") and not is_unread:
             goal = config.number("metric.au", default=0.9)
             if not 0 < goal <= 1:
-                raise UsageError(f"{config.quote('metric.au')}: expected a ratio above 0 and up to 1, such as 0.9")
+                ratio = goal / 100 if 1 < goal <= 100 else 0.9
+                raise config.mistake(("metric.au",), "expected a ratio above 0 and up to 1", ratio)
             yield Line(
                 f"expect utilization of train at least {100 * goal:g} %", config.quote("metric.au") or "DLIO's default"
             )
@@ -195,7 +194,7 @@ def _statements(task: Conversion) -> Iterator[Statement]:
 def _name_amount(task: Conversion, parts: Sequence[Part]) -> None:
     """Say how much data a run writes before it reads, where that is much."""
     amount = sum(files_of(task, part) * samples_per_file(task) * mean_size(task) for part in parts)
-    if amount >= _MUCH:
+    if amount >= MUCH:
         less = "`++workload.dataset.num_files_train=N` makes N files, --from-files reads those of DLIO"
         task.notes.append(f"a run writes {size(amount, 3)} of data, unless they are there already: {less}")
 

@@ -149,6 +149,12 @@ PLUGINS: Final = (
 )  # fmt: skip
 
 
+def find_key(name: str) -> str:
+    """Return the key of DLIO that `workload.reader.batch_size` or `reader.batch_size` is; empty for other names."""
+    plain = name.removeprefix("workload.").replace("data_reader.", "reader.", 1)
+    return plain if plain in IMPORTED or plain in IGNORED or _is_without_effect(plain) else ""
+
+
 def describe_unused(config: Config) -> Iterator[str]:
     """Yield a line for each key that became no line of the pattern: why, and what was surely wanted.
 

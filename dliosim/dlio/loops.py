@@ -200,6 +200,12 @@ def _direct_keys(task: Conversion) -> str:
             reads = task.version.reads_odirect
             where = "uses it for npz and npy files of one sample alone" if reads else "has no such key"
             task.approximations.append(f"reader.odirect=True: {task.version.name} {where}; `cache off` would do it")
+    if keys and FORMATS[format_of(task)] == "raw" and samples_per_file(task) > 1:
+        where = "here" if is_third else "here, as in DLIO"
+        why = f"samples of indexed files begin between pages: they are read through the page cache {where}"
+        cure = "add `align 4 KiB` to the data set and `cache off` to the loop to read past it"
+        task.approximations.append(f"{config.quote(*keys)}: {why}; {cure}")
+        return ""
     return config.quote(*keys)
 
 

@@ -75,8 +75,13 @@ def files_of(task: Conversion, part: Part) -> int:
 
 
 def samples_per_file(task: Conversion) -> int:
-    """Return the number of samples in a file."""
-    return task.config.integer("dataset.num_samples_per_file", default=1, least=1)
+    """Return the number of samples in a file; UsageError for images with several."""
+    name = "dataset.num_samples_per_file"
+    found = task.config.integer(name, default=1, least=1)
+    if found > 1 and FORMATS.get(format_of(task)) in ("jpeg", "png"):
+        why = "expected 1: DLIO writes one image to a file, and reads that again for each of its samples"
+        raise task.config.mistake((name,), why, 1)
+    return found
 
 
 def mean_size(task: Conversion) -> int:

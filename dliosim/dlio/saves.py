@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, TypeAlias
 
-from dliosim.dlio.conversion import Conversion, epochs_phrase, name_place
+from dliosim.dlio.conversion import MUCH, Conversion, epochs_phrase, name_place
 from dliosim.dlio.lines import Block, Line, Statement, block, setting
-from dliosim.readable import count
+from dliosim.model.transformer import OPTIMIZERS, TYPES, Transformer
+from dliosim.readable import count, size
 from dliosim.units import format_seconds
+
+#: A part of a checkpoint: its name, bytes (of each rank, where all save), and the keys that it came from.
+_StatePart: TypeAlias = "tuple[str, int, str]"
 
 #: Parameters of the layer that the first generation adds to every checkpoint where nothing is said.
 _FIRST_LAYER: Final = (17_371, 24_740_228)
@@ -18,6 +22,22 @@ _COUNTERS: Final = 331
 
 #: Bytes that a checkpoint has where nothing is said.
 _MODEL_SIZE: Final = 10_240
+
+#: Sizes of a transformer in a pattern: DLIO's key of each, and its default.
+_SIZES: Final = {
+    "layers": ("num_layers", 1),
+    "hidden": ("transformer.hidden_size", 2048),
+    "ffn": ("transformer.ffn_hidden_size", 8192),
+    "heads": ("transformer.num_attention_heads", 32),
+    "kv_heads": ("transformer.num_kv_heads", 8),
+    "vocabulary": ("transformer.vocab_size", 32_000),
+}
+
+#: Types of its numbers, likewise.
+_KINDS: Final = {"weights": ("model_datatype", "fp16"), "optimizer": ("optimizer_datatype", "fp32")}
+
+#: Layers of a transformer that a pattern may have: more are refused.
+_MOST_LAYERS: Final = 10_000
 
 #: DLIO's words for types of numbers that a transformer of a pattern takes.
 _TYPES: Final = ("fp16", "bf16", "fp32", "fp64")
@@ -71,7 +91,7 @@ def checkpoint_verbs(task: Conversion) -> Iterator[Statement]:
     pause = config.number("checkpoint.time_between_checkpoints", default=-1)
     pauses = [Line(f"pause {format_seconds(pause)}", config.quote("checkpoint.time_between_checkpoints"))] * (pause > 0)
     writes, reads = (f"checkpoint.num_checkpoints_{word}" for word in ("write", "read"))
-    saved, read = (max(int(config.number(key, default=-1)), 0) for key in (writes, reads))
+    saved, read = _count_saves(task), max(int(config.number(reads, default=-1)), 0)
     if saved:
         yield block(f"repeat {saved}", [*pauses, Line("save state", config.quote(writes))])
     if saved and read > saved:
@@ -94,32 +114,63 @@ def _restore_lines(task: Conversion) -> Iterator[Line]:
         yield setting("shifted by", "$ranks_per_node ranks", task.config.quote(key))
 
 
+def name_saved_amount(task: Conversion, every: str) -> None:
+    """Say how much a checkpoint writes, and all of those that no loop saves, where that is much."""
+    config, saves = task.config, 1 if every else _count_saves(task)
+    if _is_transformer(task):
+        model = _transformer(task)
+        state = model.parameters * (TYPES[model.weights] + len(OPTIMIZERS["adam"]) * TYPES[model.state])
+        whose = "of all ranks together"
+    else:
+        state = sum(amount for _, amount, _ in _state_parts(task))
+        whose = "of each rank" if _all_ranks_write(task) else "of all ranks together"
+    if state * saves < MUCH:
+        return
+    if config.text("checkpoint.mode", default="default") == "subset":
+        whose = f"{whose}, and a subset saves its part"
+    text = f"a checkpoint is {size(state, 3)} {whose}"
+    if every:
+        text = f"{text}; the loop saves one {every}, and all are kept"
+    elif saves > 1:
+        less = "`++workload.checkpoint.num_checkpoints_write=1` saves one"
+        text = f"{text}; a run saves {saves}, which are {size(state * saves, 3)}: {less}"
+    task.notes.append(text)
+
+
+def _count_saves(task: Conversion) -> int:
+    """Return how many checkpoints are saved where there is no loop."""
+    return max(int(task.config.number("checkpoint.num_checkpoints_write", default=-1)), 0)
+
+
 def _part_lines(task: Conversion) -> Iterator[Line]:
     """Yield what a checkpoint has that is no transformer's."""
-    lines = list(_tensor_lines(task))
-    if task.as_run and task.version.is_first_generation:
-        yield from _file_part_lines(task, lines)
-    else:
-        yield from lines
+    unit = "per rank" if _all_ranks_write(task) else "total"
+    for name, amount, comment in _state_parts(task):
+        yield setting("part", f"{name} {amount:_} B {unit}", comment)
 
 
-def _tensor_lines(task: Conversion) -> Iterator[Line]:
+def _state_parts(task: Conversion) -> list[_StatePart]:
+    """Return the parts of a checkpoint that is no transformer's."""
+    parts = list(_tensors(task))
+    return _parts_of_files(task, parts) if task.as_run and task.version.is_first_generation else parts
+
+
+def _tensors(task: Conversion) -> Iterator[_StatePart]:
     """Yield a part for each kind of tensor."""
     config, is_first = task.config, task.version.is_first_generation
-    unit = "per rank" if _all_ranks_write(task) else "total"
     names = task.names("checkpoint.model_size", "model.model_size_bytes")
     names = names if task.as_run else (*names, "model.model_size")
-    size = int(config.number(*names, default=_MODEL_SIZE))
-    if size > 0:
-        yield setting("part", f"weights {size:_} B {unit}", config.quote(*names))
+    weights = int(config.number(*names, default=_MODEL_SIZE))
+    if weights > 0:
+        yield "weights", weights, config.quote(*names)
     section = "checkpoint" if is_first else "model"
     groups = sum(config.integers(f"{section}.optimization_groups"))
     if groups:
         # Each group is written twice, and once more with the others in one tensor.
-        yield setting("part", f"optimizer {3 * groups:_} B {unit}", config.quote(f"{section}.optimization_groups"))
+        yield "optimizer", 3 * groups, config.quote(f"{section}.optimization_groups")
     given = config.integers(f"{section}.layer_parameters")
     layer = sum(given or (_FIRST_LAYER if is_first and task.as_run else ()))
-    layers = max(int(config.number(f"{section}.num_layers", default=1 if is_first else -1)), 0)
+    layers = _count_layers(task)
     if given and not layers:
         task.approximations.append(f"{section}.layer_parameters: no layer is saved without {section}.num_layers")
     for name in ("tensor_parallelism", "pipeline_parallelism"):
@@ -127,26 +178,30 @@ def _tensor_lines(task: Conversion) -> Iterator[Line]:
             task.approximations.append(f"{config.quote(f'checkpoint.{name}')}: who writes saves all layers here")
     if layer and layers:
         keys = config.quote(f"{section}.num_layers", f"{section}.layer_parameters")
-        yield setting("part", f"layers {layer * layers:_} B {unit}", keys or "DLIO's default")
+        yield "layers", layer * layers, keys or "DLIO's default"
 
 
-def _file_part_lines(task: Conversion, lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield what the first generation stores of these tensors, and say what its files are like."""
-    layers = max(int(task.config.number("checkpoint.num_layers", default=1)), 0)
-    files = sum(layers if " layers " in line.text else 1 for line in lines)
+def _count_layers(task: Conversion) -> int:
+    """Return the number of layers that are saved, of a checkpoint that is no transformer's."""
+    is_first = task.version.is_first_generation
+    name = "checkpoint.num_layers" if is_first else "model.num_layers"
+    return max(int(task.config.number(name, default=1 if is_first else -1)), 0)
+
+
+def _parts_of_files(task: Conversion, parts: list[_StatePart]) -> list[_StatePart]:
+    """Return what the first generation stores of these tensors, and say what its files are like."""
+    files = sum(_count_layers(task) if name == "layers" else 1 for name, _, _ in parts)
     if task.config.text("framework", default="tensorflow") == "pytorch":
-        yield from lines
         task.approximations.append(
             f"a checkpoint is {count(files, 'file')} by torch.save in DLIO (of each rank that writes), each about "
             "1.7 kB larger than its tensors; here one file of the tensors' bytes"
         )
-        return
-    unit = "per rank" if _all_ranks_write(task) else "total"
-    yield setting("part", f"counters {_COUNTERS * files:_} B {unit}", "TensorFlow saves none of DLIO's tensors")
+        return parts
     task.approximations.append(
         f"framework: as TensorFlow saves it, a checkpoint of DLIO has none of its tensors: "
         f"{count(2 * files, 'file')} of {_COUNTERS * files} B together; here one file"
     )
+    return [("counters", _COUNTERS * files, "TensorFlow saves none of DLIO's tensors")]
 
 
 def _all_ranks_write(task: Conversion) -> bool:
@@ -174,20 +229,24 @@ def _file_lines(task: Conversion, is_transformer: bool) -> Iterator[Line]:
 def _model_lines(task: Conversion) -> Iterator[Line]:
     """Yield a transformer: as many parameters as DLIO's."""
     config = task.config
-    for word, key, default in (
-        ("layers", "num_layers", 1),
-        ("hidden", "transformer.hidden_size", 2048),
-        ("ffn", "transformer.ffn_hidden_size", 8192),
-        ("heads", "transformer.num_attention_heads", 32),
-        ("kv_heads", "transformer.num_kv_heads", 8),
-        ("vocabulary", "transformer.vocab_size", 32_000),
-    ):
+    for word, (key, default) in _SIZES.items():
         value = config.integer(f"model.{key}", default=default, least=1)
         yield setting(word, str(value), config.quote(f"model.{key}"))
-    for word, key, default_type in (("weights", "model_datatype", "fp16"), ("optimizer", "optimizer_datatype", "fp32")):
+    for word, (key, default_type) in _KINDS.items():
         found = config.choice(f"model.{key}", _TYPES, default_type)
         yield setting(word, f"adam {found}" if word == "optimizer" else found, config.quote(f"model.{key}"))
     yield setting("zero", str(_zero_stage(task)), config.quote("model.parallelism.zero_stage") or "DLIO's default")
+
+
+def _transformer(task: Conversion) -> Transformer:
+    """Return the transformer of these lines."""
+    config = task.config
+    layers, hidden, ffn, heads, kv_heads, vocabulary = (
+        config.integer(f"model.{key}", default=default, least=1) for key, default in _SIZES.values()
+    )
+    weights, state = (config.choice(f"model.{key}", _TYPES, default) for key, default in _KINDS.values())
+    layers = min(layers, _MOST_LAYERS)
+    return Transformer(config.name, layers, hidden, ffn, heads, kv_heads, vocabulary, weights, state=state)
 
 
 def _zero_stage(task: Conversion) -> int:

@@ -10,7 +10,10 @@ from dliosim.cli import main
 from dliosim.commands.misuse import describe_misuse
 from dliosim.commands.options import parse_values
 from dliosim.commands.parser import Misuse, parse_words
+from dliosim.compare.experiment import parse_varied
+from dliosim.compare.variants import compile_variants
 from dliosim.language.compile import compile_pattern
+from dliosim.language.diagnostics import PatternError
 from dliosim.model import Job, Loop
 
 WORKLOAD = """\
@@ -114,6 +117,59 @@ def test_keys_of_dlio_are_refused_for_a_pattern_with_what_to_type(
         main(["run", "w.dlio", *keys])
     assert capsys.readouterr().err.endswith('write `dliosim run w.dlio -D train_data.size="1000 B"`\n')
     assert main(["check", "w.dlio", "-D", "train_data.size=1000 B"]) == 0
+
+
+@pytest.mark.parametrize("name", ["reader.batch_size", "workload.reader.batch_size", "data_reader.batch_size"])
+def test_a_key_that_is_given_by_define_is_answered_by_an_override(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    assert main(["check", str(tmp_path / "w.yaml"), "-D", f"{name}=2"]) == 2
+    assert "= help: write `++reader.batch_size=2`" in capsys.readouterr().err
+
+
+def test_a_key_that_varies_is_answered_by_an_override_with_all_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.yaml").write_text(WORKLOAD)
+
+    def vary(given: str) -> list[str]:
+        plan, _ = compile_variants(Path("w.yaml"), [], Job(2), parse_varied([given]), None)
+        return [one.label for one in plan.variants]
+
+    with pytest.raises(PatternError) as error:
+        vary("reader.batch_size=2,4")
+    [written] = error.value.diagnostics[0].help
+    assert written == 'write `--vary "++reader.batch_size=2,4"`'
+    assert vary("++reader.batch_size=2,4") == ["++reader.batch_size=2", "++reader.batch_size=4"]
+
+
+@pytest.mark.parametrize(
+    ("given", "mended"),
+    [
+        ("plan w.yaml reader.batch_size=4", "plan w.yaml --ranks 8 ++reader.batch_size=4"),
+        (
+            "plan w.yaml --ranks 4 reader.batch_size=4 train.epochs=1",
+            "plan w.yaml --ranks 4 ++reader.batch_size=4 ++train.epochs=1",
+        ),
+        ("run w.yaml train.readers=0", "run w.yaml -D train.readers=0"),
+        ("run w.yaml workload=unet3d", "run w.yaml"),
+    ],
+)
+def test_a_key_without_marks_is_answered_by_an_override(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, mended: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.yaml").write_text(WORKLOAD)
+    with pytest.raises(Misuse) as error:
+        parse_words(given.split())
+    assert describe_misuse(given.split(), str(error.value)).endswith(f"write `dliosim {mended}`")
+
+
+def test_check_answers_a_key_without_marks_by_an_override(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "default", "reader.batch_size=4"]) == 2
+    assert "= help: write `++reader.batch_size=4` for a key of a workload file" in capsys.readouterr().err
 
 
 def test_an_override_without_a_value_is_refused_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,6 +68,8 @@ def test_no_file_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
         ([".dlio"], 2, "write `dliosim new mine`"),
         (["mine", "--from", "cosmflow"], 2, "did you mean `cosmoflow`?"),
         (["mine", "--from", "profiles/llama3"], 2, "there is no such pattern"),
+        (["mine", "--from", "d/u.yaml"], 2, "help: `dliosim import d/u.yaml -o mine.dlio` makes a pattern"),
+        (["mine.yaml"], 2, "help: write `dliosim new mine`; `dliosim import mine.yaml -o mine.dlio` makes"),
     ],
 )
 def test_what_cannot_be_written_is_said(

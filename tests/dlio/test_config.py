@@ -34,6 +34,24 @@ def test_what_hydra_leaves_after_a_run_is_the_same(tmp_path: Path) -> None:
     assert hydra.values == read_config(write(tmp_path, PLAIN)).values
 
 
+@pytest.mark.parametrize(
+    ("folder", "model", "name"),
+    [
+        ("runs/a b/.hydra", "  model: {name: unet3d}\n", "unet3d"),
+        ("runs/a b/.hydra", "  model: resnet-50\n", "resnet_50"),
+        ("runs/a b/.hydra", "", "a_b"),
+        ("runs/2026-11-24/.hydra", "", "w_2026_11_24"),
+        ("mine", "", "mine"),
+    ],
+)
+def test_what_hydra_leaves_has_the_name_of_its_model_or_folder(
+    tmp_path: Path, folder: str, model: str, name: str
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    path = write(tmp_path / folder, f"workload:\n{model}  train: {{epochs: 2}}\n", "config.yaml")
+    assert read_config(path).name == name
+
+
 def test_data_reader_is_an_older_name_of_reader(tmp_path: Path) -> None:
     assert read_config(write(tmp_path, "data_reader: {batch_size: 7}\n")).integer("reader.batch_size") == 7
 

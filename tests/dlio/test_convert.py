@@ -19,6 +19,7 @@ from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Columns, Job, Loop, Restore, Split, Workload
 from dliosim.plan.forecast.forecast import forecast
+from dliosim.readable import size
 from dliosim.report.progress import ProgressLine
 
 #: unet3d on H100 as MLPerf Storage v1 has it.
@@ -256,7 +257,8 @@ def test_object_storage_is_refused_with_how_much_would_import(kind: str) -> None
         ({"dataset.data_folder": 'a"b'}, "not a folder"),
         ({"dataset.num_files_train": 0}, "there are no files"),
         ({"reader.reader_classname": "mine.Reader"}, "a plug-in of DLIO"),
-        ({"metric.au": 90}, "metric.au=90: expected a ratio"),
+        ({"metric.au": 90}, "metric.au: 90: expected a ratio .*\n  = help: write `au: 0.9` in `metric:`"),
+        ({"dataset.format": "jpeg", "dataset.num_samples_per_file": 4}, "`num_samples_per_file: 1` in `dataset:`"),
         (
             {"dataset.format": "hdf5", "dataset.compression": "gzip", "dataset.compression_level": 0},
             "dataset.compression_level: 0: expected a whole number from 1 on",
@@ -315,6 +317,50 @@ def test_what_a_run_writes_is_said_where_it_is_much() -> None:
     assert any(text.startswith("a run writes 24.6 GB of data") for text in imported().notes)
     assert not any("a run writes" in text for text in imported({"dataset.num_files_train": 6}).notes)
     assert not any("a run writes" in text for text in imported(from_files=True).notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks"),
+    [
+        ({}, 8),
+        ({"model.parallelism.zero_stage": 1, "model.num_layers": 3}, 3),
+        ({"model.parallelism.tensor": 2, "model.parallelism.zero_stage": 0}, 2),
+        ({"model.model_datatype": "fp32", "model.optimizer_datatype": "bf16"}, 1),
+    ],
+)
+def test_what_checkpoints_write_is_said_as_it_is_planned(tmp_path: Path, given: dict[str, object], ranks: int) -> None:
+    pattern = imported({**LLAMA, **given}, "mlperf-v3")
+    [state] = forecast(compiled(pattern, tmp_path, ranks)).states
+    planned = sum(amount for _, amount in state.contents)
+    assert state.saves == 10
+    [said] = [text for text in pattern.notes if text.startswith("a checkpoint is ")]
+    assert f"a run saves 10, which are {size(10 * planned, 3)}: " in said
+
+
+def test_checkpoints_of_a_loop_are_said_where_they_are_large() -> None:
+    large = {"checkpoint.model_size": 12 * 10**9, "checkpoint.type": "all_ranks"}
+    said = "a checkpoint is 12.0 GB of each rank; the loop saves one every 2 epochs from 5, and all are kept"
+    assert said in imported(large).notes
+    assert not any("a checkpoint is" in text for text in imported().notes)
+
+
+@pytest.mark.parametrize("form", ["indexed_binary", "mmap_indexed_binary"])
+@pytest.mark.parametrize("key", [{"reader.odirect": True}, {"storage.storage_type": "direct_fs"}])
+def test_indexed_samples_past_the_cache_are_imported_so_that_they_check(
+    tmp_path: Path, form: str, key: dict[str, object]
+) -> None:
+    pattern = imported({"dataset.format": form, "dataset.num_samples_per_file": 4, **key})
+    assert "cache off" not in lines(pattern)
+    assert any("`align 4 KiB` to the data set and `cache off`" in text for text in pattern.approximations)
+    compiled(pattern, tmp_path)
+    path = tmp_path / "mended.dlio"
+    path.write_text(
+        re.sub(" +engine .*\n", "", pattern.text)
+        .replace("    format ", "    align 4 KiB\n    format ")
+        .replace("    open ", "    cache off\n    open ")
+    )
+    [loop] = [verb for verb in compile_pattern(path, (), Job(4))[0].verbs if isinstance(verb, Loop)]
+    assert loop.access.cache == "off"
 
 
 @pytest.mark.parametrize("as_run", [False, True])

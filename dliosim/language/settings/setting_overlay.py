@@ -199,8 +199,12 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
 
 def _unknown_override(document: Document, name: str, value: Span, place: Span, label: str, listed: str) -> Mistake:
     """Return the E104 for an override that names nothing, with the one to give; else with the names there are."""
-    from dliosim.language.syntax.cures import cure_override
+    from dliosim.dlio.keys import find_key
+    from dliosim.language.syntax.cures import cure_override, quote_value
 
+    if document.source.writing and (key := find_key(name)):
+        hint = f"write `++{key}={quote_value(value.text)}`, as it is a key of the workload file"
+        return mistake("E104", f"`-D {name}` names nothing", place, label, hint=hint)
     blocks = {known: found[0].kind for known, found in blocks_by_name(document).items()}
     cure = cure_override(name, value.text, [*document.params, "seed"], blocks, document.source)
     return mistake("E104", f"`-D {name}` names nothing", place, label, hint=cure or listed)
