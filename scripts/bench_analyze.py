@@ -4,22 +4,29 @@
     scripts/bench_analyze.py              10 million events of 16 ranks
     scripts/bench_analyze.py 1e6 1024     1 million events of 1024 ranks
 
+Then writes the same events as the trace of a run, and measures `dliosim analyze` of it, with reading the file.
 Prints a line for each part. Times are of the processor, on one core. Memory is the largest resident set of the
 process, the table of events among it.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
-from resource import RUSAGE_SELF, getrusage
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from dliosim.analyze import figures as parts
 from dliosim.analyze.insights import judge
 from dliosim.analyze.view import View
-from dliosim.trace.events import Process, Trace, kind_number, layer_number, make_events
+from dliosim.trace.calls import NAMES, Call
+from dliosim.trace.columns import CALL_COLUMNS, SPAN_COLUMNS, deflate_chunk
+from dliosim.trace.events import Events, Process, Trace, kind_number, layer_number, make_events
+from dliosim.trace.file import FILE_NAME, HEAD, chunk_rows, create_trace, pack_names
 
 FILES = 4000
 
@@ -52,6 +59,41 @@ def make_trace(events: int, ranks: int) -> Trace:
     return Trace("made", "", make_events(columns, ("pread64", "compute"), files, processes), int(begin.max()))
 
 
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write the operations of a trace as calls of a run, and its computes as spans."""
+    events = trace.events
+    is_span = events.is_kind("compute")
+    tables = {"calls": (CALL_COLUMNS, ~is_span), "spans": (SPAN_COLUMNS, is_span)}
+    counts = [
+        [int((events.process[rows] == rank).sum()) for _, rows in tables.values()]
+        for rank in range(len(events.processes))
+    ]
+    heads = np.zeros((len(counts), len(HEAD)), np.int64)
+    heads[:, 0] = np.arange(len(counts))
+    heads[:, 2:6] = np.repeat(counts, 2, axis=1)
+    writer = create_trace(path, heads, {})
+    for place, (table, (columns, rows)) in enumerate(tables.items()):
+        size = chunk_rows(max(one[place] for one in counts))
+        for rank in range(len(counts)):
+            own = np.flatnonzero(rows & (events.process == rank))
+            for first in range(0, len(own), size):
+                some = own[first : first + size]
+                chunks = [
+                    deflate_chunk(_column(name, events, some).astype(kind), size) for name, kind in columns.items()
+                ]
+                writer.write_chunks(table, rank, first, chunks)
+    for rank in range(len(counts)):
+        for what, names in (("files", events.files), ("names", (*NAMES, "compute")), ("host", ("node",))):
+            writer.write_names(rank, what, pack_names(names))
+    writer.file.close()
+
+
+def _column(name: str, events: Events, rows: np.ndarray) -> np.ndarray:
+    if name == "call":
+        return np.full(len(rows), int(Call.READ))
+    return np.full(len(rows), len(NAMES)) if name == "name" else getattr(events, name)[rows]
+
+
 def main(arguments: list[str]) -> None:
     """Print what each part takes, then all together."""
     events, ranks = int(float(arguments[0])) if arguments else 10_000_000, int(arguments[1]) if arguments[1:] else 16
@@ -65,6 +107,11 @@ def main(arguments: list[str]) -> None:
     begin = time.process_time()
     judge(parts.measure_figures(View(view.trace)))
     print(f"{'all together':<18} {time.process_time() - begin:6.2f} s, peak {_peak():.2f} GB")
+    with TemporaryDirectory() as folder:
+        write_trace(view.trace, Path(folder) / FILE_NAME)
+        subprocess.run([sys.executable, "-m", "dliosim.cli", "analyze", folder], check=True, stdout=subprocess.DEVNULL)
+    used = getrusage(RUSAGE_CHILDREN)
+    print(f"dliosim analyze    {used.ru_utime + used.ru_stime:6.2f} s, peak {used.ru_maxrss * 1024 / 1e9:.2f} GB")
 
 
 def _peak() -> float:

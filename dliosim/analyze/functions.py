@@ -29,8 +29,8 @@ class Function:
     """All calls of one name in one layer."""
 
     name: str  #: what the source calls it
-    layer: str  #: one of `LAYERS`
-    kind: str  #: one of `KINDS`, that of its first call
+    layer: str  #: application, loader, reader, checkpoint, library, mpi-io collective, mpi-io, stdio or posix
+    kind: str  #: what its first call is: open, close, read, write, fsync, seek, metadata, compute, ...
     count: int  #: calls
     seconds: float  #: sum of the durations of all calls on all ranks
     bytes: int  #: bytes that all calls moved
