@@ -116,6 +116,18 @@ def test_after_ctrl_c_the_message_stands_where_the_screen_was(place: Place, term
     assert not re.search("phase|bandwidth|slowest", text), text
 
 
+def test_an_error_of_another_rank_alone_stands_where_the_screen_was(place: Place, terminal: Terminal) -> None:
+    place.write(DATASET, PREPARE, LOOP.replace("checkpoint c every 3 steps", "sync off"))
+    command = place.arguments("--live", define={"train.epochs": "1000"})
+    with running(start_ranks(3, *command, cwd=place.directory, terminal=terminal.theirs, env=ENVIRONMENT)) as job:
+        job.wait_until(lambda: "phase     train, epoch " in terminal.read())
+        os.truncate(place.files()[0], 1000)
+        done = job.finish(30)
+    assert done.returncode == 1
+    lines, _ = terminal.screen()
+    assert lines[0].startswith("error[R401]: rank ") and len(lines) <= 2, lines
+
+
 def test_a_dumb_terminal_is_sent_no_escapes(place: Place, terminal: Terminal) -> None:
     command = place.arguments("--live", define={"train.epochs": "2"})
     dumb = {"TERM": "dumb"}
