@@ -56,7 +56,7 @@ def write_insights() -> str:
     rows = ["| insight | found if | figure | from | try | run of dliosim |", "|---|---|---|---|---|---|"]
     for one in INSIGHTS:
         figure, cure = one.figure.replace("|", "\\|"), one.cure.replace("|", "\\|")
-        own = f"`{one.own.format(loop='train', readers=4)}`" if one.own else ""
+        own = f"`{one.own.format(loop='train', checkpoint='model', readers=4)}`" if one.own else ""
         rows.append(f"| `{one.name}`: {one.about} | {one.threshold} | {figure} | {one.source} | {cure} | {own} |")
     return "\n".join(rows)
 

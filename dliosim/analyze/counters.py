@@ -269,6 +269,6 @@ def _function(name: str, layer: str, kind: str, count: int, times: NDArray[np.fl
 def _split_time(seconds: float, ranks: Sequence[Rank]) -> TimeSplit:
     """Return the time split of ranks; no counter says which calls were at once, so the union is not known."""
     names = [one.name for one in ranks]
-    splits = [Split(seconds, one.io, 0.0, 0.0, one.io, 0.0) for one in ranks]
+    splits = [Split(seconds, one.io, 0.0, 0.0, one.io, 0.0, math.nan) for one in ranks]
     by_rank = {name: spread([getattr(one, name) for one in splits], names) for name in Split.__dataclass_fields__}
-    return TimeSplit(by_rank, Split(seconds, math.nan, 0.0, 0.0, math.nan, 0.0), False, True)
+    return TimeSplit(by_rank, Split(seconds, math.nan, 0.0, 0.0, math.nan, 0.0, math.nan), False, True)

@@ -34,6 +34,7 @@ class Job:
     left_out: dict[str, int]  #: lines of the source that are no events, by what they are
     incomplete: tuple[str, ...]  #: sentences about what is missing
     notes: tuple[str, ...]  #: sentences about what to know of the figures
+    settings: dict[str, str]  #: of the loop, in a run of dliosim
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +80,14 @@ def _find_loop(view: View) -> str:
 
 
 def _describe_job(view: View) -> Job:
-    trace, events = view.trace, view.events
+    trace, events, loop = view.trace, view.events, _find_loop(view)
     hosts = {one.host for one in events.processes} - {""}
     threads = events.process.astype(np.int64) << 32 | (events.thread.astype(np.int64) & 0xFFFFFFFF)
     return Job(
         trace.source,
         trace.path,
         trace.command,
-        _find_loop(view),
+        loop,
         trace.duration / 1e9,
         len(hosts),
         len({one.rank for one in events.processes} - {-1}),
@@ -97,4 +98,5 @@ def _describe_job(view: View) -> Job:
         dict(trace.left_out),
         trace.incomplete,
         trace.notes,
+        trace.settings.get(loop, {}),
     )

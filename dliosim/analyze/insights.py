@@ -31,6 +31,7 @@ from dliosim.analyze.measures import (
     straggler_lag,
     time_spread,
     time_text,
+    writes_alone,
 )
 
 #: Share of the job's time below which an insight is worth a line only.
@@ -49,7 +50,7 @@ class Insight:
     source: str  #: where figure and threshold are from
     measure: Measuring  #: None where the trace cannot say
     cure: str  #: what to try
-    own: str = ""  #: option for runs of dliosim; `{loop}` is the loop's name, `{readers}` a number of readers
+    own: str = ""  #: option for runs of dliosim; `{loop}`, `{checkpoint}` are names, `{readers}` a number
     least: int = 0  #: it is found only above this number of operations
     at_limit: bool = False  #: True if it is found at the limit, too
 
@@ -118,15 +119,28 @@ INSIGHTS: Final = (
     ),
     Insight(
         "unoverlapped-io",
-        "I/O is not hidden behind compute",
-        "I/O time without compute on the same rank / I/O time of the rank, unions of intervals; within epochs, where "
-        "these are known",
+        "reads are not hidden behind compute",
+        "I/O time without compute on the same rank, less that of writes and fsyncs / I/O time of the rank, unions of "
+        "intervals; within epochs, where these are known",
         0.5,
         share_text,
-        "DFAnalyzer unoverlapped_io",
+        "DFAnalyzer unoverlapped_io, which has writes with it",
         io_alone,
         _READ_AHEAD,
         "-D {loop}.readers={readers}",
+    ),
+    Insight(
+        "unoverlapped-writes",
+        "writes are not hidden behind compute",
+        "time of writes and fsyncs without compute on the same rank / time of the rank, unions of intervals; within "
+        "epochs, where these are known",
+        0.1,
+        share_text,
+        "dliosim",
+        writes_alone,
+        "save in the background: copy the state to host memory and let threads write it (torch.distributed.checkpoint "
+        "async_save); save less often, or to a faster tier first",
+        "-D {checkpoint}.async=on",
     ),
     Insight(
         "data-wait",
@@ -154,7 +168,7 @@ INSIGHTS: Final = (
     Insight(
         "uneven-bytes",
         "ranks move different amounts",
-        "(most bytes of a rank - least) / most",
+        "(most bytes that a rank reads - least) / most; of written bytes where no rank reads",
         0.3,
         share_text,
         "Drishti P18, P21, P22",

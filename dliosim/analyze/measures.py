@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from dliosim.analyze.access import SMALL, Direction
 from dliosim.analyze.figures import Figures
 from dliosim.analyze.ranks import relative_spread
+from dliosim.analyze.time_split import TimeSplit
 from dliosim.readable import count as count_words
 from dliosim.readable import percent, seconds, size
 
@@ -51,22 +52,36 @@ def missing_events(figures: Figures) -> Measure | None:
 
 
 def io_alone(figures: Figures) -> Measure | None:
-    """Return the share of I/O time without compute, within epochs where these are known."""
+    """Return the share of I/O time without compute, but for writes, within epochs where these are known."""
+    split, times, whose = _times_of(figures)
+    io, alone = times["io"], times["unoverlapped_io"] - times["unoverlapped_write"]
+    if not split.has_compute or not io:
+        return None
+    words = (
+        f"{share_text(alone / io)} {whose.format('I/O time')} ({time_text(io)}) is reading without compute next to it"
+    )
+    return Measure(alone / io, words, alone)
+
+
+def writes_alone(figures: Figures) -> Measure | None:
+    """Return the share of time in writes without compute, within epochs where these are known."""
+    split, times, whose = _times_of(figures)
+    total, alone = times["total"], times["unoverlapped_write"]
+    if not split.has_compute or not total:
+        return None
+    words = (
+        f"{share_text(alone / total)} {whose.format('time')} ({time_text(total)}) is writing without compute next to it"
+    )
+    return Measure(alone / total, words, alone)
+
+
+def _times_of(figures: Figures) -> tuple[TimeSplit, dict[str, float], str]:
+    """Return the split that is judged, its times, by the fields of `Split`, and whose they are in words."""
     split = figures.epochs or figures.split
     where = " in epochs" if figures.epochs else ""
-    if not split.has_compute:
-        return None
     if split.is_by_rank:
-        io, alone, whose = split.ranks["io"].mean, split.ranks["unoverlapped_io"].mean, "of a mean rank's"
-    else:
-        io, alone, whose = split.union.io, split.union.unoverlapped_io, "of the processes' common"
-    if not io:
-        return None
-    return Measure(
-        alone / io,
-        f"{share_text(alone / io)} {whose} I/O time{where} ({time_text(io)}) has no compute next to it",
-        alone,
-    )
+        return split, {name: one.mean for name, one in split.ranks.items()}, f"of a mean rank's {{}}{where}"
+    return split, asdict(split.union), f"of the processes' {{}}{where}"
 
 
 def data_wait(figures: Figures) -> Measure | None:
@@ -97,13 +112,14 @@ def straggler_lag(figures: Figures) -> Measure | None:
 
 
 def bytes_spread(figures: Figures) -> Measure | None:
-    """Return how far the bytes of ranks are from each other."""
-    moved = [float(one.read + one.written) for one in figures.ranks]
+    """Return how far the bytes that ranks read are from each other, or those that they write where none reads."""
+    side, verb = ("read", "reads") if any(one.read for one in figures.ranks) else ("written", "writes")
+    moved = [float(getattr(one, side)) for one in figures.ranks]
     if len(moved) < 2 or not max(moved):
         return None
     share = relative_spread(moved)
     most, least = (figures.ranks[moved.index(extreme)].name for extreme in (max(moved), min(moved)))
-    words = f"{most} moves {size(max(moved), 3)}, {least} {size(min(moved), 3)}: {share_text(share)} less"
+    words = f"{most} {verb} {size(max(moved), 3)}, {least} {size(min(moved), 3)}: {share_text(share)} less"
     io = [one.io for one in figures.ranks]
     return Measure(share, words, max(io) - sum(io) / len(io))
 

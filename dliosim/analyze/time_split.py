@@ -16,8 +16,8 @@ from dliosim.analyze.intervals import (
 )
 from dliosim.analyze.view import View
 
-#: Kinds that keep a device busy.
-COMPUTE = ("compute",)
+#: Kinds that keep a device busy, and those that write.
+COMPUTE, WRITES = ("compute",), ("write", "fsync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Split:
     overlapped: float  #: I/O and compute at once
     unoverlapped_io: float  #: I/O without compute
     unoverlapped_compute: float  #: compute without I/O
+    unoverlapped_write: float  #: writes and fsyncs without compute
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,13 @@ def split_epochs(view: View) -> TimeSplit | None:
 
 def _split_within(view: View, times: Sequence[Intervals], union: Intervals) -> TimeSplit:
     """Return the split of the times of each group, and of all together."""
-    io, compute = (
+    events = view.events
+    parts = [
         [intersect_intervals(*each) for each in zip(view.unite(rows), times, strict=True)]
-        for rows in (view.operations, view.events.is_kind(*COMPUTE))
-    )
-    ranks = [_split(*each) for each in zip(times, io, compute, strict=True)]
-    together = _split(union, unite_intervals(*io), unite_intervals(*compute))
+        for rows in (view.operations, events.is_kind(*COMPUTE), view.operations & events.is_kind(*WRITES))
+    ]
+    ranks = [_split(*each) for each in zip(times, *parts, strict=True)]
+    together = _split(union, *(unite_intervals(*part) for part in parts))
     has_compute = together.compute > 0
     lacking = sum(one.compute == 0 and one.io > 0 for one in ranks)
     return TimeSplit(
@@ -100,7 +102,7 @@ def spread(values: Sequence[float], names: Sequence[str]) -> Spread:
     return Spread(sum(values) / len(values), low, high, names[values.index(low)], names[values.index(high)])
 
 
-def _split(total: Intervals, io: Intervals, compute: Intervals) -> Split:
-    both = overlap_length(io, compute)
-    times = (total.length, io.length, compute.length, both, io.length - both, compute.length - both)
+def _split(total: Intervals, io: Intervals, compute: Intervals, write: Intervals) -> Split:
+    both, written = overlap_length(io, compute), write.length - overlap_length(write, compute)
+    times = (total.length, io.length, compute.length, both, io.length - both, compute.length - both, written)
     return Split(*(time / 1e9 for time in times))

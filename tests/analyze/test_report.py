@@ -63,7 +63,22 @@ def test_a_run_of_dliosim_is_given_the_option_to_type_and_others_are_not() -> No
 def test_a_run_with_readers_is_given_twice_as_many() -> None:
     rows = [read(0, 100 * MS, thread=thread) for thread in range(1, 6)]
     rows += [compute(200 * MS, MS), Row("epoch", 0, 300 * MS, layer="application", name="train")]
-    assert "-D train.readers=10\n" in screen(figures(rows, source="dliosim"))
+    assert "-D train.readers=10\n" in screen(figures(rows, source="dliosim", settings={"train": {"readers": "5"}}))
+
+
+def test_what_a_run_does_already_is_not_advised() -> None:
+    rows = [read(0, 100 * MS, moved=100), read(0, MS, process=1, moved=1)]
+    for settings, advised in ({"shard": "by file"}, True), ({"shard": "by sample"}, False):
+        shown = screen(figures(rows, source="dliosim", settings={"train": settings}))
+        assert "uneven-bytes" in shown
+        assert ('-D train.shard="by sample"' in shown) == advised
+
+
+def test_saves_in_the_background_are_advised_for_a_checkpoint_of_the_loop() -> None:
+    rows = [compute(0, 100 * MS), write(100 * MS, 50 * MS)]
+    shown = screen(figures(rows, source="dliosim", settings={"train": {"checkpoint": "state"}}))
+    assert "-D state.async=on" in shown
+    assert "async=on" not in screen(figures(rows, source="dliosim", settings={"train": {"checkpoint": ""}}))
 
 
 @pytest.mark.parametrize("one", [one for one in INSIGHTS if one.own], ids=lambda one: one.name)
@@ -72,7 +87,7 @@ def test_an_option_that_is_advised_is_taken_by_check(one: object, capsys: pytest
 
     from dliosim.cli import main
 
-    words = shlex.split(one.own.format(loop="train", readers=4))  # type: ignore[attr-defined]
+    words = shlex.split(one.own.format(loop="train", checkpoint="model", readers=4))  # type: ignore[attr-defined]
     # What the insight is found in: MPI-IO, on a shared file.
     if "api" in words[1]:
         words += ["-D", "train.readers=0", "-D", "layout=shared file"]

@@ -73,11 +73,23 @@ def split_note(figures: Figures) -> str:
 
 def cure_lines(one: Finding, figures: Figures) -> list[str]:
     """Return what to try: in words, and for a run of dliosim the option to add to its command line."""
-    job = figures.job
+    option = _own_option(one, figures.job)
+    return [one.insight.cure, option] if option else [one.insight.cure]
+
+
+def _own_option(one: Finding, job: Job) -> str:
+    """Return the option of an insight for a run of dliosim; empty for other jobs, and where the run has it already."""
     if job.source != "dliosim" or not one.insight.own:
-        return [one.insight.cure]
-    of_a_rank = job.threads // max(job.ranks, 1)  # its main thread and its readers
-    return [one.insight.cure, one.insight.own.format(loop=job.loop, readers=max(_READERS, 2 * (of_a_rank - 1)))]
+        return ""
+    now = job.settings
+    readers = max(_READERS, 2 * int(now.get("readers", "0") or 0))
+    if "{checkpoint}" in one.insight.own and not now.get("checkpoint"):
+        return ""
+    option = one.insight.own.format(loop=job.loop, checkpoint=now.get("checkpoint", ""), readers=readers)
+    name, _, value = option.partition("=")
+    # Of `memory 8 GB` and `queued depth 4` the first word says whether the run does that.
+    is_set = now.get(name.rpartition(".")[2]) in (value.strip('"'), value.strip('"').split(" ")[0])
+    return "" if is_set else option
 
 
 def _insight_lines(
@@ -127,7 +139,7 @@ def explain_insight(name: str) -> str:
         ("try", one.cure),
     ]
     if one.own:
-        rows.append(("dliosim", one.own.format(loop="train", readers=_READERS)))
+        rows.append(("dliosim", one.own.format(loop="train", checkpoint="model", readers=_READERS)))
     lines = [f"{one.name}: {one.about}"]
     for label, text in rows:
         lines += textwrap.wrap(text, SCREEN, initial_indent=f"  {label:<10}", subsequent_indent=" " * 12)
