@@ -192,7 +192,7 @@ class Recorder:
     def end_epoch(self, name: str, begin: int, end: int) -> None:
         """End an epoch of the loop `name`, from `begin` to `end` on this rank's clock."""
         self.collect()
-        self.add_span("epoch", name, begin, end)
+        self.add_span("epoch", f"epoch of {name}", begin, end)
         self._epoch = 0
         self.calls.compress()
         self.spans.compress()
