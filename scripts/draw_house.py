@@ -19,7 +19,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "design.md"
 
 #: Packages that have a graph. Modules that all others import (names, units, errors) are not in the first graph.
 DRAWN = ("dliosim", "dliosim.execute")
-LEFT_OUT = {"errors", "boundedjson", "lazy_numpy", "plugins", "readable", "units", "io_errors", "safe_open"}
+LEFT_OUT = {"errors", "boundedjson", "lazy_numpy", "mincore", "plugins", "readable", "units", "io_errors", "safe_open"}
 
 
 def list_imports(package: str) -> dict[str, set[str]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.errors import ExecutionError
+from dliosim.mincore import find_resident_pages
 
 PAGE: Final = 4096
 """The smallest read where the next header is near, bytes: storage reads a page anyway."""
@@ -92,6 +93,8 @@ class FileLook:
         return self._data[begin : begin + count]
 
     def _read(self, count: int, offset: int) -> bytes:
+        # First: a read of only what is in memory begins to read what is not, and may find that there at once.
+        self._brought += self._find_absent(offset, min(count, self.size - offset))
         known = bytearray(count)
         length = 0
         with suppress(OSError):  # not in memory; or the file system cannot say
@@ -100,6 +103,15 @@ class FileLook:
         if rest:
             self._brought.append((offset + length, len(rest)))
         return bytes(known[:length]) + rest
+
+    def _find_absent(self, offset: int, count: int) -> list[tuple[int, int]]:
+        """Return offset and bytes of each page that is not in memory; nothing where the kernel does not say."""
+        first = offset // mmap.PAGESIZE * mmap.PAGESIZE
+        with suppress(OSError, ValueError):
+            length = offset + count - first
+            absent = {*range(-(-length // mmap.PAGESIZE))} - {*find_resident_pages(self.descriptor, first, length)}
+            return [(first + page * mmap.PAGESIZE, mmap.PAGESIZE) for page in sorted(absent)]
+        return []
 
     def drop_pages(self) -> None:
         """Drop from the page cache what was read and was not there before."""

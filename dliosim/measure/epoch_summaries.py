@@ -57,8 +57,9 @@ class EpochSummary:
     bytes: int
     #: bytes that the calls moved, alignment included, where the backend knows them, else the bytes asked; kept samples
     #: not included. More than `bytes` where samples are in units (chunks, row groups) that are read whole. `through
-    #: library` all that the process read by read calls, as for read(): indexes and all else that the library reads; a
-    #: note says so. *moved / asked* is this / `bytes`
+    #: library` all that the process read by read calls, as for read(): indexes and all else that the library reads,
+    #: and once in a run a byte that glibc reads when the memory of a thread shrinks; a note says so.
+    #: *moved / asked* is this / `bytes`
     bytes_moved: int
     #: read calls; `through library` calls of the library; with `engine mmap` copies of a reader's share of a step, or
     #: of a sample with `open each sample`

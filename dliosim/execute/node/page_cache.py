@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import re
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-
-import numpy as np
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.io_errors import wrap_call
 from dliosim.execute.safe_open import close_read, open_for_read
+from dliosim.mincore import find_resident_pages
 
 # Files are examined in windows of this many bytes, so that a large file needs little address space and memory.
 _WINDOW = 1 << 30
@@ -153,12 +150,12 @@ def read_process_io(path: Path = _PROCESS_IO) -> ProcessIO | None:
     return ProcessIO(values["rchar"], values["read_bytes"], len(text))
 
 
-def process_io_since(before: ProcessIO | None, drained: int = 0) -> ProcessIO:
+def process_io_since(before: ProcessIO | None, drained: int = 0, path: Path = _PROCESS_IO) -> ProcessIO:
     """Return what this process has read since `before`, without reading the counts and without `drained` bytes.
 
-    Where bytes were drained, those from storage are unknown (-1).
+    Where bytes were drained, those from storage are unknown (-1). `path` is that of `read_process_io`.
     """
-    now = read_process_io()
+    now = read_process_io(path)
     if before is None or now is None:
         return ProcessIO(-1, -1)
     called = now.called_read - before.called_read - before.own - drained
@@ -191,21 +188,8 @@ class WriteCounter:
 
 
 def _count_resident(descriptor: int, first: int, length: int) -> int:
-    pages = np.empty(-(-length // mmap.PAGESIZE), np.uint8)
-    with mmap.mmap(descriptor, length, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, offset=first) as mapped:
-        window = np.frombuffer(mapped, np.uint8)
-        outcome = _libc().mincore(
-            ctypes.c_void_p(window.ctypes.data), ctypes.c_size_t(length), ctypes.c_void_p(pages.ctypes.data)
-        )
-        del window
-    if outcome != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    present = np.flatnonzero(pages & 1)
+    present = find_resident_pages(descriptor, first, length)
     # The file may end inside its last page.
-    beyond = len(pages) * mmap.PAGESIZE - length if len(present) and present[-1] == len(pages) - 1 else 0
+    last = (length - 1) // mmap.PAGESIZE
+    beyond = (last + 1) * mmap.PAGESIZE - length if len(present) and present[-1] == last else 0
     return len(present) * mmap.PAGESIZE - beyond
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

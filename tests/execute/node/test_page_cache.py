@@ -163,19 +163,23 @@ def test_without_proc_it_is_not_known_whether_reads_are_counted(written: Path, m
     assert counts_reads(written) is None
 
 
+#: Counts of this thread alone: others of the process of tests read what pytest-xdist sends, at any time.
+THREAD = Path("/proc/thread-self/io")
+
+
 def test_what_asking_takes_is_none_of_what_was_read() -> None:
-    before = read_process_io()
+    before = read_process_io(THREAD)
     if before is None:
         pytest.skip("no /proc/self/io")
-    assert process_io_since(before).called_read == 0
+    assert process_io_since(before, path=THREAD).called_read == 0
     assert process_io_since(read_process_io(), drained=1).storage_read == -1
 
 
 def test_a_read_is_seen_in_the_bytes_that_the_process_called_for(written: Path) -> None:
-    before = read_process_io()
+    before = read_process_io(THREAD)
     if before is None:
         pytest.skip("no /proc/self/io")
     descriptor = os.open(written, os.O_RDONLY)
     os.pread(descriptor, SIZE, 0)
     os.close(descriptor)
-    assert process_io_since(before).called_read == SIZE
+    assert process_io_since(before, path=THREAD).called_read == SIZE
