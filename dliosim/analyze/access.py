@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from dliosim.analyze.functions import sort_groups
-from dliosim.analyze.intervals import Bools, Ints, merge_intervals
 from dliosim.analyze.view import View
 from dliosim.trace.events import Events, kind_number, layer_number
+from dliosim.trace.intervals import Bools, Ints, merge_intervals
 
 #: Largest size of each of Darshan's bins, bytes; larger ones are in the last bin. And what Darshan calls the bins.
 BIN_ENDS: Final = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30)

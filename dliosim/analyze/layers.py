@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.intervals import Bools, overlap_length, unite_intervals
 from dliosim.analyze.view import View
 from dliosim.trace.events import layer_number
+from dliosim.trace.intervals import Bools, overlap_length, unite_intervals
 
 
 @dataclass(frozen=True, slots=True)

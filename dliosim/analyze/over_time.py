@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.intervals import Floats, spread_amounts
 from dliosim.analyze.view import METADATA, View
+from dliosim.trace.intervals import Floats, spread_amounts
 
 #: Bins of bandwidth, and of activity: about the points that a page has room for.
 BINS: Final = 120

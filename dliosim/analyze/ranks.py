@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dliosim.analyze.intervals import Floats, Ints
 from dliosim.analyze.view import METADATA, View
+from dliosim.trace.intervals import Floats, Ints
 
 #: Kinds of events on a rank's own thread by whose end a step's work is done; waits for other ranks are none of them.
 _OWN_WORK = ("compute", "data wait", "decode", "preprocess")

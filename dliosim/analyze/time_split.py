@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from dliosim.analyze.intervals import (
+from dliosim.analyze.view import View
+from dliosim.trace.intervals import (
     Intervals,
     intersect_intervals,
     merge_intervals,
     overlap_length,
     unite_intervals,
 )
-from dliosim.analyze.view import View
 
 #: Kinds that keep a device busy, and those that write.
 COMPUTE, WRITES = ("compute",), ("write", "fsync")

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.analyze.intervals import Bools, Intervals, Ints, find_inside, merge_intervals, unite_intervals
 from dliosim.trace.events import KINDS, LAYERS, Events, Trace, layer_number
+from dliosim.trace.intervals import Bools, Intervals, Ints, find_inside, merge_intervals, unite_intervals
 
 #: Operations on files, and those of them that move no bytes.
 OPERATIONS: Final = KINDS[: KINDS.index("compute")]

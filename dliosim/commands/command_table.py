@@ -66,6 +66,22 @@ one line are the processes of one job: to compare two, name their folders.
 docs/analyze.md leads from a trace to a changed setting.
 """
 
+_TRACE_DESCRIPTION = """\
+Gives the events of a trace to other programs, all or a part. It needs no MPI.
+
+  dliosim trace export my-results                  for https://ui.perfetto.dev
+  dliosim trace export my-results --part "steps 1 to 100, ranks 0 to 7"
+  dliosim trace export my-results --part "from 1 s to 2 s"
+  dliosim trace export my-results --format csv -o - | head
+  dliosim trace export my-results --format parquet -o events.parquet
+  dliosim trace export app.darshan --format dxt    Darshan's DXT as text
+
+perfetto is the form of DFTracer's version 1: dftracer-utils and `dliosim
+analyze` read it, too; names that end in .gz are compressed. dxt has reads and
+writes by POSIX and MPI-IO alone. Nothing is ever overwritten.
+docs/analyze.md says what each form has.
+"""
+
 _VERIFY_DESCRIPTION = """\
 Are the data on storage still what was written? Reads every byte of the data sets and checkpoints below DIR, names each
 file that is wrong, and says what to do. Nothing is changed. Ranks share the work: start it with mpiexec -n RANKS where
@@ -133,6 +149,9 @@ EXAMPLES: Final = {
     "-o": "unet3d.dlio",
     "TRACE": "my-results",
     "--explain": "unoverlapped-io",
+    "export": "export",
+    "--format": "csv",
+    "--part": "steps 1 to 100, ranks 0 to 7",
     "FILE.yaml": "unet3d_h100.yaml",
     "NAME": "mine",
     "--from": "cosmoflow",
@@ -424,6 +443,37 @@ COMMANDS: Final = {
         ),
         _ANALYZE_DESCRIPTION,
         find_contradiction=_find_analyze_contradiction,
+    ),
+    "trace": Command(
+        "trace:trace_command",
+        "give a trace to Perfetto, or as CSV, Parquet or Darshan's text",
+        "dliosim trace export my-results",
+        (
+            (("action",), {"metavar": "export", "choices": ("export",), "help": "what to do: export"}),
+            _option("trace", "TRACE", "a results folder of `dliosim run --trace`, or what `dliosim analyze` reads"),
+            _option(
+                "--format",
+                "FORMAT",
+                "perfetto, csv, parquet or dxt (default: perfetto)",
+                choices=("perfetto", "csv", "parquet", "dxt"),
+                default="perfetto",
+            ),
+            _option(
+                "--part",
+                "PART",
+                "steps, epochs, ranks and times, each where it is given; what belongs to no step is kept with any",
+                type=types.parse_trace_part,
+            ),
+            (
+                ("-o", "--output"),
+                {
+                    "metavar": "FILE",
+                    "help": "where it goes, - for standard output (default: the name of TRACE, with .pfw.gz, .csv, "
+                    ".parquet or .dxt.txt); as -o events.csv",
+                },
+            ),
+        ),
+        _TRACE_DESCRIPTION,
     ),
     "new": Command(
         "new_pattern:new_command",

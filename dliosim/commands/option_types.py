@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dliosim.trace.cut import TraceCut
+    from dliosim.trace.export.part import TracePart
 
 #: Seconds, and bytes a second: larger values of options are mistakes.
 _GREATEST = 1e18
@@ -45,6 +46,16 @@ def parse_trace(text: str) -> TraceCut:
 
     try:
         return parse_cut(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def parse_trace_part(text: str) -> TracePart:
+    """Return the part of a trace that is exported."""
+    from dliosim.trace.export.part import parse_part
+
+    try:
+        return parse_part(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
 

@@ -13,11 +13,11 @@ from matplotlib.patches import Patch
 
 from dliosim.analyze.access import BIN_NAMES
 from dliosim.analyze.figures import Figures
-from dliosim.analyze.intervals import Floats, Ints
 from dliosim.analyze.over_time import ACTIVITIES, FINE_BINS, IO_ACTIVITIES, measure_activity, spread_bytes
 from dliosim.analyze.view import View
 from dliosim.pictures.style import LIGHT_HEAT, PARTS, READS, SERIES, figure, grid_lines, log_axis, rate_axis, time_axis
 from dliosim.readable import printable, seconds
+from dliosim.trace.intervals import Floats, Ints
 
 #: Rows of pictures by rank; of more ranks some are left out.
 MOST_ROWS: Final = 48

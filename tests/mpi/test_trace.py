@@ -8,10 +8,13 @@ import h5py
 import numpy as np
 import pytest
 
+from dliosim.analyze.open_trace import open_trace
+from dliosim.cli import main
 from dliosim.trace.events import UNKNOWN, Events, Trace
 from dliosim.trace.file import read_trace
 from tests.mpi.launch import run_program
 from tests.mpi.waiting import run_command
+from tests.trace.exports import complete_events, find_crossing, read_documents
 
 PATTERN = """\
 dlio 1
@@ -54,6 +57,43 @@ prepare data
 train loop {
     read    data
     through library
+}
+"""
+
+FOUR_LOOPS = """\
+dlio 1
+workload four_ways
+dataset data {
+    samples 23
+    size    5 kB
+    layout  shared file
+    path    "data"
+}
+checkpoint model {
+    part weights 100 kB total
+    path "model"
+    async on
+}
+prepare data
+train plain {
+    read  data
+    batch 2 per rank
+    checkpoint model every 2 steps
+}
+train read_ahead {
+    read    data
+    batch   2 per rank
+    readers 2
+}
+train queued {
+    read   data
+    batch  4 per rank
+    engine queued depth 4
+}
+train together {
+    read  data
+    batch 2 per rank
+    api   mpi-collective
 }
 """
 
@@ -211,3 +251,23 @@ def test_the_file_of_a_trace_is_hdf5_that_anyone_reads(tmp_path: Path) -> None:
         assert 5000 in asked
         assert file["calls/asked"].compression == "gzip"
         assert "dliosim run" in file.attrs["command"]
+
+
+def test_an_export_of_a_run_has_all_its_events_in_lanes_that_nest(tmp_path: Path) -> None:
+    pattern, out = tmp_path / "four.dlio", tmp_path / "out"
+    pattern.write_text(FOUR_LOOPS)
+    places = ["--dir", str(tmp_path / "data"), "--output", str(out)]
+    done = run_command(3, ["run", str(pattern), *places, "--trace"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    export = tmp_path / "out.pfw.gz"
+    assert main(["trace", "export", str(out), "-o", str(export)]) == 0
+    documents = read_documents(export)
+    before, after = read_trace(out / "trace.h5"), open_trace([export])
+    assert len(complete_events(documents)) == len(before.events) == len(after.events)
+    assert find_crossing(documents) is None
+    lanes = {(one["pid"], one["args"]["name"]) for one in documents if one["name"] == "thread_name"}
+    assert {(rank, name) for rank in range(3) for name in ("steps", "I/O", "sync", "reader 1")} <= lanes
+    assert (after.duration, after.incomplete) == (before.duration, ())
+    for column in "begin", "duration", "moved", "kind", "layer", "epoch", "step", "process":
+        both = (np.sort(getattr(one.events, column)) for one in (before, after))
+        assert np.array_equal(*both), column

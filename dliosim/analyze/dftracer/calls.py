@@ -5,29 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dliosim.trace.events import kind_number, layer_number
-
-#: Functions of the C library by kind, without `64` at their ends and without glibc's `__x`, `__fx` and `__lx`.
-_SYSTEM_CALLS: Final = {
-    "open": "open openat creat fopen freopen fdopen opendir",
-    "close": "close fclose closedir",
-    "read": "read pread readv preadv preadv2 fread fgets getline",
-    "write": "write pwrite writev pwritev pwritev2 fwrite fputs fprintf sendfile",
-    "fsync": "fsync fdatasync sync_file_range msync sync syncfs fflush",
-    "seek": "lseek fseek fseeko rewind fsetpos ftell ftello",
-    "metadata": "stat fstat lstat fstatat newfstatat statx access faccessat ftruncate truncate fallocate "
-    "posix_fallocate link linkat symlink unlink unlinkat remove rename renameat mkdir mkdirat rmdir chdir readlink "
-    "readdir scandir chmod fchmod chown fchown utime utimes utimensat fcntl dup dup2 dup3 umask statfs "
-    "fstatfs getxattr setxattr",
-}
-_KIND_OF_CALL: Final = {name: kind for kind, names in _SYSTEM_CALLS.items() for name in names.split()}
-_VARIANT: Final = re.compile(r"^__[fl]?x|64$|_unlocked$|^__")
-
-#: Calls whose `count` is of buffers, not of bytes.
-VECTOR_CALLS: Final = frozenset(("readv", "preadv", "preadv2", "writev", "pwritev", "pwritev2"))
-
-#: Calls whose `count` and `ret` are of items of `size` bytes.
-ITEM_CALLS: Final = frozenset(("fread", "fwrite"))
+from dliosim.trace.events import KINDS, LAYERS, kind_number, layer_number
+from dliosim.trace.system_calls import kind_of_call
 
 #: Rules for everything else, the first that matches: category, end of the name, kind, layer.
 _RULES: Final = tuple(
@@ -69,15 +48,14 @@ _RULES: Final = tuple(
 
 def classify_call(category: str, name: str) -> tuple[int, int]:
     """Return the numbers of the kind and of the layer of an event by its category and its name."""
+    layer, _, kind = category.partition(": ")
+    if layer in LAYERS and kind in KINDS:
+        # An export of dliosim, of what category and name would not say otherwise.
+        return kind_number(kind), layer_number(layer)
     category = category.lower()
     if category in ("posix", "stdio"):
-        kind, layer = _KIND_OF_CALL.get(plain_call(name), "other"), category
+        kind, layer = kind_of_call(name), category
     else:
         rules = (rule for rule in _RULES if rule[0].fullmatch(category) and rule[1].search(name))
         *_, kind, layer = next(rules, ("other", "application"))
     return kind_number(kind), layer_number(layer)
-
-
-def plain_call(name: str) -> str:
-    """Return the name of a call without what marks its variants: `stat` for `__xstat64`."""
-    return _VARIANT.sub("", name)

@@ -79,7 +79,7 @@ def _make_trace(
     columns: Columns,
 ) -> Trace:
     hashes = HashNames(readings)
-    processes, numbers = number_processes(tables.processes, hashes, paths)
+    processes, numbers = number_processes(tables.processes, hashes, paths, readings)
     columns["process"] = numbers[columns["process"]]
     files, numbers, nameless = number_files(tables.files, hashes)
     without_name = int(nameless[columns["file"]].sum())
@@ -90,7 +90,10 @@ def _make_trace(
     columns["layer"] = np.array(tables.calls.layers, np.int8)[call]
     del call
     columns["thread"] = number_threads(columns["process"], columns["thread"])
-    columns["begin"] -= columns["begin"].min()
+    exports = [one.exported for one in readings if one.exported is not None]
+    is_export = len(exports) == len(readings)
+    if not is_export:
+        columns["begin"] -= columns["begin"].min()
     # What encloses another event comes before it.
     order = np.lexsort((-columns["duration"], columns["begin"], columns["process"]))
     for name in tuple(columns):
@@ -103,18 +106,19 @@ def _make_trace(
         files=files,
         processes=processes,
     )
-    events = number_epochs_and_steps(fill_offsets(events, failed, appends))
+    if not is_export:
+        events = number_epochs_and_steps(fill_offsets(events, failed, appends))
     left_out, incomplete, notes = list_missing(paths, readings, faults, events, without_name)
     command = next((hashes.find("SH", one.number, one.command) for one in readings if one.command is not None), None)
     return Trace(
-        source="DFTracer",
+        source="dliosim" if is_export and all(one.is_own for one in exports) else "DFTracer",
         path=str(place),
         events=events,
-        duration=int(events.end.max()),
+        duration=max(int(events.end.max()), *(one.duration for one in exports), 0),
         left_out=left_out,
-        incomplete=incomplete,
-        notes=(*notes, *_failures(failed)),
-        command=(command or "").replace(";", " "),
+        incomplete=(*incomplete, *(each for one in exports for each in one.incomplete)),
+        notes=(*notes, *_failures(failed), *(each for one in exports for each in one.notes)),
+        command=exports[0].command if exports else (command or "").replace(";", " "),
     )
 
 

@@ -59,7 +59,7 @@ class HashNames:
 
 
 def number_processes(
-    keys: Iterable[Any], hashes: HashNames, paths: Sequence[Path]
+    keys: Iterable[Any], hashes: HashNames, paths: Sequence[Path], readings: Sequence[FileReading]
 ) -> tuple[tuple[Process, ...], Int32s]:
     """Return the processes in order of rank, host and pid, and the number of each key's.
 
@@ -69,6 +69,7 @@ def number_processes(
     ranks: dict[tuple[str, int], int] = {}
     parents: dict[tuple[str, int], tuple[str, int]] = {}
     hosts: dict[tuple[Hashable, ...], str] = {}
+    pids: dict[tuple[str, int], int] = {}
     first: set[int] = set()
     for number, value, name, pid in keys:
         if (number, value, name) not in hosts:
@@ -77,6 +78,11 @@ def number_processes(
         found.append(process)
         if (parent := hashes.parent(number, own_pid)) != UNKNOWN:
             parents[process] = host, parent
+        exported = readings[number].exported
+        if exported is not None:
+            rank, pids[process] = exported.processes.get(own_pid, (UNKNOWN, UNKNOWN))
+            if rank != UNKNOWN:
+                ranks[process] = rank
         if number not in first:
             first.add(number)
             if match := _RANK.search(paths[number].name):
@@ -84,7 +90,7 @@ def number_processes(
     all_ranks = {process: _rank(process, ranks, parents) for process in found}
     order = sorted(all_ranks, key=lambda process: (all_ranks[process] < 0, all_ranks[process], process))
     numbers = {process: number for number, process in enumerate(order)}
-    processes = tuple(Process(all_ranks[host, pid], pid, host) for host, pid in order)
+    processes = tuple(Process(all_ranks[one], pids.get(one, one[1]), one[0]) for one in order)
     return processes, np.array([numbers[process] for process in found], np.int32)
 
 

@@ -12,8 +12,10 @@ from typing import Any, Final, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.analyze.dftracer.calls import ITEM_CALLS, VECTOR_CALLS, classify_call, plain_call
+from dliosim.analyze.dftracer.calls import classify_call
+from dliosim.analyze.dftracer.exported import Exported
 from dliosim.trace.events import UNKNOWN, kind_number
+from dliosim.trace.system_calls import ITEM_CALLS, VECTOR_CALLS, plain_call
 
 Ints = NDArray[np.int64]
 Document = dict[str, Any]
@@ -95,6 +97,7 @@ class FileReading:
     parents: dict[int, int] = field(default_factory=dict)  #: pid of the parent by pid
     events_at_end: int = 0  #: events that DFTracer says it wrote, summed over processes
     ends: int = 0  #: events with which DFTracer ended a process
+    exported: Exported | None = None  #: what an export of dliosim says of itself; None for DFTracer's own
 
 
 class _LineError(ValueError):
@@ -175,6 +178,10 @@ def _note_other(document: Document, reading: FileReading) -> None:
     name, value = args.get("name"), args.get("value")
     if kind == "CM" and name == "time_metric":
         reading.ns = UNITS.get(str(value), reading.ns)
+    elif kind == "CM" and name == "dliosim":
+        reading.exported = Exported(args)
+    elif kind in ("process_name", "thread_name") and reading.exported is not None:
+        reading.exported.add_name(kind, document, args)
     elif kind in ("FH", "HH", "SH") and isinstance(name, str) and isinstance(value, (int, str)):
         reading.clashes += reading.names.setdefault((kind, value), name) != name
 
@@ -199,7 +206,12 @@ def _columns(events: Sequence[Document], reading: FileReading, tables: Tables) -
     columns: dict[str, NDArray[Any]] = {
         "call": call,
         "process": _numbers(tables.processes, [_process(number, *both) for both in zip(events, args, strict=True)]),
-        "thread": _whole([event.get("tid", 0) for event in events], 0),
+        "thread": _whole(
+            [event.get("tid", 0) for event in events]
+            if reading.exported is None
+            else [reading.exported.thread_of(event.get("pid"), event.get("tid", 0)) for event in events],
+            0,
+        ),
         "begin": begin,
         "duration": duration,
         "file": _numbers(tables.files, [_file(number, one) for one in args]),

@@ -1,0 +1,106 @@
+"""The file of an export: written under another name, and renamed once it is whole."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from dliosim.errors import ExecutionError
+
+#: Bytes of text in a member of gzip, at least: a reader may begin at each.
+_MEMBER: Final = 1 << 20
+#: Speed counts more than a tenth of the bytes.
+_LEVEL: Final = 1
+
+#: The name that stands for standard output.
+STANDARD: Final = "-"
+
+
+class TextOutput:
+    """Text that is written to a file, or as members of gzip."""
+
+    def __init__(self, file: BinaryIO, is_gzip: bool) -> None:
+        self._file, self._is_gzip = file, is_gzip
+        self._pending: list[bytes] = []
+        self._kept = 0
+        #: bytes of text so far
+        self.size = 0
+
+    def write(self, text: str) -> None:
+        """Write a text."""
+        data = encode_text(text)
+        self.size += len(data)
+        if not self._is_gzip:
+            self._file.write(data)
+            return
+        self._pending.append(data)
+        self._kept += len(data)
+        if self._kept >= _MEMBER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is kept for the next member of gzip."""
+        if self._pending:
+            self._file.write(gzip.compress(b"".join(self._pending), _LEVEL, mtime=0))
+            self._pending, self._kept = [], 0
+
+
+def encode_text(text: str) -> bytes:
+    """Return a text in UTF-8; names of files that are none as their bytes."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        # Half of a pair, which only a trace of another program has.
+        return text.encode("utf-8", "replace")
+
+
+@contextmanager
+def open_text(path: str) -> Iterator[TextOutput]:
+    """Open a file for text, as members of gzip where its name ends in .gz; `-` is standard output.
+
+    The file is there whole or not at all. Raises ExecutionError where it is there already, or cannot be written.
+    """
+    if path == STANDARD:
+        sys.stdout.flush()
+        yield TextOutput(sys.stdout.buffer, is_gzip=False)
+        sys.stdout.buffer.flush()
+        return
+    with open_new(Path(path)) as file:
+        output = TextOutput(file, path.endswith(".gz"))
+        yield output
+        output.flush()
+
+
+@contextmanager
+def open_new(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that is there whole or not at all. Raises ExecutionError as `open_text`."""
+    check_new(path)
+    aside = path.with_name(f"{path.name}.partial")
+    try:
+        with aside.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except FileExistsError as error:
+        raise ExecutionError(
+            f"cannot write {path}: {aside} is there already, of an export that is under way or was killed"
+            f"\n  = help: rm {aside}"
+        ) from error
+    except BaseException as error:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        if type(error) is ExecutionError or not isinstance(error, OSError):
+            raise
+        raise ExecutionError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def check_new(path: Path) -> None:
+    """Check that a file is not there. Raises ExecutionError."""
+    if path.exists() or path.is_symlink():
+        raise ExecutionError(f"cannot write {path}: it is there already\n  = help: name another file with -o")
