@@ -33,6 +33,7 @@ CALL_COLUMNS: Final[dict[str, np.dtype[np.signedinteger]]] = {
 SPAN_COLUMNS: Final[dict[str, np.dtype[np.signedinteger]]] = {
     "kind": np.dtype(np.int8),
     "name": np.dtype(np.int16),
+    "thread": np.dtype(np.int16),
     "begin": np.dtype(np.int64),
     "duration": np.dtype(np.int64),
     "epoch": np.dtype(np.int32),

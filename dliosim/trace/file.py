@@ -182,7 +182,6 @@ def _fill(file: Any, heads: NDArray[np.int64], number: int, part: dict[str, NDAr
     calls = int(heads[number, HEAD.index("calls")])
     part["moved"][calls:] = part["asked"][calls:] = UNKNOWN
     part["layer"][calls:] = layer_number("application")
-    part["thread"][calls:] = 0
     for table, rows in ("calls", slice(0, calls)), ("spans", slice(calls, None)):
         counts = heads[:, HEAD.index(table)]
         first = int(_first_rows(counts, int(file[table].attrs["chunk_rows"]))[number])

@@ -175,6 +175,8 @@ class Recorder:
         self.unseen = 0
         self._epoch = self._steps_done = 0
         self._threads: dict[int, int] = {threading.get_ident(): 0}
+        # What reader threads did apart from calls: kind, thread, begin, end, step.
+        self._noted: list[tuple[str, int, int, int, int]] = []
 
     def open_log(self, path: Callable[[int], str], planned: Call) -> CallLog:
         """Make a log of a reader or writer: the paths of its files by number, and the call that reads what is planned.
@@ -201,6 +203,14 @@ class Recorder:
         """Record what the main thread did, as a whole."""
         self._add_spans(kind, name, np.array([begin]), np.array([end]), np.array([UNKNOWN]))
 
+    def number_thread(self, thread: int) -> None:
+        """Give the calling thread its number; it is a reader."""
+        self._threads[threading.get_ident()] = thread
+
+    def note_span(self, kind: str, begin: int, end: int, step: int) -> None:
+        """Record what the calling thread did for a step, from 0. For any thread."""
+        self._noted.append((kind, self._threads.get(threading.get_ident(), BACKGROUND), begin, end, step + 1))
+
     def add_steps(self, marks: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]) -> None:
         """Record the next steps of the epoch: begins and ends of the parts of each, by their kinds; (steps,)."""
         count = max((len(begin) for begin, _ in marks.values()), default=0)
@@ -215,6 +225,11 @@ class Recorder:
         entries = self._entries[:]
         # Other threads append to this list at any time.
         del self._entries[: len(entries)]
+        noted = self._noted[:]
+        del self._noted[: len(noted)]
+        for kind in dict.fromkeys(one[0] for one in noted):
+            thread, begin, end, step = np.array([one[1:] for one in noted if one[0] == kind], np.int64).T
+            self._add_spans(kind, kind, begin, end, step, thread)
         if singles := [entry for entry in entries if isinstance(entry, _One)]:
             self._collect_singles(singles)
         for entry in entries:
@@ -282,7 +297,13 @@ class Recorder:
         )
 
     def _add_spans(
-        self, kind: str, name: str, begin: NDArray[np.int64], end: NDArray[np.int64], step: NDArray[np.int64]
+        self,
+        kind: str,
+        name: str,
+        begin: NDArray[np.int64],
+        end: NDArray[np.int64],
+        step: NDArray[np.int64],
+        thread: NDArray[np.int64] | None = None,
     ) -> None:
         count = len(begin)
         self._add(
@@ -290,6 +311,7 @@ class Recorder:
             {
                 "kind": np.full(count, kind_number(kind)),
                 "name": np.full(count, self.names.setdefault(name, len(self.names))),
+                "thread": np.zeros(count, np.int64) if thread is None else thread,
                 "begin": begin,
                 "duration": end - begin,
                 "step": step,

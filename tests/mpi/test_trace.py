@@ -150,7 +150,8 @@ def test_each_epoch_has_the_reads_of_all_samples(way: str, ranks: int, tmp_path:
     assert int(events.moved[events.is_kind("read") & in_checkpoint].sum()) == 100_000
     assert (events.begin >= 0).all()
     assert (events.duration >= 0).all()
-    assert (events.is_kind("phase")).sum() == 3 * ranks
+    assert (events.is_kind("phase")).sum() == 2 * ranks
+    assert (events.is_kind("restore")).sum() == ranks
     assert (events.is_kind("epoch")).sum() == 2 * ranks
 
 
@@ -170,7 +171,7 @@ def test_a_run_says_how_much_it_has_recorded(tmp_path: Path) -> None:
     data, out = str(tmp_path / "data"), str(tmp_path / "again")
     done = run_command(2, ["run", str(pattern), "--dir", data, "--output", out, "--trace"], tmp_path)
     events = read_trace(Path(out) / "trace.h5").events
-    calls = int((~events.is_kind("compute", "data wait", "sync", "save", "phase", "epoch")).sum())
+    calls = int((~events.is_kind("compute", "data wait", "sync", "save", "restore", "phase", "epoch")).sum())
     assert f"trace: recorded {calls} of {calls} operations, " in done.stdout
 
 
@@ -200,6 +201,19 @@ def test_reads_by_the_library_are_recorded_as_such(tmp_path: Path) -> None:
     assert {events.names[name] for name in own.name.tolist()} == {"read by the library"}
     assert (len(own), int(own.moved.sum())) == (6, 24_000)
     assert set(own.offset.tolist()) == {UNKNOWN}
+
+
+def test_decoding_is_a_span_of_the_reader_that_does_it(tmp_path: Path) -> None:
+    settings = "readers 2 by batch in turn\n    decode on\n    preprocess 1 ms"
+    events = run(3, tmp_path, settings).events
+    assert (events.is_kind("decode").sum(), events.is_kind("preprocess").sum()) == (2 * 3 * 4, 2 * 3 * 4)
+    own = events.select(events.is_kind("preprocess"))
+    assert set(own.thread.tolist()) == {1, 2}
+    assert set(own.step.tolist()) == {1, 2, 3, 4}
+    reads = reads_of_epoch(events, 1)
+    assert set(zip(own.thread.tolist(), own.step.tolist(), strict=True)) == set(
+        zip(reads.thread.tolist(), reads.step.tolist(), strict=True)
+    )
 
 
 COMPRESSED = """\
@@ -232,7 +246,7 @@ def test_what_no_log_can_see_is_counted_and_copies_to_another_tier_are_recorded(
     trace = read_trace(out / "trace.h5")
     (sentence,) = trace.notes
     missing = int(sentence.split()[0])
-    seen = int((~trace.events.is_kind("phase")).sum())
+    seen = int((~trace.events.is_kind("phase", "save")).sum())
     assert missing >= 6
     assert f"recorded {seen} of {seen + missing} operations" in done.stdout
     copied = [number for number, path in enumerate(trace.events.files) if path.startswith(f"{tmp_path / 'slow'}")]

@@ -20,6 +20,7 @@ from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges
 from dliosim.plan.samples.places import IndexedPlaces, Places
 from dliosim.plan.samples.sizes import sample_sizes
+from dliosim.trace.recorder import recorder
 
 
 def sample_times(time: Distribution, drawn: int, extents: Extents) -> NDArray[np.int64]:
@@ -52,6 +53,7 @@ class BatchProcessor:
         self._start = calls.sample_start
         self._busy = loop.preprocess is not None and loop.preprocess.busy
         self._wanted: list[int] = []
+        self._trace = recorder()
 
     def draw_times(self, loop: Loop, seed: int, epoch: int, extents: Extents) -> BatchProcessor:
         """Draw the preprocessing time of each step, the sum over its samples; return this processor."""
@@ -71,14 +73,20 @@ class BatchProcessor:
         if form is not None:
             for row in range(first, last):
                 self._decode(form, row, buffer)
-            self.decode_ns.append(perf_counter_ns() - begun)
+            decoded = perf_counter_ns()
+            self.decode_ns.append(decoded - begun)
+            if self._trace is not None:
+                self._trace.note_span("decode", begun, decoded, step)
         if self._wanted:
             since, wanted = perf_counter_ns(), self._wanted[step] // share
             if wanted and self._busy:
                 keep_core_busy(wanted)
             elif wanted:
                 sleep_until(since + wanted, may_spin=False)
-            self.preprocess_ns.append(perf_counter_ns() - since)
+            ended = perf_counter_ns()
+            self.preprocess_ns.append(ended - since)
+            if self._trace is not None:
+                self._trace.note_span("preprocess", since, ended, step)
         return perf_counter_ns() - begun
 
     def _decode(self, form: Format, row: int, buffer: memoryview) -> None:

@@ -15,6 +15,7 @@ from dliosim.execute.backends.contract import OverlappingReader, Reader
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.model import Access, By
 from dliosim.plan.samples.io_requests import Calls
+from dliosim.trace.recorder import recorder
 
 T = TypeVar("T")
 
@@ -228,6 +229,9 @@ class PrefetchedBatches(Batches):
             self._queues[step % len(self._queues)].put(task)
 
     def _run_tasks(self, reader: Reader, queue: _Queue) -> None:
+        trace, log = recorder(), reader.meter.log
+        if trace is not None and log is not None:
+            trace.number_thread(log.thread)
         if isinstance(reader, OverlappingReader):
             self._run_overlapping_tasks(reader, queue)
             return

@@ -122,7 +122,8 @@ def _run_verbs(
         else:
             yield _run_verb(session, saves, verb, pauses)
         if trace is not None:
-            trace.add_span("phase", _title(verb), begun, perf_counter_ns())
+            kind = "save" if isinstance(verb, Save) else "restore" if isinstance(verb, Restore) else "phase"
+            trace.add_span(kind, _title(verb), begun, perf_counter_ns())
         session.finished.end_verb()
 
 
