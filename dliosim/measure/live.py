@@ -92,7 +92,7 @@ class LiveMeter:
 
     @property
     def pause(self) -> float:
-        """Return the seconds between two looks: at most 0.4 % of a core are for them, with any number of ranks."""
+        """Return the seconds between two looks: longer with many ranks, so that they take about 0.4 % of a core."""
         return max(0.25, len(self._rows) / 512)
 
     @property
