@@ -11,6 +11,7 @@ process, the table of events among it.
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from harness import orderly
 
 from dliosim.analyze import figures as parts
 from dliosim.analyze.insights import judge
@@ -94,9 +96,13 @@ def _column(name: str, events: Events, rows: np.ndarray) -> np.ndarray:
     return np.full(len(rows), len(NAMES)) if name == "name" else getattr(events, name)[rows]
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Print what each part takes, then all together."""
-    events, ranks = int(float(arguments[0])) if arguments else 10_000_000, int(arguments[1]) if arguments[1:] else 16
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("events", nargs="?", type=float, default=1e7)
+    parser.add_argument("ranks", nargs="?", type=int, default=16)
+    parsed = parser.parse_args()
+    events, ranks = int(parsed.events), parsed.ranks
     view = View(make_trace(events, ranks))
     print(f"{len(view.events)} events of {ranks} ranks: the table is made with {_peak():.2f} GB")
     names = ("list_ranks", "split_time", "list_functions", "list_layers", "describe_access", "list_files")
@@ -119,4 +125,4 @@ def _peak() -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    orderly(main)

@@ -19,13 +19,13 @@ from dliosim.commands.partial import PartialResults
 from dliosim.errors import UsageError
 from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.phases.context import Options
-from dliosim.execute.run.trace_recording import Recording
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
 from dliosim.model import Loop, Workload
 from dliosim.model.verbs import flatten_verbs
 
 if TYPE_CHECKING:
     from dliosim.execute.datasets.discovery import FileFinder
+    from dliosim.execute.run.trace_recording import Recording
 
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -56,7 +56,7 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
         nullcontext()
         if finder is None
         else run_results.collect_results(setup, session, node, unfinished, finder) as finish,
-        nullcontext() if parsed.trace is None else Recording(world, parsed.trace, _spill_folder(setup)) as recording,
+        _begin_recording(setup) as recording,
     ):
         with _show_live(setup, workload) if parsed.live else nullcontext():
             phases = run_with_null(session) if parsed.with_null else run_workload(session)
@@ -75,6 +75,15 @@ def _show_live(setup: Setup, workload: Workload) -> AbstractContextManager[None]
     from dliosim.commands.live import show_live
 
     return show_live(setup, workload.name)
+
+
+def _begin_recording(setup: Setup) -> AbstractContextManager[Recording | None]:
+    """Begin to record, if that is asked for. Collective."""
+    if setup.parsed.trace is None:
+        return nullcontext()
+    from dliosim.execute.run.trace_recording import Recording  # most runs need none of it
+
+    return Recording(setup.world, setup.parsed.trace, _spill_folder(setup))
 
 
 def _describe_run(setup: Setup, workload: Workload) -> dict[str, str]:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter_ns
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.trace.calls import NAMES, Call
-from dliosim.trace.columns import ColumnBuffer
-from dliosim.trace.cut import TraceCut
 from dliosim.trace.events import UNKNOWN, kind_number
+
+if TYPE_CHECKING:
+    from dliosim.trace.columns import ColumnBuffer
+    from dliosim.trace.cut import TraceCut
 
 T = TypeVar("T")
 
