@@ -42,18 +42,23 @@ class Changes:
 def find_changes(first: Figures, second: Figures, before: Sequence[Finding], after: Sequence[Finding]) -> Changes:
     """Return what changed from a job to a second one, given their insights."""
     least = _LEAST_TIME * max(first.job.seconds, second.job.seconds)
-    times = [one for one in _pair(_times(first), _times(second), "s") if abs(one.cost) > least]
+    both = [_times(one) for one in (first, second)]
+    if not (first.split.has_compute and second.split.has_compute):
+        # A tracer that sees no compute is no job without compute.
+        both = [{what: time for what, time in each.items() if "compute" not in what} for each in both]
+    times = [one for one in _pair(both[0], both[1], "s") if abs(one.cost) > least]
     others = [
         Change(what, unit, *values)
         for what, (unit, *values) in _others(first, second).items()
         if abs(values[1] - values[0]) > _LEAST_SHARE * max(map(abs, values))
     ]
     names = [{one.insight.name for one in found if one.is_met} for found in (before, after)]
+    unknown = {one.insight.name for one in after if one.found is None}
     return Changes(
         tuple(sorted(times, key=lambda one: -abs(one.cost))),
         tuple(sorted(others, key=lambda one: -abs(one.cost) / max(abs(one.first), abs(one.second)))),
         tuple(one for one in after if one.is_met and one.insight.name not in names[0]),
-        tuple(one for one in before if one.is_met and one.insight.name not in names[1]),
+        tuple(one for one in before if one.is_met and one.insight.name not in names[1] | unknown),
     )
 
 

@@ -51,6 +51,8 @@ class SavePhase(FilePhase):
     commit: str = "rename"
     #: why it holds less than the whole checkpoint (`scale`, `subset`)
     part_of: str = ""
+    #: options with which `plan` plans all of it; empty where it holds all
+    whole: str = ""
 
     _apart = ("content", "rename")
 

@@ -67,7 +67,9 @@ def _best_intervals(run: RunSummary) -> Iterator[str]:
         taken = sum(one.seconds for one in verbs)
         rate = ["--bandwidth", f"{size(sum(one.bytes for one in verbs) / taken, 3)}/s"] if taken > 0 else []
         pattern = run.arguments[1] if run.arguments[1:] and not run.arguments[1].startswith("-") else "PATTERN"
-        planned = [run.program, "plan", pattern, "--ranks", str(run.ranks), "--mtbf", mtbf, *rate]
+        options = shlex.split(next(phase.whole for phase in run.saves if phase.name == unknown[0]))
+        ranks = [] if "--ranks" in options else ["--ranks", str(run.ranks)]
+        planned = [run.program, "plan", pattern, *ranks, *options, "--mtbf", mtbf, *rate]
         yield f"{names}: unknown, as only a part was saved; at the rate of that part:\n{shlex.join(planned)}"
 
 

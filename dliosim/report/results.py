@@ -167,6 +167,7 @@ _ABSENT: dict[str, Any] = {
     "fsync": None,
     "commit": None,
     "part_of": "",
+    "whole": "",
     "how": "",
     "verb": None,
 }

@@ -177,7 +177,7 @@ class Recorder:
         self.unseen = 0
         self._epoch = self._steps_done = 0
         self._threads: dict[int, int] = {threading.get_ident(): 0}
-        # What reader threads did apart from calls: kind, thread, begin, end, step.
+        # What reader threads did next to calls: kind, thread, begin, end, step.
         self._noted: list[tuple[str, int, int, int, int]] = []
 
     def open_log(self, path: Callable[[int], str], planned: Call) -> CallLog:

@@ -60,10 +60,13 @@ def test_a_run_of_dliosim_is_given_the_option_to_type_and_others_are_not() -> No
     assert "-D " not in screen(figures(rows))
 
 
-def test_a_run_with_readers_is_given_twice_as_many() -> None:
+def test_readers_are_advised_to_a_run_that_has_few() -> None:
     rows = [read(0, 100 * MS, thread=thread) for thread in range(1, 6)]
     rows += [compute(200 * MS, MS), Row("epoch", 0, 300 * MS, layer="application", name="train")]
-    assert "-D train.readers=10\n" in screen(figures(rows, source="dliosim", settings={"train": {"readers": "5"}}))
+    for present, advised in ("0", True), ("1", True), ("4", False), ("8", False):
+        shown = screen(figures(rows, source="dliosim", settings={"train": {"readers": present}}))
+        assert "unoverlapped-io" in shown
+        assert ("-D train.readers=4\n" in shown) == advised
 
 
 def test_what_a_run_does_already_is_not_advised() -> None:

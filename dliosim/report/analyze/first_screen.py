@@ -82,14 +82,15 @@ def _own_option(one: Finding, job: Job) -> str:
     if job.source != "dliosim" or not one.insight.own:
         return ""
     now = job.settings
-    readers = max(_READERS, 2 * int(now.get("readers", "0") or 0))
     if "{checkpoint}" in one.insight.own and not now.get("checkpoint"):
         return ""
-    option = one.insight.own.format(loop=job.loop, checkpoint=now.get("checkpoint", ""), readers=readers)
+    option = one.insight.own.format(loop=job.loop, checkpoint=now.get("checkpoint", ""), readers=_READERS)
     name, _, value = option.partition("=")
     # Of `memory 8 GB` and `queued depth 4` the first word says whether the run does that.
-    is_set = now.get(name.rpartition(".")[2]) in (value.strip('"'), value.strip('"').split(" ")[0])
-    return "" if is_set else option
+    present, wanted = now.get(name.rpartition(".")[2], ""), value.strip('"')
+    # More readers than that may want more cores than the node has, which a trace does not know.
+    has_readers = present.isdecimal() and int(present) >= _READERS
+    return "" if has_readers or present in (wanted, wanted.split(" ")[0]) else option
 
 
 def _insight_lines(
@@ -106,14 +107,14 @@ def _insight_lines(
         yield from _wrap([", ".join(one.insight.name for one in met)])
         return
     yield "INSIGHTS, the most costly first: time of a mean rank that each concerns, at most"
-    cures: set[str] = set()
+    cures: dict[str, str] = {}
     for one in shown:
         assert one.found is not None
         cost = "unknown" if one.found.cost is None else seconds(one.found.cost, 3)
         text = f"{one.insight.name}: {one.found.words} (threshold {one.insight.threshold})"
         yield from textwrap.wrap(printable(text), SCREEN, initial_indent=f"{cost:>7}  ", subsequent_indent=_INDENT)
-        words, *lines = cure_lines(one, figures) if one.insight.cure not in cures else ["as above"]
-        cures.add(one.insight.cure)
+        same = cures.setdefault(one.insight.cure, one.insight.name)
+        words, *lines = cure_lines(one, figures) if same == one.insight.name else [f"as for {same}"]
         yield from textwrap.wrap(f"TRY {words}", SCREEN, initial_indent=_INDENT, subsequent_indent=_INDENT)
         yield from (f"{_INDENT}{printable(line)}" for line in lines)
     rest = [one for one in met if one not in shown]
