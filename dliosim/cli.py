@@ -17,6 +17,7 @@ from dliosim.commands.command_table import Command
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.launcher import launcher_rank, library_environment
 from dliosim.commands.parser import Misuse, parse_words
+from dliosim.commands.program import insert_program
 from dliosim.commands.signals import capture_signals
 from dliosim.commands.terminal import discard_output
 from dliosim.errors import DliosimError, ExecutionError, UsageError
@@ -42,13 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Misuse as error:
             from dliosim.commands.misuse import describe_misuse
 
-            sys.stderr.write(printable(describe_misuse(given, str(error)), lines=True) + "\n")
+            sys.stderr.write(printable(insert_program(describe_misuse(given, str(error))), lines=True) + "\n")
             sys.exit(2)
     try:
         return (_run_on_ranks if command.on_ranks else _run_alone)(command, parsed, given)
     except DliosimError as error:
         if launcher_rank(os.environ) == 0:
-            print(error, file=sys.stderr)
+            print(insert_program(str(error)), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

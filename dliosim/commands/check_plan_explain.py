@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 from dliosim.commands.options import parse_roots, parse_values
@@ -147,5 +148,7 @@ def _explain_word(word: str) -> str:
     if text:
         return text
     code = suggest_word(f"E{word}" if word.isdecimal() else word, catalogue()).replace("`", "`dliosim explain ", 1)
+    if re.fullmatch(r"[EWR]\d+", word.upper()):
+        raise UsageError(f"`{word}` is no code\n  = help: codes are {', '.join(catalogue())}")
     hint = code or "write `dliosim explain E204`, `dliosim explain readers` or `dliosim explain cosmoflow`"
     raise UsageError(f"`{word}` is no code, statement, setting, figure or pattern\n  = help: {hint}")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +16,7 @@ from mpi4py import MPI
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.mpi_entry import DamageDiagnosticsError, DiagnosticsError, run_job
 from dliosim.commands.options import describe_dataset, parse_used_roots
+from dliosim.commands.program import find_program
 from dliosim.commands.terminal import has_colours, user_terminal
 from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import OpenDataset, Options, Session
@@ -54,19 +53,12 @@ class Setup:
     @property
     def program(self) -> str:
         """Command or path to type for dliosim."""
-        return name_program(sys.argv[0], shutil.which("dliosim"))
+        return find_program()
 
     @property
     def seconds(self) -> float:
         """Wall time since the command began."""
         return (perf_counter_ns() - self.begun_ns) * 1e-9
-
-
-def name_program(started: str, on_path: str | None) -> str:
-    """Return what to type for dliosim: the path that was `started`, if it has a folder and PATH leads elsewhere."""
-    path = Path(started)
-    is_typed = path.name == "dliosim" != started and str(path.absolute()) != on_path
-    return started if is_typed else "dliosim"
 
 
 def run_on_ranks(

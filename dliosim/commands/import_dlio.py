@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from dliosim import PATTERNS
 from dliosim.commands.terminal import print_text
 from dliosim.dlio.config import find_workload_file
 from dliosim.dlio.convert import Pattern, import_pattern, report_lines
@@ -23,6 +24,8 @@ def import_command(parsed: argparse.Namespace) -> int:
     except OSError as error:
         near = find_workload_file(parsed.file)
         cure = f"write `dliosim import {near or 'FOLDER/NAME.yaml'}`{'' if near else ', the path of the file'}"
+        if (PATTERNS / f"{parsed.file}.dlio").exists():
+            cure = f"`{parsed.file}` is a pattern already: write `dliosim plan {parsed.file} --ranks 4`"
         raise UsageError(f"cannot read {parsed.file}: {error.strerror}\n  = help: {cure}") from error
     print_report(parsed.file, pattern)
     if parsed.output is None:

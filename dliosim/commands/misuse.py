@@ -400,6 +400,9 @@ def _mend_extra(
         return problem, _mend_ranks(line, "ranks", "", word, [word], "--ranks" in known)
     if before[-1:] == ("--csv",):
         return problem, replace(line.replace([word], []), ends=(f", and add `> {word}`, which writes a file",))
+    if name == "patterns":
+        problem, following = "`dliosim patterns` takes no pattern", ["explain" if locate_pattern(word) else "patterns"]
+        return problem, replace(line, words=(*following, *([word] if locate_pattern(word) else [])))
     if locate_pattern(word):
         problem = f"`dliosim {name}` takes one pattern"
     return problem, line.replace([word], [])

@@ -14,6 +14,7 @@ from time import sleep
 from mpi4py import MPI
 
 from dliosim.commands.launcher import launcher_rank
+from dliosim.commands.program import insert_program
 from dliosim.commands.signals import handle_signals, ignore_sigusr1
 from dliosim.commands.stalls import watch_stalls
 from dliosim.commands.terminal import print_text
@@ -67,7 +68,7 @@ def run_job(
             # Only this rank has the error, and the others may wait for it anywhere.
             world.abort(error)
         if comm.rank == 0:
-            sys.stderr.write(f"{error}\n")
+            sys.stderr.write(insert_program(f"{error}\n"))
         status = error.exit_code
     except MemoryError as error:
         place = traceback.extract_tb(error.__traceback__)[-1]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 from dliosim import PATTERNS
 from dliosim.commands.parser import quote_word
 from dliosim.commands.patterns import names
+from dliosim.commands.program import insert_program
 from dliosim.dlio import ENDINGS
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.readable import printable
 from dliosim.report.results import write_new
 
@@ -78,11 +80,22 @@ def new_command(parsed: argparse.Namespace) -> int:
     if not name:
         raise UsageError("a pattern needs a name\n  = help: write `dliosim new mine`")
     path = given.with_name(f"{given.name}.dlio")
+    if path.exists():
+        source = [] if parsed.source is None else ["--from", parsed.source]
+        free = " ".join(map(quote_word, [_free_name(given), *source]))
+        hint = f"write `dliosim new {free}`, or change the one that is there"
+        raise ExecutionError(f"cannot write {path}: it is there already{HELP}{hint}")
     write_new(path, _rename(_TEMPLATE if parsed.source is None else _read_shipped(parsed.source, given.name), name))
     shown = printable(str(path))
-    sys.stderr.write(f"wrote {shown}; next: dliosim check {shown}\n")
-    sys.stderr.write(f"{'':{len(shown) + 8}}then: mpiexec -n 2 dliosim run {shown}\n")
+    sys.stderr.write(insert_program(f"wrote {shown}; next: dliosim check {shown}\n"))
+    sys.stderr.write(insert_program(f"{'':{len(shown) + 8}}then: mpiexec -n 2 dliosim run {shown}\n"))
     return 0
+
+
+def _free_name(given: Path) -> str:
+    """Return a name like a given one that no pattern has yet."""
+    named = (given.with_name(f"{given.name}{number}") for number in count(2))
+    return str(next(one for one in named if not one.with_name(f"{one.name}.dlio").exists()))
 
 
 def _describe_import(file: str, name: str) -> str:

@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 
 import dliosim
 from dliosim.commands.command_table import COMMANDS, EXAMPLES, Command
+from dliosim.commands.program import insert_program
 from dliosim.dlio import ENDINGS
 from dliosim.trace.cut import is_cut
 
@@ -51,6 +52,10 @@ class _Parser(argparse.ArgumentParser):
         """Raise Misuse."""
         raise Misuse(message)
 
+    def format_help(self) -> str:
+        """Return the text of --help, whose lines can be typed."""
+        return insert_program(super().format_help())
+
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     """Descriptions as they stand, and the example of an option on a line of its own."""
@@ -66,7 +71,7 @@ class _MainParser(_Parser):
     def format_help(self) -> str:
         """Return the commands, those of a newcomer first, each with an example."""
         others = [name for name in COMMANDS if name not in _FIRST]
-        return _HELP.format(first=_format_commands(_FIRST), others=_format_commands(others))
+        return insert_program(_HELP.format(first=_format_commands(_FIRST), others=_format_commands(others)))
 
 
 def make_parser(completions: Mapping[str, object] | None = None) -> argparse.ArgumentParser:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dliosim import PATTERNS
+from dliosim.commands.program import insert_program
 from dliosim.dlio import ENDINGS
 from dliosim.errors import UsageError
 from dliosim.readable import printable
@@ -86,7 +87,7 @@ def patterns_command(parsed: argparse.Namespace) -> int:
         # A pattern's first line is a comment that says what it stresses.
         with (PATTERNS / f"{name}.dlio").open(encoding="utf-8") as file:
             sys.stdout.write(f"{name:<{width}}  {file.readline().lstrip('# ')}")
-    sys.stdout.write(_USE.format(folder=PATTERNS))
+    sys.stdout.write(insert_program(_USE).format(folder=PATTERNS))
     return 0
 
 

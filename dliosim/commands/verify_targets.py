@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dliosim.errors import DliosimError, UsageError
+from dliosim.errors import HELP, DliosimError, UsageError
 from dliosim.execute.run.verify import Fault, FaultKind, Target
 from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.checkpoint_store import CheckpointStores, checkpoint_directory, is_unfinished, list_entries
@@ -28,7 +28,8 @@ def find_targets(place: Path, stores: CheckpointStores) -> Iterator[Target]:
     where there is no such directory.
     """
     if not place.is_dir():
-        raise UsageError(f"{place}: there is no such directory")
+        hint = "write `dliosim verify dliosim-data`, or the --dir of a run"
+        raise UsageError(f"{place}: there is no such directory{HELP}{hint}")
     if _DIGEST.fullmatch(place.parent.name) and any(entry == place for _, _, entry in list_entries(place.parent)):
         yield from _read_checkpoints(place.parent, stores, place)
         return

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, Union
 
 import numpy as np
 
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, UsageError
 from dliosim.model import Access, Loop, Restore, Save, Workload
 
 #: Verb that a pass runs.
@@ -80,7 +80,8 @@ def parse_varied(texts: Sequence[str]) -> tuple[VariedSetting, ...]:
         name, equals, values = text.partition("=")
         name, phrases = " ".join(name.split()), split_values(values)
         if not equals or not name or not all(phrases):
-            raise UsageError(f"--vary {text}: expected NAME=VALUE,VALUE,...")
+            hint = "give its values, as in `--vary api=posix,mpi-independent`"
+            raise UsageError(f"--vary {text}: expected NAME=VALUE,VALUE,...{HELP}{hint}")
         twice = next((one for number, one in enumerate(phrases) if one in phrases[:number]), None)
         if twice is not None:
             raise UsageError(f"--vary {text}: `{twice}` is given twice")

@@ -110,6 +110,11 @@ def _cure_as_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: di
             continue
         written = re.search(r'`(?:-D |(?=[+]))([^`="]+)="?([^"`]+)"?`', " ".join(found.help))
         plain = [value.strip("\"' ") for value in one.values]
+        wrong = next((label.span.text for label in found.labels if label.span.text in plain), "")
+        if written and wrong and written[1] == full[one.name] and not any(value in written[2] for value in plain):
+            made = list(dict.fromkeys(written[2] if value == wrong else value for value in plain))
+            if len(made) > 1:
+                return replace(found, help=(f"write `--vary {one.name}={','.join(made)}`",))
         typed = next((value for value in plain if value and written and value in written[2]), None)
         if written and typed:
             before, _, after = written[2].partition(typed)

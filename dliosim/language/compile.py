@@ -30,7 +30,7 @@ from dliosim.language.settings import access, setting_overlay
 from dliosim.language.settings.block_settings import CompileContext, CompiledNouns, Settings
 from dliosim.language.settings.setting_overlay import inherit_settings
 from dliosim.language.source import Span
-from dliosim.language.syntax.ast import PatternBlock
+from dliosim.language.syntax.ast import Param, PatternBlock
 from dliosim.language.syntax.loader import Loader
 from dliosim.language.values.evaluator import Scope
 from dliosim.language.values.quantities import MAX_SIZE, Value, literal_text, nearest_float
@@ -92,12 +92,7 @@ def _compile_blocks(
         try:
             context.scope.check_param(param)
         except Mistake as error:
-            from dliosim.language.syntax.cures import cure_value
-
-            cure = (
-                cure_value(param, partial(context.scope.has_kind_of, param)) if error.diagnostic.code == "E111" else ""
-            )
-            context.report(error.replace_help(cure))
+            context.report(error.replace_help(_cure_param(context, param, error.diagnostic.code)))
             context.scope.broken.add(param.name)
     seed = _seed(context)
     known = _compile_nouns(context, seed, job)
@@ -144,6 +139,22 @@ def _seed(context: CompileContext) -> int:
             accepts = partial(context.scope.has_dimension, dimensions=(COUNT,))
             raise error.replace_help(cure_part("seed", line.phrase, line.phrase, accepts, ("7",))) from None
     return 0
+
+
+def _cure_param(context: CompileContext, param: Param, code: str) -> str:
+    """Return what to give instead of a value of another dimension, or outside of its domain; empty if not known."""
+    from dliosim.language.syntax.cures import cure_choice, cure_value, write_override
+
+    if code == "E111":
+        return cure_value(param, partial(context.scope.has_kind_of, param))
+    if code != "E113" or param.domain is None:
+        return ""
+    document, known = context.document, [" ".join(choice.text.split()) for choice in param.domain.children]
+    if param.domain.kind == "one_of":
+        blocks = {name: found[0].kind for name, found in setting_overlay.blocks_by_name(document).items()}
+        return cure_choice(param, known, blocks, document.source)
+    above = context.scope.param_value(param).amount > context.scope.value(param.domain.children[1]).amount
+    return write_override(param.value, [known[above]])
 
 
 def _compile_nouns(context: CompileContext, seed: int, job: Job) -> CompiledNouns:

@@ -423,7 +423,11 @@ def command_line(
         if not (name in replaced - {""} or word.partition("=")[0] in (*without, "--output", "--json", *option[:1])):
             words += [word, value] if word == "-D" else [word]
     number = ranks or run.ranks
-    beside = Path(run.program).with_name("mpiexec")  # of the environment that the program was typed from
-    mpiexec = str(beside) if "/" in run.program and beside.exists() else "mpiexec"
-    launcher = [mpiexec, "-n", str(number)] if number > 1 else []
+    launcher = [find_mpiexec(run.program), "-n", str(number)] if number > 1 else []
     return shlex.join([*launcher, run.program, *words, *(["-D", override] if override else []), *option])
+
+
+def find_mpiexec(program: str) -> str:
+    """Return what to type for mpiexec: that of the environment from which dliosim was typed as a path."""
+    beside = Path(program).with_name("mpiexec")
+    return str(beside) if "/" in program and beside.exists() else "mpiexec"

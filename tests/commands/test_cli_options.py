@@ -165,3 +165,22 @@ def test_a_root_to_which_a_checkpoint_is_drained_is_one_of_the_pattern(pattern: 
     pattern.write_text(f'{GOOD}checkpoint c {{\n part w 1 MB total\n drain to slow\n path "c"\n}}\nsave c\n')
     workload, _ = compile_pattern(pattern, [], Job(4))
     assert parse_used_roots(argparse.Namespace(dir="there", root=["slow=/y"]), [workload])["slow"] == Path("/y")
+
+
+@pytest.mark.parametrize(
+    ("words", "help_line"),
+    [
+        (["explain", "E999"], "codes are E001, "),
+        (["compare", "resnet50", "--vary", "api=posix,mpiio"], "write `--vary api=posix,mpi-independent`"),
+        (
+            ["compare", "resnet50", "--vary", "api=posix,h5py"],
+            "`dliosim compare` takes `--vary through=direct,library`",
+        ),
+        (["verify", "nosuch"], "write `dliosim verify dliosim-data`"),
+    ],
+)
+def test_a_wrong_value_is_answered_by_what_to_give(
+    words: list[str], help_line: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert help_line in capfd.readouterr().err.partition("= help: ")[2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -57,7 +59,29 @@ def test_no_file_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.dlio").write_text("kept")
     assert main(["new", "mine"]) == 1
     assert Path("mine.dlio").read_text() == "kept"
-    assert "it is there already" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "it is there already" in said
+    words = shlex.split(said.partition("write `")[2].partition("`")[0])
+    assert main(words[1:]) == 0
+
+
+@pytest.mark.parametrize("given", ["data", "data/train.bin"])
+def test_data_in_the_place_of_a_pattern_are_named_in_one(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("data").mkdir()
+    Path("data/train.bin").write_bytes(b"\xff" * 300_000)
+    assert main(["check", given]) == 2
+    new, line, _, check = capsys.readouterr().err.partition("= help: ")[2].split("`")[1::2]
+    assert main(shlex.split(new)[1:]) == 0
+    block = re.compile(r"^(dataset images {\n).*?^}", re.MULTILINE | re.DOTALL)
+    text = block.sub(lambda found: f"{found[1]}{line}\nformat raw\n}}", Path("mine.dlio").read_text())
+    Path("mine.dlio").write_text(text.replace("prepare images", ""))
+    assert main([*shlex.split(check)[1:], "--ranks", "1", "-D", "train.batch=1 per rank"]) == 0
+
+
+def test_a_folder_without_files_has_no_data_to_name(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("empty").mkdir()
+    assert main(["check", "empty"]) == 2
+    assert "help" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

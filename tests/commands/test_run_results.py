@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.cli import main
-from dliosim.commands.command_setup import name_program
+from dliosim.commands.program import insert_program, name_program
 from dliosim.commands.run_results import _write_report
 from tests.report.sample import run
 
@@ -38,6 +38,16 @@ def test_an_expectation_that_is_missed_is_the_status_unless_times_are_in_doubt(
 )
 def test_the_program_is_named_so_that_it_can_be_typed_again(started: str, on_path: str | None, typed: str) -> None:
     assert name_program(started, on_path) == typed
+
+
+def test_lines_to_type_begin_with_the_program_as_it_was_typed(tmp_path: Path) -> None:
+    program = str(tmp_path / "dliosim")
+    (tmp_path / "mpiexec").touch()
+    text = "write `dliosim check a.dlio`, or `mpiexec -n 2 dliosim run a.dlio`; data of dliosim are in dliosim-data"
+    typed = text.replace("mpiexec -n", f"{tmp_path}/mpiexec -n").replace("dliosim check", f"{program} check")
+    assert insert_program(text, program) == typed.replace("dliosim run", f"{program} run")
+    assert insert_program(insert_program(text, program), program) == insert_program(text, program)
+    assert insert_program(text, "dliosim") == text
 
 
 def test_json_is_all_that_is_printed_and_the_status_is_the_same(

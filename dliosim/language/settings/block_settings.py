@@ -161,7 +161,7 @@ class Settings:
             try:
                 return convert(self.parse_line(line))
             except Mistake as error:
-                if error.diagnostic.code in CURABLE:
+                if error.diagnostic.code in (*CURABLE, "E113"):
                     raise self._cure(line, error, convert) from None
                 raise
         return default
@@ -191,9 +191,15 @@ class Settings:
         place, scope = given.labels[0].span, self.context.scope
         cure = ""
         for param in scope.params.values():
+            is_typed = param.value.source.name == COMMAND_LINE
             if param.value.source is place.source and param.value.start <= place.start <= param.value.end:
                 alone = follow_reference(scope.params, line.phrase) is param.value
-                cure = cure_value(param, accepts if alone else partial(scope.has_kind_of, param))
+                if is_typed or given.code in CURABLE:
+                    cure = cure_value(param, accepts if alone else partial(scope.has_kind_of, param))
+            elif is_typed and (used := re.compile(rf"\${param.name}\b")).search(place.text):
+                cure = cure_value(param, partial(_accepts_within, accepts, used, line.phrase.text))
+        if given.code not in CURABLE:
+            return error.replace_help(cure)
         cure = cure or cure_phrase(line.head, kind, line.phrase, accepts)
         if not cure and (given.code == "E111" or not given.help):
             cure = show_forms(line.head, kind, line.phrase, accepts)
@@ -291,3 +297,8 @@ class CompiledNouns:
     settings: Mapping[str, Settings]
     #: names that a verb refers to
     used: set[str] = field(default_factory=set)
+
+
+def _accepts_within(accepts: Callable[[str], bool], used: re.Pattern[str], phrase: str, text: str) -> bool:
+    """Return whether a phrase is accepted with a text in place of a parameter that is `used` in it."""
+    return accepts(used.sub(f"({text})", phrase))

@@ -217,6 +217,9 @@ def cure_phrase(head: str, kind: str, phrase: Span, accepts: Callable[[str], boo
     for known, pattern, answer in _NOT_YET:
         if head == known and re.search(pattern, phrase.text):
             return answer.format(forms=write_lines(head, [names.fill("DATASET")]))
+    if head == "api" and _is_library(phrase.text):
+        given = phrase.source.text.partition("api")[0] if phrase.source.name == COMMAND_LINE else ""
+        return f"write `{given}through=library`" if given else "write `through library` instead"
     for word in re.finditer(r"\s([a-z]\w*)(?=\s)", phrase.text):
         before, after = phrase.text[: word.start()].strip(), phrase.text[word.start() + 1 :]
         if word[1] in SETTINGS[kind] and accepts(before):
@@ -366,8 +369,28 @@ def cure_value(param: Param, accepts: Callable[[str], bool]) -> str:
     """Return what to give instead of a value that its parameter cannot have; empty if not known."""
     found = rewrite(param.value.text, accepts)
     if not found and param.value is not param.default:
-        found = [param.default.text]
+        default = param.default.text
+        plain = filter(accepts, _PLAIN if "$" in default else ())
+        found = [next(plain, default)]
     return write_override(param.value, found) if found else ""
+
+
+#: Values to type, where the default is a sum of other parameters.
+_PLAIN: Final = ("4", "4 MB", "10 ms")
+
+
+def cure_choice(param: Param, accepted: Sequence[str], blocks: Mapping[str, str], source: SourceText) -> str:
+    """Return what to give instead of a value that is none of those `accepted`; `blocks`, `source`: `cure_override`."""
+    if param.name == "api" and _is_library(param.value.text):
+        way = cure_override("through", "library", (), blocks, source)
+        return f"{way}, by which the format's library reads; `dliosim compare` takes `--vary through=direct,library`"
+    found = rewrite(param.value.text, accepted.__contains__, accepted)
+    return write_override(param.value, found or accepted[:4])
+
+
+def _is_library(word: str) -> bool:
+    """Return whether a word names a library that reads a format, which is no api but a way `through` it."""
+    return spell_key(word) in ("h5py", "hdf5", "pyarrow", "tensorflow", "tfrecord", "numpy", "pillow", "library")
 
 
 def write_override(value: Span, phrases: Sequence[str]) -> str:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections import Counter
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from dliosim.language.diagnostics import Mistake, mistake
@@ -18,6 +22,7 @@ _LOOKS: Final = (
     ("a script of a shell", r"#!"),
     ("YAML", r"(---|#|\s*[\w-]+:(\s|$))"),
 )
+_LOOKED_AT: Final = 1000  # files of a folder of data
 _SHOWN: Final = 3  # lines of the file that the answer writes as those of a pattern
 
 
@@ -39,6 +44,23 @@ def foreign_mistake(source: SourceText) -> Mistake | None:
     hint = f"{dlio}{begin}{also}"
     here = source.span(place, place + len(first)).trim()
     return mistake("E005", f"this file is {kind}".rstrip(",") + ", and no pattern", here, "not a pattern", hint=hint)
+
+
+def describe_data(path: Path) -> str:
+    """Return how a pattern reads the data that were given in its place; empty where there are none at the path."""
+    try:
+        inside = islice(path.iterdir(), _LOOKED_AT) if path.is_dir() else [path]
+        suffixes = Counter(one.suffix for one in inside if one.is_file())
+    except (OSError, ValueError):  # the name cannot be opened, or the folder not be read
+        return ""
+    if not suffixes:
+        return ""
+    ((suffix, _),) = suffixes.most_common(1)
+    place = shlex.quote(str(path if path.is_dir() else path.parent))
+    return (
+        f'data are named in a pattern: write `dliosim new mine`, in its data set `from files "*{suffix}"` alone, leave '
+        f"`prepare` out, and `dliosim check mine.dlio --dir {place}`"
+    )
 
 
 def _translate(line: str) -> str:

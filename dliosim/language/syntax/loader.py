@@ -57,8 +57,13 @@ class Loader:
         try:
             source = self._read_text(path, keys)
         except UnreadableFile as error:
+            from dliosim.language.syntax.foreign_files import describe_data
+
             place = f"{path}{error.place}"
-            self.found.append(Diagnostic("E103", f"cannot read the pattern: {error}", file=place))
+            hint = describe_data(path)
+            self.found.append(
+                Diagnostic("E103", f"cannot read the pattern: {error}", help=(hint,) if hint else (), file=place)
+            )
             return Document(SourceText(str(path), ""), incomplete=True)
         document = self._load_file(source, (os.path.realpath(path),))
         self._check_loops(document)

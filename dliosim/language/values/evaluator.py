@@ -289,14 +289,12 @@ class Scope:
                 " ".join(place.text.split()) for place in (param.value, follow_reference(self.params, param.value))
             }
             if texts.isdisjoint(accepted) and not self._is_in_domain(param, domain):
-                hint = suggest_word(param.value.text, accepted)
                 raise mistake(
                     "E113",
                     f"`{param.name}` cannot be `{param.value.text}`",
                     param.value,
                     "not in the domain",
                     more=[Label(domain.span, "the values it may have")],
-                    hint=hint,
                 )
             return
         low, high = (self.value(child) for child in domain.children)

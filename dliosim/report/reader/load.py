@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, zip_longest
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, UsageError
 from dliosim.measure.aggregate import Latencies
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.phase import LoopPhase
@@ -119,17 +120,20 @@ def _load_directory(directory: Path, with_arrays: bool) -> SavedRun | SavedCompa
 def _explain_missing(given: Path) -> str:
     """Return why there are no results, and which directory to name instead."""
     wanted = "name a directory that `dliosim run` or `dliosim compare` wrote"
+    here = sorted({one.parent for name in (RESULTS, COMPARE) for one in Path().glob(f"*/{name}")})
+    newest = max(here, key=lambda one: one.stat().st_mtime, default=Path("dliosim-results-*"))
+    cure = f"{HELP}write `dliosim report {shlex.quote(str(newest)) if here else newest}`"
     if given.is_file():
         inside = any((given.parent / name).exists() for name in (RESULTS, COMPARE))
         return f"{given} is a file: " + (f"name its directory, {given.parent}" if inside else wanted)
     if not given.is_dir():
-        return f"{given}: there is no such directory: {wanted}"
+        return f"{given}: there is no such directory: {wanted}{cure}"
     missing = f"{given} has neither {RESULTS} nor {COMPARE}"
     below = sorted(one.parent.name for name in (RESULTS, COMPARE) for one in given.glob(f"*/{name}"))
     if below:
         some = ", ".join(below[:_MOST_NAMED]) + (", ..." if len(below) > _MOST_NAMED else "")
         return f"{missing}, but {count(len(below), 'directory', 'directories')} in it ({some}): name {given}/*/"
-    return f"{missing}: {wanted}; a run without {RESULTS}, or a comparison without {COMPARE}, did not finish"
+    return f"{missing}: {wanted}; a run without {RESULTS}, or a comparison without {COMPARE}, did not finish{cure}"
 
 
 _Part = tuple[LoopPhase, dict[str, Ints], list[RecordedEpoch]]

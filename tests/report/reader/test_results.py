@@ -182,6 +182,7 @@ def message(given: Path) -> str:
 def test_what_is_no_directory_of_results_says_what_to_name(tmp_path: Path) -> None:
     assert f"{tmp_path} has neither results.json nor compare.json: name a directory" in message(tmp_path)
     assert f"{tmp_path / 'nowhere'}: there is no such directory: " in message(tmp_path / "nowhere")
+    assert "write `dliosim report dliosim-results-*`" in message(tmp_path)
     (tmp_path / "file").touch()
     assert f"{tmp_path / 'file'} is a file: name a directory that" in message(tmp_path / "file")
 
