@@ -28,7 +28,8 @@ def test_any_format_is_written_and_read_as_was_planned(ranks: int, tmp_path: Pat
     compared = json.loads(run_main(ranks, "tests.mpi.forecast_formats_program", tmp_path).splitlines()[-1])
     assert compared["differ"] == []
     # Of what only its files know every figure is an estimate.
-    assert compared["same"] > 3 * compared["marked"] > 0
+    # With `sizes by file` in formats with an index, a fourth of all figures is.
+    assert compared["same"] > 2 * compared["marked"] > 0
 
 
 PREPARED = """dlio 1
