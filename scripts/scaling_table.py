@@ -2,12 +2,11 @@
 
     python scripts/scaling_table.py RESULTS...
 
-RESULTS are directories with a results.json. A loop's rate is that of its epochs after the first (of the only one):
-their bytes by the sum of their times, the slowest rank's; that of a verb which writes or reads files is its bytes by
-its time, over all of its runs. Efficiency is the rate a rank, by the rate a rank of the run with the fewest ranks:
-100 % is perfect scaling, weak or strong. Verbs have none: how many ranks write a checkpoint, and how much, is the
-pattern's choice. A `?` marks an efficiency that is not to be trusted, or is by a rate that is not; the lines below it
-say why.
+RESULTS are directories with a results.json. A loop's rate is that of its epochs that count for the answer: their bytes
+by the sum of their times, the slowest rank's; that of a verb which writes or reads files is its bytes by its time,
+over all of its runs. Efficiency is the rate a rank, by the rate a rank of the run with the fewest ranks: 100 % is
+perfect scaling, weak or strong. Verbs have none: how many ranks write a checkpoint, and how much, is the pattern's
+choice. A `?` marks an efficiency that is not to be trusted, or is by a rate that is not; the lines below it say why.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from pathlib import Path
 from tabulate import tabulate
 
 from dliosim.errors import UsageError
+from dliosim.measure.answers.validity import doubt_of_oversleep, doubt_of_times
+from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.phase import LoopPhase, PhaseSummary
-from dliosim.measure.run_summary import RunSummary
-from dliosim.measure.validity import doubt_of_oversleep, doubt_of_times
+from dliosim.measure.run_summary import Answer, RunSummary, select_epochs
 from dliosim.readable import ABSENT, count
 from dliosim.report.reader.fields import read_json
 from dliosim.report.reader.results import parse_run
@@ -39,23 +39,30 @@ def group_phases(run: RunSummary) -> dict[str, list[PhaseSummary]]:
     return found
 
 
-def rate(phases: Sequence[PhaseSummary]) -> float | None:
+def answer_of(run: RunSummary, phases: Sequence[PhaseSummary]) -> Answer | None:
+    """Return the answer about the storage of a loop; None of a verb, and in partial results."""
+    return next((one for one in run.answers if isinstance(phases[0], LoopPhase) and one.loop == phases[0].name), None)
+
+
+def rate(phases: Sequence[PhaseSummary], answer: Answer | None) -> float | None:
     """Return the bytes a second of all runs of one loop or verb, None where no bytes were moved."""
     moved, seconds = 0, 0.0
+    epochs: list[EpochSummary] = []
     for phase in phases:
         if isinstance(phase, FilePhase):
             moved += phase.verb.bytes
             seconds += phase.seconds
         elif isinstance(phase, LoopPhase):
-            for epoch in phase.epochs[1:] or phase.epochs:
-                moved += 0 if epoch.null else epoch.bytes
-                seconds += epoch.loop_seconds
+            epochs += phase.epochs
+    for epoch in select_epochs(epochs, answer):
+        moved += 0 if epoch.null else epoch.bytes
+        seconds += epoch.loop_seconds
     return moved / seconds if moved and seconds > 0 else None
 
 
 def doubt(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
     """Return why the efficiency of these runs of a loop cannot be trusted, or an empty text."""
-    return doubt_of_times(run, phases) or doubt_of_oversleep(phases)
+    return doubt_of_times(run, phases, answer_of(run, phases)) or doubt_of_oversleep(phases)
 
 
 def table(runs: Sequence[RunSummary]) -> list[tuple[str, int, str, str]]:
@@ -63,7 +70,11 @@ def table(runs: Sequence[RunSummary]) -> list[tuple[str, int, str, str]]:
     found = [(run, group_phases(run)) for run in sorted(runs, key=lambda run: run.ranks)]
     rows = []
     for name in dict.fromkeys(name for _, of_run in found for name in of_run):
-        measured = [(run, of_run[name], rate(of_run[name])) for run, of_run in found if name in of_run]
+        measured = [
+            (run, of_run[name], rate(of_run[name], answer_of(run, of_run[name])))
+            for run, of_run in found
+            if name in of_run
+        ]
         first = next(((run, phases, per_s / run.ranks) for run, phases, per_s in measured if per_s), None)
         for run, phases, per_s in measured:
             efficiency = ABSENT

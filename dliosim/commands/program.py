@@ -27,7 +27,7 @@ def insert_program(text: str, program: str | None = None) -> str:
     program = program or find_program()
     if program == "dliosim":
         return text
-    from dliosim.measure.answer import find_mpiexec
+    from dliosim.measure.answers.command_line import find_mpiexec
 
     names = "|".join(COMMANDS)
     text = re.sub(r"(?<![\w./-])mpiexec(?= -n \d+ dliosim )", lambda found: find_mpiexec(program), text)

@@ -26,8 +26,8 @@ from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.phases.context import Phase, Session
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.answer import answer_run
-from dliosim.measure.expectations import evaluate
+from dliosim.measure.answers.answer import answer_run
+from dliosim.measure.answers.expectations import evaluate
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.run_summary import RunSummary
 from dliosim.model import Job, Workload

@@ -8,10 +8,11 @@ from dataclasses import replace
 from dliosim.compare.choice import Choice, choose_variant
 from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
 from dliosim.compare.statistics import FEWEST
-from dliosim.measure.answer import NO_STORAGE, TOO_CLOSE, command_line, share_source
+from dliosim.measure.answers.command_line import command_line
+from dliosim.measure.answers.sources import share_source
+from dliosim.measure.answers.validity import CORE_WAIT_LIMIT
 from dliosim.measure.machine import MEMORY_KINDS, SERVER_KINDS
-from dliosim.measure.run_summary import Advice
-from dliosim.measure.validity import CORE_WAIT_LIMIT
+from dliosim.measure.run_summary import NO_STORAGE, TOO_CLOSE, Advice
 from dliosim.readable import count, number, percent
 
 USE = "use"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure import aggregate
-from dliosim.measure.answer import find_cold_epochs, share_of_device
+from dliosim.measure.answers.sources import find_cold_epochs, share_of_device
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures import time_parts
 from dliosim.measure.file_phases import FilePhase

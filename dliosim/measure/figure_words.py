@@ -11,17 +11,20 @@ from dliosim.model import EXPECTABLE
 _OF_ANSWERS = {
     "busy": "the share of a loop's time in which ranks computed as long as the pattern asks",
     "oversleep": "the share of a loop's time in which ranks computed longer than asked, as a sleep ended late",
+    "hidden": "the share of a loop's time in which steps would have waited for reads, if ranks had not waited for "
+    "something else: for a rank that still read, or in a sync while readers read",
     "tool": "the share of a loop's time that was dliosim's own work",
     "needs": "the bytes/s that the loop must get to reach the goal",
-    "gave": "the bytes/s that storage gives the steps, if nothing else holds them; gave / needs is utilization of "
+    "got": "the bytes/s that storage gives the steps, if nothing else holds them; got / needs is utilization of "
     "storage alone / goal",
     "goal": "the utilization of storage alone that `expect utilization of LOOP at least X` asks for, else 90 %",
     "storage alone": "the time of steps with storage that needs no time / their time with this one; waits for other "
     "ranks and for a core are in neither",
     "held": "the share of the whole run in which saves or restores held the ranks",
-    "feeds": "storage reaches the goal in every epoch that counts",
-    "does not feed": "storage reaches the goal in no epoch that counts",
-    "too close to say": "the goal is between the epochs that count, or waits for a core may be what is missing",
+    "feeds": "storage reaches the goal: the 95 % interval over the epochs that count is not below it",
+    "does not feed": "storage does not reach the goal: the 95 % interval over the epochs that count is below it",
+    "too close to say": "the goal is within the 95 % interval over the epochs that count, or waits for a core may be "
+    "what is missing",
     "not asked": "the loop has no compute or reads nothing, so there is a rate, and no yes or no",
     "not a storage result": "memory gave the bytes, or may have, or nothing was read",
     "every": "with `--mtbf`: how often it is best to save each checkpoint",

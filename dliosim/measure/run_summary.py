@@ -36,14 +36,14 @@ class ExpectationResult:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A figure over the epochs that count."""
+    """A figure over the epochs that count, with the 95 % interval of its mean."""
 
     #: mean
     mean: float
-    #: least
-    min: float
-    #: greatest
-    max: float
+    #: lower end of the interval; the mean where nothing tells how far one epoch may be off
+    low: float
+    #: upper end of the interval
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,13 @@ class Advice:
     text: str
     #: command line that does it; empty where only the user can know it
     command: str = ""
+
+
+FEEDS = "feeds"
+STARVES = "does not feed"
+TOO_CLOSE = "too close to say"
+NOT_ASKED = "not asked"
+NO_STORAGE = "not a storage result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +93,17 @@ class Answer:
     #: what to do next
     advice: tuple[Advice, ...]
 
-    def select_epochs(self, epochs: Sequence[EpochSummary]) -> list[EpochSummary]:
-        """Return the epochs that count, of all epochs of the loop; all where none counts."""
-        return [epochs[number - 1] for number in self.epochs] or list(epochs)
+    @property
+    def has_goal_within_interval(self) -> bool:
+        """Return True if the utilization of storage alone may be below the goal or not, by its interval."""
+        alone = self.storage_utilization
+        return alone is not None and alone.low < self.goal <= alone.high
+
+
+def select_epochs(epochs: Sequence[EpochSummary], answer: Answer | None) -> list[EpochSummary]:
+    """Return the epochs of a loop that count for its answer; all where there is no answer, and where none counts."""
+    numbers = answer.epochs if answer else ()
+    return [epochs[number - 1] for number in numbers] or list(epochs)
 
 
 @dataclass(frozen=True, slots=True)

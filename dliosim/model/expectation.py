@@ -23,8 +23,8 @@ class Expectable(NamedTuple):
     example: str
 
 
-#: The figures by their names in a pattern. One without a function in `measure.expectations` is the mean over epochs of
-#: the field of its name in `measure.epoch_summaries`.
+#: The figures by their names in a pattern. One without a function in `measure.answers.expectations` is the mean over
+#: epochs of the field of its name in `measure.epoch_summaries`.
 EXPECTABLE: Final = {
     "utilization": Expectable(
         "share of a step in which ranks compute, if they wait for nothing but storage",

@@ -12,10 +12,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dliosim.measure import aggregate
-from dliosim.measure.answer import storage_rate
+from dliosim.measure.answers.answer import storage_rate
+from dliosim.measure.answers.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.file_phases import RestorePhase, SavePhase
-from dliosim.measure.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.pictures import (
     bandwidth,
     comparisons,
@@ -177,7 +177,7 @@ def draw_pictures(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure
 
 def _epoch_pictures(saved: SavedRun, loop: LoopResult) -> Iterator[Picture]:
     if time_breakdown.has_utilization(loop.epochs):
-        doubt = doubt_of_utilization(saved.run, loop.phases)
+        doubt = doubt_of_utilization(saved.run, loop.phases, loop.answer)
         draw = partial(time_breakdown.utilization_by_epoch, loop.epochs, loop.answer, bool(doubt))
         why = f"The squares are not to be trusted: {doubt}. " if doubt else ""
         yield Picture("utilization-by-epoch", "Utilization by epoch", why + time_breakdown.BUSY_CAPTION, draw)
@@ -263,7 +263,7 @@ def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) ->
     of_epochs = [epoch.bytes_per_second if in_bytes else epoch.samples_per_second for epoch in epochs]
     if not rate:
         return None
-    waited = doubt_of_core_waits(saved.run.environment, loop.phases)
+    waited = doubt_of_core_waits(saved.run.environment, loop.phases, answer)
     return scaling.LoopRate(
         label=saved.label,
         study=study,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dliosim.compare.answer import EITHER, NO_DIFFERENCE, USE
-from dliosim.measure.answer import FEEDS, STARVES, TOO_CLOSE
+from dliosim.measure.run_summary import FEEDS, STARVES, TOO_CLOSE
 from dliosim.pictures import html
 from dliosim.pictures.catalogue import (
     Gallery,

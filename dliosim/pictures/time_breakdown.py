@@ -9,10 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
-from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import column_of, name_part, time_parts
-from dliosim.measure.run_summary import Answer
+from dliosim.measure.run_summary import NO_STORAGE, Answer
 from dliosim.pictures.style import (
     INK,
     MOST_SHAPES,

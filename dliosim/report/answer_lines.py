@@ -6,17 +6,16 @@ import shlex
 import statistics
 from collections.abc import Iterator, Sequence
 
-from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import name_part, time_parts
 from dliosim.measure.file_phases import FilePhase
 from dliosim.measure.machine import MEMORY_KINDS
 from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import Answer, RunSummary
+from dliosim.measure.run_summary import NO_STORAGE, Answer, RunSummary, select_epochs
 from dliosim.plan.forecast.checkpoint_interval import best_interval
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.checkpoints import checkpoint_costs
-from dliosim.report.first_lines import FirstRows, directory_forms, first_lines, fit_rows, fit_title, name_forms
+from dliosim.report.first_lines import ROW, FirstRows, directory_forms, first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.phase_titles import group_phases, name_epochs
 from dliosim.report.text_table import shorten_name
 
@@ -27,7 +26,7 @@ _WORTH_A_WORD, _PARTS = 0.01, 3
 _LONGEST_CHECKPOINT = 16
 
 #: Where bytes came from.
-_GAVE_BY = {"device": " from the device", "memory": " from memory, not from storage"}
+_GOT_FROM = {"device": " from the device", "memory": " from memory, not from storage"}
 
 _NAMES = {"sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
 
@@ -101,7 +100,7 @@ def _title(run: RunSummary) -> str:
 
 def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str, str]]:
     epochs = [epoch for phase in runs for epoch in phase.epochs]
-    counted = answer.select_epochs(epochs)
+    counted = select_epochs(epochs, answer)
     yield "ANSWER", _verdict(answer)
     yield from (("WHY", reason) for reason in answer.reasons[:1])
     rates = _rates(answer)
@@ -115,7 +114,9 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str,
             where = "came from `cache memory`"
         yield "MEMORY", f"{name_epochs(others)} {where}: not counted"
     whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)
-    yield "LOOP", f"{_shares(counted, 'reads' if answer.source in ('memory', 'null') else 'storage')} of {whole}"
+    shares = _shares(counted, "reads" if answer.source in ("memory", "null") else "storage")
+    rows = [f"{', '.join(shares[:many])} of {whole}" for many in range(len(shares), 0, -1)]
+    yield "LOOP", next((row for row in rows if len(row) <= ROW), rows[-1])
 
 
 def describe_answer(answer: Answer) -> str:
@@ -130,7 +131,9 @@ def _rates(answer: Answer) -> str:
         return ""
     asked = f"needs {size(needs.mean, 3)}/s, " if needs and answer.verdict != NO_STORAGE else ""
     most = "" if answer.from_storage or is_memory else "at most "
-    return f"{asked}gave {most}{size(got.mean, 3)}/s{_GAVE_BY.get(answer.source, '')} ({name_epochs(answer.epochs)})"
+    return (
+        f"loop {asked}got {most}{size(got.mean, 3)}/s{_GOT_FROM.get(answer.source, '')} ({name_epochs(answer.epochs)})"
+    )
 
 
 def _verdict(answer: Answer) -> str:
@@ -141,10 +144,12 @@ def _verdict(answer: Answer) -> str:
     return f"{answer.verdict}: {', '.join(figures)}"
 
 
-def _shares(epochs: Sequence[EpochSummary], reads: str) -> str:
+def _shares(epochs: Sequence[EpochSummary], reads: str) -> list[str]:
     """Return how busy the ranks were, and what they waited for, as shares of all time of epochs, saves included.
 
-    `reads` is the word for waits for data.
+    `reads` is the word for waits for data. Steps may also be held by reads while ranks wait for something else: for
+    another rank that reads, or for a sync during which readers read. That is named, too, so that the shares agree with
+    the utilization of storage alone.
     """
     times = {name: statistics.fmean(getattr(one, name).mean for one in epochs) for name in time_parts(EpochSummary)}
     whole = sum(times.values())
@@ -152,10 +157,21 @@ def _shares(epochs: Sequence[EpochSummary], reads: str) -> str:
     late = statistics.fmean(one.late_compute_seconds for one in epochs)
     named["oversleep"] = late / whole if whole > 0 else 0.0
     busy = named.pop("compute", 0.0) - named["oversleep"]
-    longest = sorted((share, name) for name, share in named.items() if share >= _WORTH_A_WORD)
+    hidden = statistics.fmean(map(_seconds_behind_waits, epochs)) / whole if whole > 0 else 0.0
+    worth = {name: share + hidden * (name == "data wait") for name, share in named.items()}
+    longest = sorted((name for name in named if worth[name] >= _WORTH_A_WORD), key=worth.__getitem__, reverse=True)
     words = _NAMES | {"data wait": reads}
-    waits = [f"{words.get(name, name)} {percent(share, 2)}" for share, name in longest[: -_PARTS - 1 : -1]]
-    return ", ".join([*([f"busy {percent(busy, 2)}"] if busy or not waits else []), *waits])
+    behind = {"data wait": f" (+ {percent(hidden, 2)} hidden)"} if hidden >= _WORTH_A_WORD else {}
+    waits = [f"{words.get(one, one)} {percent(named[one], 2)}{behind.get(one, '')}" for one in longest[:_PARTS]]
+    return [*([f"busy {percent(busy, 2)}"] if busy or not waits else []), *waits]
+
+
+def _seconds_behind_waits(epoch: EpochSummary) -> float:
+    """Return for how long storage held the steps of an epoch beyond the ranks' own waits for data; at least 0."""
+    if epoch.storage_utilization is None:
+        return 0.0
+    held = epoch.storage_step_seconds * (1 - epoch.storage_utilization)
+    return max(held - epoch.data_wait_seconds.mean, 0.0)
 
 
 def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,11 @@ _LEAST_NEEDED = ("RESTORES", "SAVES", "LOOP", "MEMORY", "ALSO")
 _LEAST_NEEDED_OF_SAVES = ("RESTORES", "MEMORY", "LOOP", "ALSO", "SAVES")
 
 
+#: Characters of a row's name with the space after it, and of its text in one line.
+_NAME = 9
+ROW = SCREEN - _NAME
+
+
 def name_forms(name: str) -> list[str]:
     """Return the forms of a name for `fit_title`."""
     return [name, shorten_name(name, _LONGEST_NAME)]
@@ -80,7 +85,7 @@ def first_lines(title: str, rows: Sequence[Row]) -> str:
 
 def _format_row(row: Row) -> str:
     name, (text, *commands) = row[0], row[1].split("\n")
-    return "\n".join([_wrap(text, f"{name:<9}", " " * 9), *commands])
+    return "\n".join([_wrap(text, f"{name:<{_NAME}}", " " * _NAME), *commands])
 
 
 def _join(parts: Sequence[str]) -> str:

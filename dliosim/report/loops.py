@@ -17,7 +17,7 @@ from dliosim.measure.figures import ResultFigure, TimeSpread, latency_kinds, res
 from dliosim.measure.histogram import Quantiles
 from dliosim.measure.phase import LoopPhase
 from dliosim.measure.records import CAUSES
-from dliosim.measure.run_summary import Answer, RunSummary
+from dliosim.measure.run_summary import Answer, RunSummary, select_epochs
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.conditions import format_notes
@@ -53,7 +53,7 @@ def latencies_by_loop(run: RunSummary) -> dict[str, aggregate.Latencies]:
     found: dict[str, aggregate.Latencies] = {}
     for runs, answer in zip_longest(group_phases(run.loops), run.answers):
         epochs = [epoch for phase in runs for epoch in phase.epochs]
-        found[title_of(runs[0])] = aggregate.latencies(answer.select_epochs(epochs) if answer else epochs)
+        found[title_of(runs[0])] = aggregate.latencies(select_epochs(epochs, answer))
     return found
 
 
@@ -76,8 +76,8 @@ def loop_tables(
         replace(epoch, epoch=number)
         for number, epoch in enumerate((epoch for phase in runs for epoch in phase.epochs), 1)
     ]
-    counted = (answer and answer.epochs) or [one.epoch for one in epochs]
-    later = epochs[1:] or epochs
+    counted = select_epochs(epochs, answer)
+    numbers = [one.epoch for one in counted]
     most, fewest = max(one.steps for one in epochs), min(one.fewest_steps for one in epochs)
     steps = count(most, "step") if most == fewest else f"{fewest} to {most} steps"
     title = f"{name}: {count(len(epochs), 'epoch')} of {steps} in {seconds(sum(phase.seconds for phase in runs))}"
@@ -88,13 +88,16 @@ def loop_tables(
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
         _figure_table(
-            title, [_rate_columns(bool(doubt), answer), _table_columns("times"), _table_columns("core waits")], epochs
+            title,
+            [_rate_columns(bool(doubt), answer), _table_columns("times"), _table_columns("core waits")],
+            epochs,
+            numbers,
         ),
-        _shares_line(name, epochs, later),
-        _latency_table(f"{name}: latencies", epochs, latencies, counted),
-        _figure_table(causes, [_CAUSES, _CHECKS, _table_columns("DLIO")], epochs),
+        _shares_line(name, counted),
+        _latency_table(f"{name}: latencies", epochs, latencies, numbers),
+        _figure_table(causes, [_CAUSES, _CHECKS, _table_columns("DLIO")], epochs, numbers),
         textwrap.fill(_CLIENT_NOTE, WIDTH) if runs[0].kind == "train" and any(one.dlio_au for one in epochs) else "",
-        *(textwrap.fill(note, WIDTH) for note in _wait_notes(name, runs[0], later)),
+        *(textwrap.fill(note, WIDTH) for note in _wait_notes(name, runs[0], counted)),
     ]
     return "\n\n".join(filter(None, [*tables, format_notes(runs)]))
 
@@ -109,16 +112,16 @@ def _access_method(phase: LoopPhase) -> str:
     return f"{phase.api} with hints {phase.hint_set}" if named else str(phase.api)
 
 
-def _shares_line(name: str, epochs: Sequence[EpochSummary], later: Sequence[EpochSummary]) -> str:
-    """Return the parts of the loop's time in one sentence: mean over ranks, over the later epochs."""
-    shares = aggregate.time_shares(later)
+def _shares_line(name: str, epochs: Sequence[EpochSummary]) -> str:
+    """Return the parts of the loop's time in one sentence: mean over ranks, over these epochs."""
+    shares = aggregate.time_shares(epochs)
     sentence = ", ".join(f"{part} {percent(share, 3)}" for part, share in shares.items() if share)
     if not sentence:
         return ""
-    when = " after the first epoch" if len(epochs) > 1 else ""
-    waited = aggregate.core_wait_share(later)
+    waited = aggregate.core_wait_share(epochs)
     within = f"; {percent(waited, 3)} of it was waiting for a core" if waited else ""
-    return textwrap.fill(f"{name}: where the loop's time without saves went{when}: {sentence}{within}", WIDTH)
+    when = name_epochs([one.epoch for one in epochs])
+    return textwrap.fill(f"{name}: where the time without saves went in {when}: {sentence}{within}", WIDTH)
 
 
 def _wait_notes(name: str, phase: LoopPhase, epochs: Sequence[EpochSummary]) -> Iterator[str]:
@@ -229,20 +232,24 @@ _CHECKS = [
 ]
 
 
-def _figure_table(title: str, groups: Sequence[Sequence[Column[EpochSummary]]], epochs: Sequence[EpochSummary]) -> str:
-    """Return the first epoch, the later ones, and of the later ones the mean and the standard deviation in per cent."""
+def _figure_table(
+    title: str,
+    groups: Sequence[Sequence[Column[EpochSummary]]],
+    epochs: Sequence[EpochSummary],
+    counted: Sequence[int],
+) -> str:
+    """Return a row for each epoch, then mean and standard deviation in per cent of those that count."""
     shown = [select_columns(group, epochs) for group in groups]
     columns = [one for group in shown for one in group]
     rows = [(str(epoch.epoch), *(one.cell(epoch) for one in columns)) for epoch in epochs]
     rows = _separate_first(rows)
-    later = epochs[1:]
-    if len(later) > 1:
-        values = [_amounts(one, later) for one in columns]
+    if len(counted) > 1:
+        values = [_amounts(one, [epochs[number - 1] for number in counted]) for one in columns]
         means = [
             one.show(statistics.fmean(amounts) if amounts else None)
             for one, amounts in zip(columns, values, strict=True)
         ]
-        rows += [LINE, (_epoch_range(later), *means), ("+- %", *map(_variation, values))]
+        rows += [LINE, (_numbers(counted), *means), ("+- %", *map(_variation, values))]
     return grid(title, ["epoch", *(one.heading for one in columns)], rows, [len(group) for group in shown if group])
 
 
@@ -263,7 +270,7 @@ def _latency_table(
     """Return a row for each epoch, then one for the latencies of those that count together, if there are several."""
     headings, groups = ["epoch"], []
     rows: list[tuple[str, ...]] = [(str(one.epoch),) for one in epochs]
-    rows.append((name_epochs(counted).partition(" ")[2],))
+    rows.append((_numbers(counted),))
     for kind in latency_kinds(EpochSummary):
         each = [getattr(one, f"{kind}_latency").quantiles() for one in epochs]
         if any(each):
@@ -295,8 +302,9 @@ def _separate_first(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return rows if len(rows) == 1 else [rows[0], LINE, *rows[1:]]
 
 
-def _epoch_range(epochs: Sequence[EpochSummary]) -> str:
-    return f"{epochs[0].epoch}..{epochs[-1].epoch}"
+def _numbers(epochs: Sequence[int]) -> str:
+    """Return the numbers of epochs for a cell."""
+    return name_epochs(epochs).partition(" ")[2]
 
 
 def _scale(value: float | None, factor: float) -> float | None:

@@ -29,7 +29,7 @@ from dliosim.report.checkpoints import CheckpointCosts, checkpoint_costs
 from dliosim.report.hdf5_files import encode_ranks, encode_timeline
 from dliosim.report.loops import latencies_by_loop
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 RESULTS = "results.json"
 #: The results so far of a run that a signal asked for them.
 PARTIAL = "results.partial.json"

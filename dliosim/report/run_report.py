@@ -9,11 +9,11 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from dliosim.measure.aggregate import Latencies
+from dliosim.measure.answers.validity import doubt_of_utilization
 from dliosim.measure.epoch_summaries import VerbSummary
 from dliosim.measure.figures import ResultFigure, result_figures
 from dliosim.measure.file_phases import FilePhase, SavePhase
 from dliosim.measure.run_summary import ExpectationResult, RunSummary
-from dliosim.measure.validity import doubt_of_utilization
 from dliosim.readable import number, percent, seconds, size
 from dliosim.report.answer_lines import answer_lines
 from dliosim.report.checkpoints import checkpoint_tables
@@ -33,12 +33,7 @@ _REST = "rest_seconds"
 def run_report(run: RunSummary, latencies: Mapping[str, Latencies]) -> str:
     """Return all tables of a run, at most 120 columns wide; `latencies` as of `loops.latencies_by_loop`."""
     loops = [
-        loop_tables(
-            group,
-            latencies[title_of(group[0])],
-            doubt_of_utilization(run, group),
-            answer,
-        )
+        loop_tables(group, latencies[title_of(group[0])], doubt_of_utilization(run, group, answer), answer)
         for group, answer in zip_longest(group_phases(run.loops), run.answers)
     ]
     sections = [

@@ -96,7 +96,7 @@ _LOOP_COLUMNS: list[Column[_Row]] = [
     Column("from the\ndevice", _read_epoch(_read_from_device), _size_cell, True, math.nan),
     Column("time", _read_epoch(lambda one: one.loop_seconds), time_cell),
     Column("asked /\ntime", _read_epoch(lambda one: one.bytes_per_second), _rate_cell, True, math.nan),
-    Column("busy", _read_epoch(lambda one: one.utilization), percent_cell, True, math.nan),
+    Column("utili-\nzation", _read_epoch(lambda one: one.utilization), percent_cell, True, math.nan),
     Column("storage\nalone", lambda row: row[1], lambda text: text or "-", True),
     Column("latency\np99", _read_epoch(_p99), time_cell, True, math.nan),
 ]

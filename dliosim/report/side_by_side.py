@@ -8,12 +8,11 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 from dliosim.measure import aggregate
-from dliosim.measure.answer import NO_STORAGE
 from dliosim.measure.checkpoint_overhead import loop_overheads, save_times
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.figures import ResultFigure, latency_kinds, name_part, result_figures, time_parts
 from dliosim.measure.records import CAUSES
-from dliosim.measure.run_summary import RunSummary, Spread
+from dliosim.measure.run_summary import NO_STORAGE, RunSummary, Spread
 from dliosim.readable import ABSENT, number, percent, seconds, size
 from dliosim.report.answer_lines import answer_lines, device_share
 from dliosim.report.compare.answer_lines import comparison_lines
@@ -315,7 +314,7 @@ _ANSWER: list[_LoopFigure] = [
         lambda loop: _mean_of(loop, "storage_utilization", _share_text),
     ),
     ("needs", lambda loop: _mean_of(loop, "needs_bytes_per_second", _byte_rate)),
-    ("gave", lambda loop: _mean_of(loop, "got_bytes_per_second", _byte_rate)),
+    ("got", lambda loop: _mean_of(loop, "got_bytes_per_second", _byte_rate)),
     ("from", lambda loop: loop.answer.source if loop.answer else ABSENT),
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dliosim.measure.answer import epoch_source
+from dliosim.measure.answers.sources import epoch_source
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.run_summary import Answer
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from dliosim.measure import aggregate
+from dliosim.measure.answers.validity import doubt_of_core_waits, doubt_of_oversleep, doubt_of_prefetch
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.file_phases import RestorePhase, SavePhase
 from dliosim.measure.machine import MEMORY_KINDS, Environment
 from dliosim.measure.phase import LoopPhase, PartialProgress, PhaseSummary
-from dliosim.measure.run_summary import RunSummary
-from dliosim.measure.validity import doubt_of_core_waits, doubt_of_oversleep, doubt_of_prefetch
+from dliosim.measure.run_summary import Answer, RunSummary, select_epochs
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent, size
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
@@ -42,11 +42,11 @@ def format_warnings(run: RunSummary) -> str:
 def warnings_of(run: RunSummary) -> list[str]:
     """Return the texts of all warnings; where a run has answers, without those that these give already."""
     found = [*_partial_warnings(run), *_machine_warnings(run), *_option_warnings(run)]
-    judged = {answer.loop for answer in run.answers if answer.source not in ("memory", "null")}
+    answers = {title_of(runs[0]): one for runs, one in zip(group_phases(run.loops), run.answers, strict=False)}
     for group in group_phases(run.phases):
         loops = [phase for phase in group if isinstance(phase, LoopPhase)]
-        warned = _loop_warnings(run.environment, loops, bool(run.answers), bool(loops) and loops[0].name in judged)
-        found += [f"{title_of(group[0])}: {text}" for text in warned]
+        title = title_of(group[0])
+        found += [f"{title}: {text}" for text in _loop_warnings(run.environment, loops, answers.get(title))]
         if not run.null:
             found += _warn_each_run(group, lambda phase: _cache_warnings(run, phase))
             found += _warn_each_run(group, lambda phase: _checkpoint_warnings(run, phase))
@@ -97,9 +97,9 @@ def _ranks_on_cores(environment: Environment) -> str:
     return f"{count(environment.ranks_per_node, 'rank')} on {count(environment.cores_per_node, 'core')}"
 
 
-def _core_wait_warnings(environment: Environment, runs: Sequence[LoopPhase]) -> Iterator[str]:
+def _core_wait_warnings(environment: Environment, runs: Sequence[LoopPhase], answer: Answer | None) -> Iterator[str]:
     """Warn that ranks of a loop waited for cores, as the kernel counts it, and say what to do."""
-    waited = doubt_of_core_waits(environment, runs)
+    waited = doubt_of_core_waits(environment, runs, answer)
     if not waited or any(epoch.core_wait_seconds is None for phase in runs for epoch in phase.epochs):
         return
     busy = any(epoch.utilization is not None for phase in runs for epoch in phase.epochs)
@@ -125,28 +125,23 @@ def _option_warnings(run: RunSummary) -> Iterator[str]:
         )
 
 
-def _loop_warnings(
-    environment: Environment, runs: Sequence[LoopPhase], is_answered: bool, is_judged: bool
-) -> Iterator[str]:
-    """Yield the warnings about all runs of a loop together.
-
-    `is_answered`: an answer says what it is sure of; `is_judged`: it has also judged waits for cores.
-    """
+def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase], answer: Answer | None) -> Iterator[str]:
+    """Yield the warnings about all runs of a loop together, but those that its answer gives already."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     if not epochs:
         return
-    if not is_judged:
-        yield from _core_wait_warnings(environment, runs)
+    if answer is None or answer.source in ("memory", "null"):  # else the answer has judged waits for cores
+        yield from _core_wait_warnings(environment, runs, answer)
     slept = doubt_of_oversleep(runs)
     if slept:
-        known = any(epoch.utilization is not None for epoch in epochs) and not is_answered
+        known = any(epoch.utilization is not None for epoch in epochs) and answer is None
         yield f"{slept}: {_DOUBTFUL if known else 'rates include that, utilization of storage alone does not'}"
     early = doubt_of_prefetch(runs)
-    if early and not is_answered:
+    if early and answer is None:
         yield f"{early}: {_DOUBTFUL}, because those steps were read during the first; use more samples or fewer batches"
-    later = epochs[1:] or epochs
-    wall = sum(epoch.loop_seconds for epoch in later)
-    least = sum(epoch.least_sync_wait_seconds or 0.0 for epoch in later)
+    counted = select_epochs(epochs, answer)
+    wall = sum(epoch.loop_seconds for epoch in counted)
+    least = sum(epoch.least_sync_wait_seconds or 0.0 for epoch in counted)
     if wall > 0 and least / wall > _SYNC_SHARE:
         yield (
             f"{percent(least / wall, 2)} of the loop's time is what even the last rank of each step waited in its "

@@ -9,7 +9,7 @@ HEAVY = ("tabulate", "h5py", "lark", "mpi4py", "dliosim.report")
 @pytest.mark.parametrize(
     "modules",
     [
-        "dliosim.measure.summary, dliosim.measure.expectations, dliosim.measure.meter",
+        "dliosim.measure.summary, dliosim.measure.answers.expectations, dliosim.measure.meter",
         "dliosim.report.run_report, dliosim.report.results, dliosim.report.progress",
     ],
 )

@@ -64,7 +64,7 @@ FOR_RANK_0 = {
     "lark", "h5py", "tabulate", "importlib.metadata", "concurrent", "logging", "statistics", "tempfile", "email",
     "dliosim.language", "dliosim.execute.datasets.discovery", "dliosim.commands.run_results",
     "dliosim.commands.environment", "dliosim.report.results", "dliosim.report.run_report",
-    "dliosim.measure.epoch_summaries", "dliosim.measure.figures", "dliosim.measure.expectations",
+    "dliosim.measure.epoch_summaries", "dliosim.measure.figures", "dliosim.measure.answers.expectations",
     "dliosim.measure.file_phases",
 }  # fmt: skip
 

@@ -152,7 +152,7 @@ def body_text(text: str) -> str:
 
 def test_the_page_begins_with_the_answer_as_on_a_terminal(tmp_path: Path) -> None:
     advice = {"text": "read past the page cache", "command": "dliosim run a.dlio -D 'd.layout=shared file'"}
-    rate = {name: {"mean": rate, "min": rate, "max": rate} for name, rate in RATES.items()}
+    rate = {name: {"mean": rate, "low": rate, "high": rate} for name, rate in RATES.items()}
     changed = {"verdict": "does not feed", "source": "device", "from_storage": True, "reasons": [], "epochs": [1]}
     text = one_run(tmp_path, **changed, **rate, advice=[advice])
     (saved,) = load_results([str(tmp_path)], with_arrays=False)
@@ -161,7 +161,7 @@ def test_the_page_begins_with_the_answer_as_on_a_terminal(tmp_path: Path) -> Non
     places = [shown.index(" ".join(line.split())) for line in answer_lines(saved.run).splitlines()[1:]]
     assert places == sorted(places)
     assert places[-1] < shown.index("Figures")
-    assert "needs 2.91 GB/s, gave 1.97 GB/s from the device (epoch 1)" in shown
+    assert "loop needs 2.91 GB/s, got 1.97 GB/s from the device (epoch 1)" in shown
     assert "missed: expect" not in shown and "MISSED: expect utilization of train at least 75 %" in shown
     assert f"<code>{escape(advice['command'])}</code>" in text
     assert "2.91\N{NO-BREAK SPACE}GB/s" in text

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from dliosim.measure.answer import answer_run
+from dliosim.measure.answers.answer import answer_run
+from dliosim.measure.answers.expectations import evaluate
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
-from dliosim.measure.expectations import evaluate
 from dliosim.measure.figures import BoundShares, TimeSpread
 from dliosim.measure.file_phases import FilePhase, SavePhase
 from dliosim.measure.histogram import Histogram

@@ -10,7 +10,7 @@ from dliosim.measure.file_phases import RestorePhase, SavePhase
 from dliosim.measure.run_summary import Advice, Answer, RunSummary, Spread
 from dliosim.report.answer_lines import answer_lines
 from dliosim.report.phase_titles import name_epochs
-from tests.report.sample import run, saved
+from tests.report.sample import run, saved, spread
 
 
 def flat(value: float) -> Spread:
@@ -44,7 +44,7 @@ def lines_of(*answers: Answer, **changed: object) -> list[str]:
 def test_the_answer_is_on_the_second_line_and_how_it_is_known_below() -> None:
     lines = lines_of(answered())
     assert lines[1] == "ANSWER   does not feed: 61.2 % utilization of storage alone, goal 90 %"
-    assert lines[2] == "STORAGE  needs 2.91 GB/s, gave 1.97 GB/s from the device (epoch 1)"
+    assert lines[2] == "STORAGE  loop needs 2.91 GB/s, got 1.97 GB/s from the device (epoch 1)"
     assert lines[3] == "MEMORY   epochs 2 to 5 came from the page cache, all or in part: not counted"
     assert lines[4].startswith("LOOP     ")
 
@@ -61,13 +61,13 @@ def test_what_came_out_of_memory_is_never_called_storage() -> None:
     memory = {"verdict": "not a storage result", "source": "memory", "from_storage": False}
     lines = lines_of(answered(**memory, reasons=("all bytes came from memory",)))
     assert lines[1:3] == ["ANSWER   not a storage result", "WHY      all bytes came from memory"]
-    assert lines[3] == "MEMORY   gave 1.97 GB/s from memory, not from storage (epoch 1)"
+    assert lines[3] == "MEMORY   loop got 1.97 GB/s from memory, not from storage (epoch 1)"
 
 
 @pytest.mark.parametrize("source", ["unknown", "mixed"])
 def test_what_memory_may_have_given_is_a_bound_of_what_storage_gave(source: str) -> None:
     lines = lines_of(answered(source=source, from_storage=False))
-    assert lines[2] == "STORAGE  needs 2.91 GB/s, gave at most 1.97 GB/s (epoch 1)"
+    assert lines[2] == "STORAGE  loop needs 2.91 GB/s, got at most 1.97 GB/s (epoch 1)"
 
 
 def test_the_shares_of_a_loop_have_one_whole_and_name_it() -> None:
@@ -77,6 +77,28 @@ def test_the_shares_of_a_loop_have_one_whole_and_name_it() -> None:
 
     assert loop_of(1) == "LOOP     busy 49 %, storage 50 % of epoch 1"
     assert loop_of(1, 2, 3, 4, 5).endswith(" of the loop")
+
+
+def test_what_other_waits_hide_of_storage_is_named_so_that_shares_agree_with_storage_alone() -> None:
+    (loop, *_) = run().loops
+    # A rank waits 20 ms for its data and 60 ms for another one that reads; steps are held by reads for 80 ms.
+    times = {"data_wait_seconds": spread(0.02), "sync_wait_seconds": spread(0.06), "compute_seconds": spread(0.12)}
+    held = {"storage_utilization": 0.6, "storage_step_seconds": 0.2, "tool_seconds": spread(0.0)}
+    epochs = tuple(replace(one, **times, **held, oversleep_share=0.0) for one in loop.epochs)
+    text = lines_of(answered(epochs=(1,)), phases=(replace(loop, epochs=epochs),))
+    assert "LOOP     busy 60 %, storage 10 % (+ 30 % hidden), sync 30 % of epoch 1" in text
+    even = tuple(replace(one, data_wait_seconds=spread(0.08), sync_wait_seconds=spread(0.0)) for one in epochs)
+    text = lines_of(answered(epochs=(1,)), phases=(replace(loop, epochs=even),))
+    assert "LOOP     busy 60 %, storage 40 % of epoch 1" in text
+
+
+def test_a_row_of_shares_has_one_line_however_many_there_are() -> None:
+    (loop, *_) = run().loops
+    long = {"checkpoint_seconds": spread(0.05), "sync_wait_seconds": spread(0.05), "storage_utilization": 0.1}
+    epochs = tuple(replace(one, **long, storage_step_seconds=0.5) for one in loop.epochs)
+    lines = lines_of(answered(epochs=(1,)), phases=(replace(loop, epochs=epochs),))
+    (row,) = (number for number, line in enumerate(lines) if line.startswith("LOOP"))
+    assert lines[row].endswith(" of epoch 1") and "hidden" in lines[row] and len(lines[row]) <= 80
 
 
 def test_other_loops_have_their_answer_next_to_the_first_however_many_there_are() -> None:
@@ -148,7 +170,10 @@ def test_reads_out_of_memory_are_not_called_storage() -> None:
     assert "storage 50 %" in shown["device"]
 
 
-SOURCED = [replace(run().answers[0], source=source) for source in ("memory", "device")]
+SOURCED = [
+    replace(run().answers[0], source=source, verdict=verdict)
+    for source, verdict in (("memory", "not a storage result"), ("device", "does not feed"))
+]
 
 
 def test_how_often_to_save_is_said_or_why_it_is_unknown() -> None:

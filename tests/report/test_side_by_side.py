@@ -192,7 +192,7 @@ def test_a_loop_has_its_answer_and_rows_that_say_nothing_are_left_out(tmp_path: 
     text = format_side_by_side([replace(one, loops=(replace(loop, answer=answer),))])
     assert row_of(text, "answer") == ["does not feed"]
     assert row_of(text, "needs") == ["2.91 GB/s"]
-    assert row_of(text, "gave") == ["1.97 GB/s"]
+    assert row_of(text, "got") == ["1.97 GB/s"]
     assert row_of(text, "from") == ["device"]
     assert row_of(text, "most steps' last rank spent most in") == ["reads, 75 % of steps"]
     assert "bound by" not in text

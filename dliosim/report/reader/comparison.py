@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dliosim.compare.answer import USE
 from dliosim.compare.pass_figures import LOOP, STALL
 from dliosim.compare.result import ComparisonAnswer
-from dliosim.measure.answer import SOURCES
+from dliosim.measure.answers.sources import SOURCES
 from dliosim.measure.histogram import Quantiles
 from dliosim.measure.machine import Environment
 from dliosim.model.job import MAX_RANKS

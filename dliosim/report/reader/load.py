@@ -14,7 +14,7 @@ from dliosim.errors import HELP, UsageError
 from dliosim.measure.aggregate import Latencies
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import Answer, RunSummary
+from dliosim.measure.run_summary import Answer, RunSummary, select_epochs
 from dliosim.readable import count, printable
 from dliosim.report.phase_titles import title_of
 from dliosim.report.reader.arrays import Ints
@@ -45,7 +45,7 @@ class LoopResult:
     @property
     def answer_epochs(self) -> Sequence[EpochSummary]:
         """Epochs that count for the answer; all where there is none."""
-        return self.answer.select_epochs(self.epochs) if self.answer else self.epochs
+        return select_epochs(self.epochs, self.answer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dliosim.measure.aggregate import Latencies
-from dliosim.measure.answer import SOURCES
+from dliosim.measure.answers.sources import SOURCES
 from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures import latency_kinds
 from dliosim.measure.file_phases import FILE_PHASES

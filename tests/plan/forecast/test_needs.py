@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.answer import answer_run
+from dliosim.measure.answers.answer import answer_run
 from dliosim.model import (
     Access,
     Cadence,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.measure.answer import answer_run, command_line, epoch_source
+from dliosim.measure.answers.answer import answer_run
+from dliosim.measure.answers.command_line import command_line
+from dliosim.measure.answers.sources import epoch_source
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.file_phases import SavePhase
 from dliosim.measure.machine import FileSystem
@@ -85,14 +88,18 @@ def test_where_nothing_can_come_from_a_device_the_counter_does_not_matter() -> N
 @pytest.mark.parametrize(
     ("alone", "verdict"),
     [
-        ((0.95, 0.9), "feeds"),
+        ((0.95, 0.94, 0.95), "feeds"),
+        ((0.95, 0.9), "too close to say"),  # two epochs so different say little of their mean
         ((0.85, 0.95), "too close to say"),
-        ((0.85, 0.8), "does not feed"),
+        ((0.89, *[0.95, 0.96] * 4), "feeds"),  # one epoch below the goal does not decide
+        ((0.85, 0.84, 0.85), "does not feed"),
         ((0.9,), "feeds"),
         ((0.89,), "does not feed"),
     ],
 )
-def test_the_verdict_is_that_of_all_epochs_that_count(alone: tuple[float, ...], verdict: str) -> None:
+def test_the_verdict_is_that_of_the_interval_of_the_mean_over_epochs_that_count(
+    alone: tuple[float, ...], verdict: str
+) -> None:
     assert answer(*(epoch(one, 1.0) for one in alone)).verdict == verdict
 
 
@@ -100,19 +107,45 @@ def test_the_verdict_is_that_of_all_epochs_that_count(alone: tuple[float, ...], 
 def test_of_an_only_epoch_the_steps_say_how_sure_its_figure_is(error: float, verdict: str) -> None:
     found = answer(epoch(0.87, 1.0, storage_utilization_error=error))
     assert found.verdict == verdict
-    assert found.storage_utilization is not None and found.storage_utilization.min == pytest.approx(0.87 - 2 * error)
+    assert found.storage_utilization is not None and found.storage_utilization.low == pytest.approx(0.87 - 2 * error)
 
 
 def test_more_epochs_are_advised_where_they_would_count() -> None:
     close = epoch(0.89, 1.0, storage_utilization_error=0.1)
-    assert answer(close).advice[0].command.endswith("-D train.epochs=2")
+    assert answer(close).advice[0].command.endswith("-D train.epochs=8")
     assert answer(close, epoch(0.99, 0.0)).advice[0].command.endswith("-D train.cache=off")
+    near = epoch(0.85, 1.0, storage_utilization_error=0.06)  # 0.12 to either side is 2.4 times 0.05
+    assert answer(near).advice[0].command.endswith("-D train.epochs=6")
+
+
+def test_a_goal_that_is_just_reached_needs_no_more_epochs() -> None:
+    (advice,) = answer(epoch(0.899, 1.0, storage_utilization_error=0.004)).advice
+    assert (advice.text[:30], advice.command) == ("storage just reaches the goal,", "")
+
+
+@given(
+    goal=st.floats(0.1, 0.99),
+    away=st.floats(-0.05, 0.05),
+    scatter=st.floats(0.0, 0.1),
+    random=st.randoms(use_true_random=False),
+)
+def test_more_epochs_come_to_an_end(goal: float, away: float, scatter: float, random: Random) -> None:
+    many = 1
+    for _ in range(20):
+        drawn = [min(max(random.gauss(goal + away, scatter), 0.01), 1.0) for _ in range(many)]
+        found = answer(*(epoch(one, 1.0, storage_utilization_error=0.01) for one in drawn), goal=goal)
+        more = re.search(r"epochs=(\d+)$", found.advice[0].command if found.advice else "")
+        if not more:
+            return
+        assert found.verdict == "too close to say" and int(more[1]) >= 2 * many
+        many = min(int(more[1]), 3000)
+    pytest.fail("no end")
 
 
 def test_epochs_out_of_memory_do_not_count() -> None:
     found = answer(epoch(0.6, 1.0), epoch(0.99, 0.0), epoch(0.99, 0.5))
     assert (found.verdict, found.source, found.epochs) == ("does not feed", "device", (1,))
-    assert found.storage_utilization is not None and found.storage_utilization.max == 0.6
+    assert found.storage_utilization is not None and found.storage_utilization.high == 0.6
 
 
 def test_what_it_got_and_needs_agree_with_its_utilization() -> None:
@@ -264,7 +297,7 @@ def test_where_the_goal_is_within_the_spread_more_epochs_that_count_are_advised(
     assert answer(unsure, epoch(0.99, 0.0)).advice[0].command.endswith(" -D train.cache=off")
     (refused,) = answer(unsure, epoch(0.99, 0.0), accepted=False).advice
     assert (refused.text[:27], refused.command) == ("have more epochs that count", "")
-    assert answer(unsure).advice[0].command.endswith(" -D train.epochs=2")
+    assert answer(unsure).advice[0].command.endswith(" -D train.epochs=4")
 
 
 def test_steps_that_were_all_read_ahead_are_advised_against_wherever_their_bytes_came_from() -> None:

@@ -8,7 +8,7 @@ from dliosim.measure import aggregate
 from dliosim.measure.epoch_summaries import EpochSummary
 from dliosim.measure.machine import Environment
 from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.run_summary import Answer, RunSummary, select_epochs
 from dliosim.readable import count, percent
 
 #: Above this oversleep, utilization depends more on the machine's scheduler than on storage.
@@ -18,46 +18,42 @@ OVERSLEEP_LIMIT = 0.01
 CORE_WAIT_LIMIT = 0.05
 
 
-def doubt_of_times(run: RunSummary, phases: Sequence[LoopPhase]) -> str:
-    """Return why the times of these phases of a loop say nothing about storage, or an empty text."""
+def doubt_of_times(run: RunSummary, phases: Sequence[LoopPhase], answer: Answer | None) -> str:
+    """Return why the times of a loop, in the epochs that count, say nothing about storage, or an empty text."""
     if run.null:
         return "nothing was read (--null)"
     verified = "what was read was checked within the steps (--verify)" if run.verify else ""
-    return doubt_of_core_waits(run.environment, phases) or verified
+    return doubt_of_core_waits(run.environment, phases, answer) or verified
 
 
-def core_wait_bound(environment: Environment, epochs: Sequence[EpochSummary], readers: int) -> float:
-    """Return the share of the epochs' time in which ranks, or each of a rank's `readers`, waited for a core.
+def find_core_wait(environment: Environment, epochs: Sequence[EpochSummary], readers: int) -> tuple[float, str]:
+    """Return the share of the epochs' time in which ranks, or each of a rank's `readers`, waited for a core; in words.
 
     1 where no kernel counts it and ranks outnumber cores.
     """
     own = aggregate.core_wait_share(epochs)
     if own is None:
-        return float(environment.is_oversubscribed)
-    return max(own, aggregate.reader_core_wait_share(epochs, readers) or 0.0)
+        uncounted = "waiting for a core is not counted here, with more ranks than cores"
+        return float(environment.is_oversubscribed), uncounted
+    read = aggregate.reader_core_wait_share(epochs, readers) or 0.0
+    if read > own:
+        return read, f"readers waited for a core for {percent(read, 2)} of the loop"
+    return own, f"{percent(own, 2)} of the loop was waiting for a core"
 
 
-def doubt_of_core_waits(environment: Environment, phases: Sequence[LoopPhase]) -> str:
+def doubt_of_core_waits(environment: Environment, phases: Sequence[LoopPhase], answer: Answer | None) -> str:
     """Return how much of the loop time ranks or readers waited for cores, if that matters; else an empty text.
 
-    Over the epochs after the first. Where no kernel counts it, more ranks than cores is the doubt.
+    Over the epochs that count for the answer. Where no kernel counts it, more ranks than cores is the doubt.
     """
-    epochs = [epoch for phase in phases for epoch in phase.epochs]
-    later = epochs[1:] or epochs
-    own = aggregate.core_wait_share(later)
-    if own is None:
-        return "there are more ranks than cores" if environment.is_oversubscribed else ""
-    read = aggregate.reader_core_wait_share(later, max(phase.readers for phase in phases)) or 0.0
-    if max(own, read) < CORE_WAIT_LIMIT:
-        return ""
-    if own >= read:
-        return f"{percent(own, 2)} of the loop was waiting for a core"
-    return f"readers waited for a core {percent(read, 2)} of the loop"
+    epochs = select_epochs([epoch for phase in phases for epoch in phase.epochs], answer)
+    waited, text = find_core_wait(environment, epochs, max(phase.readers for phase in phases))
+    return text if waited >= CORE_WAIT_LIMIT else ""
 
 
-def doubt_of_utilization(run: RunSummary, phases: Sequence[LoopPhase]) -> str:
+def doubt_of_utilization(run: RunSummary, phases: Sequence[LoopPhase], answer: Answer | None) -> str:
     """Return why the utilization of these phases of a loop cannot be trusted, or an empty text."""
-    return doubt_of_times(run, phases) or doubt_of_oversleep(phases) or doubt_of_prefetch(phases)
+    return doubt_of_times(run, phases, answer) or doubt_of_oversleep(phases) or doubt_of_prefetch(phases)
 
 
 def doubt_of_oversleep(phases: Sequence[LoopPhase]) -> str:

@@ -1,0 +1,1 @@
+"""The answer of a run about its storage, from its figures: verdict, reasons, advice, results of `expect` lines."""

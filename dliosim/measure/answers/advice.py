@@ -1,0 +1,139 @@
+"""Advice by the answer of a loop. Following one piece of advice after the other comes to an end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeAlias
+
+from dliosim.measure.answers.command_line import command_line
+from dliosim.measure.answers.validity import CORE_WAIT_LIMIT, doubt_of_prefetch
+from dliosim.measure.machine import MEMORY_KINDS, OWN_CACHE_WITH_DIRECT_KINDS
+from dliosim.measure.phase import LoopPhase
+from dliosim.measure.run_summary import STARVES, TOO_CLOSE, Advice, Answer, RunSummary
+from dliosim.model import MPI_APIS
+from dliosim.readable import percent
+
+#: What one more override, name and phrase of a -D, does: names of earlier ones that say nothing next to it; None where
+#: the pattern cannot run with it.
+Accepts: TypeAlias = Callable[[tuple[str, str]], Collection[str] | None]
+
+#: Yields advice with its text, a setting of the loop and the setting's phrase, if the pattern takes it.
+_Change: TypeAlias = Callable[[str, str, str], Iterator[Advice]]
+
+#: From this number of readers a rank on, more of them are no advice.
+_MANY_READERS = 16
+
+#: How many times as many epochs are advised, at least and at most.
+_FEWEST_TIMES, _MOST_TIMES = 2, 8
+
+#: An interval of less than this to either side is as good as it gets: storage just reaches the goal.
+_JUST = 0.01
+
+
+def advise(
+    run: RunSummary, runs: Sequence[LoopPhase], answer: Answer, waited: float, accepts: Accepts, disk: str
+) -> Iterator[Advice]:
+    """Yield what to do next about a loop; of changes by -D only those that the pattern `accepts`.
+
+    `waited` is the share of the time in which threads waited for a core. `disk` is a directory that is not in memory,
+    or an empty text.
+    """
+    loop = runs[0]
+
+    def change(text: str, setting: str, phrase: str) -> Iterator[Advice]:
+        override = f"{loop.name}.{setting}", phrase
+        if (needless := accepts(override)) is not None:
+            yield Advice(text, command_line(run, "=".join(override), needless))
+
+    if answer.source == "null":
+        yield Advice("read the data", command_line(run, without=("--null",)))
+    elif run.is_stored_on(loop, MEMORY_KINDS) and disk and loop.root == "data":
+        yield Advice(
+            "put the data on the storage in question, or on this disk", command_line(run, option=("--dir", disk))
+        )
+    elif run.is_stored_on(loop, MEMORY_KINDS):
+        yield Advice("put the data on the storage in question: --dir DIR")
+    elif doubt_of_prefetch(runs):
+        yield Advice("use more samples, or fewer batches ahead (`prefetch`)")
+    elif not answer.from_storage:
+        if run.is_stored_on(loop, OWN_CACHE_WITH_DIRECT_KINDS):
+            yield Advice("use much more data than memory, or the file system behind: --dir DIR")
+        elif loop.cache != "off":
+            yield from change("read past the page cache", "cache", "off")
+        yield Advice("use more data than memory, or `drop caches` before the loop")
+    elif answer.verdict == TOO_CLOSE and answer.has_goal_within_interval:
+        yield from _narrow_interval(runs, answer, change)
+    elif answer.verdict == TOO_CLOSE:
+        yield _free_cores(run, loop, accepts, run.environment.ranks_per_node)
+    elif answer.verdict == STARVES and loop.api in MPI_APIS:  # of several readers only one reads at a time
+        if loop.readers:
+            yield from change("read by POSIX calls, which readers make at the same time", "api", "posix")
+        else:
+            yield from change("read ahead of the steps", "readers", "1 by batch")
+    elif answer.verdict == STARVES:
+        yield from _read_faster(run, loop, waited, accepts, change)
+
+
+def _narrow_interval(runs: Sequence[LoopPhase], answer: Answer, change: _Change) -> Iterator[Advice]:
+    """Yield how the goal may leave the interval of the mean: by more epochs, until storage is seen to just reach it."""
+    alone, counted = answer.storage_utilization, len(answer.epochs)
+    if alone is None:
+        return
+    half, distance = alone.high - alone.mean, abs(alone.mean - answer.goal)
+    if half <= _JUST:
+        yield Advice(f"storage just reaches the goal, within {percent(half, 2)}: more epochs hardly change that")
+    elif counted == sum(len(phase.epochs) for phase in runs):
+        times = (half / distance) ** 2 if distance else math.inf  # an interval is as narrow as epochs' square root
+        times = min(max(math.ceil(times) if times < _MOST_TIMES else _MOST_TIMES, _FEWEST_TIMES), _MOST_TIMES)
+        yield from change("run more epochs", "epochs", str(times * len(runs[0].epochs)))
+    else:
+        if runs[0].cache != "off":
+            yield from change("read past the page cache, so that all epochs count", "cache", "off")
+        yield Advice("have more epochs that count: more data than memory, or `drop caches` in a `repeat`")
+
+
+def _read_faster(
+    run: RunSummary, loop: LoopPhase, waited: float, accepts: Accepts, change: _Change
+) -> Iterator[Advice]:
+    """Yield how storage may feed a loop after all.
+
+    Each piece of advice asks for more readers or for fewer ranks, never the other way round, so that somebody who
+    follows one after the other comes to an end.
+    """
+    cores, crowd = run.environment.cores_per_node, run.environment.ranks_per_node
+    is_crowded, own = waited >= CORE_WAIT_LIMIT, _readers_with_cores(run)
+    more = 2 * loop.readers or 4
+    if crowd > 1 or is_crowded:
+        more = min(more, own)
+    if loop.readers < more <= _MANY_READERS:
+        yield from change("read more batches at the same time", "readers", f"{more} by batch")
+    elif crowd > 1 and is_crowded:
+        yield _free_cores(run, loop, accepts, crowd - 1)
+    elif crowd > 1:
+        yield Advice("find how many ranks it feeds", command_line(run, ranks=crowd // 2 * run.nodes))
+    elif is_crowded and 1 + loop.readers > cores:
+        yield Advice(f"use faster storage, or a node of {1 + loop.readers} cores, for the rank and its readers")
+    else:
+        yield Advice("use faster storage: fewer ranks or more readers do not help here")
+
+
+def _readers_with_cores(run: RunSummary) -> int:
+    """Return how many readers of a rank can have a core each, next to the ranks; at least one."""
+    return max(run.environment.cores_per_node // run.environment.ranks_per_node - 1, 1)
+
+
+def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts, most_ranks: int) -> Advice:
+    """Return how each rank and each reader gets a core of its own, with at most `most_ranks` on a node."""
+    cores, crowd = run.environment.cores_per_node, run.environment.ranks_per_node
+    readers = min(loop.readers, _readers_with_cores(run)) if crowd > 1 else loop.readers
+    ranks = min(max(cores // (1 + readers), 1), most_ranks)
+    override = (f"{loop.name}.readers", f"{readers} by batch")
+    needless = accepts(override) if readers < loop.readers else None
+    changed = "" if needless is None else "=".join(override)
+    if changed or ranks < crowd:
+        command = command_line(run, changed, needless or (), ranks=ranks * run.nodes)
+        return Advice("give each rank and reader a core", command)
+    if 1 + readers > cores:
+        return Advice(f"use a node of {1 + readers} cores, for the rank and its readers")
+    return Advice("each has a core, but waited: repeat this on a quiet machine", command_line(run))

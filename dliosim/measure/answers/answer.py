@@ -1,0 +1,116 @@
+"""The answer of a run: whether its storage feeds a loop, how that is known, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dliosim.measure.answers.advice import Accepts, advise
+from dliosim.measure.answers.command_line import drop_failure_rate
+from dliosim.measure.answers.intervals import Outcome, judge_bound, spread_over
+from dliosim.measure.answers.sources import CountedEpochs, count_epochs
+from dliosim.measure.answers.validity import CORE_WAIT_LIMIT, doubt_of_prefetch, find_core_wait
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.phase import LoopPhase
+from dliosim.measure.run_summary import (
+    FEEDS,
+    NO_STORAGE,
+    NOT_ASKED,
+    STARVES,
+    TOO_CLOSE,
+    Answer,
+    RunSummary,
+    Spread,
+)
+from dliosim.model.expectation import GOAL
+from dliosim.readable import percent
+
+_VERDICTS = {Outcome.HELD: FEEDS, Outcome.MISSED: STARVES, Outcome.UNDECIDED: TOO_CLOSE}
+
+
+def answer_run(
+    run: RunSummary, loops: Sequence[Sequence[LoopPhase]], goals: Mapping[str, float], accepts: Accepts, disk: str = ""
+) -> tuple[Answer, ...]:
+    """Return the answer of each loop: `loops` has the runs of each, `goals` the goal of a loop that has its own.
+
+    `disk` is a directory that is not in memory, as advice for data that are.
+    """
+    run = replace(run, arguments=drop_failure_rate(run))  # for the commands of advice
+    return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL), accepts, disk) for runs in loops)
+
+
+def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accepts: Accepts, disk: str) -> Answer:
+    if all(phase.reads_nothing for phase in runs):
+        return _answer_unread(runs[0].name, [epoch for phase in runs for epoch in phase.epochs], goal)
+    counted = count_epochs(run, runs)
+    some = counted.select(runs)
+    alone = spread_over(some, lambda one: one.storage_utilization, lambda one: one.storage_utilization_error)
+    alone = alone and Spread(alone.mean, max(alone.low, 0.0), min(alone.high, 1.0))
+    waited, load = find_core_wait(run.environment, some, max(phase.readers for phase in runs))
+    verdict, why = _judge(runs, counted, alone, goal, waited, load)
+    answer = Answer(
+        runs[0].name,
+        verdict,
+        (*counted.reasons, *why) if verdict in (FEEDS, STARVES) else (*why, *counted.reasons),
+        counted.source,
+        counted.from_storage,
+        counted.numbers,
+        goal,
+        spread_over(some, lambda one: one.utilization),
+        alone,
+        spread_over(some, lambda one: _rate_for_goal(one, goal)),
+        spread_over(some, storage_rate, _rate_error),
+        (),
+    )
+    return replace(answer, advice=tuple(advise(run, runs, answer, waited, accepts, disk)))
+
+
+def _answer_unread(loop: str, epochs: Sequence[EpochSummary], goal: float) -> Answer:
+    """Return the answer of a loop that reads nothing: its storage has nothing to feed."""
+    numbers = tuple(range(1, len(epochs) + 1))
+    busy = spread_over(epochs, lambda one: one.utilization)
+    return Answer(loop, NOT_ASKED, ("it reads nothing",), "null", False, numbers, goal, busy, None, None, None, ())
+
+
+def _judge(
+    runs: Sequence[LoopPhase], counted: CountedEpochs, alone: Spread | None, goal: float, waited: float, load: str
+) -> tuple[str, tuple[str, ...]]:
+    """Return the verdict and its reasons; `waited`: share of the time spent waiting for a core; `load`: in words."""
+    if counted.source in ("null", "memory"):
+        return NO_STORAGE, ()
+    early = doubt_of_prefetch(runs)
+    if early:
+        return NO_STORAGE, (early,)
+    if alone is None:
+        if not any(epoch.compute_seconds.max > 0 for phase in runs for epoch in phase.epochs):
+            return NOT_ASKED, ()
+        if max(epoch.steps for phase in runs for epoch in phase.epochs) < 2:
+            return NO_STORAGE, ("an epoch has no step after the first",)
+        return NOT_ASKED, ("requests come by themselves: their latency says whether storage keeps up",)
+    if not counted.from_storage and alone.high >= goal:
+        return NO_STORAGE, ()
+    outcome, doubt = judge_bound(alone, goal, True, waited, load)
+    if doubt:
+        is_near = alone.high >= goal
+        ends = f": {percent(alone.low, 3)} to {percent(alone.high, 3)}" if is_near else ""
+        return _VERDICTS[outcome], (doubt + ends,)
+    load += ", but more is missing" if outcome is Outcome.MISSED else ""
+    return _VERDICTS[outcome], (load,) if waited >= CORE_WAIT_LIMIT else ()
+
+
+def storage_rate(epoch: EpochSummary) -> float | None:
+    """Return the bytes/s that storage gives the steps after the first; bytes that it gives once count once."""
+    if epoch.null or not epoch.bytes or epoch.storage_step_seconds <= 0:
+        return None
+    return epoch.steady_bytes * epoch.bytes_once / epoch.bytes / epoch.storage_step_seconds
+
+
+def _rate_for_goal(epoch: EpochSummary, goal: float) -> float | None:
+    rate = storage_rate(epoch)
+    return None if rate is None or not epoch.storage_utilization else rate * goal / epoch.storage_utilization
+
+
+def _rate_error(epoch: EpochSummary) -> float | None:
+    """Return the standard error of `storage_rate` within an epoch: relative to it, that of the utilization."""
+    rate, error = storage_rate(epoch), epoch.storage_utilization_error
+    return rate * error / epoch.storage_utilization if rate and error and epoch.storage_utilization else None

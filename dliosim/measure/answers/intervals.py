@@ -1,0 +1,74 @@
+"""Figures over several epochs with their 95 % interval, and the one rule that judges whether a bound holds."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.run_summary import Spread
+from dliosim.student_t import critical_value
+
+#: Probability that an interval does not have what it is about.
+_LEVEL = 0.05
+
+#: Standard errors to either side of the mean of many steps, at that level.
+_STEP_ERRORS = 2.0
+
+#: From this share of a loop on, waits for a core say more than all that is left.
+_MOST = 0.5
+
+
+class Outcome(Enum):
+    """Result of judging a bound."""
+
+    HELD = "held"
+    MISSED = "missed"
+    UNDECIDED = "undecided"
+
+
+def spread_over(
+    epochs: Sequence[EpochSummary],
+    figure: Callable[[EpochSummary], float | None],
+    error: Callable[[EpochSummary], float | None] = lambda _: None,
+) -> Spread | None:
+    """Return a figure over epochs; None unless every one has it. `error`: its standard error within an epoch."""
+    known = [value for value in map(figure, epochs) if value is not None]
+    return mean_interval(known, [error(one) or 0.0 for one in epochs]) if known and len(known) == len(epochs) else None
+
+
+def mean_interval(values: Sequence[float], errors: Sequence[float]) -> Spread:
+    """Return the mean of the values of epochs with its 95 % interval; `errors` are the standard errors of each.
+
+    Two independent parts: the steps' scatter, known by the errors, and what epochs differ beyond that, which Student's
+    t judges by the number of epochs. In simulations the interval had the true mean in 91 to 97 % of the cases, with two
+    epochs in 87 to 97 % (docs/design.md).
+    """
+    many, mean = len(values), statistics.fmean(values)
+    within = sum(error**2 for error in errors) / many
+    half_squared = _STEP_ERRORS**2 * within / many
+    if many > 1:
+        beyond = max(statistics.variance(values) - within, 0.0)
+        half_squared += critical_value(_LEVEL, many - 1) ** 2 * beyond / many
+    half = math.sqrt(half_squared)
+    return Spread(mean, max(mean - half, 0.0), mean + half)  # no figure is below 0
+
+
+def judge_bound(interval: Spread, bound: float, is_least: bool, excused: float, excuse: str) -> tuple[Outcome, str]:
+    """Return whether a figure is at least (else at most) `bound`, and why that is undecided.
+
+    `excused` is the share of the time that something else than storage took, which `excuse` names: a bound is missed
+    only if the figure would miss it without that, too, and if less than half of the time was taken.
+    """
+    worst, best = (interval.low, interval.high) if is_least else (interval.high, interval.low)
+    sign = 1 if is_least else -1
+    if sign * worst >= sign * bound:
+        return Outcome.HELD, ""
+    if sign * best >= sign * bound:
+        return Outcome.UNDECIDED, "the goal is within the 95 % interval"
+    left = max(1.0 - excused, 0.0)
+    if excused >= _MOST or (best >= bound * left if is_least else best * left <= bound):
+        return Outcome.UNDECIDED, f"{excuse}, and may be what is missing"
+    return Outcome.MISSED, ""

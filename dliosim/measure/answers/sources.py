@@ -1,0 +1,158 @@
+"""Sources of the bytes of epochs, and the epochs that count for the answer about storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dliosim.measure.epoch_summaries import EpochSummary
+from dliosim.measure.machine import MEMORY_KINDS, OWN_CACHE_KINDS, OWN_CACHE_WITH_DIRECT_KINDS, SERVER_KINDS
+from dliosim.measure.phase import LoopPhase
+from dliosim.measure.run_summary import RunSummary
+from dliosim.readable import percent, size
+
+#: Where bytes of an epoch may come from (`Answer.source`): of the sources of a loop the first one counts.
+SOURCES = ("device", "unknown", "mixed", "memory", "null")
+
+#: From this share of its bytes on, an epoch is the device's; below the other one it is memory's.
+_ALL, _NONE = 0.99, 0.01
+
+#: The page cache reads whole pages: around a sample, on average one page more than was asked.
+_PAGE = 4096
+
+
+#: Why a source is `unknown`; what is known instead follows.
+_UNCOUNTED = "reads are not counted"
+
+
+@dataclass(frozen=True, slots=True)
+class CountedEpochs:
+    """The epochs of a loop that count for its answer."""
+
+    #: where their bytes came from, as in `Answer.source`
+    source: str
+    #: True if their bytes are known to have come from storage
+    from_storage: bool
+    #: epochs that count, from 1 over all runs of the loop
+    numbers: tuple[int, ...]
+    #: what has to be known of the source
+    reasons: tuple[str, ...]
+
+    def select(self, runs: Sequence[LoopPhase]) -> list[EpochSummary]:
+        """Return these epochs, of all runs of the loop."""
+        epochs = [epoch for phase in runs for epoch in phase.epochs]
+        return [epochs[number - 1] for number in self.numbers]
+
+
+def count_epochs(run: RunSummary, runs: Sequence[LoopPhase]) -> CountedEpochs:
+    """Return which epochs of all runs of a loop count: those that came from storage, if there are any."""
+    epochs = [epoch for phase in runs for epoch in phase.epochs]
+    in_memory, cold = run.is_stored_on(runs[0], MEMORY_KINDS), find_cold_epochs(runs)
+    sources = [epoch_source(epoch, in_memory, number in cold) for number, epoch in enumerate(epochs)]
+    source = next(each for each in SOURCES if each in sources)
+    counted, from_storage = [number for number, each in enumerate(sources) if each == source], source == "device"
+    if source == "unknown":
+        counted, from_storage, reasons = _choose_uncounted(run, runs, counted)
+    elif source == "mixed":
+        reasons = (_reason_of_mixed([_device_share(epochs[each], each in cold) for each in counted]),)
+    else:
+        reasons = _source_reasons(run, runs, source)
+    return CountedEpochs(source, from_storage, tuple(number + 1 for number in counted), reasons)
+
+
+def epoch_source(epoch: EpochSummary, in_memory: bool = False, began_cold: bool = False) -> str:
+    """Return where the bytes of an epoch came from, as in `Answer.source`.
+
+    `in_memory`: its files are in memory. `began_cold`: nothing was in the page cache when it began; else the device
+    must have given whole pages, as parts of pages that no sample has could stand for bytes out of memory.
+    """
+    if epoch.null:
+        return "null"
+    if in_memory or not epoch.unique_bytes:
+        return "memory"
+    if epoch.device_bytes is None:
+        return "unknown"
+    return share_source(_device_share(epoch, began_cold))
+
+
+def _device_share(epoch: EpochSummary, began_cold: bool) -> float:
+    return share_of_device(epoch.device_bytes or 0, epoch.unique_bytes, 0 if began_cold else epoch.samples)
+
+
+def share_of_device(device: int, asked: int, warm_samples: int) -> float:
+    """Return the device's share of the bytes asked; above 0.99 that of the whole pages around `warm_samples`, too.
+
+    These are the samples of epochs that did not begin cold: parts of pages that no sample has could stand for bytes out
+    of memory.
+    """
+    share = device / asked
+    return share if share < _ALL else min(share, max(device / (asked + _PAGE * warm_samples), _NONE))
+
+
+def share_source(share: float) -> str:
+    """Return where bytes came from, by the device's share of them."""
+    return "device" if share >= _ALL else "memory" if share < _NONE else "mixed"
+
+
+def _source_reasons(run: RunSummary, runs: Sequence[LoopPhase], source: str) -> tuple[str, ...]:
+    """Return what has to be known of a source of bytes, other than `unknown` and `mixed`."""
+    if source == "null":
+        return ("nothing was read (--null)",)
+    if source == "memory":
+        return (_memory_reason(run, runs),)
+    return _server_reasons(run, runs)
+
+
+def _reason_of_mixed(shares: Sequence[float]) -> str:
+    """Return how much memory gave, where the device gave these shares of the bytes of epochs."""
+    least, most = (percent(1 - each, 2) for each in (max(shares), min(shares)))
+    cached = least if least == most else f"{least} to {most}"
+    return f"the page cache gave {cached} of the bytes, or may have"
+
+
+def _server_reasons(run: RunSummary, runs: Sequence[LoopPhase]) -> tuple[str, ...]:
+    return ("a server gave the bytes, perhaps out of its memory",) if run.is_stored_on(runs[0], SERVER_KINDS) else ()
+
+
+def find_cold_epochs(runs: Sequence[LoopPhase]) -> list[int]:
+    """Return the epochs, from 0 over all runs of a loop, before which none of their bytes was in a page cache."""
+    cold: list[int] = []
+    first = 0
+    for phase in runs:
+        # The loop around an evaluation may have read its data since they were looked at.
+        share = None if phase.kind == "evaluate" else phase.resident_share
+        if phase.cache == "off":
+            cold += range(first, first + len(phase.epochs))
+        elif phase.epochs and share is not None and share < _NONE:
+            cold.append(first)
+        first += len(phase.epochs)
+    return cold
+
+
+def _choose_uncounted(
+    run: RunSummary, runs: Sequence[LoopPhase], numbers: list[int]
+) -> tuple[list[int], bool, tuple[str, ...]]:
+    """Return the epochs that count where the kernel counts no bytes of a device, and what is known instead.
+
+    True: their bytes came from storage. False: they may have come from memory. `numbers` are those not counted.
+    """
+    if runs[0].cache == "off" and not run.is_stored_on(runs[0], OWN_CACHE_WITH_DIRECT_KINDS):
+        return numbers, True, (f"{_UNCOUNTED}; O_DIRECT passed the page cache", *_server_reasons(run, runs))
+    epochs = [epoch for phase in runs for epoch in phase.epochs]
+    least, memory = min(epochs[each].unique_bytes for each in numbers), run.environment.memory_per_node * run.nodes
+    if 0 < memory <= (1 - _ALL) * least:
+        room = f"{_UNCOUNTED}; memory has room for less than 1 % of {size(least, 3)}"
+        return numbers, True, (room, *_server_reasons(run, runs))
+    has_own_cache = run.is_stored_on(runs[0], OWN_CACHE_KINDS)
+    cold = [] if runs[0].cache == "off" else find_cold_epochs(runs)
+    if cold and not has_own_cache:
+        return cold, True, (f"{_UNCOUNTED}; the page cache was cold before", *_server_reasons(run, runs))
+    reasons = (f"{_UNCOUNTED}; {size(least, 3)} may have come from {size(memory, 3)} of memory",)
+    return numbers, False, (*reasons, "this file system may have a cache of its own") if has_own_cache else reasons
+
+
+def _memory_reason(run: RunSummary, runs: Sequence[LoopPhase]) -> str:
+    if run.is_stored_on(runs[0], MEMORY_KINDS):
+        return "the data are in a file system in memory"
+    kept = all(not epoch.unique_bytes for phase in runs for epoch in phase.epochs)
+    return "`cache memory` kept all samples" if kept else "all bytes came from the page cache"

@@ -1,0 +1,68 @@
+"""Intervals of means over epochs, and the rule that judges a bound."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dliosim.measure.answers.intervals import Outcome, judge_bound, mean_interval
+from dliosim.measure.run_summary import Spread
+
+shares = st.floats(0.01, 1.0)
+
+
+def half(values: list[float], errors: list[float]) -> float:
+    found = mean_interval(values, errors)
+    assert found.low == pytest.approx(max(found.mean - (found.high - found.mean), 0.0))
+    return found.high - found.mean
+
+
+def test_one_epoch_has_the_scatter_of_its_steps() -> None:
+    assert half([0.8], [0.01]) == pytest.approx(0.02)
+    assert mean_interval([0.8], [0.0]) == Spread(0.8, 0.8, 0.8)
+
+
+def test_epochs_that_differ_by_more_than_their_steps_explain_are_judged_by_student() -> None:
+    # Standard deviation 0.1, three epochs: 4.303 * 0.1 / sqrt(3).
+    assert half([0.7, 0.8, 0.9], [0.0] * 3) == pytest.approx(4.303 * 0.1 / math.sqrt(3), rel=1e-3)
+
+
+def test_epochs_that_differ_by_what_their_steps_explain_narrow_the_interval() -> None:
+    assert half([0.79, 0.81], [0.02, 0.02]) == pytest.approx(2 * 0.02 / math.sqrt(2))
+
+
+@given(st.lists(shares, min_size=2, max_size=20), st.floats(0.0, 0.1))
+def test_the_same_scatter_in_twice_the_epochs_has_a_narrower_interval(values: list[float], error: float) -> None:
+    once, twice = half(values, [error] * len(values)), half(values * 2, [error] * len(values) * 2)
+    assert twice <= once
+    assert twice < once or once < 1e-6
+
+
+outcomes = st.builds(lambda mean, by: Spread(mean, mean - by, mean + by), shares, st.floats(0.0, 0.5))
+
+
+@given(outcomes, shares, st.floats(0.0, 1.0), st.booleans())
+def test_a_bound_is_decided_only_outside_of_the_interval(
+    spread: Spread, bound: float, excused: float, is_least: bool
+) -> None:
+    outcome, doubt = judge_bound(spread, bound, is_least, excused, "it slept")
+    assert bool(doubt) == (outcome is Outcome.UNDECIDED)
+    if spread.low < bound < spread.high:
+        assert outcome is Outcome.UNDECIDED
+    if outcome is Outcome.HELD:
+        assert spread.mean >= bound if is_least else spread.mean <= bound
+    if outcome is Outcome.MISSED:
+        assert excused < 0.5 and (spread.mean < bound if is_least else spread.mean > bound)
+
+
+@given(outcomes, shares, st.floats(0.0, 0.49))
+def test_what_was_taken_from_storage_excuses_no_more_than_that(spread: Spread, bound: float, excused: float) -> None:
+    assume(spread.high < bound)
+    outcome, doubt = judge_bound(spread, bound, True, excused, "it slept")
+    assert (outcome is Outcome.MISSED) == (spread.high < bound * (1 - excused))
+    assert doubt in ("", "it slept, and may be what is missing")
+    assert judge_bound(Spread(2.0, 2.0, 2.0), 1.0, False, 0.4, "it slept")[0] is Outcome.MISSED
+    assert judge_bound(Spread(2.0, 2.0, 2.0), 1.0, False, 0.5, "it slept")[0] is Outcome.UNDECIDED
