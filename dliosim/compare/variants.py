@@ -31,6 +31,9 @@ from dliosim.units import format_bytes
 #: Buffers of aggregators that `hints two-phase` tries, in addition to one of the stripe's size; bytes.
 _BUFFERS: Final = (16 << 20, 64 << 20)
 
+#: Codes of what a combination cannot do, or cannot do with what is installed here: no mistakes.
+_IMPOSSIBLE: Final = ("E2", "R403")
+
 _TWO_PHASE: Final = "two-phase"
 _LIBRARY: Final = "library"
 
@@ -71,7 +74,7 @@ def compile_variants(
             pairs_given = [*given, *((full[name], value) for name, value in pairs)]
             compiled = compile_document(path, pairs_given, job, finder)
         except PatternError as error:
-            if not all(found.code.startswith("E2") for found in error.diagnostics if found.is_error):
+            if not all(found.code.startswith(_IMPOSSIBLE) for found in error.diagnostics if found.is_error):
                 raise PatternError([_cure_as_varied(one, varied, full) for one in error.diagnostics]) from None
             left_out.append(
                 ExcludedVariant(label, next(found.message for found in error.diagnostics if found.is_error))

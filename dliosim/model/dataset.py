@@ -336,8 +336,9 @@ compress: off | gzip 4 | zstd 3 | lzf | snappy
 compressible: off | 2 : 1
     compression_ratio -> {} : 1
     buffer_compress_percentage -> 2 : 1
-datasets: 2
+datasets: 2 | "image", "label"
     num_dset_per_record, num_datasets, columns
+    field, key, variable, dset, h5_key, dataset_name, array -> {}
 from files
     existing_files, glob, urls, url, data_files, file_pattern
 path

@@ -168,3 +168,18 @@ def test_of_several_loops_one_must_be_named(path: Path) -> None:
         made(path, "api=posix,mpi-independent")
     found = compile_variants(path, (), Job(2), parse_varied(["api=posix,mpi-independent"]), "again")[0]
     assert found.what == "again" and found.variants[1].verb.access.api == "mpi-independent"
+
+
+def test_what_needs_a_package_that_is_not_installed_is_left_out_and_no_mistake(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_text(PATTERN.replace('    path     "d"', '    path     "d"\n    format   hdf5'))
+    monkeypatch.setattr("dliosim.language.checks.external_readers.is_hdf5_parallel", lambda: False)
+    found = made(path, "api=posix,mpi-independent", "through=direct,library")
+    assert len(found.variants) == 3
+    (left_out,) = found.not_run
+    assert left_out.label == "api=mpi-independent, through=library" and "a parallel HDF5" in left_out.reason
+    with pytest.raises(PatternError, match="a parallel HDF5"):
+        made(
+            path, "hints=library,no-aggregation", given=(("train.api", "mpi-independent"), ("train.through", "library"))
+        )

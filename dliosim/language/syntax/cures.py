@@ -220,12 +220,20 @@ def cure_phrase(head: str, kind: str, phrase: Span, accepts: Callable[[str], boo
     if head == "api" and _is_library(phrase.text):
         given = phrase.source.text.partition("api")[0] if phrase.source.name == COMMAND_LINE else ""
         return f"write `{given}through=library`" if given else "write `through library` instead"
+    if (own := phrase.text.partition(" ")[0]) in SETTINGS[kind] and _is_line(own, kind, phrase.text):
+        return f"write `{phrase.text}`, a setting of its own, in place of `{head}`"
     for word in re.finditer(r"\s([a-z]\w*)(?=\s)", phrase.text):
         before, after = phrase.text[: word.start()].strip(), phrase.text[word.start() + 1 :]
         if word[1] in SETTINGS[kind] and accepts(before):
             return f"write `{head} {before}` and `{after}`, a line each"
     found = rewrite(phrase.text, accepts, _fill_forms(head, kind, names))
     return _write_cure(head, phrase, found) if found and found != [phrase.text] else ""
+
+
+def _is_line(word: str, kind: str, text: str) -> bool:
+    """Return whether a text that begins with the word of a setting is a whole line of it."""
+    settings = (one for one in list_settings(BLOCKS[kind], kind) if one.keyword == word)
+    return any(is_readable(one, text[len(word) :].strip()) for one in settings)
 
 
 def show_forms(head: str, kind: str, phrase: Span, accepts: Callable[[str], bool]) -> str:
