@@ -13,8 +13,17 @@ P = TypeVar("P", bound=PhaseSummary)
 
 def title_of(phase: PhaseSummary) -> str:
     """Return the title of a phase: keyword, name (if it adds to the keyword), and what distinguishes it from others."""
-    name = phase.name if phase.name.startswith(phase.kind) else f"{phase.kind} {phase.name}".rstrip()
-    return f"{name} {phase.how}".rstrip() if isinstance(phase, RestorePhase) else name
+    return f"{_verb_of(phase)} {phase.how}".rstrip() if isinstance(phase, RestorePhase) else _verb_of(phase)
+
+
+def short_titles(phases: Sequence[PhaseSummary]) -> list[str]:
+    """Return the titles of phases for a narrow column: how one restores is left out where no other has its name."""
+    verbs = [_verb_of(phase) for phase in phases]
+    return [verb if verbs.count(verb) == 1 else title_of(phase) for verb, phase in zip(verbs, phases, strict=True)]
+
+
+def _verb_of(phase: PhaseSummary) -> str:
+    return phase.name if phase.name.startswith(phase.kind) else f"{phase.kind} {phase.name}".rstrip()
 
 
 def group_phases(phases: Sequence[P]) -> list[list[P]]:

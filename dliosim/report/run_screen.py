@@ -17,7 +17,7 @@ from dliosim.measure.run_summary import Answer, RunSummary
 from dliosim.readable import seconds, size
 from dliosim.report.answer_lines import answer_lines
 from dliosim.report.checkpoints import interval_section
-from dliosim.report.phase_titles import group_phases, title_of
+from dliosim.report.phase_titles import group_phases, short_titles, title_of
 from dliosim.report.run_report import expectation_line
 from dliosim.report.storage_alone import storage_alone
 from dliosim.report.text_table import SCREEN, Column, format_columns, percent_cell, shorten_name, time_cell
@@ -105,7 +105,8 @@ _LOOP_COLUMNS: list[Column[_Row]] = [
 def _file_table(phases: Sequence[FilePhase]) -> str:
     """Return a row for each verb that moved data; one row for all its runs."""
     groups = [group for group in group_phases(phases) if any(one.verb.bytes and one.verb.seconds for one in group)]
-    named = [(shorten_name(title_of(group[0]), _LONGEST_VERB), group) for group in groups]
+    titles = short_titles([group[0] for group in groups])
+    named = [(shorten_name(title, _LONGEST_VERB), group) for title, group in zip(titles, groups, strict=True)]
     return (
         format_columns(
             "files: bytes and time of each verb, means over its runs", "", named, [[one] for one in _FILE_COLUMNS]

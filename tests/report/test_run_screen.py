@@ -53,6 +53,14 @@ def test_bytes_from_the_device_are_next_to_those_asked_where_they_are_counted() 
     assert ["from the" in text.split("loops: ")[1] for text in (counted, uncounted)] == [True, False]
 
 
+def test_how_a_restore_reads_is_named_where_there_is_another_one() -> None:
+    restores = [RestorePhase("state", "restore", 1.0, verb=verb(1.0), how=how) for how in ("oldest first", "once")]
+    alone = on("ext4", phases=(restores[0],)).split("files: ")[1]
+    assert "restore state  " in alone and "oldest" not in alone
+    both = on("ext4", phases=tuple(restores)).split("files: ")[1]
+    assert "restore state once" in both and "dest first" in both
+
+
 def test_of_many_epochs_the_first_and_the_last_have_rows() -> None:
     text = run_screen(run(phases=(LoopPhase("train", "train", 1.0, epochs=tuple(map(epoch, range(40)))),)))
     rows = [line.split("  ")[0] for line in text.splitlines() if line.startswith("train ") and "warning" not in line]
