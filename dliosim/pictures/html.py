@@ -68,6 +68,11 @@ pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; l
   body { padding: 1rem .9rem 3rem; } nav ul { columns: 1; } nav > ul > li { margin: .35rem 0; }
   nav li li { display: inline-block; }
   dl { grid-template-columns: 1fr; } dt { margin-top: .4rem; }
+  /* Several columns fit, and rows keep their names while the others are scrolled. */
+  table { font-size: .72rem; } th, td { padding-left: .5rem; }
+  th:first-child, td:first-child { position: sticky; left: 0; background: #fff; min-width: 5.5rem; max-width: 7rem;
+    white-space: normal; overflow-wrap: anywhere; padding-right: .4rem; }
+  thead th { max-width: 6rem; overflow-wrap: anywhere; }
 }
 @media print {
   body { max-width: none; padding: 0; font-size: 10.5pt; }
