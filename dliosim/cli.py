@@ -13,13 +13,13 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dliosim.commands.command_table import Command
-from dliosim.commands.garbage import freeze_objects
-from dliosim.commands.launcher import launcher_rank, library_environment
-from dliosim.commands.parser import Misuse, parse_words
-from dliosim.commands.program import insert_program
-from dliosim.commands.signals import capture_signals
-from dliosim.commands.terminal import discard_output
+from dliosim.commands.command_line.command_table import Command
+from dliosim.commands.command_line.parser import Misuse, parse_words
+from dliosim.commands.command_line.program import insert_program
+from dliosim.commands.job.garbage import freeze_objects
+from dliosim.commands.job.launcher import launcher_rank, library_environment
+from dliosim.commands.job.signals import capture_signals
+from dliosim.commands.job.terminal import discard_output
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.readable import printable
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if reason := command.find_contradiction(parsed):
                 raise Misuse(reason)
         except Misuse as error:
-            from dliosim.commands.misuse import describe_misuse
+            from dliosim.commands.command_line.misuse import describe_misuse
 
             sys.stderr.write(printable(insert_program(describe_misuse(given, str(error))), lines=True) + "\n")
             sys.exit(2)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dliosim.execute.backends.registry import Backend, backend_names, backend_of
     from dliosim.execute.io_errors import call_error, truncation_error
     from dliosim.execute.testing.backend_contract import check_backend
-    from dliosim.measure.meter import Meter
+    from dliosim.measure.rank.meter import Meter
     from dliosim.plan.samples.io_requests import Calls, sample_heads
 
 __all__ = [

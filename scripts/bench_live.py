@@ -19,12 +19,12 @@ from time import thread_time_ns
 from bench_stalls import CASES, PATTERN
 from harness import header, middle, mpiexec, orderly, row, run, scratch
 
-from dliosim.commands.live import draw
-from dliosim.measure.board import BARRIER, DONE, ROW_BYTES, STEP, map_rows
-from dliosim.measure.live import LiveMeter
-from dliosim.measure.step_times import AT_ONCE, ROW
-from dliosim.measure.task import Task
-from dliosim.report.live_screen import live_screen
+from dliosim.commands.job.live import draw
+from dliosim.measure.progress.board import BARRIER, DONE, ROW_BYTES, STEP, map_rows
+from dliosim.measure.progress.live import LiveMeter
+from dliosim.measure.progress.task import Task
+from dliosim.measure.rank.step_times import AT_ONCE, ROW
+from dliosim.report.progress.live_screen import live_screen
 
 #: Looks that are timed, and the time between two of them, ns.
 LOOKS, BETWEEN = 200, 250_000_000

@@ -20,7 +20,7 @@ from time import perf_counter_ns
 import numpy as np
 from harness import header, middle, mpiexec, orderly, row, run, scratch
 
-from dliosim.measure.meter import Meter
+from dliosim.measure.rank.meter import Meter
 from dliosim.plan.samples.io_requests import Calls, Extents, plan_calls
 from dliosim.trace.calls import NAMES, Call
 from dliosim.trace.columns import CALL_COLUMNS, SPAN_COLUMNS, ColumnBuffer, SpillFile

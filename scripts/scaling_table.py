@@ -20,11 +20,11 @@ from tabulate import tabulate
 
 from dliosim.errors import UsageError
 from dliosim.measure.answers.validity import doubt_of_oversleep, doubt_of_times
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.file_phases import FilePhase
-from dliosim.measure.machine import MEMORY_KINDS
-from dliosim.measure.phase import LoopPhase, PhaseSummary
-from dliosim.measure.run_summary import Answer, RunSummary, select_epochs
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.file_phases import FilePhase
+from dliosim.measure.results.machine import MEMORY_KINDS
+from dliosim.measure.results.phase import LoopPhase, PhaseSummary
+from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
 from dliosim.readable import ABSENT, count
 from dliosim.report.reader.fields import read_json
 from dliosim.report.reader.results import parse_run

@@ -3,8 +3,8 @@
 
     scripts/write_figures.py
 
-A figure's type, heading and formula are those of its field in dliosim/measure/epoch_summaries.py, what it means is the
-comment there. Columns of ranks.h5 are the fields of the record in dliosim/measure/records.py.
+A figure's type, heading and formula are those of its field in dliosim/measure/figures/epoch_summaries.py, what it
+means is the comment there. Columns of ranks.h5 are the fields of the record in dliosim/measure/rank/records.py.
 """
 
 from __future__ import annotations
@@ -18,11 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
-from dliosim.measure.figure_words import read_comments
-from dliosim.measure.figures import BoundShares, Reduced, ResultFigure, TimeSpread, column_of, result_figures
-from dliosim.measure.records import EpochRecord
-from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.measure.figures.declaration import (
+    BoundShares,
+    Reduced,
+    ResultFigure,
+    TimeSpread,
+    column_of,
+    result_figures,
+)
+from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figures.summary import RANK_COLUMNS
+from dliosim.measure.figures.words import read_comments
+from dliosim.measure.rank.records import EpochRecord
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SCHEMA, PAGE = DOCS / "results.schema.json", DOCS / "metrics.md"

@@ -16,13 +16,13 @@ from dliosim.analyze.insights import INSIGHTS, Finding, judge
 from dliosim.analyze.jobs import group_jobs, name_jobs
 from dliosim.analyze.open_trace import open_trace
 from dliosim.analyze.view import View
-from dliosim.commands.terminal import print_text
+from dliosim.commands.job.terminal import print_text
 from dliosim.errors import DliosimError, ExecutionError, TraceError, UsageError
 from dliosim.readable import count, printable
 from dliosim.report.analyze.first_screen import explain_insight, format_analysis, format_changes
 from dliosim.report.analyze.json import analysis_json, changes_json, fleet_json
 from dliosim.report.analyze.tables import fleet_table
-from dliosim.report.results import write_atomic
+from dliosim.report.files.results import write_atomic
 from dliosim.report.text_table import format_table
 
 

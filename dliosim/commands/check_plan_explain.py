@@ -6,9 +6,9 @@ import argparse
 import re
 import sys
 
-from dliosim.commands.options import parse_roots, parse_values
-from dliosim.commands.patterns import find_pattern, locate_pattern
-from dliosim.commands.terminal import has_colours, print_text, user_terminal
+from dliosim.commands.command_line.options import parse_roots, parse_values
+from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
+from dliosim.commands.job.terminal import has_colours, print_text, user_terminal
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.node.memory import whole_memory
@@ -16,7 +16,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
 from dliosim.model import Job
 from dliosim.readable import count, printable
-from dliosim.report.progress import ProgressLine, show_elapsed
+from dliosim.report.progress.progress_line import ProgressLine, show_elapsed
 
 
 def _make_job(parsed: argparse.Namespace) -> Job:
@@ -140,7 +140,7 @@ def _explain_word(word: str) -> str:
     from dliosim.language.diagnostics import catalogue, suggest_word
     from dliosim.language.setting_words import describe_setting, describe_statement
     from dliosim.language.syntax.rewrites import rewrite
-    from dliosim.measure.figure_words import describe_answer_word, describe_figure
+    from dliosim.measure.figures.words import describe_answer_word, describe_figure
 
     figure = next(iter(rewrite(word, lambda name: bool(describe_figure(name)))), "")
     text = describe_statement(word) or describe_answer_word(word) or (describe_figure(figure) if figure else "")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
-from dliosim.commands.command_setup import Setup, compile_or_explain, open_sessions, run_on_ranks
+from dliosim.commands.command_line.options import parse_overrides, parse_roots, parse_values
+from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
 from dliosim.commands.compare_schedule import VariantRun, run_blocks
-from dliosim.commands.environment import describe_environment
-from dliosim.commands.mpi_entry import results_line, write_and_print
-from dliosim.commands.options import parse_overrides, parse_roots, parse_values
-from dliosim.commands.patterns import find_pattern, locate_pattern
-from dliosim.commands.results_dir import results_directory
+from dliosim.commands.job.environment import describe_environment
+from dliosim.commands.job.mpi_entry import results_line, write_and_print
+from dliosim.commands.job.results_dir import results_directory
+from dliosim.commands.job.setup import Setup, compile_or_explain, open_sessions, run_on_ranks
 from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ComparisonPlan, ExcludedVariant, parse_varied
 from dliosim.compare.pass_figures import LOOP, STALL

@@ -12,10 +12,10 @@ from dliosim.compare.pass_figures import Measured, Pass, Subject, make_pass
 from dliosim.errors import DliosimError
 from dliosim.execute.phases.context import Session
 from dliosim.execute.run.benchmark_pass import run_pass
-from dliosim.measure.phase import PhaseSummary
+from dliosim.measure.results.phase import PhaseSummary
 from dliosim.model import communicator_size
 from dliosim.readable import count, seconds
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 
 
 @dataclass(slots=True)

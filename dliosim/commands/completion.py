@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import Final
 
-from dliosim.commands.parser import make_parser
-from dliosim.commands.patterns import names
+from dliosim.commands.command_line.parser import make_parser
+from dliosim.commands.command_line.pattern_files import list_names
 from dliosim.errors import UsageError
 
 #: Completes a pattern: the names at the time when the script is made, and files.
@@ -38,6 +38,6 @@ def completion_command(parsed: argparse.Namespace) -> int:
     pattern = dict.fromkeys(_PATTERNS, "_dliosim_patterns")
     completions = {"PATTERN": pattern, "CODE|PATTERN": pattern, "FILE": shtab.FILE, "TRACE": shtab.FILE}
     completions |= dict.fromkeys(("DIR", "RESULTS"), shtab.DIRECTORY)
-    preamble = _PATTERNS[parsed.shell].format(names=" ".join(names()))
+    preamble = _PATTERNS[parsed.shell].format(names=" ".join(list_names()))
     sys.stdout.write(shtab.complete(make_parser(completions), parsed.shell, preamble=preamble))
     return 0

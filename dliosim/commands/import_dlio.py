@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 from dliosim import PATTERNS
-from dliosim.commands.terminal import print_text
+from dliosim.commands.command_line.pattern_files import print_report
+from dliosim.commands.job.terminal import print_text
 from dliosim.dlio.config import find_workload_file
-from dliosim.dlio.convert import Pattern, import_pattern, report_lines
+from dliosim.dlio.convert import import_pattern
 from dliosim.errors import UsageError
 from dliosim.readable import printable
-from dliosim.report.results import write_new
+from dliosim.report.files.results import write_new
 
 
 def import_command(parsed: argparse.Namespace) -> int:
@@ -37,10 +38,3 @@ def import_command(parsed: argparse.Namespace) -> int:
     written = printable(parsed.output)
     sys.stderr.write(f"wrote {written}; next: dliosim plan {written} --ranks 4{place}\n")
     return 0
-
-
-def print_report(name: str, pattern: Pattern) -> None:
-    """Print on stderr what an import has to say."""
-    first, *others = report_lines(pattern)
-    lines = [f"{name}: imported as a file of {first}", *(f"  {line}" for line in others)]
-    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from dliosim import PATTERNS
-from dliosim.commands.parser import quote_word
-from dliosim.commands.patterns import names
-from dliosim.commands.program import insert_program
+from dliosim.commands.command_line.parser import quote_word
+from dliosim.commands.command_line.pattern_files import list_names
+from dliosim.commands.command_line.program import insert_program
 from dliosim.dlio import ENDINGS
 from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.readable import printable
-from dliosim.report.results import write_new
+from dliosim.report.files.results import write_new
 
 _TEMPLATE: Final = """\
 # What it is about, in one line
@@ -112,8 +112,10 @@ def _read_shipped(name: str, made: str) -> str:
     if name.endswith(ENDINGS):
         hint = _describe_import(name, made)
         raise UsageError(f"--from {name}: no pattern that comes with dliosim\n  = help: {hint}")
-    if stem not in names():
-        hint = join_hints(suggest_word(stem, names()), "`dliosim patterns` lists the patterns that come with dliosim")
+    if stem not in list_names():
+        hint = join_hints(
+            suggest_word(stem, list_names()), "`dliosim patterns` lists the patterns that come with dliosim"
+        )
         raise UsageError(f"--from {name}: there is no such pattern\n  = help: {hint}")
     text = (PATTERNS / f"{stem}.dlio").read_text(encoding="utf-8")
     return re.sub(r"^# small: .*\n", "", text, flags=re.MULTILINE)

@@ -1,22 +1,13 @@
-"""The patterns that come with dliosim: found by name, and the command `dliosim patterns`, which lists them."""
+"""The command `dliosim patterns`: the patterns that come with dliosim, and what each stresses."""
 
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dliosim import PATTERNS
-from dliosim.commands.program import insert_program
-from dliosim.dlio import ENDINGS
-from dliosim.errors import UsageError
-from dliosim.readable import printable
-
-if TYPE_CHECKING:
-    from dliosim.language.diagnostics import PatternError
+from dliosim.commands.command_line.pattern_files import list_names
+from dliosim.commands.command_line.program import insert_program
 
 _USE = """
   dliosim explain NAME               every setting, with its value and where it is from
@@ -27,61 +18,9 @@ They are files in {folder}
 """
 
 
-def find_pattern(given: str, keys: Sequence[str] = ()) -> Path:
-    """Return the file of a pattern, given by its path or name; print on stderr which file a name stands for.
-
-    Of a workload file of DLIO it prints what an import with overrides of its `keys` has to say. PatternError [E103]
-    where there is no such file, UsageError for keys of a pattern.
-    """
-    found = locate_pattern(given)
-    if found is None:
-        raise _missing_pattern(given)
-    if found != Path(given):
-        sys.stderr.write(f"note: {printable(given)} is {printable(str(found))}\n")
-    if found.suffix in ENDINGS and found.is_file():
-        from dliosim.commands.import_dlio import print_report
-        from dliosim.dlio.convert import import_pattern
-
-        print_report(given, import_pattern(found, keys))
-    elif keys:
-        raise UsageError(
-            f"{keys[0]} is for workload files of DLIO, and {given} is a pattern\n  = help: {_define(found, keys)}"
-        )
-    return found
-
-
-def _define(path: Path, keys: Sequence[str]) -> str:
-    """Return what to type for a pattern in place of overrides of DLIO's keys."""
-    from dliosim.language.setting_words import find_override
-
-    pairs = [key.lstrip("+~").partition("=") for key in keys]
-    found: dict[str, str] = {}
-    for text in filter(None, (find_override(path, name, value) for name, _, value in pairs)):
-        found.setdefault(text.partition("=")[0], text)  # two of DLIO's keys may be one setting: a size and its spread
-    more = f"`dliosim explain {shlex.quote(str(path))}` lists what -D may set"
-    return f"in a line without workload files write `{' '.join(found.values())}`; {more}" if found else more
-
-
-def locate_pattern(given: str) -> Path | None:
-    """Return the file of a pattern, or None; one in the current folder comes before one of dliosim."""
-    path, named = Path(given), Path(f"{given.removesuffix('.dlio')}.dlio")
-    try:
-        files = [named] if "/" in given else [named, PATTERNS / named]
-        if path.exists() and not path.is_dir():
-            return path
-        return next((file for file in files if file.is_file()), path if path.is_dir() else None)
-    except OSError:
-        return None
-
-
-def names() -> list[str]:
-    """Return the names of the patterns that come with dliosim, sorted."""
-    return sorted(path.stem for path in PATTERNS.glob("*.dlio"))
-
-
 def patterns_command(parsed: argparse.Namespace) -> int:
     """Print a line for each pattern that comes with dliosim, and how to use one; return 0."""
-    listed = names()
+    listed = list_names()
     width = max(map(len, listed))
     for name in listed:
         # A pattern's first line is a comment that says what it stresses.
@@ -89,27 +28,3 @@ def patterns_command(parsed: argparse.Namespace) -> int:
             sys.stdout.write(f"{name:<{width}}  {file.readline().lstrip('# ')}")
     sys.stdout.write(insert_program(_USE).format(folder=PATTERNS))
     return 0
-
-
-def _missing_pattern(given: str) -> PatternError:
-    from dliosim.dlio.config import find_workload_file
-    from dliosim.dlio.keys import find_key
-    from dliosim.language.diagnostics import Diagnostic, PatternError, join_hints, suggest_word
-
-    try:
-        Path(given).exists()
-        reason = "there is no such file or pattern"
-    except OSError as error:
-        reason = str(error.strerror)
-    here = [str(path.with_suffix("")) for path in Path(given).parent.glob("*.dlio")]
-    plain = given.rpartition("=")[2].removesuffix(".dlio")
-    near = suggest_word(plain, here) or suggest_word(Path(plain).stem, names())
-    workload, key = find_workload_file(given), find_key(given.partition("=")[0])
-    if workload:
-        near = f"write `{workload}`, which is its file;"
-    elif key:
-        near = f"write `++{key}={given.partition('=')[2]}` for a key of a workload file of DLIO;"
-    elif given.startswith("workload="):
-        near = join_hints(near, "A workload of DLIO is given by its file, as `FOLDER/NAME.yaml`;")
-    hint = join_hints(near, "`dliosim patterns` lists the patterns that come with dliosim")
-    return PatternError([Diagnostic("E103", f"cannot read the pattern: {reason}", help=(hint,), file=given)])

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dliosim.commands.terminal import print_text
+from dliosim.commands.job.terminal import print_text
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.readable import count, printable
 from dliosim.report.compare.results import comparison_json
+from dliosim.report.files.results import answer_json, write_atomic
 from dliosim.report.reader.load import SavedComparison, SavedRun, load_results
-from dliosim.report.results import answer_json, write_atomic
-from dliosim.report.run_report import run_report
+from dliosim.report.run.all_tables import run_report
 from dliosim.report.side_by_side import format_side_by_side
 
 

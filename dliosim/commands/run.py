@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
-from dliosim.commands.command_setup import Setup, open_sessions, run_on_ranks
-from dliosim.commands.garbage import freeze_objects
-from dliosim.commands.partial import PartialResults
+from dliosim.commands.job.garbage import freeze_objects
+from dliosim.commands.job.partial import PartialResults
+from dliosim.commands.job.setup import Setup, open_sessions, run_on_ranks
 from dliosim.errors import UsageError
 from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.phases.context import Options
@@ -72,7 +72,7 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
 
 def _show_live(setup: Setup, workload: Workload) -> AbstractContextManager[None]:
     """Return the screen of `--live`; runs without it do not load the module."""
-    from dliosim.commands.live import show_live
+    from dliosim.commands.job.live import show_live
 
     return show_live(setup, workload.name)
 

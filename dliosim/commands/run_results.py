@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from dliosim.commands.command_setup import Setup, compile_or_explain
-from dliosim.commands.command_table import DATA_DIRECTORY
-from dliosim.commands.environment import describe_environment
-from dliosim.commands.mpi_entry import results_line, write_and_print
-from dliosim.commands.options import parse_roots, parse_values
-from dliosim.commands.partial import PartialResults
-from dliosim.commands.patterns import find_pattern, locate_pattern
-from dliosim.commands.results_dir import results_directory
+from dliosim.commands.command_line.command_table import DATA_DIRECTORY
+from dliosim.commands.command_line.options import parse_roots, parse_values
+from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
+from dliosim.commands.job.environment import describe_environment
+from dliosim.commands.job.mpi_entry import results_line, write_and_print
+from dliosim.commands.job.partial import PartialResults
+from dliosim.commands.job.results_dir import results_directory
+from dliosim.commands.job.setup import Setup, compile_or_explain
 from dliosim.errors import DliosimError, ExecutionError, ExpectationMissed
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import NodeLoad
@@ -28,17 +28,17 @@ from dliosim.execute.phases.context import Phase, Session
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.answers.answer import answer_run
 from dliosim.measure.answers.expectations import evaluate
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import RunSummary
 from dliosim.model import Job, Workload
 from dliosim.model.expectation import goals_of
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
-from dliosim.report.loops import latencies_by_loop
+from dliosim.report.files.results import answer_json, write_partial, write_results
 from dliosim.report.phase_titles import group_phases
-from dliosim.report.results import answer_json, write_partial, write_results
-from dliosim.report.run_report import run_report
-from dliosim.report.run_screen import run_screen
+from dliosim.report.run.all_tables import run_report
+from dliosim.report.run.loops import latencies_by_loop
+from dliosim.report.run.screen import run_screen
 
 
 def read_pattern(setup: Setup) -> tuple[Workload, FileFinder]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from dliosim.commands.command_setup import Setup, run_on_ranks
-from dliosim.commands.terminal import print_text
+from dliosim.commands.job.setup import Setup, run_on_ranks
+from dliosim.commands.job.terminal import print_text
 from dliosim.errors import UsageError
 from dliosim.execute.mpi.world import World
 from dliosim.execute.run.verify import FaultKind, Tally, Target, verify_target

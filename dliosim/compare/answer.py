@@ -11,8 +11,8 @@ from dliosim.compare.statistics import FEWEST
 from dliosim.measure.answers.command_line import command_line
 from dliosim.measure.answers.sources import share_source
 from dliosim.measure.answers.validity import CORE_WAIT_LIMIT
-from dliosim.measure.machine import MEMORY_KINDS, SERVER_KINDS
-from dliosim.measure.run_summary import NO_STORAGE, TOO_CLOSE, Advice
+from dliosim.measure.results.machine import MEMORY_KINDS, SERVER_KINDS
+from dliosim.measure.results.run_summary import NO_STORAGE, TOO_CLOSE, Advice
 from dliosim.readable import count, number, percent
 
 USE = "use"

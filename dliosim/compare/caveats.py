@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dliosim.compare.result import Outcome, VariantResult
 from dliosim.measure.answers.validity import CORE_WAIT_LIMIT
-from dliosim.measure.machine import MEMORY_KINDS
+from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.readable import count, number, percent
 
 #: Largest difference of the shares of bytes in the page cache that count as the same.

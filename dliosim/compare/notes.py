@@ -11,7 +11,7 @@ from dliosim.compare.caveats import condition_notes
 from dliosim.compare.pass_figures import LOOP, Pass
 from dliosim.compare.result import Outcome, VariantResult, block_figures
 from dliosim.compare.statistics import LEVEL, judge_pairs
-from dliosim.measure.figures import name_part
+from dliosim.measure.figures.declaration import name_part
 from dliosim.readable import number, percent, seconds, size
 
 _PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))

@@ -13,14 +13,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure import aggregate
 from dliosim.measure.answers.sources import find_cold_epochs, share_of_device
-from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
-from dliosim.measure.figures import time_parts
-from dliosim.measure.file_phases import FilePhase
-from dliosim.measure.histogram import Histogram, merge_histograms
-from dliosim.measure.phase import LoopPhase, PhaseSummary
-from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.measure.figures import aggregate
+from dliosim.measure.figures.declaration import time_parts
+from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figures.summary import RANK_COLUMNS
+from dliosim.measure.rank.histogram import Histogram, merge_histograms
+from dliosim.measure.results.file_phases import FilePhase
+from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 
 #: Where a rank reads less than this share of what it asked for, another rank has read the rest.
 _READ_BY_OTHERS = 0.5

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dliosim.compare.experiment import ExcludedVariant, VariedSetting
 from dliosim.compare.pass_figures import LOOP, STALL, Pass, Subject
 from dliosim.compare.statistics import VariantComparison, compare_variants
-from dliosim.measure.histogram import Quantiles, merge_histograms
-from dliosim.measure.machine import Environment
-from dliosim.measure.phase import PhaseSummary
-from dliosim.measure.run_summary import Advice
+from dliosim.measure.rank.histogram import Quantiles, merge_histograms
+from dliosim.measure.results.machine import Environment
+from dliosim.measure.results.phase import PhaseSummary
+from dliosim.measure.results.run_summary import Advice
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from dliosim.measure import aggregate
 from dliosim.measure.answers.answer import storage_rate
 from dliosim.measure.answers.validity import doubt_of_core_waits, doubt_of_utilization
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.file_phases import RestorePhase, SavePhase
+from dliosim.measure.figures import aggregate
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.pictures import (
     bandwidth,
     comparisons,
@@ -29,12 +29,12 @@ from dliosim.pictures import (
 )
 from dliosim.pictures.epochs import align_epochs, bin_text, gap_text, saves_text
 from dliosim.pictures.style import apply_style, render_figure
+from dliosim.report.files.results import write_atomic
 from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.reader.arrays import Ints
 from dliosim.report.reader.comparison import ComparisonResult
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.reader.loops import RecordedEpoch
-from dliosim.report.results import write_atomic
 
 
 @dataclass(frozen=True, slots=True)

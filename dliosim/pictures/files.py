@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dliosim.measure.epoch_summaries import VerbSummary
-from dliosim.measure.figures import name_part, result_figures
-from dliosim.measure.file_phases import FilePhase
+from dliosim.measure.figures.declaration import name_part, result_figures
+from dliosim.measure.figures.epoch_summaries import VerbSummary
+from dliosim.measure.results.file_phases import FilePhase
 from dliosim.pictures.style import SERIES, figure, grid_lines, rate_axis, time_axis, whole_axis, wrap_text
 from dliosim.report.phase_titles import title_of
 

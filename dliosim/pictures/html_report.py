@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dliosim.compare.answer import EITHER, NO_DIFFERENCE, USE
-from dliosim.measure.run_summary import FEEDS, STARVES, TOO_CLOSE
+from dliosim.measure.results.run_summary import FEEDS, STARVES, TOO_CLOSE
 from dliosim.pictures import html
 from dliosim.pictures.catalogue import (
     Gallery,
@@ -21,12 +21,12 @@ from dliosim.pictures.catalogue import (
 )
 from dliosim.pictures.style import render_figure
 from dliosim.readable import count
-from dliosim.report.answer_lines import answer_rows, describe_answer
 from dliosim.report.compare.answer_lines import comparison_rows
 from dliosim.report.compare.saved_table import not_run_lines, tables_of_comparison
-from dliosim.report.conditions import conditions, environment_rows
 from dliosim.report.reader.load import SavedComparison, SavedRun, loop_titles
-from dliosim.report.run_report import expectation_line
+from dliosim.report.run.all_tables import expectation_line
+from dliosim.report.run.answer_lines import answer_rows, describe_answer
+from dliosim.report.run.conditions import conditions, environment_rows
 from dliosim.report.side_by_side import CONDITIONS, label_places, tables_of_runs, warnings_of_runs
 
 _HOW = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.results.run_summary import RunSummary
 from dliosim.report.pattern_diff import input_differences
 from dliosim.report.reader.load import LoopResult, SavedRun
 

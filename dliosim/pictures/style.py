@@ -16,8 +16,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.figures import name_part, time_parts
+from dliosim.measure.figures.declaration import name_part, time_parts
+from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.pictures.svg import shrink_svg
 from dliosim.readable import number, seconds, size
 

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.figures import column_of, name_part, time_parts
-from dliosim.measure.run_summary import NO_STORAGE, Answer
+from dliosim.measure.figures.declaration import column_of, name_part, time_parts
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.run_summary import NO_STORAGE, Answer
 from dliosim.pictures.style import (
     INK,
     MOST_SHAPES,
@@ -27,7 +27,7 @@ from dliosim.pictures.style import (
 )
 from dliosim.readable import percent
 from dliosim.report.reader.arrays import Ints
-from dliosim.report.storage_alone import storage_alone
+from dliosim.report.run.storage_alone import storage_alone
 
 # Up to this many epochs have large dots; up to the other number they have their figures.
 _FEW_EPOCHS, _MOST_LABELS = 50, 12

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from dliosim.report.text_table import SCREEN, shorten_name
 
 if TYPE_CHECKING:
-    from dliosim.measure.run_summary import Advice
+    from dliosim.measure.results.run_summary import Advice
 
 #: Greatest number of first lines.
 _MOST = 8

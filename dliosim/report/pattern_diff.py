@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.results.run_summary import RunSummary
 from dliosim.readable import ABSENT
 
 # The lines of a pattern name it if they are no more characters than this in all.

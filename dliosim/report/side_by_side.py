@@ -7,24 +7,24 @@ import statistics
 import textwrap
 from collections.abc import Callable, Sequence
 
-from dliosim.measure import aggregate
-from dliosim.measure.checkpoint_overhead import loop_overheads, save_times
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.figures import ResultFigure, latency_kinds, name_part, result_figures, time_parts
-from dliosim.measure.records import CAUSES
-from dliosim.measure.run_summary import NO_STORAGE, RunSummary, Spread
+from dliosim.measure.figures import aggregate
+from dliosim.measure.figures.declaration import ResultFigure, latency_kinds, name_part, result_figures, time_parts
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.rank.records import CAUSES
+from dliosim.measure.results.checkpoint_overhead import loop_overheads, save_times
+from dliosim.measure.results.run_summary import NO_STORAGE, RunSummary, Spread
 from dliosim.readable import ABSENT, number, percent, seconds, size
-from dliosim.report.answer_lines import answer_lines, device_share
 from dliosim.report.compare.answer_lines import comparison_lines
 from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
-from dliosim.report.conditions import cache_state
-from dliosim.report.loops import name_cause
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.reader.labels import variant_names
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
+from dliosim.report.run.answer_lines import answer_lines, device_share
+from dliosim.report.run.conditions import cache_state
+from dliosim.report.run.loops import name_cause
+from dliosim.report.run.warnings import warnings_of
 from dliosim.report.text_table import LINE, WIDTH, Table, format_table
-from dliosim.report.warnings import warnings_of
 
 # Answers of more results than this are not shown: the tables compare them.
 _MOST_ANSWERS = 4

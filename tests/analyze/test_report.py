@@ -11,7 +11,7 @@ from dliosim.analyze.changes import find_changes
 from dliosim.analyze.figures import Figures
 from dliosim.analyze.fleet import list_fleet
 from dliosim.analyze.insights import INSIGHTS, judge
-from dliosim.commands.command_table import COMMANDS
+from dliosim.commands.command_line.command_table import COMMANDS
 from dliosim.report.analyze.first_screen import LINES, explain_insight, format_analysis, format_changes
 from dliosim.report.analyze.json import analysis_json, changes_json
 from dliosim.report.text_table import SCREEN

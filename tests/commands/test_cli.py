@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.cli import main
-from dliosim.commands.command_table import COMMANDS
+from dliosim.commands.command_line.command_table import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PATTERN = """dlio 1

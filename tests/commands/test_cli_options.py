@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from dliosim.cli import main
-from dliosim.commands.options import parse_used_roots
+from dliosim.commands.command_line.options import parse_used_roots
 from dliosim.errors import UsageError
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.records import pack_arrivals, unpack_arrivals
+from dliosim.measure.rank.records import pack_arrivals, unpack_arrivals
 from dliosim.model import Job
 
 GOOD = """dlio 1

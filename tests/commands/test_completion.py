@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.cli import main
-from dliosim.commands.patterns import names
+from dliosim.commands.command_line.pattern_files import list_names
 
 #: Sources the script, and prints what it offers for the last of some words.
 TAB = """
@@ -57,7 +57,7 @@ def test_the_script_for_zsh_has_the_patterns(capsys: pytest.CaptureFixture[str])
     assert main(["completion", "zsh"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("#compdef dliosim")
-    assert f"compadd {' '.join(names())}" in out
+    assert f"compadd {' '.join(list_names())}" in out
 
 
 def test_without_shtab_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

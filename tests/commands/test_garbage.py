@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from dliosim.commands.garbage import freeze_objects
+from dliosim.commands.job.garbage import freeze_objects
 
 
 def test_what_a_block_leaves_is_searched_no_more_and_what_comes_later_is() -> None:

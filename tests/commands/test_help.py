@@ -6,8 +6,8 @@ import shlex
 
 import pytest
 
-from dliosim.commands.command_table import COMMANDS
-from dliosim.commands.parser import make_parser
+from dliosim.commands.command_line.command_table import COMMANDS
+from dliosim.commands.command_line.parser import make_parser
 
 
 def test_help_begins_with_the_three_commands_of_a_newcomer() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dliosim.cli import main
-from dliosim.commands.misuse import describe_misuse
-from dliosim.commands.options import parse_values
-from dliosim.commands.parser import Misuse, parse_words
+from dliosim.commands.command_line.misuse import describe_misuse
+from dliosim.commands.command_line.options import parse_values
+from dliosim.commands.command_line.parser import Misuse, parse_words
 from dliosim.compare.experiment import parse_varied
 from dliosim.compare.variants import compile_variants
 from dliosim.language.compile import compile_pattern

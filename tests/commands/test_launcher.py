@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dliosim.commands.launcher import launcher_cores, library_environment, library_settings
+from dliosim.commands.job.launcher import launcher_cores, library_environment, library_settings
 
 THREADS, PROVIDER, YIELD = "OPENBLAS_NUM_THREADS", "FI_PROVIDER", "MPIR_CVAR_ENABLE_HEAVY_YIELD"
 
@@ -45,7 +45,7 @@ def test_only_what_starts_in_the_block_is_set(monkeypatch: pytest.MonkeyPatch) -
 
 def test_numpy_is_not_there_before_libraries_are_set() -> None:
     program = (
-        "import sys, dliosim.commands.parser as made; made.make_parser().parse_args(sys.argv[1:]); "
+        "import sys, dliosim.commands.command_line.parser as made; made.make_parser().parse_args(sys.argv[1:]); "
         "print('numpy' in sys.modules)"
     )
     arguments = ["run", "x.dlio", "--mtbf", "3 h", "--stall-report", "1s"]
@@ -62,7 +62,7 @@ def test_cores_are_those_of_the_launcher_not_of_the_rank_that_it_binds() -> None
     everywhere = os.sched_getaffinity(0)
     program = (
         "import os, sys\n"
-        "from dliosim.commands.launcher import launcher_cores\n"
+        "from dliosim.commands.job.launcher import launcher_cores\n"
         f"os.sched_setaffinity(0, {everywhere!r})\n"
         "print(launcher_cores())\n"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.cli import main
-from dliosim.commands.patterns import names
+from dliosim.commands.command_line.pattern_files import list_names
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
 
@@ -36,7 +36,7 @@ def test_what_its_comments_offer_is_accepted(choice: str) -> None:
     compile_pattern(Path("mine.dlio"), [("images.layout", choice)], Job(4))
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_names())
 def test_any_pattern_of_dliosim_is_copied_under_another_name(name: str) -> None:
     assert main(["new", "mine", "--from", name]) == 0
     assert compile_pattern(Path("mine.dlio"), [], Job(4))[0].name == "mine"

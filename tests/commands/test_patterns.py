@@ -8,7 +8,7 @@ import pytest
 
 from dliosim import PATTERNS
 from dliosim.cli import main
-from dliosim.commands.patterns import find_pattern, names
+from dliosim.commands.command_line.pattern_files import find_pattern, list_names
 from dliosim.language.diagnostics import PatternError
 from dliosim.language.source import find_source
 from tests.commands.test_cli import PATTERN
@@ -61,7 +61,7 @@ def test_a_name_that_there_is_not_gets_the_nearest(given: str, folder: Path) -> 
         find_pattern(given)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_names())
 def test_a_pattern_of_any_name_is_compiled_with_what_it_includes(
     name: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_code_is_explained_before_a_pattern_of_its_name(folder: Path, capsys: 
 def test_the_list_has_a_line_for_each_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["patterns"]) == 0
     lines = capsys.readouterr().out.split("\n\n")[0].splitlines()
-    assert [line.split()[0] for line in lines] == names()
+    assert [line.split()[0] for line in lines] == list_names()
     assert [line for line in lines if len(line) > 80 or len(line.split()) < 4] == []
 
 

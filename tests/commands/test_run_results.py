@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.cli import main
-from dliosim.commands.program import insert_program, name_program
+from dliosim.commands.command_line.program import insert_program, name_program
 from dliosim.commands.run_results import _write_report
 from tests.report.sample import run
 

@@ -9,7 +9,7 @@ from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ExcludedVariant, VariedSetting, draw_pass_order
 from dliosim.compare.pass_figures import LOOP, Pass
 from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
-from dliosim.measure.histogram import Histogram
+from dliosim.measure.rank.histogram import Histogram
 from tests.compare.synthetic import passes
 from tests.report.sample import run
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dliosim.compare.experiment import VariedSetting
 from dliosim.compare.pass_figures import STALL, Pass
 from dliosim.compare.result import Outcome, VariantResult
-from dliosim.measure.histogram import Histogram
+from dliosim.measure.rank.histogram import Histogram
 from tests.compare.sample import measured, outcome
 
 WRITERS = ("into file per rank", "all ranks into shared file", "rank 0", "one per 2 ranks")

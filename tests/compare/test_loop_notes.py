@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dliosim.compare.notes import compose_notes
 from dliosim.compare.result import Outcome
-from dliosim.measure.histogram import Histogram
+from dliosim.measure.rank.histogram import Histogram
 from tests.compare.sample import ORDER, answered, measured, outcome
 
 

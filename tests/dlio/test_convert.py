@@ -20,7 +20,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.model import Columns, Job, Loop, Restore, Split, Workload
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.readable import size
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 
 #: unet3d on H100 as MLPerf Storage v1 has it.
 UNET3D = {

@@ -12,10 +12,10 @@ from dliosim.execute.datasets.prepare import size_note
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.figures.summary import RANK_COLUMNS
 from dliosim.model import Access, Job
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import world_of_one
 
 DATASET = """dlio 1

@@ -31,8 +31,8 @@ from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import make_batches, slot_count
 from dliosim.execute.testing.backend_contract import check_lifetime, check_missing, check_reading, check_truncated
 from dliosim.execute.testing.contract_fixtures import BATCHES, Rows, call_contents
-from dliosim.measure.histogram import Histogram
-from dliosim.measure.meter import MeterGroup
+from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.rank.meter import MeterGroup
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls, Extents, plan_calls
 from tests.execute.calls import make_calls

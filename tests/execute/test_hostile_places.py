@@ -43,7 +43,7 @@ from dliosim.model import (
     Workload,
     Writers,
 )
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.examples import examples
 from tests.execute.alone import world_of_one
 from tests.execute.failing import failing

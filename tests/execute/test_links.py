@@ -21,7 +21,7 @@ from dliosim.execute.run.workload_runner import run_workload
 from dliosim.execute.testing.contract_fixtures import make_calls
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Access, Job, Workload
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import world_of_one
 
 HUB = "models--x"

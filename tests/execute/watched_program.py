@@ -15,9 +15,9 @@ from pathlib import Path
 from time import perf_counter_ns, sleep
 
 from dliosim.execute.stalls.watcher import StallActions, StallLimits, Watcher, kill_stopped
-from dliosim.measure.board import BARRIER, ROW_BYTES, STEP, Board, map_rows
-from dliosim.measure.stalled_ranks import JobStall
-from dliosim.report.stalled_ranks import recovery_text, stall_text
+from dliosim.measure.progress.board import BARRIER, ROW_BYTES, STEP, Board, map_rows
+from dliosim.measure.progress.stalled_ranks import JobStall
+from dliosim.report.progress.stalled_ranks import recovery_text, stall_text
 
 
 def main(folder: Path, rank: int, nodes: list[list[int]], limits: StallLimits, rests: bool) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.cli import main
-from dliosim.commands.parser import parse_words
+from dliosim.commands.command_line.parser import parse_words
 
 FOLDER = Path(__file__).parent.parent / "errors"
 FILE = FOLDER / "newcomer.txt"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.measure.board import (
+from dliosim.measure.progress.board import (
     BARRIER,
     EXCHANGE,
     MEETINGS,

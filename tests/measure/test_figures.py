@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
-from dliosim.measure.figures import Part, figure, latency_kinds, make_summary, result_figures, time_parts
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.records import Column, EpochRecord, VerbRecord, column_names
+from dliosim.measure.figures.declaration import Part, figure, latency_kinds, make_summary, result_figures, time_parts
+from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figures.summary import reduce_epoch
+from dliosim.measure.rank.records import Column, EpochRecord, VerbRecord, column_names
 from dliosim.measure.reducer import Reducer
-from dliosim.measure.summary import reduce_epoch
-from dliosim.report import loops
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.report.files.results import results_content
 from dliosim.report.reader.by_type import read_object
 from dliosim.report.reader.fields import read_json
-from dliosim.report.results import results_content
+from dliosim.report.run import loops
 from tests.measure.ranks import on_ranks
 from tests.report.sample import blank_summary, run, spread
 from tests.scripts.fidelity import script

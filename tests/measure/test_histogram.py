@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.measure.histogram import LIMIT_NS, RELATIVE_ERROR, Histogram, merge_histograms
+from dliosim.measure.rank.histogram import LIMIT_NS, RELATIVE_ERROR, Histogram, merge_histograms
 from tests.measure.ranks import on_ranks
 
 latencies = st.lists(st.integers(0, LIMIT_NS - 1) | st.integers(0, 300), min_size=1, max_size=200)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dliosim.measure.board import BARRIER, DONE, ROW_BYTES, STEP, BoardRow, map_rows
-from dliosim.measure.live import LiveMeter, find_late
-from dliosim.measure.step_times import AT_ONCE, READINGS, ROW
-from dliosim.measure.task import Task
+from dliosim.measure.progress.board import BARRIER, DONE, ROW_BYTES, STEP, BoardRow, map_rows
+from dliosim.measure.progress.live import LiveMeter, find_late
+from dliosim.measure.progress.task import Task
+from dliosim.measure.rank.step_times import AT_ONCE, READINGS, ROW
 
 SECOND = 1_000_000_000
 

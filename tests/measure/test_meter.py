@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.measure.histogram import Histogram
-from dliosim.measure.meter import Meter, MeterGroup
+from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.rank.meter import Meter, MeterGroup
 
 
 def test_latencies_are_taken_once_however_long_a_thread_holds_the_list() -> None:

@@ -18,8 +18,8 @@ from tests.measure import one_figure_program
 
 ROOT = Path(__file__).parents[2]
 
-A_PART = """--- a/dliosim/measure/records.py
-+++ b/dliosim/measure/records.py
+A_PART = """--- a/dliosim/measure/rank/records.py
++++ b/dliosim/measure/rank/records.py
 @@
      opens: Column = 0
 +    #: seeking tapes
@@ -30,8 +30,8 @@ A_PART = """--- a/dliosim/measure/records.py
 @@
          record.core_wait_ns = self._core_wait - save_core_wait if self._core_wait >= 0 else -1
 +        record.seek_ns = record.wall_ns // 8
---- a/dliosim/measure/epoch_summaries.py
-+++ b/dliosim/measure/epoch_summaries.py
+--- a/dliosim/measure/figures/epoch_summaries.py
++++ b/dliosim/measure/figures/epoch_summaries.py
 @@
      opens: int
 +    #: seeking tapes

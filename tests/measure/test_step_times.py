@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.measure.histogram import Histogram
-from dliosim.measure.records import CAUSES, EpochRecord, StepBlock, unpack_arrivals, unpack_waits
-from dliosim.measure.step_times import ROW, PlannedSteps, StepAccount, StepTimes, find_causes, overlap_mask, sum_groups
-from dliosim.measure.time_series import EpochSeries
+from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.rank.records import CAUSES, EpochRecord, StepBlock, unpack_arrivals, unpack_waits
+from dliosim.measure.rank.step_times import (
+    ROW,
+    PlannedSteps,
+    StepAccount,
+    StepTimes,
+    find_causes,
+    overlap_mask,
+    sum_groups,
+)
+from dliosim.measure.rank.time_series import EpochSeries
 
 # came, begun, fetched, called, decoded, processing, compute begun and ended, sync begun and ended, saved, content
 STEPS = np.array(

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from dliosim.measure import stopwatch
-from dliosim.measure.records import VerbRecord
-from dliosim.measure.stopwatch import Stopwatch
+from dliosim.measure.rank import stopwatch
+from dliosim.measure.rank.records import VerbRecord
+from dliosim.measure.rank.stopwatch import Stopwatch
 
 
 class Clock:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dliosim.measure.storage_time import align_syncs, limit_steps, split_waits
+from dliosim.measure.rank.storage_time import align_syncs, limit_steps, split_waits
 
 NS = np.int64
 

@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.measure.epoch_summaries import storage_byte_bound
-from dliosim.measure.figures import BoundShares
-from dliosim.measure.file_phases import FilePhase, RestorePhase, SavePhase
-from dliosim.measure.histogram import PACKED, Histogram
-from dliosim.measure.records import (
+from dliosim.measure.figures.declaration import BoundShares
+from dliosim.measure.figures.epoch_summaries import storage_byte_bound
+from dliosim.measure.figures.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise, summarise_verb
+from dliosim.measure.rank.histogram import PACKED, Histogram
+from dliosim.measure.rank.records import (
     CAUSES,
     EpochRecord,
     StepBlock,
@@ -16,7 +16,7 @@ from dliosim.measure.records import (
     unpack_arrivals,
     unpack_waits,
 )
-from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise, summarise_verb
+from dliosim.measure.results.file_phases import FilePhase, RestorePhase, SavePhase
 from tests.examples import examples
 from tests.measure.ranks import on_ranks
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dliosim.measure.time_series import (
+from dliosim.measure.rank.time_series import (
     BINS,
     MARKS,
     OFFSETS,

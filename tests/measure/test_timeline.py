@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dliosim.measure.time_series import BINS, OFFSETS, READS, EpochSeries
-from dliosim.measure.timeline import MOST_RANKS, Timeline, gather_timeline, has_offsets, keep_epoch, select_ranks
+from dliosim.measure.figures.timeline import (
+    MOST_RANKS,
+    Timeline,
+    gather_timeline,
+    has_offsets,
+    keep_epoch,
+    select_ranks,
+)
+from dliosim.measure.rank.time_series import BINS, OFFSETS, READS, EpochSeries
 from tests.measure.ranks import Together, on_ranks
 
 ORIGIN = 10**12

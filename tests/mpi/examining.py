@@ -21,10 +21,10 @@ from dliosim.execute.store import checkpoint_store
 from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.formats.registry import bind
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.file_phases import RestorePhase, SavePhase
-from dliosim.measure.phase import LoopPhase, PhaseSummary
-from dliosim.measure.run_summary import RunSummary
-from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.measure.figures.summary import RANK_COLUMNS
+from dliosim.measure.results.file_phases import RestorePhase, SavePhase
+from dliosim.measure.results.phase import LoopPhase, PhaseSummary
+from dliosim.measure.results.run_summary import RunSummary
 from dliosim.model import Dataset, Job, Loop, Repeat, Verb, Workload
 from dliosim.model.counter_rng import key
 from dliosim.model.epoch_size import steps_of_epoch
@@ -36,7 +36,7 @@ from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.sample_index import concat_indexes
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.sizes import sample_sizes
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from dliosim.report.reader.fields import read_json
 from dliosim.report.reader.results import parse_run
 from tests.execute.alone import checkpoint_faults

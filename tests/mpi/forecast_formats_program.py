@@ -20,7 +20,7 @@ from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import bind
 from dliosim.model import Access, Dataset, Job, Loop, Prepare, Shuffle, Workload
 from dliosim.plan.forecast.forecast import forecast
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.mpi.forecast_program import Compared, compare
 from tests.mpi.formats_program import CASES, LIBRARY, TOGETHER
 

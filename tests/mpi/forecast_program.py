@@ -19,9 +19,9 @@ from dliosim.execute.mpi.world import make_world
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.execute.store.checkpoint_store import CheckpointStores
-from dliosim.measure.file_phases import FilePhase
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.measure.figures.summary import RANK_COLUMNS
+from dliosim.measure.results.file_phases import FilePhase
+from dliosim.measure.results.phase import LoopPhase
 from dliosim.model import (
     Access,
     Arrivals,
@@ -44,7 +44,7 @@ from dliosim.model import (
 )
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankSpread, uniform_spread
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 
 APIS = ("posix", "mpi-independent", "mpi-collective")
 ENGINES = ("preadv", "mmap", "queued")

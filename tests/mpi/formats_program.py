@@ -37,7 +37,7 @@ from dliosim.model import (
     Workload,
     constant,
 )
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 
 SAMPLES = 25  # of two ranks one has nothing in the last step
 SHARED, FEW, EACH = Layout("shared file", 1), Layout("files", 4), Layout("file per sample", SAMPLES)

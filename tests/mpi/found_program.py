@@ -36,7 +36,7 @@ from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.sample_index import locate_ranges
 from dliosim.plan.samples.sampler import plan_epoch
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.mpi.found_files import CASES, FILL, write
 
 #: Access, and shards and shuffles with it.

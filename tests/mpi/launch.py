@@ -16,7 +16,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from dliosim.commands.launcher import library_settings
+from dliosim.commands.job.launcher import library_settings
 
 ROOT = Path(__file__).parents[2]
 _OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")

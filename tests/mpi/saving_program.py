@@ -22,7 +22,7 @@ from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.phases.context import Options, Session
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Workload, Writers
 from dliosim.model.checkpoint import Background, Pace
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import checkpoint_faults
 
 PARTS = (Part("w", 90_001, "total"), Part("s", 20_003, "per rank"))

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.commands.live import LiveDisplay, draw
-from dliosim.measure.board import private_row
-from dliosim.measure.live import LiveMeter
-from dliosim.report.progress import ProgressLine
+from dliosim.commands.job.live import LiveDisplay, draw
+from dliosim.measure.progress.board import private_row
+from dliosim.measure.progress.live import LiveMeter
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, TRAIN, Place
 from tests.mpi.launch import running, start_ranks
 

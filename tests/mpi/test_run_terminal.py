@@ -63,9 +63,9 @@ def test_where_there_is_no_terminal_nothing_is_shown(tmp_path: Path) -> None:
 FOR_RANK_0 = {
     "lark", "h5py", "tabulate", "importlib.metadata", "concurrent", "logging", "statistics", "tempfile", "email",
     "dliosim.language", "dliosim.execute.datasets.discovery", "dliosim.commands.run_results",
-    "dliosim.commands.environment", "dliosim.report.results", "dliosim.report.run_report",
-    "dliosim.measure.epoch_summaries", "dliosim.measure.figures", "dliosim.measure.answers.expectations",
-    "dliosim.measure.file_phases",
+    "dliosim.commands.job.environment", "dliosim.report.files.results", "dliosim.report.run.all_tables",
+    "dliosim.measure.figures.epoch_summaries", "dliosim.measure.figures.declaration",
+    "dliosim.measure.answers.expectations", "dliosim.measure.results.file_phases",
 }  # fmt: skip
 
 

@@ -151,7 +151,7 @@ def test_a_rank_that_alone_is_asked_to_end_says_so_at_last() -> None:
     """Rank 0 has the results, and gets the signal with all ranks: its message comes first, if it comes."""
     program = (
         "import os, signal, time\n"
-        "from dliosim.commands.signals import handle_signals\n"
+        "from dliosim.commands.job.signals import handle_signals\n"
         "handle_signals(3, print, print, lambda text, status: os._exit(print(text, status, flush=True) or 9))\n"
         "for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM):\n"
         "    os.kill(os.getpid(), number)\n"
@@ -167,8 +167,8 @@ def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status
     program = (
         "import ctypes, os, signal, sys, time\n"
         "from mpi4py import MPI\n"
-        "from dliosim.commands.mpi_entry import run_job\n"
-        "from dliosim.commands.partial import PartialResults\n"
+        "from dliosim.commands.job.mpi_entry import run_job\n"
+        "from dliosim.commands.job.partial import PartialResults\n"
         "from dliosim.execute.stalls.watcher import StallLimits\n"
         "unfinished = PartialResults()\n"
         "def action(world, board):\n"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dliosim.measure.time_series import QUANTITIES
+from dliosim.measure.rank.time_series import QUANTITIES
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, Place, phases
 
 # Everything that makes epochs uneven: readers, checkpoints in and after epochs, evaluations, requests, time that is up.

@@ -26,7 +26,7 @@ from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.formats.protocols import LibraryReadable
 from dliosim.formats.registry import bind
 from dliosim.model import Dataset, Split
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import checkpoint_faults, world_of_one
 from tests.execute.failing import failing
 from tests.mpi.jobs import CHECKPOINT, CLI, DATASET, PREPARE, Place, only_error

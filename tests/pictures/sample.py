@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.histogram import Histogram
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import RunSummary
-from dliosim.measure.summary import RANK_COLUMNS
-from dliosim.measure.time_series import WINDOW_STEPS
-from dliosim.measure.timeline import EpochTimeline, Timeline
-from dliosim.report.results import write_results
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.figures.summary import RANK_COLUMNS
+from dliosim.measure.figures.timeline import EpochTimeline, Timeline
+from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.rank.time_series import WINDOW_STEPS
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import RunSummary
+from dliosim.report.files.results import write_results
 from tests.report.sample import epoch, run, spread
 
 BATCH, SAMPLE = 4, 1_000_000

@@ -14,10 +14,10 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dliosim.measure.figures import TimeSpread
-from dliosim.measure.file_phases import RestorePhase
-from dliosim.measure.machine import FileSystem
-from dliosim.measure.run_summary import Answer, Spread
+from dliosim.measure.figures.declaration import TimeSpread
+from dliosim.measure.results.file_phases import RestorePhase
+from dliosim.measure.results.machine import FileSystem
+from dliosim.measure.results.run_summary import Answer, Spread
 from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, time_breakdown
 from dliosim.pictures.catalogue import (
     Picture,

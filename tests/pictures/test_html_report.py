@@ -18,8 +18,8 @@ import pytest
 from dliosim.cli import main
 from dliosim.pictures.html import table
 from dliosim.pictures.html_report import page
-from dliosim.report.answer_lines import answer_lines
 from dliosim.report.reader.load import SavedRun, load_results
+from dliosim.report.run.answer_lines import answer_lines
 from dliosim.report.text_table import Table
 from tests.pictures.sample import comparison, write_comparison, write_run
 

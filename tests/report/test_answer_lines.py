@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.measure.file_phases import RestorePhase, SavePhase
-from dliosim.measure.run_summary import Advice, Answer, RunSummary, Spread
-from dliosim.report.answer_lines import answer_lines
+from dliosim.measure.results.file_phases import RestorePhase, SavePhase
+from dliosim.measure.results.run_summary import Advice, Answer, RunSummary, Spread
 from dliosim.report.phase_titles import name_epochs
+from dliosim.report.run.answer_lines import answer_lines
 from tests.report.sample import run, saved, spread
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.measure.epoch_summaries import VerbSummary
-from dliosim.measure.file_phases import RestorePhase, SavePhase
-from dliosim.measure.phase import LoopPhase, PhaseSummary
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.figures.epoch_summaries import VerbSummary
+from dliosim.measure.results.file_phases import RestorePhase, SavePhase
+from dliosim.measure.results.phase import LoopPhase, PhaseSummary
+from dliosim.measure.results.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
-from dliosim.report.checkpoints import checkpoint_costs, checkpoint_tables
-from dliosim.report.results import results_content
+from dliosim.report.files.results import results_content
+from dliosim.report.run.checkpoints import checkpoint_costs, checkpoint_tables
 from tests.report.sample import FLUSHING, epoch, flushed, run, saved, spread
 
 TRAIN = LoopPhase("train", "train", 9.0, epochs=(epoch(0, loop_seconds=60.0),))

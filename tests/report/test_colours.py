@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dliosim.report.colours import add_colours
-from dliosim.report.run_screen import run_screen
+from dliosim.report.run.screen import run_screen
 from tests.report.sample import run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.measure.run_summary import Advice
+from dliosim.measure.results.run_summary import Advice
 from dliosim.report.first_lines import directory_forms, first_lines, fit_rows, fit_title, name_forms
 
 TEXTS = st.lists(st.text("ab-./%", min_size=1, max_size=30), min_size=1, max_size=30).map(" ".join)

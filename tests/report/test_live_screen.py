@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.measure.live import LiveFigures
-from dliosim.report.live_screen import duration, live_line, live_screen
+from dliosim.measure.progress.live import LiveFigures
+from dliosim.report.progress.live_screen import duration, live_line, live_screen
 
 TRAIN = LiveFigures(
     "train, epoch 2 of 5", "train", 12.0, 40, 100, "step", (38, 41), 0, 0, 24_000_000_000, 2.13e9, 2e9, 0.0123, 40,

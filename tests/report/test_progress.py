@@ -3,7 +3,7 @@ from time import perf_counter_ns, sleep
 
 import pytest
 
-from dliosim.report.progress import EVERY_NS, ProgressLine, show_elapsed
+from dliosim.report.progress.progress_line import EVERY_NS, ProgressLine, show_elapsed
 
 
 class Terminal(io.StringIO):

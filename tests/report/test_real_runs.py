@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dliosim.measure.summary import RANK_COLUMNS
+from dliosim.measure.figures.summary import RANK_COLUMNS
+from dliosim.report.files.results import results_content
 from dliosim.report.reader.load import SavedRun, load_results
-from dliosim.report.results import results_content
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, Place, phases
 from tests.mpi.launch import ROOT
 from tests.report.sample import run

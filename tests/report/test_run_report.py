@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from dliosim.cli import main
-from dliosim.measure.figures import BoundShares, TimeSpread
-from dliosim.measure.file_phases import FilePhase, RestorePhase, SavePhase
-from dliosim.measure.histogram import LIMIT_NS, Histogram
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import ExpectationResult
-from dliosim.report import warnings
-from dliosim.report.loops import latencies_by_loop
-from dliosim.report.results import results_content
-from dliosim.report.run_report import expectation_line
-from dliosim.report.run_report import run_report as all_tables
+from dliosim.measure.figures.declaration import BoundShares, TimeSpread
+from dliosim.measure.rank.histogram import LIMIT_NS, Histogram
+from dliosim.measure.results.file_phases import FilePhase, RestorePhase, SavePhase
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import ExpectationResult
+from dliosim.report.files.results import results_content
+from dliosim.report.run import warnings
+from dliosim.report.run.all_tables import expectation_line
+from dliosim.report.run.all_tables import run_report as all_tables
+from dliosim.report.run.loops import latencies_by_loop
 from tests.report.sample import epoch, run, spread, verb
 
 GOLDEN = Path(__file__).parent / "run.txt"

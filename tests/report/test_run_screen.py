@@ -6,11 +6,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from dliosim.measure.file_phases import RestorePhase
-from dliosim.measure.phase import LoopPhase
-from dliosim.report.loops import latencies_by_loop
-from dliosim.report.run_report import run_report
-from dliosim.report.run_screen import run_screen
+from dliosim.measure.results.file_phases import RestorePhase
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.report.run.all_tables import run_report
+from dliosim.report.run.loops import latencies_by_loop
+from dliosim.report.run.screen import run_screen
 from tests.report.sample import epoch, run, verb
 
 GOLDEN = Path(__file__).with_name("screen.txt")

@@ -15,14 +15,14 @@ import pytest
 
 from dliosim.cli import main
 from dliosim.errors import UsageError
-from dliosim.measure import aggregate
-from dliosim.measure.file_phases import SavePhase
-from dliosim.measure.histogram import Histogram
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import Spread
+from dliosim.measure.figures import aggregate
+from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.results.file_phases import SavePhase
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import Spread
 from dliosim.readable import number, percent
+from dliosim.report.files.results import results_content
 from dliosim.report.reader.load import SavedRun, load_results
-from dliosim.report.results import results_content
 from dliosim.report.side_by_side import format_side_by_side, warnings_of_runs
 from dliosim.report.text_table import WIDTH
 from tests.pictures.sample import comparison, write_comparison, write_run

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.measure.stalled_ranks import JobStall, RankStatus, format_ranks, format_statuses, parse_statuses
-from dliosim.report.stalled_ranks import recovery_text, stall_text
+from dliosim.measure.progress.stalled_ranks import JobStall, RankStatus, format_ranks, format_statuses, parse_statuses
+from dliosim.report.progress.stalled_ranks import recovery_text, stall_text
 
 WAITS = RankStatus(
     0, "node7", 4100, "train", 3, 118, 1_200_000_000, 31.2, "S", "clock_nanosleep", True, "a barrier", 119, ""

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from dliosim.measure.file_phases import SavePhase
-from dliosim.measure.machine import Environment, FileSystem
-from dliosim.measure.phase import LoopPhase, PhaseSummary
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.results.file_phases import SavePhase
+from dliosim.measure.results.machine import Environment, FileSystem
+from dliosim.measure.results.phase import LoopPhase, PhaseSummary
+from dliosim.measure.results.run_summary import RunSummary
 from tests.mpi.launch import Job, mpiexec, running
 from tests.report.sample import epoch, spread, verb
 from tests.report.sample import run as sample

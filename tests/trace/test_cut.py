@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dliosim.commands.parser import parse_words
+from dliosim.commands.command_line.parser import parse_words
 from dliosim.trace.cut import MOST_BYTES, TraceCut, is_cut, parse_cut
 
 

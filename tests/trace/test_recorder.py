@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.measure.meter import Meter
+from dliosim.measure.rank.meter import Meter
 from dliosim.plan.samples.io_requests import Extents, plan_calls
 from dliosim.trace.calls import Call
 from dliosim.trace.columns import CALL_COLUMNS, SPAN_COLUMNS, ColumnBuffer, SpillFile

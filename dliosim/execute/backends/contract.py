@@ -12,8 +12,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.measure.meter import Meter
-from dliosim.measure.records import VerbRecord
+from dliosim.measure.rank.meter import Meter
+from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Access, Dataset
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 from dliosim.trace.calls import Call

@@ -16,7 +16,7 @@ from dliosim.execute.backends.buffers import only_file
 from dliosim.execute.backends.contract import Files
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import SAFE, close_read
-from dliosim.measure.meter import Meter
+from dliosim.measure.rank.meter import Meter
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import Call

@@ -16,7 +16,7 @@ from dliosim.execute.backends.mpiio_writer import Spec, close_file, get_hints, m
 from dliosim.execute.io_errors import truncation_error
 from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.world import run_on_first_rank
-from dliosim.measure.stopwatch import Stopwatch
+from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import Call

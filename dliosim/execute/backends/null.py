@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dliosim.execute.backends.contract import Reader
-from dliosim.measure.meter import Meter
+from dliosim.measure.rank.meter import Meter
 from dliosim.plan.samples.io_requests import Calls
 
 

@@ -17,7 +17,7 @@ from dliosim.execute.backends.contract import FileReader, Files
 from dliosim.execute.backends.fd_table import OpenFiles, direct_hint
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import CREATE_OR_TRUNCATE, close_written, open_regular
-from dliosim.measure.meter import Meter
+from dliosim.measure.rank.meter import Meter
 from dliosim.model import PAGE, Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 from dliosim.trace.calls import Call

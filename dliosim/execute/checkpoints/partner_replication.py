@@ -14,8 +14,8 @@ from dliosim.execute.backends.contract import Writer, close_writer
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.checkpoints.state_writer import Made, Run, largest_call, pieces_of
 from dliosim.execute.phases.context import Session
-from dliosim.measure.records import VerbRecord
-from dliosim.measure.stopwatch import Stopwatch
+from dliosim.measure.rank.records import VerbRecord
+from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.checkpoints.layout import StateFiles, partner_file
 

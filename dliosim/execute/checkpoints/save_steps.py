@@ -21,8 +21,8 @@ from dliosim.execute.node.striping import request_striping
 from dliosim.execute.phases.context import Session
 from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.checkpoint_store import highest_number
-from dliosim.measure.records import VerbRecord
-from dliosim.measure.stopwatch import Stopwatch
+from dliosim.measure.rank.records import VerbRecord
+from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles
 
 

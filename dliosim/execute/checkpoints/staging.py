@@ -14,7 +14,7 @@ from dliosim.execute.checkpoints.state_writer import Made, fill_piece, generate_
 from dliosim.execute.node.compute import sleep_until
 from dliosim.execute.payload.shard_payload import part_keys
 from dliosim.execute.phases.context import Progress
-from dliosim.measure.records import VerbRecord
+from dliosim.measure.rank.records import VerbRecord
 from dliosim.model.checkpoint import Background
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.samples.sample_to_file import align_up

@@ -27,8 +27,8 @@ from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.node.page_cache import process_io_since, read_process_io
 from dliosim.execute.payload.shard_payload import find_segment_mismatch, part_keys
 from dliosim.execute.phases.context import Session
-from dliosim.measure.records import VerbRecord
-from dliosim.measure.stopwatch import Stopwatch
+from dliosim.measure.rank.records import VerbRecord
+from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.reshard import ReadStep, ReadTotals, count_steps, cut_steps
 from dliosim.plan.checkpoints.shards import StoredBlock

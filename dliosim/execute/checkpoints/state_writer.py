@@ -21,8 +21,8 @@ from dliosim.execute.node.striping import add_striping_hints
 from dliosim.execute.payload.shard_payload import fill_segment
 from dliosim.execute.phases.context import Session
 from dliosim.execute.store.manifest import make_directory
-from dliosim.measure.records import VerbRecord
-from dliosim.measure.stopwatch import Stopwatch
+from dliosim.measure.rank.records import VerbRecord
+from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.model import Access, Checkpoint
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.write_calls import Piece, count_pieces, cut_pieces

@@ -19,7 +19,7 @@ from dliosim.execute.phases.context import Session
 from dliosim.execute.safe_open import open_for_read, open_for_write
 from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.manifest import make_directory
-from dliosim.measure.records import VerbRecord
+from dliosim.measure.rank.records import VerbRecord
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles
 from dliosim.trace.calls import Call
 from dliosim.trace.recorder import open_log

@@ -11,7 +11,7 @@ import numpy as np
 
 from dliosim.execute.phases.context import DatasetFiles, Session
 from dliosim.formats.protocols import EncodeTime, Format
-from dliosim.measure.records import VerbRecord
+from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.samples.places import Places
 from dliosim.plan.samples.prepare_partition import FilePart

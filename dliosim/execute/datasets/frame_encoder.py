@@ -11,7 +11,7 @@ from dliosim.execute.payload.payload_crc import WORTH_WHILE, crc32_of_samples
 from dliosim.execute.payload.payload_format import dress_function, dress_samples
 from dliosim.execute.payload.sample_bytes import fill_batch, sample_keys
 from dliosim.formats.protocols import EncodeTime, Framed
-from dliosim.measure.stopwatch import Stopwatch
+from dliosim.measure.rank.stopwatch import Stopwatch
 
 Ints = NDArray[np.int64]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dliosim.execute.datasets.file_writer import Chunks, FileWriter, PlacedPart
 from dliosim.execute.datasets.frame_encoder import extend_checksum, make_bodies
 from dliosim.execute.datasets.small_files import SmallFileBuffer, group_small_parts, is_small
-from dliosim.measure.stopwatch import Stopwatch
+from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.plan.samples.places import FramedPlaces
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE, FilePart
 from dliosim.plan.samples.sizes import sample_sizes

@@ -11,7 +11,7 @@ from typing import cast
 from dliosim.execute.datasets.file_writer import WriteJob
 from dliosim.execute.datasets.library_writer import generate_contents, write_whole
 from dliosim.formats.protocols import EncodeTime, GroupEncoder
-from dliosim.measure.stopwatch import Stopwatch
+from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.plan.samples.sizes import bind_file
 
 #: Bytes of the number that says how long a message is.

@@ -27,7 +27,7 @@ from dliosim.execute.phases.context import OpenDataset, Session
 from dliosim.execute.safe_open import file_kind_error
 from dliosim.execute.store.manifest import remove_manifest, sync_directory
 from dliosim.formats.registry import bind, import_libraries
-from dliosim.measure.records import VerbRecord
+from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Dataset, Prepare
 from dliosim.plan.samples.prepare_partition import sample_parts
 from dliosim.plan.samples.sizes import sample_sizes

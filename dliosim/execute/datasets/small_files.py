@@ -10,7 +10,7 @@ import numpy as np
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.datasets.frame_encoder import extend_checksum, make_bodies
 from dliosim.formats.protocols import EncodeTime
-from dliosim.measure.stopwatch import Stopwatch
+from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.model import PAGE
 from dliosim.plan.samples.places import FramedPlaces
 from dliosim.plan.samples.prepare_partition import FilePart

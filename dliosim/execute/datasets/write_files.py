@@ -26,7 +26,7 @@ from dliosim.execute.datasets.open_dataset import forget_dataset, open_dataset
 from dliosim.execute.datasets.parallel_encode import build_shared_files
 from dliosim.execute.node.striping import add_striping_hints
 from dliosim.formats.protocols import Built, GroupEncoder, Preallocated
-from dliosim.measure.records import VerbRecord
+from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Access
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
 from dliosim.plan.samples.prepare_partition import FilePart

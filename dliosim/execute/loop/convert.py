@@ -23,7 +23,7 @@ from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_process
 from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.phases.context import Session
 from dliosim.formats.registry import bind, import_libraries
-from dliosim.measure.records import VerbRecord
+from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Convert, Dataset
 from dliosim.plan.samples.convert_reads import STEP_BYTES, plan_part
 from dliosim.plan.samples.io_requests import plan_calls

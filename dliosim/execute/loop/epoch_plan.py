@@ -18,10 +18,10 @@ from dliosim.execute.payload.payload_format import Dress, content_edge_words, dr
 from dliosim.execute.payload.sample_bytes import edges_match, sample_keys, word_windows
 from dliosim.execute.phases.context import OpenDataset, Session
 from dliosim.formats.protocols import Format
-from dliosim.measure.histogram import Histogram
-from dliosim.measure.meter import MeterGroup
-from dliosim.measure.records import EpochRecord
-from dliosim.measure.time_series import EpochSeries
+from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.rank.meter import MeterGroup
+from dliosim.measure.rank.records import EpochRecord
+from dliosim.measure.rank.time_series import EpochSeries
 from dliosim.model import Loop
 from dliosim.model.counter_rng import draw, key
 from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges, Rounds, deal_rounds, empty_ranges, plan_calls

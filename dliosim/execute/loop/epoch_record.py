@@ -15,8 +15,8 @@ from dliosim.execute.mpi.distinct_bytes import distinct_bytes
 from dliosim.execute.node.compute import core_wait, core_wait_since
 from dliosim.execute.node.page_cache import process_io_since, read_process_io
 from dliosim.execute.phases.context import OpenDataset, Session
-from dliosim.measure.records import EpochRecord
-from dliosim.measure.time_series import select_calls
+from dliosim.measure.rank.records import EpochRecord
+from dliosim.measure.rank.time_series import select_calls
 from dliosim.model import Loop
 from dliosim.model.counter_rng import key
 from dliosim.plan.samples.distinct_ranges import MOST_RANGES, are_reads_distinct, union_ranges

@@ -38,12 +38,12 @@ from dliosim.execute.phases.context import OpenDataset, Phase, RunningLoop, Sess
 from dliosim.execute.phases.phase_summary import share_granted_hints
 from dliosim.execute.phases.residency import Residency, find_uncounted_reads
 from dliosim.formats.registry import bind, import_libraries
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.records import EpochRecord
-from dliosim.measure.step_times import PlannedSteps, StepAccount
-from dliosim.measure.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
-from dliosim.measure.time_series import EpochSeries
-from dliosim.measure.timeline import gather_timeline, has_offsets, keep_epoch
+from dliosim.measure.figures.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise
+from dliosim.measure.figures.timeline import gather_timeline, has_offsets, keep_epoch
+from dliosim.measure.rank.records import EpochRecord
+from dliosim.measure.rank.step_times import PlannedSteps, StepAccount
+from dliosim.measure.rank.time_series import EpochSeries
+from dliosim.measure.results.phase import LoopPhase
 from dliosim.model import Access, Dataset, Loop
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import count_due, is_due
@@ -54,7 +54,7 @@ from dliosim.readable import count
 from dliosim.trace.recorder import recorder
 
 if TYPE_CHECKING:
-    from dliosim.measure.epoch_summaries import EpochSummary
+    from dliosim.measure.figures.epoch_summaries import EpochSummary
 
 _WALL, _RCHAR = RANK_COLUMNS.index("wall_ns"), RANK_COLUMNS.index("rchar")
 

@@ -11,7 +11,7 @@ from dliosim.execute.loop.loop_saves import LoopSaves
 from dliosim.execute.loop.step_sync import StepSync
 from dliosim.execute.node.compute import keep_core_busy, sleep_until
 from dliosim.execute.phases.context import Progress
-from dliosim.measure.step_times import ROW, PlannedSteps, StepAccount
+from dliosim.measure.rank.step_times import ROW, PlannedSteps, StepAccount
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.execute.mpi.polling import wait
-from dliosim.measure.board import process_row
+from dliosim.measure.progress.board import process_row
 from dliosim.messages import message_start
 
 #: Seconds that a rank waits for the rank that prints the message to end the job.

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from time import perf_counter_ns, sleep
 
-from dliosim.measure.board import process_row
+from dliosim.measure.progress.board import process_row
 
 #: A sleep ends this early (ns), and the rest is spun: with `set_timer_slack`, nine sleeps of ten are late by less.
 _SPIN = 20_000

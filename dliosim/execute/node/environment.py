@@ -11,7 +11,7 @@ from pathlib import Path
 from mpi4py import MPI
 
 from dliosim.errors import UsageError
-from dliosim.measure.machine import MEMORY_KINDS
+from dliosim.measure.results.machine import MEMORY_KINDS
 
 # From this number on, steps of a Slurm allocation were not started by srun: interactive, batch, extern, pending.
 _FIRST_SPECIAL_STEP = 0xFFFFFFFA

@@ -16,8 +16,8 @@ from dliosim.execute.mpi.world import World
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.execute.store.manifest import resolve_in_root
-from dliosim.measure.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
-from dliosim.measure.timeline import Timeline
+from dliosim.measure.figures.timeline import Timeline
+from dliosim.measure.results.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
 from dliosim.model import Checkpoint, Dataset, Restore, Split, Workload
 from dliosim.model.verbs import flatten_verbs, list_saved_checkpoints
 from dliosim.plan.samples.places import Places

@@ -8,9 +8,9 @@ import numpy as np
 
 from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import Phase, Session
-from dliosim.measure.phase import PhaseSummary
-from dliosim.measure.records import VerbRecord
-from dliosim.measure.summary import summarise_verb
+from dliosim.measure.figures.summary import summarise_verb
+from dliosim.measure.rank.records import VerbRecord
+from dliosim.measure.results.phase import PhaseSummary
 from dliosim.model import Access
 
 _Hints = tuple[tuple[str, str], ...]
@@ -33,7 +33,7 @@ def verb_phase(
     verb = summarise_verb(record, session.world)
     if verb is None:
         return Phase(PhaseSummary(name, kind, record.wall_ns * 1e-9))
-    from dliosim.measure.file_phases import FILE_PHASES
+    from dliosim.measure.results.file_phases import FILE_PHASES
 
     return Phase(
         FILE_PHASES[kind](

@@ -14,7 +14,7 @@ from dliosim.execute.node.page_cache import count_resident_bytes, drop_pages, wa
 from dliosim.execute.phases.context import Session
 from dliosim.execute.phases.residency import add_pairs, measure_residency, resident_share
 from dliosim.execute.store.checkpoint_store import list_data_files
-from dliosim.measure.records import VerbRecord
+from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Dataset, Restore
 from dliosim.model.verbs import flatten_verbs
 

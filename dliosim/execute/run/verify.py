@@ -31,7 +31,7 @@ from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.manifest import NAME
 from dliosim.formats.protocols import Built, Format
 from dliosim.formats.registry import bind, import_libraries, import_modules
-from dliosim.measure.records import VerbRecord
+from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Dataset, Job, Workload
 from dliosim.plan.samples.prepare_partition import FilePart
 from dliosim.plan.samples.sizes import bind_file

@@ -23,7 +23,7 @@ from dliosim.execute.phases.context import Phase, PhaseLog, Session
 from dliosim.execute.phases.phase_summary import verb_phase
 from dliosim.execute.run.capacity_check import require_room
 from dliosim.execute.run.page_cache_residency import drop_caches
-from dliosim.measure.phase import LoopPhase, PhaseSummary, add_null_times
+from dliosim.measure.results.phase import LoopPhase, PhaseSummary, add_null_times
 from dliosim.model import Barrier, Convert, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.verbs import list_saved_checkpoints

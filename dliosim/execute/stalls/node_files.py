@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
 
-from dliosim.measure.stalled_ranks import RankStatus, format_statuses, parse_statuses
+from dliosim.measure.progress.stalled_ranks import RankStatus, format_statuses, parse_statuses
 
 #: Bytes of a node's file that are read at most: 600 a rank and 1000 a node are normal.
 _LARGEST = 4 << 20

@@ -20,7 +20,7 @@ from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
 from dliosim.execute.stalls.node_files import NodeReport, ReportExchange
 from dliosim.execute.stalls.thread_calls import ProcessState, count_transfers, inspect_process
-from dliosim.measure.board import (
+from dliosim.measure.progress.board import (
     ROW_BYTES,
     Board,
     BoardRow,
@@ -30,7 +30,7 @@ from dliosim.measure.board import (
     start_time,
     stat_fields,
 )
-from dliosim.measure.stalled_ranks import JobStall, RankStatus
+from dliosim.measure.progress.stalled_ranks import JobStall, RankStatus
 from dliosim.readable import printable
 
 _STOPPED = frozenset("Tt")

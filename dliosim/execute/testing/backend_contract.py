@@ -32,8 +32,8 @@ from dliosim.execute.testing.contract_fixtures import (
     random_steps,
     write_files,
 )
-from dliosim.measure.histogram import Histogram
-from dliosim.measure.meter import MeterGroup
+from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.rank.meter import MeterGroup
 from dliosim.model import Access
 
 LIFETIMES: Final[tuple[dict[str, Any], ...]] = ({"open": "each sample"}, {"open": "each epoch"}, {"open": "once"})

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from dliosim.measure.answers.command_line import command_line
 from dliosim.measure.answers.validity import CORE_WAIT_LIMIT, doubt_of_prefetch
-from dliosim.measure.machine import MEMORY_KINDS, OWN_CACHE_WITH_DIRECT_KINDS
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import STARVES, TOO_CLOSE, Advice, Answer, RunSummary
+from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_WITH_DIRECT_KINDS
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import STARVES, TOO_CLOSE, Advice, Answer, RunSummary
 from dliosim.model import MPI_APIS
 from dliosim.readable import percent
 

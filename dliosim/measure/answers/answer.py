@@ -10,9 +10,9 @@ from dliosim.measure.answers.command_line import drop_failure_rate
 from dliosim.measure.answers.intervals import Outcome, judge_bound, spread_over
 from dliosim.measure.answers.sources import CountedEpochs, count_epochs
 from dliosim.measure.answers.validity import CORE_WAIT_LIMIT, doubt_of_prefetch, find_core_wait
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import (
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import (
     FEEDS,
     NO_STORAGE,
     NOT_ASKED,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.results.run_summary import RunSummary
 
 #: Options about failures, each with a value.
 _OF_FAILURES = ("--mtbf", "--restart-time")

@@ -6,11 +6,11 @@ import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dliosim.measure import aggregate
 from dliosim.measure.answers.intervals import judge_bound, spread_over
 from dliosim.measure.answers.validity import find_core_wait
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.run_summary import NO_STORAGE, Answer, ExpectationResult, RunSummary, Spread, select_epochs
+from dliosim.measure.figures import aggregate
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.run_summary import NO_STORAGE, Answer, ExpectationResult, RunSummary, Spread, select_epochs
 from dliosim.model import Expectation
 from dliosim.readable import percent
 

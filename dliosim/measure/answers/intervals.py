@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.run_summary import Spread
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.run_summary import Spread
 from dliosim.student_t import critical_value
 
 #: Probability that an interval does not have what it is about.

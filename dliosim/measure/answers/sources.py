@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.machine import MEMORY_KINDS, OWN_CACHE_KINDS, OWN_CACHE_WITH_DIRECT_KINDS, SERVER_KINDS
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import RunSummary
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_KINDS, OWN_CACHE_WITH_DIRECT_KINDS, SERVER_KINDS
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import RunSummary
 from dliosim.readable import percent, size
 
 #: Where bytes of an epoch may come from (`Answer.source`): of the sources of a loop the first one counts.

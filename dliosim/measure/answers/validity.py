@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dliosim.measure import aggregate
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.machine import Environment
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import Answer, RunSummary, select_epochs
+from dliosim.measure.figures import aggregate
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.machine import Environment
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
 from dliosim.readable import count, percent
 
 #: Above this oversleep, utilization depends more on the machine's scheduler than on storage.

@@ -14,7 +14,7 @@ import dliosim
 from dliosim.compare.notes import compose_notes
 from dliosim.compare.pass_figures import LOOP, STALL, Pass, Subject
 from dliosim.compare.result import ComparisonAnswer, Outcome
-from dliosim.report.results import COMPARE, COMPARE_VERSION, drop_nonfinite, write_atomic
+from dliosim.report.files.results import COMPARE, COMPARE_VERSION, drop_nonfinite, write_atomic
 
 ROWS: Final = "rows.csv"
 

@@ -11,8 +11,8 @@ from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
 from dliosim.compare.statistics import VariantComparison
 from dliosim.readable import ABSENT, count, number, seconds
 from dliosim.report.compare.answer_lines import comparison_lines, name_target
-from dliosim.report.conditions import environment_rows
 from dliosim.report.reader.labels import variant_names
+from dliosim.report.run.conditions import environment_rows
 from dliosim.report.text_table import WIDTH, Column, align_rows, count_cell, format_columns, grid, time_cell
 
 

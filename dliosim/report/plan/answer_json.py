@@ -12,7 +12,7 @@ from dliosim.plan.forecast.checkpoint_interval import best_interval
 from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.forecast.interval_forecast import Risk, StateRisks
 from dliosim.plan.forecast.needs import LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
-from dliosim.report.results import drop_nonfinite, interval_loss
+from dliosim.report.files.results import drop_nonfinite, interval_loss
 
 PLAN_VERSION: Final = 1
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from dliosim.measure.figures import BoundShares, TimeSpread
-from dliosim.measure.histogram import Histogram, Quantiles
-from dliosim.measure.run_summary import Advice, Spread
+from dliosim.measure.figures.declaration import BoundShares, TimeSpread
+from dliosim.measure.rank.histogram import Histogram, Quantiles
+from dliosim.measure.results.run_summary import Advice, Spread
 from dliosim.readable import printable
 from dliosim.report.reader.fields import Fields
 

@@ -9,13 +9,13 @@ from dliosim.compare.answer import USE
 from dliosim.compare.pass_figures import LOOP, STALL
 from dliosim.compare.result import ComparisonAnswer
 from dliosim.measure.answers.sources import SOURCES
-from dliosim.measure.histogram import Quantiles
-from dliosim.measure.machine import Environment
+from dliosim.measure.rank.histogram import Quantiles
+from dliosim.measure.results.machine import Environment
 from dliosim.model.job import MAX_RANKS
+from dliosim.report.files.results import COMPARE_VERSION
 from dliosim.report.reader.by_type import read_object, read_quantiles
 from dliosim.report.reader.fields import Fields
 from dliosim.report.reader.results import parse_environment
-from dliosim.report.results import COMPARE_VERSION
 
 # compare.json has an object for each pass, and no file of more objects is read (`boundedjson`).
 _MOST_PASSES = 1 << 20

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import HELP, UsageError
-from dliosim.measure.aggregate import Latencies
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import Answer, RunSummary, select_epochs
+from dliosim.measure.figures.aggregate import Latencies
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
 from dliosim.readable import count, printable
+from dliosim.report.files.results import COMPARE, PARTIAL, RANKS, RESULTS, TIMELINE
 from dliosim.report.phase_titles import title_of
 from dliosim.report.reader.arrays import Ints
 from dliosim.report.reader.comparison import ComparisonResult, parse_comparison
@@ -23,7 +24,6 @@ from dliosim.report.reader.fields import read_json
 from dliosim.report.reader.labels import label_results
 from dliosim.report.reader.loops import TIME_COLUMNS, RecordedEpoch, read_rank_times, read_timelines
 from dliosim.report.reader.results import parse_run
-from dliosim.report.results import COMPARE, PARTIAL, RANKS, RESULTS, TIMELINE
 
 # The most directories that a message suggests.
 _MOST_NAMED = 4

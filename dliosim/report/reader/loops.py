@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from dliosim.errors import UsageError
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.figures import column_of, time_parts
-from dliosim.measure.phase import LoopPhase
-from dliosim.report.hdf5_files import SCHEMA_VERSION
+from dliosim.measure.figures.declaration import column_of, time_parts
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.report.files.hdf5_files import SCHEMA_VERSION
 from dliosim.report.reader.arrays import Hdf5Group, Ints, open_hdf5
 from dliosim.report.reader.fields import check_version
 

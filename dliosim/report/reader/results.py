@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dliosim.measure.aggregate import Latencies
 from dliosim.measure.answers.sources import SOURCES
-from dliosim.measure.epoch_summaries import EpochSummary, VerbSummary
-from dliosim.measure.figures import latency_kinds
-from dliosim.measure.file_phases import FILE_PHASES
-from dliosim.measure.machine import Environment, FileSystem
-from dliosim.measure.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
-from dliosim.measure.run_summary import Answer, ExpectationResult, RunSummary
+from dliosim.measure.figures.aggregate import Latencies
+from dliosim.measure.figures.declaration import latency_kinds
+from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.results.file_phases import FILE_PHASES
+from dliosim.measure.results.machine import Environment, FileSystem
+from dliosim.measure.results.phase import LoopPhase, LoopProgress, PartialProgress, PhaseSummary
+from dliosim.measure.results.run_summary import Answer, ExpectationResult, RunSummary
 from dliosim.model.job import MAX_RANKS
+from dliosim.report.files.results import SCHEMA_VERSION
 from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.reader.by_type import read_object, read_quantiles
 from dliosim.report.reader.fields import Fields
-from dliosim.report.results import SCHEMA_VERSION
 
 _MAX_PATTERN = 4 << 20
 

@@ -13,7 +13,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import Batches, InlineBatches, PrefetchedBatches, make_batches, slot_count
-from dliosim.measure.meter import Meter
+from dliosim.measure.rank.meter import Meter
 from dliosim.model import Access, By
 from dliosim.plan.samples.io_requests import Calls, deal_rounds
 from tests.execute.calls import make_calls

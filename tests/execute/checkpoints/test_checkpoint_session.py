@@ -25,7 +25,7 @@ from dliosim.execute.node import free_space
 from dliosim.execute.phases.context import Options, Session
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Workload, Writers
 from dliosim.model.checkpoint import Background, Pace
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import checkpoint_faults, world_of_one
 
 STAGED = Checkpoint(

@@ -24,7 +24,7 @@ from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.manifest import write_manifest
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Split, Workload, Writers
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.examples import examples
 from tests.execute.alone import world_of_one
 from tests.execute.failing import NO_PROOF, failing

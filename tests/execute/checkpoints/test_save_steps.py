@@ -11,7 +11,7 @@ from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.node import free_space
 from dliosim.execute.phases.context import Options, Session
 from dliosim.model import Access, Checkpoint, Job, Part, Workload, Writers
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import world_of_one
 
 CHECKPOINT = Checkpoint("c", 1, (Part("w", 5000, "total"),), Writers("file per rank"), Access(), "c")

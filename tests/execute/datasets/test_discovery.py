@@ -20,7 +20,7 @@ from dliosim.formats.contract_tests import write_framed
 from dliosim.formats.megatron import Indexed
 from dliosim.model import Dataset, FileSurvey, Layout, Shape, constant
 from dliosim.model.dataset import UNKNOWN_SIZE
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.formats.datasets import dataset
 
 

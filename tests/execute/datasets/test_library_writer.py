@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dliosim.execute.datasets.library_writer import LibraryCalls, account_file
-from dliosim.measure.records import VerbRecord
+from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Access, Prepare
 from tests.scripts.fidelity import script
 from tests.scripts.preloading import built

@@ -19,7 +19,7 @@ from dliosim.execute.loop.epoch_plan import EpochSource, plan_work
 from dliosim.execute.payload.sample_bytes import fill_batch, sample_keys
 from dliosim.execute.phases.context import Options, Session
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Workload, constant
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import world_of_one
 
 DATASET = Dataset("d", 1, 4, constant(1000), Layout("shared file", 1), "d")

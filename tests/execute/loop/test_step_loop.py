@@ -11,11 +11,11 @@ from dliosim.execute.loop import step_loop
 from dliosim.execute.loop.loop_saves import NEVER
 from dliosim.execute.loop.step_loop import StepSettings, run_steps
 from dliosim.execute.loop.step_sync import StepSync
-from dliosim.measure.records import CAUSES, EpochRecord, unpack_arrivals
-from dliosim.measure.step_times import PlannedSteps, StepAccount
-from dliosim.measure.time_series import QUANTITIES, EpochSeries
+from dliosim.measure.rank.records import CAUSES, EpochRecord, unpack_arrivals
+from dliosim.measure.rank.step_times import PlannedSteps, StepAccount
+from dliosim.measure.rank.time_series import QUANTITIES, EpochSeries
 from dliosim.model import Sync
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.loop.test_step_sync import Meeting, world_of_threads
 
 MS = 1_000_000

@@ -19,13 +19,13 @@ from dliosim.execute.phases import residency
 from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.language.compile import compile_pattern
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.file_phases import FilePhase
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.records import EpochRecord
-from dliosim.measure.step_times import StepAccount
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.rank.records import EpochRecord
+from dliosim.measure.rank.step_times import StepAccount
+from dliosim.measure.results.file_phases import FilePhase
+from dliosim.measure.results.phase import LoopPhase
 from dliosim.model import Job
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import world_of_one
 
 DATASET = """dlio 1

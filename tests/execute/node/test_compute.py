@@ -13,7 +13,7 @@ from dliosim.execute.node.compute import keep_core_busy, sleep_until
 from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.model import Job, Workload
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import world_of_one
 
 MS = 1_000_000

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dliosim.execute.phases.context import Options, Session
-from dliosim.measure.machine import MEMORY_KINDS, Environment, FileSystem
+from dliosim.measure.results.machine import MEMORY_KINDS, Environment, FileSystem
 from dliosim.model import Job, Workload
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import world_of_one
 
 

@@ -14,7 +14,7 @@ from dliosim.execute.datasets.open_dataset import open_known_datasets
 from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.benchmark_pass import prepare_datasets, run_pass
 from dliosim.model import Job, Loop
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.examples import examples
 from tests.execute.alone import world_of_one
 

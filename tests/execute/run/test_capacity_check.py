@@ -12,7 +12,7 @@ from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run import capacity_check
 from dliosim.model import Access, Checkpoint, Job, Part, Save, Workload, Writers
 from dliosim.model.checkpoint import Background
-from dliosim.report.progress import ProgressLine
+from dliosim.report.progress.progress_line import ProgressLine
 from tests.execute.alone import world_of_one
 
 ONE = Checkpoint("c", 1, (Part("w", 5000, "total"),), Writers("file per rank"), Access(), "c", keep=2)

@@ -15,7 +15,7 @@ import pytest
 
 from dliosim.execute.stalls import thread_calls
 from dliosim.execute.stalls.thread_calls import count_transfers, format_call, inspect_process
-from dliosim.measure.board import stat_fields
+from dliosim.measure.progress.board import stat_fields
 
 NUMBERS = {name: arm if platform.machine() == "aarch64" else intel for name, intel, arm, _ in thread_calls._CALLS}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from dliosim.execute.stalls.watcher import kill_stopped
-from dliosim.measure.board import ROW_BYTES, Board, map_rows, stat_fields
+from dliosim.measure.progress.board import ROW_BYTES, Board, map_rows, stat_fields
 from tests.mpi.launch import ROOT
 
 #: Seconds without movement after which these processes report; the culprit must be named within three more.

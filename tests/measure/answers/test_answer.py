@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from dliosim.measure.answers.answer import answer_run
 from dliosim.measure.answers.command_line import command_line
 from dliosim.measure.answers.sources import epoch_source
-from dliosim.measure.epoch_summaries import EpochSummary
-from dliosim.measure.file_phases import SavePhase
-from dliosim.measure.machine import FileSystem
-from dliosim.measure.phase import LoopPhase
-from dliosim.measure.run_summary import Advice, Answer, RunSummary
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.file_phases import SavePhase
+from dliosim.measure.results.machine import FileSystem
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import Advice, Answer, RunSummary
 from dliosim.report.phase_titles import group_phases
 from tests.report import sample
 

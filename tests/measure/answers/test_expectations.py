@@ -4,9 +4,9 @@ import pytest
 
 from dliosim.measure.answers.answer import answer_run
 from dliosim.measure.answers.expectations import evaluate
-from dliosim.measure.histogram import Histogram
-from dliosim.measure.machine import FileSystem
-from dliosim.measure.phase import LoopPhase
+from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.results.machine import FileSystem
+from dliosim.measure.results.phase import LoopPhase
 from dliosim.model import Expectation
 from dliosim.report.phase_titles import group_phases
 from tests.report.sample import epoch, run, spread

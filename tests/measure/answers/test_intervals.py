@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dliosim.measure.answers.intervals import Outcome, judge_bound, mean_interval
-from dliosim.measure.run_summary import Spread
+from dliosim.measure.results.run_summary import Spread
 
 shares = st.floats(0.01, 1.0)
 

@@ -13,18 +13,18 @@ import pytest
 
 from dliosim.boundedjson import LARGEST
 from dliosim.errors import UsageError
-from dliosim.measure import aggregate
-from dliosim.measure.phase import LoopPhase, LoopProgress, PartialProgress
-from dliosim.measure.run_summary import RunSummary, select_epochs
+from dliosim.measure.figures import aggregate
+from dliosim.measure.results.phase import LoopPhase, LoopProgress, PartialProgress
+from dliosim.measure.results.run_summary import RunSummary, select_epochs
 from dliosim.report.compare.results import comparison_content
+from dliosim.report.files.results import results_content, write_partial
 from dliosim.report.phase_titles import title_of
 from dliosim.report.reader.comparison import ComparisonResult, parse_comparison
 from dliosim.report.reader.fields import Fields, read_json
 from dliosim.report.reader.labels import label_results
 from dliosim.report.reader.load import SavedComparison, SavedRun, load_results
 from dliosim.report.reader.results import parse_run
-from dliosim.report.results import results_content, write_partial
-from dliosim.report.warnings import warnings_of
+from dliosim.report.run.warnings import warnings_of
 from tests.compare.sample import answered
 from tests.compare.stall_sample import saves, stalled
 from tests.pictures.sample import comparison, write_comparison, write_run

@@ -1,0 +1,521 @@
+"""The commands of `dliosim`: each declares its options, which of them contradict, and the function that it calls.
+
+Functions are named, not imported: `--help` and `--version` load neither numpy nor mpi4py.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from dliosim.commands.command_line import option_types as types
+from dliosim.dlio.versions import VERSIONS
+
+_RUN_DESCRIPTION = """\
+Prepares the data, trains, evaluates, infers, saves and restores as the pattern says, and prints what it measured.
+Start it with mpiexec -n RANKS; without, it is a job of one rank.
+
+  mpiexec -n 4 dliosim run cosmoflow -D train.readers=4
+  mpiexec -n 4 dliosim run unet3d_h100.yaml      a workload file of DLIO
+  mpiexec -n 4 dliosim run w.yaml ++workload.train.epochs=2      with its keys
+"""
+
+_COMPARE_DESCRIPTION = """\
+Which way is faster, by how much, and is the difference real? Prepares the data that the variants need, once each; runs
+one uncounted pass of every variant; then runs blocks. In each block every variant runs once, in random order and from
+the same state of the caches. Ratios are paired by block, with intervals that hold for all variants together.
+
+  mpiexec -n 4 dliosim compare cosmoflow --vary api=posix,mpi-independent
+  mpiexec -n 4 dliosim compare cosmoflow --vary train.readers=0,4
+  mpiexec -n 4 dliosim compare cosmoflow --vary "layout=8 files,shared file"
+  mpiexec -n 4 dliosim compare llama3_8b --vary api=posix,mpi-independent
+"""
+
+_REPORT_DESCRIPTION = """\
+Shows what runs measured, several of them side by side. It needs no MPI: run it where the results are, or where you are.
+
+  dliosim report my-results                        the answer, and some tables
+  dliosim report my-results --full                 all tables, epoch by epoch
+  dliosim report my-results --json                 the answer, for scripts
+  dliosim report on-2 on-4 --html page.html        a scaling curve, and each run
+  dliosim report my-results --png pictures         pictures, as PNG and SVG
+
+Pictures show steps and reads by rank, bandwidth and latency over time, the distribution of latencies, the order of
+offsets, where each rank's time went, utilization by epoch, and for comparisons ratios with their intervals. They need
+matplotlib: pip install 'dliosim[report]' (in a checkout: pip install '.[report]').
+docs/report.md says how to read each.
+"""
+
+_ANALYZE_DESCRIPTION = """\
+Why is a job slow? Says it in words, with the figure, its threshold and what to
+try; then where the time went. Reads the trace of a run (`dliosim run --trace`),
+a Darshan log, or DFTracer's files. It needs no MPI.
+
+  dliosim analyze my-results                       a run of dliosim
+  dliosim analyze app.darshan                      a job of your own, by Darshan
+  dliosim analyze traces                           a folder of .pfw.gz: one job
+  dliosim analyze traces/*.pfw.gz                  the same: files of one job
+  dliosim analyze before after                     two jobs: what changed
+  dliosim analyze logs/*.darshan                   three or more: a row for each
+  dliosim analyze --explain unoverlapped-io        what an insight means
+
+Each folder and each .darshan log is a job; files of DFTracer (.pfw, .pfw.gz) on
+one line are the processes of one job: to compare two, name their folders.
+docs/analyze.md leads from a trace to a changed setting.
+"""
+
+_TRACE_DESCRIPTION = """\
+Gives the events of a trace to other programs, all or a part. It needs no MPI.
+
+  dliosim trace export my-results                  for https://ui.perfetto.dev
+  dliosim trace export my-results --part "steps 1 to 100, ranks 0 to 7"
+  dliosim trace export my-results --part "from 1 s to 2 s"
+  dliosim trace export my-results --format csv -o - | head
+  dliosim trace export my-results --format parquet -o events.parquet
+  dliosim trace export app.darshan --format dxt    Darshan's DXT as text
+
+perfetto is the form of DFTracer's version 1: dftracer-utils and `dliosim
+analyze` read it, too; names that end in .gz are compressed. dxt has reads and
+writes by POSIX and MPI-IO alone. Nothing is ever overwritten.
+docs/analyze.md says what each form has.
+"""
+
+_VERIFY_DESCRIPTION = """\
+Are the data on storage still what was written? Reads every byte of the data sets and checkpoints below DIR, names each
+file that is wrong, and says what to do. Nothing is changed. Ranks share the work: start it with mpiexec -n RANKS where
+there is much.
+
+  dliosim verify dliosim-data                                all that is there
+  dliosim verify dliosim-data/train/0b5e8c7f92d14a36         one data set
+  dliosim verify dliosim-data/state/63f0a1b7c2d94e58/000004  one checkpoint
+  mpiexec -n 8 dliosim verify data && sbatch job             if all is right
+
+Checkpoints are compared with the sizes and CRC-32 of their manifests, data sets with bytes that are made again from
+the description in theirs. Files of others (`from files`) have no manifest, and are passed over: docs/verify.md.
+Exit status: 0 all are right, 1 some are not, 2 there is nothing to verify.
+"""
+
+_IMPORT_DESCRIPTION = """\
+Writes the pattern that a workload file of DLIO or MLPerf Storage asks for. Each line names the key that it came from;
+what became no line is said on stderr: keys that DLIO itself never reads, keys without effect on I/O, keys that no
+version has, and what is only approximately so. `run`, `plan`, `check` and `compare` take such a file as it is, too.
+
+  dliosim import unet3d_h100.yaml -o unet3d.dlio     what the file asks for
+  dliosim import unet3d_h100.yaml --as-run           what DLIO really does
+  mpiexec -n 4 dliosim run unet3d_h100.yaml          import and run
+"""
+
+#: Seconds after which a stall is reported. On Lustre and on NFS, a failover of a server or an eviction of a client ends
+#: within five minutes: anything longer is worth a look.
+_STALL = 300.0
+
+#: Where data are stored without --dir.
+DATA_DIRECTORY: Final = "dliosim-data"
+
+#: What stands behind options, and in the place of arguments, in a line to type: for --help and for cures of mistakes.
+EXAMPLES: Final = {
+    "PATTERN": "cosmoflow",
+    "RESULTS": "dliosim-results-*",
+    "CODE|PATTERN": "E204",
+    "SHELL": "bash",
+    "DIR": "dliosim-data",
+    "-D": "train.epochs=1",
+    "--dir": "/scratch/me",
+    "--root": "fast=/mnt/nvme",
+    "--output": "my-results",
+    "--ranks": "8",
+    "--nodes": "2",
+    "--mtbf": "4 h",
+    "--restart-time": "10 min",
+    "--save-time": "30 s",
+    "--bandwidth": "100 GB/s",
+    "--memory": "512 GB",
+    "--stall-report": "600 s",
+    "--stall-timeout": "600 s",
+    "--vary": "api=posix,mpi-independent",
+    "--loop": "train",
+    "--what": "save",
+    "--repeat": "8",
+    "--caches": "cold",
+    "--seed": "1",
+    "--rank": "0",
+    "--epoch": "1",
+    "--trace": "steps 1 to 100, ranks 0 to 7, at most 1 GB",
+    "--html": "page.html",
+    "--png": "pictures",
+    "--dlio": "mlperf-v2",
+    "-o": "unet3d.dlio",
+    "TRACE": "my-results",
+    "--explain": "unoverlapped-io",
+    "export": "export",
+    "--format": "csv",
+    "--part": "steps 1 to 100, ranks 0 to 7",
+    "FILE.yaml": "unet3d_h100.yaml",
+    "NAME": "mine",
+    "--from": "cosmoflow",
+}
+
+#: Names and arguments of `add_argument`.
+Option: TypeAlias = "tuple[tuple[str, ...], dict[str, Any]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command of the command line."""
+
+    function: str  #: `module:function` in `dliosim.commands`, called with the parsed options
+    help: str  #: line of `dliosim --help`
+    example: str  #: line to type
+    options: tuple[Option, ...]  #: options and arguments, in the order of `--help`
+    description: str | None = None  #: text of its own `--help`; several lines are printed as they stand
+    on_ranks: bool = False  #: True if it runs on all ranks of a job: called with communicator, options and command line
+    find_contradiction: Callable[[Namespace], str] = lambda parsed: ""  #: returns which options contradict, or ""
+
+
+def _option(name: str, metavar: str, text: str | None = None, **more: Any) -> Option:
+    return (name,), {"metavar": metavar, "help": text} | more
+
+
+def _flag(name: str, text: str) -> Option:
+    return (name,), {"action": "store_true", "help": text}
+
+
+def _job(default: int | None) -> tuple[Option, ...]:
+    """Return the options for the size of a job; without a default the ranks must be given."""
+    text = f"ranks of the job, {default} if not given" if default else "ranks of the job"
+    return (
+        _option("--ranks", "N", text, type=types.parse_ranks, default=default, required=default is None),
+        _option("--nodes", "M", "nodes of the job, 1 if not given", type=types.parse_positive),
+    )
+
+
+def _failures(restart: str) -> tuple[Option, ...]:
+    mtbf = (
+        "mean time between failures of the whole job (of N nodes: that of a node / N): says how often it is "
+        "best to save (Young, Daly), and what failures and saves cost then"
+    )
+    until = f"with --mtbf: from a failure until the job continues (default: {restart})"
+    return (
+        _option("--mtbf", "D", mtbf, type=types.parse_time),
+        _option("--restart-time", "D", until, type=types.parse_time),
+    )
+
+
+def _output(kind: str) -> Option:
+    return _option("--output", "DIR", f"where results go, a directory without any (default: a new dliosim-{kind}-*)")
+
+
+_PATTERN_HELP: Final = (
+    "a pattern file (.dlio), the name of a pattern that `dliosim patterns` lists, or a workload file of DLIO (.yaml), "
+    "with overrides of its keys where needed: ++workload.train.epochs=2"
+)
+_PATTERN: Final = _option("pattern", "PATTERN", _PATTERN_HELP)
+
+#: Values of the pattern's parameters, and its roots.
+_VALUES: Final = (
+    _option(
+        "-D",
+        "NAME=VALUE",
+        "a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0, "
+        '-D universe.layout="shared file"); may be given several times',
+        dest="define",
+        action="append",
+        default=[],
+    ),
+    _option("--dir", "DIR", "where data are stored (default: ./dliosim-data)", default=DATA_DIRECTORY),
+    _option("--root", "NAME=DIR", "another tier, for `root NAME` in a pattern", action="append", default=[]),
+)
+
+_JSON: Final = _flag("--json", "print the answer alone, as a line of JSON, for scripts (docs/answer.md)")
+
+_STALLS: Final = (
+    _option(
+        "--stall-report",
+        "D",
+        "when no step, chunk or call has ended for this time, say which rank the others wait for "
+        f'(default {_STALL / 60:.0f} min; "off": never)',
+        type=types.parse_time_or_off,
+        default=_STALL,
+    ),
+    _option(
+        "--stall-timeout",
+        "D",
+        "when nothing has ended for this time, say so and end the job with 1 (default: off)",
+        type=types.parse_time_or_off,
+    ),
+)
+
+
+def _find_run_contradiction(parsed: Namespace) -> str:
+    if parsed.null and (parsed.verify or parsed.with_null):
+        other = "--verify" if parsed.verify else "--with-null"
+        return f"--null and {other}: a run without I/O has nothing to {'check' if parsed.verify else 'compare with'}"
+    return _find_missing_mtbf(parsed, "restart_time")
+
+
+def _find_report_contradiction(parsed: Namespace) -> str:
+    if parsed.json and parsed.full:
+        return "--json and --full: one prints an answer for scripts, the other tables"
+    if (parsed.json or parsed.full) and (parsed.html is not None or parsed.png is not None):
+        return f"{'--json' if parsed.json else '--full'} prints, and --html and --png write files"
+    return ""
+
+
+def _find_analyze_contradiction(parsed: Namespace) -> str:
+    if parsed.explain is not None:
+        given = next((f"--{name}" for name in ("json", "full", "html") if getattr(parsed, name)), "")
+        return f"--explain and {given}: an explanation is of no trace" if given else ""
+    if not parsed.traces:
+        return "the following arguments are required: TRACE"
+    if parsed.json and parsed.full:
+        return "--json and --full: one prints figures for scripts, the other tables"
+    if (parsed.json or parsed.full) and parsed.html is not None:
+        return f"{'--json' if parsed.json else '--full'} and --html: one prints, the other writes a page"
+    return ""
+
+
+def _find_plan_contradiction(parsed: Namespace) -> str:
+    given = [name for name in ("rank", "epoch", "loop") if getattr(parsed, name) is not None]
+    if given and not parsed.csv:
+        return f"--{given[0]} chooses what --csv lists, and there is no --csv"
+    if parsed.json and parsed.csv:
+        return "--json and --csv: one prints an answer for scripts, the other a list of reads"
+    if parsed.csv and parsed.mtbf is not None:
+        return "--mtbf has a table of its own, and --csv prints none"
+    return _find_missing_mtbf(parsed, "restart_time", "save_time", "bandwidth")
+
+
+def _find_missing_mtbf(parsed: Namespace, *names: str) -> str:
+    given = [name for name in names if getattr(parsed, name) is not None]
+    if given and parsed.mtbf is None:
+        return f"--{given[0].replace('_', '-')} goes with --mtbf, the mean time between failures, and there is none"
+    return ""
+
+
+COMMANDS: Final = {
+    "patterns": Command(
+        "patterns:patterns_command",
+        "list the patterns that come with dliosim, and what each stresses",
+        "dliosim patterns",
+        (),
+    ),
+    "run": Command(
+        "run:run_command",
+        "run a pattern with real I/O, and print what was measured",
+        "mpiexec -n 4 dliosim run cosmoflow",
+        (
+            _PATTERN,
+            *_VALUES,
+            _output("results"),
+            _flag("--null", "no I/O at all: measures the tool itself"),
+            _flag("--with-null", "run every loop again without I/O: gives the slowdown"),
+            _flag("--verify", "check every byte read, not only the ends of each sample"),
+            _option(
+                "--trace",
+                "PART",
+                "record every operation, all or a part, in trace.h5 in the results, for dliosim analyze",
+                type=types.parse_trace,
+                nargs="?",
+                const="",
+            ),
+            _flag("--live", "show on the terminal what ranks do while it runs (docs/report.md)"),
+            _JSON,
+            *_failures("as long as the restores of this run, else as its saves"),
+            *_STALLS,
+        ),
+        _RUN_DESCRIPTION,
+        on_ranks=True,
+        find_contradiction=_find_run_contradiction,
+    ),
+    "compare": Command(
+        "compare:compare_command",
+        "say which of several ways is faster, and if the difference is real",
+        "dliosim compare cosmoflow --vary api=posix,mpi-independent",
+        (
+            _PATTERN,
+            _option(
+                "--vary",
+                "NAME=A,B,...",
+                "what differs between variants: anything that -D takes, or a setting of the loop, its data set or its "
+                "checkpoint without their name (api, hints, order, transfer, layout, writers, ...); may be given "
+                "several times, for all combinations",
+                action="append",
+                required=True,
+            ),
+            *_VALUES,
+            _option("--loop", "NAME", "which loop to compare, if the pattern has several"),
+            _flag("--checkpoints", "let the loop save its checkpoints, which it does not while it is compared"),
+            _option(
+                "--what",
+                "VERB",
+                "compare how long the job stalls for a checkpoint: save, restore, or with its name "
+                '"save NAME" (default for patterns without a loop)',
+            ),
+            _option(
+                "--repeat", "N", "passes of each variant that count (default 8)", type=types.parse_positive, default=8
+            ),
+            _option(
+                "--caches",
+                "{cold,warm}",
+                "drop the page cache before each pass, or read all data through it (default: cold if the pattern has "
+                "`drop caches` or restores are compared, else warm)",
+                choices=("cold", "warm"),
+            ),
+            _option("--seed", "S", "of the order of passes (default 0)", type=types.parse_natural, default=0),
+            _output("compare"),
+            _JSON,
+            *_STALLS,
+        ),
+        _COMPARE_DESCRIPTION,
+        on_ranks=True,
+    ),
+    "verify": Command(
+        "verify:verify_command",
+        "say whether the data on storage are still what was written",
+        "dliosim verify dliosim-data",
+        (_option("place", "DIR", "a directory of --dir or --root, or of one data set or checkpoint"), *_STALLS),
+        _VERIFY_DESCRIPTION,
+        on_ranks=True,
+    ),
+    "check": Command(
+        "check_plan_explain:check_command",
+        "say whether patterns are right, without running them",
+        "dliosim check cosmoflow",
+        (_option("pattern", "PATTERN", _PATTERN_HELP, nargs="+"), *_VALUES, *_job(4)),
+    ),
+    "plan": Command(
+        "check_plan_explain:plan_command",
+        "say what a pattern would do on any number of ranks",
+        "dliosim plan cosmoflow --ranks 512",
+        (
+            _PATTERN,
+            *_VALUES,
+            *_job(None),
+            _flag("--csv", "reads of one rank and epoch: step, sample, file, offset, length"),
+            _option("--rank", "R", "with --csv: which rank, from 0 (default 0)", type=types.parse_natural),
+            _option("--epoch", "E", "with --csv: which epoch, from 1 (default 1)", type=types.parse_positive),
+            _option("--loop", "NAME", "with --csv: which loop (default: the first)"),
+            _flag("--json", "print the answer alone, as a line of JSON, for scripts (docs/plan.md)"),
+            _option(
+                "--memory",
+                "SIZE",
+                "of a node (default: that of this machine, or what its control groups allow)",
+                type=types.parse_size,
+            ),
+            *_failures("as long as reading what all ranks restore, as fast as a save is written"),
+            _option("--save-time", "D", "with --mtbf: how long a save holds the ranks", type=types.parse_time),
+            _option(
+                "--bandwidth",
+                "B",
+                "with --mtbf: what storage takes from all ranks together, if the save time is not "
+                "known (default: a table of 1, 10, 100 GB/s and 1 TB/s)",
+                type=types.parse_bandwidth,
+            ),
+        ),
+        find_contradiction=_find_plan_contradiction,
+    ),
+    "report": Command(
+        "report:report_command",
+        "show results again: tables, a page, pictures; several side by side",
+        "dliosim report dliosim-results-*",
+        (
+            _option("results", "RESULTS", "directories that `dliosim run` or `dliosim compare` wrote", nargs="+"),
+            _JSON,
+            _flag("--full", "print all tables of each result, one result after the other"),
+            _option("--html", "FILE", "write one page with all tables and pictures, complete in itself"),
+            _option("--png", "DIR", "write each picture into DIR, as PNG and as SVG"),
+        ),
+        _REPORT_DESCRIPTION,
+        find_contradiction=_find_report_contradiction,
+    ),
+    "analyze": Command(
+        "analyze:analyze_command",
+        "say why a job is slow, by its trace (also Darshan, DFTracer)",
+        "dliosim analyze my-results",
+        (
+            _option("traces", "TRACE", "a results folder, a .darshan log, a folder or files of DFTracer", nargs="*"),
+            _flag("--json", "print all figures, as a line of JSON, for scripts (docs/analyze.md)"),
+            _flag("--full", "print all tables"),
+            _option("--html", "FILE", "write one page with all tables and pictures, complete in itself"),
+            _option("--explain", "NAME", "say what an insight means, where its threshold is from, and what to try"),
+        ),
+        _ANALYZE_DESCRIPTION,
+        find_contradiction=_find_analyze_contradiction,
+    ),
+    "trace": Command(
+        "trace:trace_command",
+        "give a trace to Perfetto, or as CSV, Parquet or Darshan's text",
+        "dliosim trace export my-results",
+        (
+            (("action",), {"metavar": "export", "choices": ("export",), "help": "what to do: export"}),
+            _option("trace", "TRACE", "a results folder of `dliosim run --trace`, or what `dliosim analyze` reads"),
+            _option(
+                "--format",
+                "FORMAT",
+                "perfetto, csv, parquet or dxt (default: perfetto)",
+                choices=("perfetto", "csv", "parquet", "dxt"),
+                default="perfetto",
+            ),
+            _option(
+                "--part",
+                "PART",
+                "steps, epochs, ranks and times, each where it is given; what belongs to no step is kept with any",
+                type=types.parse_trace_part,
+            ),
+            (
+                ("-o", "--output"),
+                {
+                    "metavar": "FILE",
+                    "help": "where it goes, - for standard output (default: the name of TRACE, with .pfw.gz, .csv, "
+                    ".parquet or .dxt.txt); as -o events.csv",
+                },
+            ),
+        ),
+        _TRACE_DESCRIPTION,
+    ),
+    "new": Command(
+        "new_pattern:new_command",
+        "write a pattern to begin with: a commented template, or a copy",
+        "dliosim new mine",
+        (
+            _option("name", "NAME", "of the pattern; the file is NAME.dlio"),
+            _option("--from", "PATTERN", "copy one that comes with dliosim, instead of the template", dest="source"),
+        ),
+        "Writes NAME.dlio, with the lines that most patterns have and what else each may be. Nothing is ever "
+        "overwritten.\n\n  dliosim new mine                     a commented template\n"
+        "  dliosim new mine --from cosmoflow    a copy, to change",
+    ),
+    "import": Command(
+        "import_dlio:import_command",
+        "make a pattern of a workload file of DLIO or MLPerf Storage",
+        "dliosim import unet3d_h100.yaml -o unet3d.dlio",
+        (
+            _option("file", "FILE.yaml", "a workload file, or the config.yaml that DLIO leaves with its results"),
+            _option("override", "++KEY=VALUE", "as DLIO takes it: ++workload.train.epochs=2", nargs="*"),
+            _option(
+                "--dlio",
+                "VERSION",
+                f"which version of DLIO the file is for: {', '.join(VERSIONS)} (default: guessed from its keys)",
+                choices=tuple(VERSIONS),
+            ),
+            _flag("--as-run", "what that version really does, instead of what the file asks for"),
+            _flag("--from-files", "read the files that DLIO has written, instead of writing some like them"),
+            (("-o", "--output"), {"metavar": "FILE.dlio", "help": "where the pattern goes (default: it is printed)"}),
+        ),
+        _IMPORT_DESCRIPTION,
+    ),
+    "explain": Command(
+        "check_plan_explain:explain_command",
+        "explain an error code, or where each value of a pattern is from",
+        "dliosim explain E204",
+        (_option("subject", "CODE|PATTERN", "a code such as E204, or a pattern (file or name)"), *_VALUES, *_job(4)),
+    ),
+    "completion": Command(
+        "completion:completion_command",
+        "print a script by which bash or zsh completes commands",
+        'eval "$(dliosim completion bash)"',
+        (_option("shell", "SHELL", "bash or zsh", choices=("bash", "zsh")),),
+    ),
+}

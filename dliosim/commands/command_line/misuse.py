@@ -1,0 +1,439 @@
+"""Cures of command lines: the line to type instead of one that cannot be read. Loaded when there is a mistake.
+
+A line is mended one mistake after the other until the parser takes it, so what is shown can be typed. Tables have the
+other words of the field for commands and options; words of settings are those of the language.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final
+
+from dliosim.commands.command_line.command_table import COMMANDS, EXAMPLES
+from dliosim.commands.command_line.parser import Misuse, parse_words, quote_word, split_overrides
+from dliosim.commands.command_line.pattern_files import locate_pattern
+from dliosim.dlio import ENDINGS
+from dliosim.dlio.keys import find_key
+
+_MOST_MENDS: Final = 10
+
+#: Other words for commands.
+_COMMANDS: Final = {
+    "run": "simulate, start, execute, exec, train, training, bench, benchmark, launch, prepare, generate, workload, "
+    "datagen, submit, go, infer, save, restore",
+    "check": "validate, lint, parse, test, configview, syntax",
+    "plan": "estimate, predict, datasize, forecast, size, dryrun, dry-run, plan-only, count, preview",
+    "report": "results, result, plot, view, html, png, page, csv-report, reportgen, summary, pictures",
+    "analyze": "analyse, diagnose, insights, darshan, drishti, dfanalyzer, profile, why",
+    "trace": "export, perfetto, timeline, dxt, tracing",
+    "explain": "info, describe, doc, docs, man, show, cat, print, what, resolve",
+    "compare": "diff, versus, vs, tune, sweep, ab",
+    "verify": "fsck, scrub, checksum",
+    "patterns": "list, ls, examples, workloads, models, catalogue",
+    "--help": "help, usage, h, ?",
+    "--version": "version, v, V",
+}
+#: First of two words for a command of MLPerf Storage's program, as in `training datagen`.
+_BEFORE_COMMANDS: Final = ("training", "checkpointing", "reports")
+#: What is no command, by what to do.
+_NO_COMMANDS: Final = {
+    "data are files below --dir: write `rm -r dliosim-data`": "clean, cleanup, clear, remove, delete, rm, purge",
+    "write `pip install 'dliosim[report]'` (in a checkout: `pip install '.[report]'`), or another extra": "install, "
+    "init, setup",
+}
+#: Other words for options and arguments, of the commands that have them.
+_OPTIONS: Final = {
+    "--dir": "data-dir, data-folder, datadir, data, prefix, scratch, directory, dataset-path, data-path, path, "
+    "checkpoint-folder, checkpoint-dir, root-dir, target",
+    "--output": "out, o, outdir, output-dir, results-dir, result-dir, results, log-dir, output-folder, save",
+    "--null": "no-io, dummy, noop, without-io",
+    "--seed": "random-seed, s",
+    "--html": "page, output-html, plot, plots, output, o, out",
+    "--png": "pictures, figures, pdf, svg",
+    "--json": "output-format, json-output, as-json",
+    "--repeat": "repeats, repetitions, runs, iterations, trials",
+    "--caches": "cache",
+    "-D": "define, def, param, params, set, override, config, p, d, D, o, O",
+    "pattern": "pattern, workload, model, file, f, conf, input, script, benchmark, app",
+    "place": "dir, directory, data-dir, path, root",
+    "results": "dir, results, result, input",
+    "--format": "fmt, form, as, type, to",
+    "--part": "cut, steps, filter, select, only, time, times",
+    "trace": "traces, log, file, dir, input, path, results, result",
+    "traces": "trace, traces, log, logs, file, dir, input, path, pfw, darshan",
+    "--explain": "insight, why, describe",
+    "--help": "usage, help, ?",
+}
+#: Options that are those of launchers, by what they say; and options that are needed nowhere.
+_KINDS: Final = {
+    "ranks": "n, np, ranks, nprocs, nproc, num-procs, ntasks, processes, num-processes, nranks, num-ranks, world-size, "
+    "num-accelerators, num-client-hosts, nproc-per-node, num-gpus, gpus, numjobs, j",
+    "of a node": "ppn, npernode, ntasks-per-node, ranks-per-node, procs-per-node, tasks-per-node, gpus-per-node",
+    "nodes": "nodes, nnodes, num-nodes, N",
+    "hosts": "hosts, host, hostfile, machinefile",
+    "srun": "partition, account, mem, cpus-per-task, c, job-name, qos, constraint, exclusive, time",
+    "needless": "verbose, v, vv, quiet, q, debug, force, yes, y, k, w, r, strict, color, progress, keep, "
+    "client-host-memory-in-gb, allow-run-as-root",
+}
+#: Options of IOR and fio that are letters, by the words of settings.
+_LETTERS: Final = {
+    "t": "transfer",
+    "a": "api",
+    "b": "size",
+    "s": "samples",
+    "e": "epochs",
+    "i": "epochs",
+    "B": "odirect",
+    "C": "shift",
+    "F": "file_per_process",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A command line while it is mended."""
+
+    words: tuple[str, ...]  #: words behind `dliosim`
+    launcher: tuple[str, ...] = ()  #: words before it
+    notes: tuple[str, ...] = ()  #: what to say before the line
+    ends: tuple[str, ...] = ()  #: what to say behind it
+
+    def replace(self, old: Sequence[str], new: Sequence[str]) -> _Line:
+        """Return the line with words in place of others that follow each other; at its end where there are none."""
+        size, words = len(old), self.words
+        at = next((at for at in range(len(words)) if size and words[at : at + size] == tuple(old)), len(words))
+        return replace(self, words=(*words[:at], *new, *words[at + size :]))
+
+    def note(self, text: str) -> _Line:
+        """Return the line with one more note."""
+        return replace(self, notes=(*self.notes, text))
+
+    def __str__(self) -> str:
+        return " ".join([*self.launcher, "dliosim", *map(quote_word, self.words)])
+
+
+def describe_misuse(given: Sequence[str], message: str) -> str:
+    """Return what is wrong with a command line, and what to type; `message` is what argparse says."""
+    if cure := _cure_folder(given):
+        return f"error: a workload of DLIO is given by its file\n  = help: write `{cure}`"
+    others, overrides = split_overrides(given)
+    line, problem = _Line(tuple(part for word in others for part in _split_option(word))), ""
+    for _ in range(_MOST_MENDS):
+        found, mended = _mend(line, message)
+        problem = problem or found
+        if isinstance(mended, str):
+            return f"error: {problem}\n  = help: {mended}"
+        if mended is None:
+            break
+        line, message = mended, _parse(mended.words)
+        if not message:
+            line = line.replace([], overrides)
+            return f"error: {problem}\n  = help: {': '.join([*line.notes, f'write `{line}`'])}{''.join(line.ends)}"
+    known = next((f" {word}" for word in given if word in COMMANDS), "")
+    return f"error: {problem}\n  = help: `dliosim{known} --help` lists what can be written"
+
+
+def _cure_folder(given: Sequence[str]) -> str:
+    """Return the line for one with Hydra's `--config-dir DIR workload=NAME`, or an empty text."""
+    words = [part for word in given for part in (word.split("=", 1) if word.startswith("--config-dir=") else [word])]
+    named = next((word for word in words if word.startswith("workload=")), "")
+    if "--config-dir" not in words[:-1] or not named:
+        return ""
+    at = words.index("--config-dir")
+    file = f"{words[at + 1]}/workload/{named.removeprefix('workload=')}.yaml"
+    return str(_Line((*words[:at], *words[at + 2 :])).replace([named], [file]))
+
+
+def _split_option(word: str) -> Sequence[str]:
+    return found.groups() if (found := re.fullmatch(r"((?:--|[+]+)[A-Za-z][\w.-]*)=(.*)", word, re.DOTALL)) else (word,)
+
+
+def _parse(words: Sequence[str]) -> str:
+    """Return what is wrong with the words behind `dliosim`, or an empty text."""
+    if words[0] in ("--help", "--version") or "--help" in words:
+        return ""
+    try:
+        parsed = parse_words(words)
+        return str(parsed.command.find_contradiction(parsed))
+    except Misuse as error:
+        return str(error)
+
+
+def _mend(line: _Line, message: str) -> tuple[str, _Line | str | None]:
+    """Return the first mistake of a line, and the line without it, or what to do; None where that is not known."""
+    words = line.words
+    name = words[0] if words else ""
+    if name not in COMMANDS:
+        return _mend_command(line)
+    known = {one: arguments for names, arguments in COMMANDS[name].options for one in names}
+    if option := _find_unknown(words, known):
+        return f"`dliosim {name}` has no option `{option}`", _mend_option(line, name, option, known)
+    if found := re.match(r"the following arguments are required: (.*)", message):
+        return _add_required(line, name, found[1].split(", "))
+    if found := re.match(r"unrecognized arguments: (.*)", message):
+        return _mend_extra(line, name, found[1].split(" "), known)
+    if found := re.match(r"argument (?:COMMAND|([\w|-]+)): (.*)", message):
+        return _mend_value(line, name, found[1], found[2], known)
+    options = re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", message)
+    if len(options) < 2:
+        return message, None
+    if options[1] in words:
+        return message, line.replace([options[1]], [])  # two that contradict
+    return message, line.replace([], _example_of(options[1], known))
+
+
+def _mend_command(line: _Line) -> tuple[str, _Line | str | None]:
+    """Mend a line that begins with no command."""
+    words = line.words
+    if not words:
+        return "no command", _Line(("run", "cosmoflow"), ends=("; `dliosim --help` lists the commands",))
+    word, rest = words[0], words[1:]
+    if word in ("--help", "--version", "-h"):
+        return "", line
+    option = word.startswith("-")
+    problem = f"no option `{word}`" if option else f"`{word}` is no command"
+    command = next((one for one in rest if one in COMMANDS), "")
+    if option and command:
+        at = words.index(command)
+        return problem, line.replace(words[: at + 1], [command, word, *words[1:at]])
+    plain = word.lstrip("-")
+    if action := _look_up(plain, _NO_COMMANDS):
+        return problem, action
+    near = plain if plain in COMMANDS else _look_up(plain, _COMMANDS)
+    if word in _BEFORE_COMMANDS and rest and (rest[0] in COMMANDS or _look_up(rest[0], _COMMANDS)):
+        return problem, replace(line, words=rest)
+    if near == "--help":
+        return problem, _Line((rest[0], "--help") if rest and rest[0] in COMMANDS else ("--help",))
+    if not near and (re.search(r"\.\w+$|/", word) or locate_pattern(word)):
+        return problem, replace(line, words=("run", *words))
+    if not near and not option:
+        near = next(iter(difflib.get_close_matches(plain, COMMANDS, n=1, cutoff=0.6)), "")
+    if not near:
+        return problem, f"commands: {', '.join(COMMANDS)}; `dliosim --help` says what they do"
+    return problem, replace(line, words=(near, *([] if near.startswith("--") or near == "patterns" else rest)))
+
+
+def _find_unknown(words: Sequence[str], known: dict[str, dict[str, Any]]) -> str:
+    """Return the first option that a command does not have, or an empty text."""
+    for before, word in pairwise(split_overrides(words)[0]):
+        takes_value = before in known and known[before].get("action") != "store_true"
+        option = not takes_value and re.match(r"[-+]+[A-Za-z?]", word) and not word.startswith("-D")
+        if option and word not in known and word not in ("-h", "--help"):
+            return word
+    return ""
+
+
+def _mend_option(line: _Line, name: str, option: str, known: dict[str, dict[str, Any]]) -> _Line | None:
+    """Mend an option that the command `name` does not have."""
+    words, plain = line.words, option.lstrip("-+")
+    start = words.index(option)
+    value = words[start + 1] if start + 1 < len(words) and not words[start + 1].startswith("-") else ""
+    patterns = [word for word in words[1:] if locate_pattern(word)]
+    if patterns == [value]:  # it is the pattern, and the option has no value
+        value = ""
+    old = words[start : start + 1 + bool(value)]
+
+    def write(*new: str) -> _Line:
+        return line.replace(old, new)
+
+    kind = _look_up(plain, _KINDS)
+    if kind == "needless":
+        return write()
+    if kind:
+        return _mend_ranks(line, kind, option, value, old, "--ranks" in known)
+    same = _look_up(plain, {one: _OPTIONS[one] for one in _OPTIONS if one in known or one == "--help"})
+    if same == "-D":
+        return write("-D", *([value] if value else [])) if "=" not in value else _define(write(), value)
+    if same:
+        takes_value = known.get(same, {}).get("action") != "store_true"
+        return write(*([same] if same.startswith("-") else []), *([value] if value and takes_value else []))
+    if name == "patterns":
+        return write()
+    if "--vary" in known and "," in value:
+        return write("--vary", f"{plain.replace('-', '_')}={value}")
+    if found := _mend_by_language(write, plain, value):
+        return found
+    if setting := _write_setting(plain, value, words):
+        # Two of DLIO's keys may be one setting: a size and its spread.
+        names = [pair.partition("=")[0] for before, pair in pairwise(words) if before == "-D"]
+        return write() if setting[1].partition("=")[0] in names else write().replace([], setting)
+    return _mend_by_command(write, name, option, value, known)
+
+
+def _mend_by_command(
+    write: Callable[..., _Line], name: str, option: str, value: str, known: dict[str, dict[str, Any]]
+) -> _Line | None:
+    """Mend an option by its spelling, as one of another command, or as a command."""
+    values = [value] if value else []
+    homes = [home for home, other in COMMANDS.items() if any(option in names for names, _ in other.options)]
+    homes = [] if name == "report" else homes
+    # An option that another command has is meant as such, unless a letter of this command's own is missing.
+    if near := difflib.get_close_matches(option, known, n=1, cutoff=0.9 if homes else 0.75):
+        return write(near[0], *values)
+    other = homes[0] if homes else _look_up(option.lstrip("-"), _COMMANDS)
+    if not other:
+        return None
+    if other == name:
+        return write()
+    line = write(option, *values) if homes else write()
+    line = replace(line, words=(other, *line.words[1:]))
+    if homes[:1] == ["report"]:
+        line = replace(line, words=("report", "RESULTS", option, *values))
+    return replace(line, ends=(", which has that option",)) if homes else line
+
+
+def _mend_by_language(write: Callable[..., _Line], plain: str, value: str) -> _Line | None:
+    """Mend an option that is a statement of the language, or a word that says nothing."""
+    from dliosim.language.source import SourceText
+    from dliosim.language.syntax.cures import cure_head
+    from dliosim.language.syntax.other_words import find_action, find_statement
+    from dliosim.language.syntax.vocabulary import VERBS
+
+    word = plain.replace("-", "_")
+    statement = find_statement(word) or word.replace("_", " ")
+    if not find_action(word) and not statement.startswith("expect") and statement not in VERBS:
+        return None
+    text = f"{word} {value}"
+    cure = cure_head(SourceText("", text).span(0, len(text)), "")
+    if cure.startswith("leave the line out: ") and ("no effect on storage" in cure or "accelerator" in cure):
+        return write().note(cure.replace("the line out: ", "the option out, "))
+    found = re.fullmatch(r"write (`[^`]*`)", cure)
+    return replace(write(), ends=(f", and {found[1]} in the pattern",)) if found else None
+
+
+def _mend_ranks(line: _Line, kind: str, option: str, value: str, old: Sequence[str], counts: bool) -> _Line:
+    """Mend an option that is one of launchers; `counts`: the command has --ranks and --nodes."""
+    number = value if value.isdecimal() and int(value) else "4"
+    rest = line.replace(old, [])
+    if not counts:
+        note = "the launcher starts the ranks"
+        new: tuple[str, ...] = ("mpiexec", "-n", number)
+        if kind == "of a node":
+            new = ("mpiexec", "-n", number, "-ppn", number)
+        elif kind == "nodes":
+            new = ("srun", "-N", number, "-n", str(4 * int(number)))
+        elif kind == "hosts":
+            new = ("mpiexec", "-n", "4", "-f" if "file" in option else "-hosts", value or "HOSTS")
+        elif kind == "srun":
+            new, note = ("srun", option, *([value] if value else [])), "the launcher has that option"
+        more = new[-2:] if rest.launcher[:1] == new[:1] else new
+        return replace(rest if note in rest.notes else rest.note(note), launcher=(*rest.launcher, *more))
+    if kind == "ranks":
+        return line.replace(old, ["--ranks", number])
+    if kind in ("hosts", "srun"):
+        return rest
+    given = next((after for before, after in pairwise(line.words) if before == "--ranks"), "4")
+    ranks = int(given) if given.isdecimal() else 4
+    nodes = int(number) if kind == "nodes" else max(1, -(-ranks // int(number)))
+    return line.replace(old, ["--nodes", str(nodes)])
+
+
+def _define(line: _Line, pair: str) -> _Line:
+    """Return the line with a `-D` for `NAME=VALUE`."""
+    name, _, value = pair.partition("=")
+    return line.replace([], _write_setting(name, value, line.words) or ["-D", pair])
+
+
+def _write_setting(word: str, value: str, words: Sequence[str]) -> list[str]:
+    """Return the `-D` for a setting of the pattern that a word means; empty where it means none."""
+    from dliosim.language.setting_words import find_override
+
+    path = next((found for one in words[1:] if not one.startswith("-") and (found := locate_pattern(one))), None)
+    if path is None:
+        return []
+    if path.suffix in ENDINGS and (key := find_key(word)):
+        return [f"++{key}={value}"]
+    off = word.startswith(("no-", "without-")) and not value
+    name = re.sub(r"^(no|without)-", "", word) if off else word
+    return shlex.split(find_override(path, _LETTERS.get(name, name.replace("-", "_")), "off" if off else value))
+
+
+def _add_required(line: _Line, name: str, missing: Sequence[str]) -> tuple[str, _Line | None]:
+    """Add examples of what a line lacks; an option that is spelled like a missing one is taken for it."""
+    ends: tuple[str, ...] = ()
+    problem = f"`dliosim {name}` needs {missing[0]}"
+    for one in missing:
+        if one == "PATTERN":
+            problem = f"`dliosim {name}` needs a pattern, a file or a name"
+            ends = ("; `dliosim patterns` lists all that come with dliosim",)
+        near = difflib.get_close_matches(one, line.words, n=1, cutoff=0.9)
+        varied = next((pair for pair in pairwise(line.words) if pair[0] == "-D" and "," in pair[1]), None)
+        number = next((w for before, w in pairwise(line.words) if w.isdecimal() and not before.startswith("-")), "")
+        if one == "--vary" and varied:
+            line = line.replace(varied, [one, varied[1]])
+        elif one == "--ranks" and number:
+            line = line.replace([number], [one, number])
+        else:
+            line = line.replace(near, [one] if near else _example_of(one, {}))
+    return problem, replace(line, ends=(*line.ends, *ends))
+
+
+def _example_of(option: str, known: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the words of an example of an option or argument."""
+    if known.get(option, {}).get("action") == "store_true":
+        return [option]
+    return [*([option] if option.startswith("-") else []), EXAMPLES.get(option, option)]
+
+
+def _mend_extra(
+    line: _Line, name: str, extra: Sequence[str], known: dict[str, dict[str, Any]]
+) -> tuple[str, _Line | None]:
+    """Mend a word that no option and no argument takes."""
+    words = line.words
+    at = next((at for at in range(1, len(words)) if words[at] in extra), 0)
+    word, before = words[at], words[max(at - 2, 0) : at]
+    problem = f"`dliosim {name}` does not take `{word}` here"
+    if before[:1] in (("-D",), ("--vary",)):
+        equals = "=" if "=" not in before[1] else ","
+        return problem, line.replace([*before, word], [before[0], f"{before[1]}{equals}{word}"])
+    if word.startswith("workload=") and any(one.endswith(ENDINGS) for one in words):
+        return problem, line.replace([word], [])  # Hydra's choice of a file, and there is one
+    if "=" in word and "-D" in known:
+        return problem, _define(line.replace([word], []), word)
+    if word.isdecimal():
+        return problem, _mend_ranks(line, "ranks", "", word, [word], "--ranks" in known)
+    if before[-1:] == ("--csv",):
+        return problem, replace(line.replace([word], []), ends=(f", and add `> {word}`, which writes a file",))
+    if name == "patterns":
+        problem, following = "`dliosim patterns` takes no pattern", ["explain" if locate_pattern(word) else "patterns"]
+        return problem, replace(line, words=(*following, *([word] if locate_pattern(word) else [])))
+    if locate_pattern(word):
+        problem = f"`dliosim {name}` takes one pattern"
+    return problem, line.replace([word], [])
+
+
+def _mend_value(
+    line: _Line, name: str, option: str, reason: str, known: dict[str, dict[str, Any]]
+) -> tuple[str, _Line | None]:
+    """Mend the value of an option or argument."""
+    from dliosim.language.syntax.rewrites import rewrite
+
+    example = _example_of(option, known)
+    if "expected" in reason:
+        return f"`{option}` of `dliosim {name}` needs a value", line.replace([option], example)
+    arguments = next(one for names, one in COMMANDS[name].options if option in names or one.get("metavar") == option)
+    choices, convert = arguments.get("choices", ()), arguments.get("type", str)
+
+    def accepts(text: str) -> bool:
+        try:
+            return bool(convert(text)) and (not choices or text in choices)
+        except (ArgumentTypeError, ValueError):
+            return False
+
+    quoted = re.search(r"invalid choice: '(.*?)' ", reason)
+    value = quoted[1] if quoted else line.words[line.words.index(option) + 1]
+    problem = f"`{value}` is none of {', '.join(choices)}" if choices else f"`{option} {value}`: {reason}"
+    usual = f"{value} {example[-1].partition(' ')[2]}".strip()  # in the unit of the example
+    found = usual if accepts(usual) else (rewrite(value, accepts, choices) or example[-1:])[0].replace("_", "")
+    return problem, line.replace([value], [found])
+
+
+def _look_up(word: str, table: dict[str, str]) -> str:
+    words = (word, word.lower() if len(word) > 1 else word)
+    return next((name for name, others in table.items() if any(one in others.split(", ") for one in words)), "")

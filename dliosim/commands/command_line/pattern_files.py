@@ -1,0 +1,102 @@
+"""Files of patterns: found by path or by name, among those that come with dliosim, or in the form of DLIO."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dliosim import PATTERNS
+from dliosim.dlio import ENDINGS
+from dliosim.errors import UsageError
+from dliosim.readable import printable
+
+if TYPE_CHECKING:
+    from dliosim.dlio.convert import Pattern
+    from dliosim.language.diagnostics import PatternError
+
+
+def find_pattern(given: str, keys: Sequence[str] = ()) -> Path:
+    """Return the file of a pattern, given by its path or name; print on stderr which file a name stands for.
+
+    Of a workload file of DLIO it prints what an import with overrides of its `keys` has to say. PatternError [E103]
+    where there is no such file, UsageError for keys of a pattern.
+    """
+    found = locate_pattern(given)
+    if found is None:
+        raise _missing_pattern(given)
+    if found != Path(given):
+        sys.stderr.write(f"note: {printable(given)} is {printable(str(found))}\n")
+    if found.suffix in ENDINGS and found.is_file():
+        from dliosim.dlio.convert import import_pattern
+
+        print_report(given, import_pattern(found, keys))
+    elif keys:
+        raise UsageError(
+            f"{keys[0]} is for workload files of DLIO, and {given} is a pattern\n  = help: {_define(found, keys)}"
+        )
+    return found
+
+
+def _define(path: Path, keys: Sequence[str]) -> str:
+    """Return what to type for a pattern in place of overrides of DLIO's keys."""
+    from dliosim.language.setting_words import find_override
+
+    pairs = [key.lstrip("+~").partition("=") for key in keys]
+    found: dict[str, str] = {}
+    for text in filter(None, (find_override(path, name, value) for name, _, value in pairs)):
+        found.setdefault(text.partition("=")[0], text)  # two of DLIO's keys may be one setting: a size and its spread
+    more = f"`dliosim explain {shlex.quote(str(path))}` lists what -D may set"
+    return f"in a line without workload files write `{' '.join(found.values())}`; {more}" if found else more
+
+
+def locate_pattern(given: str) -> Path | None:
+    """Return the file of a pattern, or None; one in the current folder comes before one of dliosim."""
+    path, named = Path(given), Path(f"{given.removesuffix('.dlio')}.dlio")
+    try:
+        files = [named] if "/" in given else [named, PATTERNS / named]
+        if path.exists() and not path.is_dir():
+            return path
+        return next((file for file in files if file.is_file()), path if path.is_dir() else None)
+    except OSError:
+        return None
+
+
+def list_names() -> list[str]:
+    """Return the names of the patterns that come with dliosim, sorted."""
+    return sorted(path.stem for path in PATTERNS.glob("*.dlio"))
+
+
+def print_report(name: str, pattern: Pattern) -> None:
+    """Print on stderr what an import has to say."""
+    from dliosim.dlio.convert import report_lines
+
+    first, *others = report_lines(pattern)
+    lines = [f"{name}: imported as a file of {first}", *(f"  {line}" for line in others)]
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
+
+
+def _missing_pattern(given: str) -> PatternError:
+    from dliosim.dlio.config import find_workload_file
+    from dliosim.dlio.keys import find_key
+    from dliosim.language.diagnostics import Diagnostic, PatternError, join_hints, suggest_word
+
+    try:
+        Path(given).exists()
+        reason = "there is no such file or pattern"
+    except OSError as error:
+        reason = str(error.strerror)
+    here = [str(path.with_suffix("")) for path in Path(given).parent.glob("*.dlio")]
+    plain = given.rpartition("=")[2].removesuffix(".dlio")
+    near = suggest_word(plain, here) or suggest_word(Path(plain).stem, list_names())
+    workload, key = find_workload_file(given), find_key(given.partition("=")[0])
+    if workload:
+        near = f"write `{workload}`, which is its file;"
+    elif key:
+        near = f"write `++{key}={given.partition('=')[2]}` for a key of a workload file of DLIO;"
+    elif given.startswith("workload="):
+        near = join_hints(near, "A workload of DLIO is given by its file, as `FOLDER/NAME.yaml`;")
+    hint = join_hints(near, "`dliosim patterns` lists the patterns that come with dliosim")
+    return PatternError([Diagnostic("E103", f"cannot read the pattern: {reason}", help=(hint,), file=given)])

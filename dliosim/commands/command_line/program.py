@@ -1,0 +1,34 @@
+"""The name of the program as the user typed it, in all lines that are shown to be typed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from dliosim.commands.command_line.command_table import COMMANDS
+
+
+def find_program() -> str:
+    """Return the command or path to type for dliosim."""
+    return name_program(sys.argv[0], shutil.which("dliosim"))
+
+
+def name_program(started: str, on_path: str | None) -> str:
+    """Return what to type for dliosim: the path that was `started`, if it has a folder and PATH leads elsewhere."""
+    path = Path(started)
+    is_typed = path.name == "dliosim" != started and str(path.absolute()) != on_path
+    return started if is_typed else "dliosim"
+
+
+def insert_program(text: str, program: str | None = None) -> str:
+    """Return a text whose command lines begin with what is typed for dliosim here, and for the mpiexec next to it."""
+    program = program or find_program()
+    if program == "dliosim":
+        return text
+    from dliosim.measure.answers.command_line import find_mpiexec
+
+    names = "|".join(COMMANDS)
+    text = re.sub(r"(?<![\w./-])mpiexec(?= -n \d+ dliosim )", lambda found: find_mpiexec(program), text)
+    return re.sub(rf"(?<![\w./-])dliosim(?= (?:(?:{names})\b|COMMAND|--))", lambda found: program, text)

@@ -1,0 +1,61 @@
+"""The facts about machine and libraries that are needed to compare two results."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+from mpi4py import __version__ as mpi4py_version
+
+from dliosim import __version__
+from dliosim.execute.mpi.node_cores import NodeLoad
+from dliosim.execute.node.environment import find_mount, mpi_io, mpi_library
+from dliosim.execute.node.memory import available_memory
+from dliosim.execute.node.striping import NO_STRIPING, read_striping
+from dliosim.execute.phases.context import Session
+from dliosim.measure.results.machine import Environment, FileSystem
+from dliosim.measure.results.phase import PhaseSummary
+
+
+def describe_environment(session: Session, node: NodeLoad, phases: Sequence[PhaseSummary]) -> Environment:
+    """Return the environment of a run, on rank 0; `node` is the result of `fullest_node`."""
+    granted = next((dict(phase.hints_granted) for phase in phases if phase.hints_granted), {})
+    below = sorted({phase.root for phase in phases if phase.root is not None} - set(session.roots))
+    places = (  # a mount that data are on comes before the roots: titles name the first place
+        *(_describe_mount(name, Path(name.partition(" at ")[2])) for name in below),
+        *(_describe_root(name, session) for name in sorted(session.roots)),
+    )
+    versions = f"dliosim {__version__}, mpi4py {mpi4py_version}, numpy {np.__version__}"
+    return Environment(
+        mpi_library(),
+        node.cores,
+        node.ranks,
+        available_memory() or 0,
+        node.load,
+        mpi_io(granted, os.environ),
+        places,
+        (
+            ("versions", f"{versions}, Python {platform.python_version()}"),
+            ("kernel", f"{platform.system()} {platform.release()} {platform.machine()}"),
+            ("first host", MPI.Get_processor_name()),
+        ),
+    )
+
+
+def _describe_root(name: str, session: Session) -> FileSystem:
+    directory = session.roots[name]
+    striped = next((each for each in session.workload.datasets if each.root == name and each.stripe is not None), None)
+    path = session.directory(name, striped.path, striped.digest()) if striped is not None else directory
+    striping = read_striping(path)
+    if striped is not None and not striping:
+        striping = NO_STRIPING
+    return _describe_mount(name, directory, striping)
+
+
+def _describe_mount(name: str, directory: Path, striping: str = "") -> FileSystem:
+    mount = find_mount(directory)
+    return FileSystem(name, str(directory), mount.kind, mount.options, striping)

@@ -1,0 +1,126 @@
+"""The entry of commands that run on all ranks, and every way in which these can end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import sleep
+
+from mpi4py import MPI
+
+from dliosim.commands.command_line.program import insert_program
+from dliosim.commands.job.launcher import launcher_rank
+from dliosim.commands.job.signals import handle_signals, ignore_sigusr1
+from dliosim.commands.job.stalls import watch_stalls
+from dliosim.commands.job.terminal import print_text
+from dliosim.errors import DliosimError, UsageError
+from dliosim.execute.io_errors import rank_0_error
+from dliosim.execute.mpi.job_abort import abort, end_job, end_job_late, end_with_launcher, job_name
+from dliosim.execute.mpi.node_cores import node_cores
+from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.node.environment import check_launcher, mpi_library
+from dliosim.execute.stalls.watcher import StallLimits
+from dliosim.measure.progress.board import Board
+from dliosim.readable import printable
+
+#: Seconds between the starts of a launcher's first and last process, at most.
+_OTHERS_START = 1.0
+
+
+def run_job(
+    comm: MPI.Intracomm,
+    action: Callable[[World, Board | None], int],
+    save: Callable[[str], str],
+    limits: StallLimits,
+    output: str | None = None,
+) -> int:
+    """Run an action on all ranks of `comm`; return the exit status, the same on every rank.
+
+    The action gets the board of `watch_stalls`. `save` is called on rank 0 with the name of a signal, and writes what
+    is finished; see `handle_signals`. An error of one rank alone ends the job, since other ranks may wait for it
+    anywhere. `limits` and `output` as in `watch_stalls`.
+    """
+    end_with_launcher()
+    try:
+        check_launcher(os.environ, comm.size, mpi_library())
+    except UsageError as error:
+        if launcher_rank(os.environ) == 0:
+            sys.stderr.write(f"{error}\n")
+            sys.stderr.flush()
+        # The launcher may send SIGTERM to all its processes when the first one ends. It would end rank 0 before it has
+        # printed the error, and give processes that still start another status.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sleep(_OTHERS_START)
+        return error.exit_code
+    job = job_name(comm)
+    handle_signals(comm.rank, save, abort, partial(end_job_late, job))
+    world = make_world(comm, node_cores, job)
+    try:
+        with watch_stalls(world, limits, output, save) as board:
+            status = action(world, board)
+    except DliosimError as error:
+        if not error.shared and comm.size > 1:
+            # Only this rank has the error, and the others may wait for it anywhere.
+            world.abort(error)
+        if comm.rank == 0:
+            sys.stderr.write(insert_program(f"{error}\n"))
+        status = error.exit_code
+    except MemoryError as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"out of memory: {error}" if str(error) else "out of memory"
+        where = f"in {place.name}, {place.filename}:{place.lineno}"
+        end_job(world.job, f"error[R402]: rank {comm.rank}: {reason} ({where})")
+    except Exception:
+        text = f"rank {comm.rank}: a fault in dliosim itself; please report it\n{traceback.format_exc()}"
+        end_job(world.job, text)
+    finally:
+        ignore_sigusr1()
+    world.close()
+    return status
+
+
+class DiagnosticsError(UsageError):
+    """Diagnostics as text, so that the other ranks can raise them without loading the language."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class DamageDiagnosticsError(DiagnosticsError):
+    """Diagnostics of missing or damaged files, and of nothing else."""
+
+    exit_code = 1
+
+
+def write_and_print(
+    directory: Callable[[], Path], write: Callable[[Path], None], report: Callable[[Path | None], str]
+) -> bool:
+    """Write results to `directory`, made if it is not there yet, and print the report; return whether both succeeded.
+
+    The report is printed even where the files cannot be written, so that the figures of a long run are not lost; it
+    gets None for their directory then.
+    """
+    failures: list[str] = []
+    written: Path | None = None
+    try:
+        place = directory()
+        write(place)
+        written = place
+    except OSError as error:
+        failures.append(f"{rank_0_error('write the results', error)}\n")
+    finally:
+        unprinted = print_text(report(written))
+    if unprinted is not None:
+        failures.append(f"{rank_0_error('print the tables', unprinted)}\n{results_line(written)}")
+    sys.stderr.write("".join(failures))
+    return not failures
+
+
+def results_line(place: Path | None) -> str:
+    """Return the line that says where results are; empty where there are none."""
+    return f"results: {printable(str(place))}\n" if place is not None else ""

@@ -1,0 +1,132 @@
+"""The set-up that all commands on ranks share: the start of the command, the pattern, sessions and directories."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, TypeVar
+
+from mpi4py import MPI
+
+from dliosim.commands.command_line.options import describe_dataset, parse_used_roots
+from dliosim.commands.command_line.program import find_program
+from dliosim.commands.job.garbage import freeze_objects
+from dliosim.commands.job.mpi_entry import DamageDiagnosticsError, DiagnosticsError, run_job
+from dliosim.commands.job.terminal import has_colours, user_terminal
+from dliosim.execute.mpi.world import World
+from dliosim.execute.phases.context import OpenDataset, Options, Session
+from dliosim.execute.stalls.watcher import StallLimits
+from dliosim.execute.store.checkpoint_store import CheckpointStores
+from dliosim.measure.progress.board import Board, process_row
+from dliosim.model import Dataset, Workload
+from dliosim.report.progress.progress_line import ProgressLine
+
+if TYPE_CHECKING:
+    from dliosim.formats.protocols import ExistingFiles
+    from dliosim.language.diagnostics import Diagnostic
+
+T = TypeVar("T")
+
+#: Seconds, 30 years: for a board without reports of stalls.
+_NEVER = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A command on the ranks of a job, from its start."""
+
+    world: World  #: the ranks
+    parsed: argparse.Namespace  #: options
+    arguments: tuple[str, ...]  #: command line
+    stores: CheckpointStores  #: checkpoints that the command uses
+    progress: ProgressLine  #: the display of how far it is
+    board: Board | None  #: what this node's ranks do, where it is watched
+    started: datetime  #: when it began
+    begun_ns: int  #: the same by the clock
+    load: float  #: load average before
+
+    @property
+    def program(self) -> str:
+        """Command or path to type for dliosim."""
+        return find_program()
+
+    @property
+    def seconds(self) -> float:
+        """Wall time since the command began."""
+        return (perf_counter_ns() - self.begun_ns) * 1e-9
+
+
+def run_on_ranks(
+    comm: MPI.Intracomm,
+    parsed: argparse.Namespace,
+    arguments: Sequence[str],
+    save: Callable[[str], str],
+    command: Callable[[Setup], int],
+) -> int:
+    """Run a command on all ranks of `comm` as `run_job`; return the exit status, the same on every rank."""
+
+    def run(world: World, board: Board | None) -> int:
+        begun = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
+        progress = ProgressLine(user_terminal() if world.rank == 0 else None, row=process_row())
+        with CheckpointStores() as stores:
+            return command(Setup(world, parsed, tuple(arguments), stores, progress, board, *begun))
+
+    limits = StallLimits(parsed.stall_report, parsed.stall_timeout)
+    if getattr(parsed, "live", False) and limits.first_limit is None:
+        limits = replace(limits, report=_NEVER)
+    return run_job(comm, run, save, limits, getattr(parsed, "output", None))
+
+
+@freeze_objects()
+def compile_or_explain(compile_pattern: Callable[[], tuple[T, Iterable[Diagnostic]]]) -> T:
+    """Return what rank 0 compiles, and print the warnings; UsageError with all mistakes as text."""
+    from dliosim.language.diagnostics import PatternError, render
+
+    colour = has_colours(sys.stderr, 2)
+    try:
+        found, warnings = compile_pattern()
+    except PatternError as error:
+        text = render(error.diagnostics, colour)
+        damaged = error.exit_code == DamageDiagnosticsError.exit_code
+        raise (DamageDiagnosticsError if damaged else DiagnosticsError)(text) from error
+    if warnings:
+        sys.stderr.write(render(warnings, colour) + "\n")
+    return found
+
+
+def open_sessions(
+    setup: Setup,
+    used: Sequence[Workload],
+    workloads: Sequence[Workload],
+    sources: Mapping[str, ExistingFiles],
+    options: Options,
+) -> list[Session]:
+    """Return a session for each workload, with all directories made or checked. Collective.
+
+    `used` are the workloads whose roots may be given. Raises UsageError and ExecutionError on every rank.
+    """
+    world, parsed = setup.world, setup.parsed
+
+    def check_output() -> None:
+        from dliosim.commands.job.results_dir import check_output_directory  # rank 0 alone imports what writes results
+
+        check_output_directory(parsed.output)
+
+    # Paths come from rank 0: other ranks may have another working directory.
+    roots = world.run_on_rank_0("find the directories", lambda: parse_used_roots(parsed, used))
+    opened: dict[Dataset, OpenDataset] = {}  # what several sessions read is opened once
+    sessions = [
+        Session(each, world, roots, options, setup.progress, opened, sources, setup.stores, describe_dataset)
+        for each in workloads
+    ]
+    for session in sessions:
+        world.run_on_rank_0("find the directories", session.check_directories)
+    world.run_on_rank_0("make the results directory", check_output)
+    for session in [] if options.null else sessions:
+        world.run_on_rank_0("make the data directory", session.make_roots)
+    return sessions

@@ -1,0 +1,81 @@
+"""The terminal of the user: that of this process, or of the launcher that carries its output there; and its colours."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from dliosim.commands.job.launcher import name_and_parent
+from dliosim.readable import printable
+
+_LAUNCHERS = frozenset({"hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun", "orted", "prte", "prted", "prterun"})
+
+
+def user_terminal(own: TextIO | None = None, descriptor: int = 2) -> TextIO | None:
+    """Return standard error if it is a terminal, else that of the launcher on this node if it is one, else None.
+
+    A rank's standard error is a pipe to its launcher, so it is never a terminal itself. `own` and `descriptor` are
+    another stream and its number.
+    """
+    own = own or sys.stderr
+    if own.isatty():
+        return own
+    process = os.getppid()
+    while (found := name_and_parent(process)) and found[0] in _LAUNCHERS:
+        terminal = _open_terminal(Path(f"/proc/{process}/fd/{descriptor}"))
+        if terminal is not None:
+            return terminal
+        process = found[1]
+    return None
+
+
+def _open_terminal(path: Path) -> TextIO | None:
+    try:
+        if not stat.S_ISCHR(path.stat().st_mode):
+            return None
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if not os.isatty(descriptor):
+        os.close(descriptor)
+        return None
+    return os.fdopen(descriptor, "w", encoding="utf-8", errors="replace")
+
+
+def has_colours(own: TextIO, descriptor: int) -> bool:
+    """Return True if a stream, standard output (1) or error (2), is shown on a terminal that takes colours.
+
+    NO_COLOR (https://no-color.org) and TERM=dumb refuse them, FORCE_COLOR asks for them where there is no terminal.
+    """
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    terminal = user_terminal(own, descriptor)
+    if terminal is not None and terminal is not own:
+        terminal.close()
+    return terminal is not None
+
+
+def print_text(text: str) -> OSError | None:
+    """Print a text, in colours where these are seen; return the error where this fails, but None for a closed pipe."""
+    text = printable(text, lines=True)
+    if has_colours(sys.stdout, 1):
+        from dliosim.report.colours import add_colours
+
+        text = add_colours(text)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        discard_output()
+        return None if isinstance(error, BrokenPipeError) else error
+    return None
+
+
+def discard_output() -> None:
+    """Discard what Python still buffers of standard output, so that it does not fail a second time at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

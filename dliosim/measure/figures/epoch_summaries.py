@@ -1,0 +1,378 @@
+"""The figures of an epoch and of a verb over all ranks, each declared once: see `figures`. Only rank 0 has them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dliosim.measure.figures.declaration import (
+    BoundShares,
+    Derived,
+    Hash,
+    Part,
+    Reduced,
+    Share,
+    Signed,
+    Times,
+    TimeSpread,
+    figure,
+    quotient,
+)
+from dliosim.measure.rank.histogram import Histogram
+
+
+def storage_byte_bound(asked: int, called: int | None, distinct: int | None, device: int | None) -> int:
+    """Return the greatest part of the `asked` bytes that storage may have given.
+
+    A rate of more bytes would be wrong. Where several ranks of a node ask for the same bytes, the page cache gives them
+    to all but the first: then the bound is `distinct`, or `device` where that is more, as with reads past the cache.
+    Where one rank reads for others, no more than `called` bytes went through read calls. None is unknown and bounds
+    nothing.
+    """
+    given = asked if distinct is None else max(distinct, device or 0)
+    return min(asked, given, asked if called is None else called)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochSummary:
+    """One epoch of a loop over all ranks; docs/metrics.md has the formula of every figure.
+
+    Counts are sums over ranks. A figure is None where its input is missing (compute, a sync, /proc/self/io). The time
+    of making the contents of checkpoints is in `content_seconds` only. Waiting for a core is a part of the other times,
+    but the kernel does not say which.
+    """
+
+    #: number of the epoch, from 1; an evaluation continues to count from run to run
+    epoch: int = figure(of=lambda ranks: ranks.most["epoch"])
+    #: number of ranks
+    ranks: int = figure(of=lambda ranks: ranks.ranks, saved=False)
+    #: most steps done by any rank
+    steps: int = figure(of=lambda ranks: ranks.most["steps"])
+    #: fewest steps done by any rank
+    fewest_steps: int = figure(of=lambda ranks: ranks.least["steps"])
+    #: samples of the steps done, over ranks
+    samples: int
+    #: bytes of those samples as stored in their files (compressed, with the format's bytes around each; an even part of
+    #: a unit that several share): what was asked; samples kept by `cache memory` are included
+    bytes: int
+    #: bytes that the calls moved, alignment included, where the backend knows them, else the bytes asked; kept samples
+    #: not included. More than `bytes` where samples are in units (chunks, row groups) that are read whole. `through
+    #: library` all that the process read by read calls, as for read(): indexes and all else that the library reads,
+    #: and once in a run a byte that glibc reads when the memory of a thread shrinks; a note says so.
+    #: *moved / asked* is this / `bytes`
+    bytes_moved: int
+    #: read calls; `through library` calls of the library; with `engine mmap` copies of a reader's share of a step, or
+    #: of a sample with `open each sample`
+    calls: int
+    #: files opened
+    opens: int
+    #: greatest `wall_ns` of any rank
+    seconds: float = figure(of=lambda ranks: ranks.most["wall_ns"] * 1e-9)
+    #: greatest `loop_ns` of any rank
+    loop_seconds: float = figure(of=lambda ranks: ranks.most["loop_ns"] * 1e-9)
+    #: samples of the steps after the first / greatest `steady_ns` of any rank
+    steady_samples_per_second: float | None = figure(of=Reduced.steady_rate)
+    #: mean over ranks of `nominal_ns` / `steady_ns`
+    utilization: float | None = figure("utili-\nzation %", of=lambda ranks: ranks.mean_ratio("utilization"))
+    #: sum over syncs of the most that any rank would take for its steps with storage that needs no time / the same with
+    #: this storage: see "Utilization of storage alone"
+    storage_utilization: Share | None = figure("storage\nalone %", of=Reduced.storage_utilization)
+    #: standard error of `storage_utilization`, from the times between syncs; None with fewer than two
+    storage_utilization_error: float | None = figure(of=Reduced.storage_utilization_error)
+    #: time that the steps after the first would take with this storage, if nothing else held them
+    storage_step_seconds: float = figure(of=Reduced.storage_step_seconds)
+    #: bytes of the steps after the first, as in `bytes`
+    steady_bytes: int
+    #: least of any rank
+    utilization_min: float | None = figure(of=lambda ranks: ranks.to_ratio(ranks.least, "utilization"))
+    #: greatest of any rank
+    utilization_max: float | None = figure(of=lambda ranks: ranks.to_ratio(ranks.most, "utilization"))
+    #: sum over steps: the part of (batch in memory - begin of waiting for it) that was inside calls: see "Whose time a
+    #: wait is"
+    data_wait_seconds: Part = figure("data\nwait", "times")
+    #: union of the intervals in which at least one read call of the rank ran; opening, closing and setting views not
+    #: included
+    io_busy_seconds: TimeSpread = figure("I/O\nbusy", "times")
+    #: sum over readers of opening and closing files for the epoch, before, in and after its clock
+    open_seconds: TimeSpread = figure("open,\nclose", "times")
+    #: sum over readers of setting MPI-IO file views
+    view_seconds: TimeSpread = figure("view", "times", optional=True)
+    #: sum over all threads that read: time of the format's decoder for the samples of its batches; not in I/O busy
+    decode_seconds: TimeSpread = figure("decode", "times", optional=True)
+    #: sum over all threads that read: sleeping or working for the time drawn for its samples (`preprocess`)
+    preprocess_seconds: TimeSpread = figure("pre-\nprocess", "times", optional=True)
+    #: sum over steps: time idle until the request arrived (`requests … every` only)
+    arrival_wait_seconds: Part = figure("arrival\nwait", "times", optional=True)
+    #: sum over steps: end of the sleep (or busy work) - its begin; the time it took, not the time asked
+    compute_seconds: Part = figure("compute", "times", optional=True)
+    #: sum over synced steps: end of the barrier or allreduce - own arrival at it; and the meeting before a save
+    sync_wait_seconds: Part = figure("sync\nwait", "times", optional=True)
+    #: time that saves after steps and epochs, not those `at end`, held the rank: the greatest `stall_seconds` of any
+    #: rank for one that blocks, the rank's own for one in the background
+    checkpoint_seconds: Part = figure("check-\npoint", "times", optional=True)
+    #: sum over steps: decoding and preprocessing in the step itself (`readers 0`, `scatter by node`), after the batch
+    #: is in memory; 0 with readers, where they are part of the data wait
+    processing_seconds: Part
+    #: wall time - all other parts: work between calls, checking data, bookkeeping, the progress line
+    tool_seconds: Part = figure("tool", "times")
+    #: time in which the thread that runs the steps was ready to run but had no core: see "Waiting for a core"
+    core_wait_seconds: TimeSpread | None = figure("core\nwait", "core waits", optional=True)
+    #: the same for the rank's reader threads, added up; 0 without readers
+    reader_core_wait_seconds: TimeSpread | None = figure("readers'\ncore wait", "core waits", optional=True)
+    #: the rest of the time of these saves: making contents, with their checksums, and waiting for ranks that make
+    #: theirs; it is in no other time, not in `seconds` either
+    content_seconds: TimeSpread
+    #: a step's data wait: the part of its wait that was inside calls
+    batch_latency: Histogram = figure("batch")
+    #: one read call, on the reader's thread; with `engine mmap` copying a reader's share of a step (each sample with
+    #: `open each sample`); with `engine queued` from handing a call to the kernel until its completion is seen, which
+    #: may be some calls later
+    call_latency: Histogram = figure("call")
+    #: batch in memory (and decoded, where the step does that itself) - the request's arrival, plus its compute. Waiting
+    #: in line counts; the check of its own contents and the tool's own work between calls do not
+    request_latency: Histogram = figure("request")
+    #: share of synced steps by the activity that took most of the last rank's time since the last sync: storage,
+    #: compute, tool, arrivals, decode; see "Bound by"
+    bound_by: BoundShares | None = figure(of=Reduced.cause_shares)
+    #: the rank that was last in most of the synced steps
+    slowest_rank: int | None = figure(
+        "rank most\noften last", "causes", optional=True, usual=math.nan, of=Reduced.slowest_rank
+    )
+    #: the share of synced steps in which that rank was last
+    slowest_rank_share: Share | None = figure(
+        "in\nsteps", "causes", optional=True, usual=math.nan, of=Reduced.slowest_rank_share
+    )
+    #: sum over synced steps of the least sync wait of any rank: the time of the syncs themselves
+    least_sync_wait_seconds: float | None = figure(of=Reduced.least_sync_wait)
+    #: sum over ranks of (`compute_ns` - compute asked) / sum of compute asked
+    oversleep_share: Signed | None = figure("over-\nsleep", "causes", optional=True, of=Reduced.oversleep_share)
+    #: bytes by read calls of the whole process (/proc/self/io; without those of reading that file) / `bytes`; `null`
+    #: where that file is missing on any rank, and where it does not count what is read (`engine mmap`, `engine
+    #: queued`): -1 in ranks.h5
+    amplification: float | None = figure(
+        "read() /\nasked", "checks", optional=True, usual=1.0, of=quotient("rchar", "bytes")
+    )
+    #: bytes from storage below the page cache (/proc/self/io) / `bytes`; `null` where the kernel does not count what is
+    #: read from the file system, which is found by reading one page before the loop: -1 in ranks.h5
+    storage_amplification: float | None = figure("device /\nasked", of=quotient("read_bytes", "bytes"))
+    #: sum over ranks of the latencies of all read calls / sum of their I/O busy: the mean number of calls in flight
+    #: while any was, by `engine queued` and by several readers. 1 without either, and then not in the table; `null`
+    #: without calls
+    depth: float | None = figure(
+        "calls in\nflight", "checks", optional=True, usual=1.0, of=quotient("call_ns", "io_busy_ns")
+    )
+    #: compute as slept of the steps after the first / (block's time - first step's wait, processing and compute);
+    #: step-weighted over blocks, mean over ranks: see "DLIO's own figures"
+    dlio_au: float | None = figure("DLIO's\nAU %", "DLIO", optional=True, of=lambda ranks: ranks.mean_ratio("dlio_au"))
+    #: (steps - 2) x batch / the time of `dlio_au`; step-weighted over blocks, summed over ranks; `null` where it is not
+    #: above 0 on a rank
+    dlio_samples_per_second: float | None = figure("DLIO's\nsamples/s", "DLIO", optional=True, of=Reduced.dlio_rate)
+    #: sum of hashes of: data set's name, epoch, step, rank, sample, length; and which loop of the run it is
+    order_hash: Hash
+    #: sum of hashes of: data set's digest, file, offset, length, for each range read from storage; and which loop
+    extent_hash: Hash
+    #: True where nothing was read (`--null`); there is no bandwidth then
+    null: bool = figure(of=lambda ranks: bool(ranks.most["null"]), saved=False)
+    #: `seconds` of the same epoch without I/O (`--with-null`)
+    null_seconds: float | None = figure(of=lambda _: None)
+    #: bytes read with contents that `--verify` does not know, in whole units where a unit is read whole
+    unchecked_bytes: int
+    #: bytes asked by calls that differ: a byte that several ranks of a node ask for, or one rank several times, counts
+    #: once for that node; `null` where that would take more than 4,194,304 ranges of a rank. `through library` of
+    #: contents
+    distinct_bytes: int | None
+    #: steps of all ranks, without their first, with a save in the background next to them
+    flush_steps: int
+    #: mean time of a step with a save next to it, from its beginning to the end of its sync
+    flush_step_seconds: float | None = figure(of=quotient("flush_steps_ns", "flush_steps", 1e-9))
+    #: mean data wait of a step with a save next to it
+    flush_data_wait_seconds: float | None = figure(of=quotient("flush_data_wait_ns", "flush_steps", 1e-9))
+    #: steps of all ranks, without their first, without a save in the background next to them
+    clear_steps: int
+    #: mean time of a step without one, from its beginning to the end of its sync
+    clear_step_seconds: float | None = figure(of=quotient("clear_steps_ns", "clear_steps", 1e-9))
+    #: mean data wait of a step without one
+    clear_data_wait_seconds: float | None = figure(of=quotient("clear_data_wait_ns", "clear_steps", 1e-9))
+
+    @property
+    def late_compute_seconds(self) -> float:
+        """Return the time that compute took longer than asked, mean over ranks; s."""
+        return self.compute_seconds.mean * (1 - 1 / (1 + (self.oversleep_share or 0.0)))
+
+    @property
+    def bytes_from_storage(self) -> int:
+        """Return the bytes of samples that read calls brought.
+
+        Without samples kept by `cache memory`, and without bytes that are read around samples.
+        """
+        return min(self.bytes, self.bytes_moved)
+
+    @property
+    def unique_bytes(self) -> int:
+        """Return `bytes_from_storage`, where known without what several ranks of a node asked for again."""
+        asked = self.bytes_from_storage
+        return asked if self.distinct_bytes is None else min(asked, self.distinct_bytes)
+
+    @Derived
+    def read_call_bytes(self) -> int | None:
+        """Return the bytes of `amplification`: those of the read calls of all ranks."""
+        return None if self.amplification is None else round(self.amplification * self.bytes)
+
+    @Derived
+    def device_bytes(self) -> int | None:
+        """Return the bytes of `storage_amplification`: those from the device. Page caches give the others."""
+        return None if self.storage_amplification is None else round(self.storage_amplification * self.bytes)
+
+    @property
+    def bytes_once(self) -> int:
+        """Return the part of `bytes_from_storage` that storage may have given: see `storage_byte_bound`."""
+        return storage_byte_bound(self.bytes_from_storage, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
+
+    @Derived
+    def samples_per_second(self) -> float | None:
+        """Return `samples` / `loop_seconds`: of all ranks, by the slowest, without checkpoints.
+
+        None without samples.
+        """
+        return self.samples / self.loop_seconds if self.samples and self.loop_seconds > 0 else None
+
+    @Derived
+    def bytes_per_second(self) -> float | None:
+        """Return `bytes` / `loop_seconds`; / 10^9 on a terminal. None where nothing was read."""
+        return self.bytes / self.loop_seconds if self.bytes and self.loop_seconds > 0 and not self.null else None
+
+    @Derived
+    def slowdown(self) -> float | None:
+        """Return `seconds` / `null_seconds`; None where no run without I/O was made."""
+        return self.seconds / self.null_seconds if self.null_seconds else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbSummary:
+    """One verb that writes or reads files, over all ranks; docs/metrics.md has the formula of every figure.
+
+    Counts are sums over ranks. A figure is None where it is not counted.
+    """
+
+    #: number of ranks
+    ranks: int = figure(of=lambda ranks: ranks.ranks, saved=False)
+    #: bytes of content, over ranks: what several ranks read counts for each of them
+    bytes: int = figure("bytes")
+    #: bytes that the calls moved; for a `prepare` of writes: those of the files, with headers, indexes and the files
+    #: next to them
+    bytes_moved: int | None = figure(of=lambda ranks: ranks.total_if_counted("bytes_moved"))
+    #: files written or read, over ranks
+    files: int = figure("files")
+    #: read or write calls
+    calls: int | None = figure(of=lambda ranks: ranks.total_if_counted("calls"))
+    #: files opened
+    opens: int
+    #: greatest wall time of any rank, from all ranks ready to files complete (fsync and renaming included). For saves
+    #: and restores without making and checking contents; for a save in the background its stall and its flush
+    seconds: float = figure("time", of=lambda ranks: ranks.most["wall_ns"] * 1e-9)
+    #: of the rank that took longest, each of the times below
+    slowest_rank_seconds: Times = figure(of=lambda ranks: ranks.slowest)
+    #: time in write or read calls
+    call_seconds: TimeSpread = figure("calls", "parts")
+    #: making data to write, checking data read
+    content_seconds: TimeSpread = figure("making\ndata", "parts")
+    #: what a format makes of the prepared data: checksums, compression, images, records around samples
+    encode_seconds: TimeSpread = figure("encoding", "parts")
+    #: `serialize`: what the processor does before it writes
+    serialize_seconds: TimeSpread = figure("seri-\nalizing", "parts")
+    #: passing data to or from the rank that writes
+    send_seconds: TimeSpread = figure("sending", "parts")
+    #: `restore … once`: sending what one rank reads for others, and waiting for it
+    broadcast_seconds: TimeSpread = figure("broad-\ncasting", "parts")
+    #: opening and closing
+    open_seconds: TimeSpread = figure("open,\nclose", "parts")
+    #: setting MPI-IO file views
+    view_seconds: TimeSpread = figure("view", "parts")
+    #: fsync
+    file_sync_seconds: TimeSpread = figure("sync", "parts")
+    #: `metadata on`: gathering all ranks' plans, and the file of them; for a `restore` reading that file
+    plan_seconds: TimeSpread = figure("plans", "parts")
+    #: making a written checkpoint complete: informing rank 0 of what was written, and waiting for it. On rank 0 it
+    #: includes the three below
+    commit_seconds: TimeSpread = figure("commit", "parts")
+    #: making directories durable
+    directory_sync_seconds: TimeSpread = figure("dir.\nsync", "completing")
+    #: writing, syncing and renaming the manifest
+    manifest_seconds: TimeSpread = figure("mani-\nfest", "completing")
+    #: moving complete files into place, and waiting for the rank that does it; for a checkpoint giving its directory
+    #: its name
+    rename_seconds: TimeSpread = figure("rename", "completing")
+    #: `keep N`: rank 0 deletes, the others wait. Not in the time of the save, but in a loop's checkpoint time
+    delete_seconds: TimeSpread = figure("delete\nold", "completing")
+    #: for one save: time that the rank was held, without making contents: for a save that blocks all of it, with
+    #: deleting old ones; else waiting + making the directory + copying
+    stall_seconds: TimeSpread = figure("stall", "background")
+    #: for earlier saves, while the allowed number is in flight
+    wait_seconds: TimeSpread = figure("waiting", "background")
+    #: copying to buffers, or the time that `staging` gives it
+    stage_seconds: TimeSpread = figure("copying", "background")
+    #: end of the stall until the checkpoint is complete, with the checksums for its manifest, which are made from call
+    #: to call; 0 for a save that blocks
+    flush_seconds: TimeSpread = figure("flush", "background")
+    #: copying it to another root, after it is complete
+    drain_seconds: TimeSpread = figure("drain", "background")
+    #: the copy to a partner, before it is complete
+    partner_seconds: TimeSpread = figure("partner", "background")
+    #: one read or write call
+    call_latency: Histogram = figure("p50 ... max")
+    #: of `examined_bytes`, those in the page cache
+    resident_bytes: int
+    #: bytes that were looked up in the page cache
+    examined_bytes: int
+    #: bytes copied to another root
+    drain_bytes: int
+    #: bytes written for a partner
+    partner_bytes: int
+    #: for a `convert`: bytes of the samples that it read
+    source_bytes: int
+    #: for a `convert`: read calls
+    source_calls: int
+    #: for a `convert`: files opened to read
+    source_opens: int
+    #: for a `convert`: reading, with opening files and comparing what was read with what was prepared
+    source_seconds: TimeSpread = figure("reading", "parts")
+    #: for a `convert`: the format's decoder for the samples that it read
+    decode_seconds: TimeSpread = figure("decode", "parts")
+    #: for a `convert`: sleeping or working for the time drawn for its samples (`preprocess`)
+    preprocess_seconds: TimeSpread = figure("pre-\nprocess", "parts")
+    #: for a restore: as in "Amounts"; `null` for verbs that write, as are the next two
+    distinct_bytes: int | None = figure("differ-\nent", "amounts")
+    #: for a restore: bytes by read calls of the ranks, while they read its files (without the file of all plans);
+    #: `null` where they are not counted, as while a checkpoint is drained
+    read_call_bytes: int | None = figure("read()", "amounts", of=lambda ranks: ranks.total_if_known("rchar"))
+    #: for a restore: bytes from storage in that time; `null` likewise, and where the kernel does not count what is read
+    #: from the file system
+    device_bytes: int | None = figure("device", "amounts", of=lambda ranks: ranks.total_if_known("read_bytes"))
+
+    @property
+    def bytes_once(self) -> int:
+        """Return bytes written, or bytes read that storage may have given: see `storage_byte_bound`."""
+        return storage_byte_bound(self.bytes, self.read_call_bytes, self.distinct_bytes, self.device_bytes)
+
+    @Derived
+    def bytes_per_second(self) -> float | None:
+        """Return `bytes` / `seconds`, over several runs the sums of both; None without any bytes.
+
+        Of a restore only the bytes that storage can have given.
+        """
+        return self.bytes_once / self.seconds if self.seconds > 0 and self.bytes else None
+
+    @Derived
+    def source_bytes_per_second(self) -> float | None:
+        """Return `source_bytes` / `seconds`; None where nothing was read to be written as another data set."""
+        return self.source_bytes / self.seconds if self.seconds > 0 and self.source_bytes else None
+
+    @property
+    def longest_stall_seconds(self) -> float:
+        """Return the time that a save held the slowest rank, with deleting old ones where it waited for that."""
+        return self.stall_seconds.max
+
+    @Derived
+    def resident_share(self) -> Share | None:
+        """Return `resident_bytes` / `examined_bytes` (*cached*): what `drop caches` left, or a `restore` found."""
+        return self.resident_bytes / self.examined_bytes if self.examined_bytes else None

@@ -1,0 +1,155 @@
+"""Figures over all ranks, from the records of each, by reductions alone: rank 0 holds the numbers of one rank.
+
+Rank 0 alone computes the figures, and it alone imports the formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.measure.rank import dlio_metrics
+from dliosim.measure.rank.histogram import PACKED, Histogram
+from dliosim.measure.rank.records import EpochRecord, VerbRecord, column_names
+from dliosim.measure.rank.storage_time import limit_steps
+from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reducer
+
+if TYPE_CHECKING:
+    from dliosim.measure.figures.declaration import Reduced
+    from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
+
+#: Types of the columns that ranks.h5 has.
+_SAVED = ("Column", "PartColumn")
+
+#: Columns that follow from those that a rank measures.
+_REMAINDERS = ("loop_ns", "tool_ns", "call_ns")
+
+_LATENCIES = column_names(EpochRecord, "Histogram")
+
+#: Columns of `gather_ranks`, in order; those that end in _ns are nanoseconds.
+RANK_COLUMNS = (*column_names(EpochRecord, *_SAVED), *_REMAINDERS, *(f"{name}_max_ns" for name in _LATENCIES))
+
+#: Times of a rank in a verb.
+_VERB_TIMES = tuple(name for name in column_names(VerbRecord, "Column") if name.endswith("_ns"))
+
+#: Arrivals and times of steps of a verb that has none.
+_NO_STEPS = np.empty(0, np.int64), np.empty((0, 2), np.int64)
+
+_NOTHING = int(np.iinfo(np.int64).min)
+
+
+def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
+    """Return the figures of an epoch over all ranks at the root, None elsewhere. Collective: two reductions."""
+    reduced = reduce_epoch(record, reducer)
+    if reduced is None:
+        return None
+    from dliosim.measure.figures.declaration import make_summary
+    from dliosim.measure.figures.epoch_summaries import EpochSummary
+
+    return make_summary(EpochSummary, reduced)
+
+
+def reduce_epoch(record: EpochRecord, reducer: Reducer) -> Reduced | None:
+    """Return the records of all ranks, reduced, at the root, None elsewhere. Collective: two reductions."""
+    au = None if record.is_open_loop else dlio_metrics.utilization(record.blocks)
+    rate = dlio_metrics.samples_per_second(record.blocks, record.batch)
+    columns = _column_values(record) | {
+        **{name: getattr(record, name) for name in _REMAINDERS},
+        "null": record.null,
+        "utilization": _count_units(record.utilization, RATIO_UNIT),
+        "dlio_au": _count_units(au, RATIO_UNIT),
+        "dlio_rate": _count_units(rate, RATE_UNIT),
+    }
+    for name in ("order_hash", "extent_hash"):
+        columns[f"{name}_high"], columns[name] = divmod(getattr(record, name), 1 << 32)
+    histograms = {name: getattr(record, name) for name in _LATENCIES}
+    return _reduce_columns(columns, histograms, record.last_arrival, record.storage_ns, reducer)
+
+
+def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
+    """Return the figures of a verb over all ranks at the root, None elsewhere.
+
+    Collective: two reductions, and a gather of a row a rank.
+    """
+    latencies = {"call_latency": record.call_latency}
+    reduced = _reduce_columns(_column_values(record), latencies, *_NO_STEPS, reducer)
+    times = reducer.gather(np.array([getattr(record, name) for name in _VERB_TIMES], np.int64))
+    if reduced is None or times is None:
+        return None
+    from dliosim.measure.figures.declaration import make_summary
+    from dliosim.measure.figures.epoch_summaries import VerbSummary
+
+    slowest = times[times[:, _VERB_TIMES.index("wall_ns")].argmax()].tolist()
+    seconds = {f"{name[:-3]}_seconds": ns * 1e-9 for name, ns in zip(_VERB_TIMES, slowest, strict=True)}
+    return make_summary(VerbSummary, replace(reduced, slowest=seconds))
+
+
+def rank_row(record: EpochRecord) -> NDArray[np.int64]:
+    """Return the `RANK_COLUMNS` of one epoch of this rank, int64.
+
+    Only this row is kept: the record itself has 66 kB of buckets.
+    """
+    latencies = [getattr(record, name).max_ns for name in _LATENCIES]
+    return np.array([*(getattr(record, name) for name in RANK_COLUMNS[: -len(latencies)]), *latencies], np.int64)
+
+
+def gather_ranks(rows: Sequence[NDArray[np.int64]], reducer: Reducer) -> NDArray[np.int64] | None:
+    """Return the figures of every rank in every epoch of a phase, int64 (ranks, epochs, `RANK_COLUMNS`), at the root.
+
+    Collective: one gather, with the same number of rows (`rank_row`) on every rank.
+    """
+    return reducer.gather(np.array(rows, np.int64).reshape(len(rows), len(RANK_COLUMNS)))
+
+
+def _column_values(record: EpochRecord | VerbRecord) -> dict[str, int | None]:
+    """Return what a rank measured; None for what it does not know."""
+    found = [(one, getattr(record, one.name)) for one in fields(record) if one.type in (*_SAVED, "InnerColumn")]
+    return {one.name: None if one.default == -1 and value < 0 else value for one, value in found}
+
+
+def _count_units(value: float | None, unit: float) -> int | None:
+    return None if value is None else round(value / unit)
+
+
+def _reduce_columns(
+    columns: Mapping[str, int | None],
+    histograms: Mapping[str, Histogram],
+    arrivals: NDArray[np.int64],
+    storage: NDArray[np.int64],
+    reducer: Reducer,
+) -> Reduced | None:
+    """Return columns and histograms of all ranks, the least arrivals and the greatest times, in two reductions.
+
+    Only two, because each may take a second where there are more ranks than cores.
+    """
+    values, count = columns.values(), len(columns)
+    sums = [*(value or 0 for value in values), *(value is not None for value in values)]
+    # The least is the greatest with the sign changed.
+    tops = [*(_NOTHING if value is None else value for value in values)]
+    tops += [_NOTHING if value is None else -value for value in values]
+    packed = [one.pack_sums() for one in histograms.values()]
+    added = reducer.reduce(np.concatenate([np.array(sums, np.int64), *packed]), "sum")
+    packed = [one.pack_maxima() for one in histograms.values()]
+    greatest = reducer.reduce(np.concatenate([np.array(tops, np.int64), *packed, -arrivals, storage.ravel()]), "max")
+    if added is None or greatest is None:
+        return None
+    from dliosim.measure.figures.declaration import Reduced
+
+    def name_values(values: NDArray[np.int64]) -> dict[str, int]:
+        return dict(zip(columns, values.tolist(), strict=True))
+
+    latencies, ends = added[2 * count :].reshape(-1, PACKED), greatest[2 * count :]
+    ends, least, times = np.split(ends, [2 * len(histograms), 2 * len(histograms) + len(arrivals)])
+    return Reduced(
+        name_values(added[:count]),
+        name_values(added[count : 2 * count]),
+        name_values(greatest[:count]),
+        name_values(-greatest[count : 2 * count]),
+        {name: Histogram.unpack_histogram(latencies[i], ends[2 * i : 2 * i + 2]) for i, name in enumerate(histograms)},
+        -least,
+        limit_steps(times.reshape(-1, 3)),
+    )

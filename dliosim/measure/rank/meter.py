@@ -1,0 +1,221 @@
+"""Meters of I/O threads: a thread records its calls without locks, with one list append a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.rank.time_series import EpochSeries
+from dliosim.trace.calls import Call
+from dliosim.trace.recorder import PlannedCalls, open_log
+
+T = TypeVar("T")
+
+
+class Meter:
+    """Counts and times of one thread's calls, in nanoseconds and bytes.
+
+    Read calls one after the other go into `stamps` (`add_run`). Calls with several in flight go into `spans`
+    (`add_overlapping`). A meter has only one of the two.
+    """
+
+    __slots__ = (
+        "call_ns",
+        "calls",
+        "close_ns",
+        "how",
+        "log",
+        "moved",
+        "open_ns",
+        "opens",
+        "reached",
+        "read_ns",
+        "spans",
+        "stamps",
+        "sync_ns",
+        "view_ns",
+    )
+
+    def __init__(self, path: Callable[[int], str] | None = None, planned: Call = Call.READ) -> None:
+        """Begin to count.
+
+        For a run that is recorded, `path` returns the paths of files by number, and `planned` reads what is planned.
+        """
+        #: the log of the calls, one by one, in a run that is recorded; None in others
+        self.log = None if path is None else open_log(path, planned)
+        #: latencies of write calls that `take_latencies` has not taken yet
+        self.call_ns: list[int] = []
+        #: read calls in runs: the clock before a run, negated, then the clock after each of its calls
+        self.stamps: list[int] = []
+        #: read calls with several in flight: begins, ends, and the bound for later begins
+        self.spans: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
+        #: how the calls are made, where a reader can choose
+        self.how = ""
+        self.calls = 0
+        #: bytes that calls moved, alignment included where the backend knows it; else the bytes asked
+        self.moved = 0
+        #: ns in which at least one read call ran
+        self.read_ns = 0
+        #: end of the latest call in `spans`
+        self.reached = 0
+        self.opens = 0
+        self.open_ns = 0
+        self.close_ns = 0
+        #: ns of setting MPI-IO file views
+        self.view_ns = 0
+        #: ns of fsync
+        self.sync_ns = 0
+
+    @property
+    def io_call_ns(self) -> int:
+        """Return the ns that the thread was in calls that read: opening, setting views, reading, closing."""
+        return self.read_ns + self.open_ns + self.close_ns + self.view_ns
+
+    def add_run(self, began: int, stamps: Sequence[int], rows: PlannedCalls | None = None) -> None:
+        """Record calls made one after the other, at least one: the clock before them, and after each of them.
+
+        `rows` are those of the plan that they read, one each or all of them one call.
+        """
+        if self.log is not None and rows is not None:
+            self.log.add_rows(rows)
+        self.stamps.extend([-began, *stamps])
+        self.read_ns += stamps[-1] - began
+
+    def log_call(self, call: Call, began: int, file: int = 0) -> None:
+        """Record a call that has just ended, without bytes, if calls are recorded: the clock before it, its file."""
+        if self.log is not None:
+            self.log.add_call(call, began, file)
+
+    def add_write(self, call: Call, began: int, offset: int, asked: int, wrote: int) -> None:
+        """Record a write call that has just ended: the clock before it, and its bytes."""
+        ended = perf_counter_ns()
+        self.call_ns.append(ended - began)
+        self.calls += 1
+        self.moved += wrote
+        if self.log is not None:
+            self.log.add_call(call, began, 0, offset, asked, wrote, ended=ended)
+
+    def add_overlapping(
+        self,
+        begin: NDArray[np.int64],
+        end: NDArray[np.int64],
+        since: int | None = None,
+        rows: PlannedCalls | None = None,
+    ) -> None:
+        """Record calls by the clock readings of their begins and ends, in any order; at least one. `rows` as `add_run`.
+
+        `since` is the begin of the first call that is still in flight; no later record may begin before it. None says
+        that no call is in flight: then no later record may begin before the last of these ended.
+        """
+        if self.log is not None and rows is not None:
+            self.log.add_rows(rows)
+        first, last = max(int(begin.min()), self.reached), int(end.max())
+        self.read_ns += max(0, last - first)
+        self.reached = max(self.reached, last)
+        self.spans.append((begin, end, last if since is None else since))
+
+    def take_latencies(self) -> NDArray[np.int64]:
+        """Return the latencies recorded since the last time, in ns; safe while another thread appends."""
+        single = np.array(_pop_all(self.call_ns), np.int64)
+        latencies, _, _ = self.take_intervals()
+        return np.concatenate([single, latencies]) if len(single) else latencies
+
+    def take_intervals(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Return the read calls since the last time: latencies (n,), intervals (2, m), and a time, in ns.
+
+        No later call begins before that time; 0 where there are no calls.
+        """
+        spans = _pop_all(self.spans)
+        if not spans:
+            return self._take_runs()
+        begin, end = (np.concatenate([span[edge] for span in spans]) for edge in (0, 1))
+        if self.log is not None:
+            self.log.add_times(begin, end, np.array([len(span[0]) for span in spans]))
+        return end - begin, np.stack([begin, end]), spans[-1][2]
+
+    def _take_runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Return the same as `take_intervals`, from `stamps`: one interval for each run of calls."""
+        stamps = _pop_all(self.stamps)
+        if not stamps:
+            return np.empty(0, np.int64), np.empty((2, 0), np.int64), 0
+        edges = np.fromiter(stamps, np.int64, len(stamps))
+        begins = edges < 0
+        np.abs(edges, out=edges)
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], len(edges)) - 1
+        single = ~begins[1:]
+        if self.log is not None:
+            self.log.add_times(edges[:-1][single], edges[1:][single], last - first)
+        return np.diff(edges)[single], np.stack([edges[first], edges[last]]), int(edges[-1])
+
+
+def _pop_all(values: list[T]) -> list[T]:
+    # Keep the list object: the reader's thread holds it for a whole step, and would append to a list already taken.
+    taken = values[:]
+    del values[: len(taken)]
+    return taken
+
+
+class MeterGroup:
+    """The meters of a rank's readers: latencies of one epoch, and the time with any reader in a call."""
+
+    def __init__(self, meters: Sequence[Meter]) -> None:
+        self._meters = meters
+        self._open = np.empty((2, 0), np.int64)
+        self._reached = [0] * len(meters)
+
+    @property
+    def have_logs(self) -> bool:
+        """Return whether the calls of all readers are recorded one by one."""
+        return all(meter.log is not None for meter in self._meters)
+
+    def sum_counts(self) -> dict[str, int]:
+        """Return the counts of all calls so far, by their names in `EpochRecord`."""
+        names = {"calls": "calls", "bytes_moved": "moved", "opens": "opens", "view_ns": "view_ns"}
+        counts = {name: sum(getattr(meter, own) for meter in self._meters) for name, own in names.items()}
+        return counts | {"open_ns": sum(meter.open_ns + meter.close_ns for meter in self._meters)}
+
+    def collect_busy(self, latencies: Histogram, series: EpochSeries | None = None) -> int:
+        """Move latencies into a histogram; return the ns in which at least one reader was in a call.
+
+        Each ns counts once over all calls of this method. Intervals that other readers' calls may still overlap stay
+        for the next one. `series` records when the calls ran.
+        """
+        runs = [self._open]
+        for number, meter in enumerate(self._meters):
+            taken, made, reached = meter.take_intervals()
+            latencies.add(taken)
+            if made.size:
+                self._reached[number] = reached
+                runs.append(made)
+                if series is not None:
+                    series.add_reads(number, made)
+        begin, end = np.concatenate(runs, axis=1)
+        until = min(self._reached)
+        done, left = begin < until, end > until
+        self._open = np.stack([np.maximum(begin[left], until), end[left]])
+        return _union_length(begin[done], np.minimum(end[done], until), series)
+
+    def collect_rest(self, series: EpochSeries | None = None) -> int:
+        """Return the ns that the last `collect_busy` has left, once no reader makes calls any more."""
+        begin, end = self._open
+        self._open = np.empty((2, 0), np.int64)
+        return _union_length(begin, end, series)
+
+
+def _union_length(begin: NDArray[np.int64], end: NDArray[np.int64], series: EpochSeries | None) -> int:
+    """Return the length of the union of intervals in ns, and record the union in `series`."""
+    if not len(begin):
+        return 0
+    order = np.argsort(begin)
+    begin, reached = begin[order], np.maximum.accumulate(end[order])
+    gaps = begin[1:] > reached[:-1]
+    union = np.stack([begin[np.append(True, gaps)], reached[np.append(gaps, True)]])
+    if series is not None:
+        series.add_busy(union)
+    return int((union[1] - union[0]).sum())

@@ -1,0 +1,217 @@
+"""A whole run as a value: conditions, phases, answers, and what its `expect` lines came to. Only rank 0 has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.file_phases import FilePhase, RestorePhase, SavePhase
+from dliosim.measure.results.machine import Environment
+from dliosim.measure.results.phase import LoopPhase, PartialProgress, PhaseSummary
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """An `expect` line and its result."""
+
+    #: the `expect` line
+    text: str
+    #: the figure over `epochs`, in `unit`; None where there was nothing to measure
+    measured: float | None
+    #: `ratio`, `B/s`, `samples/s` or `s`; or the plural of what is counted
+    unit: str
+    #: True where the figure is within the bound
+    held: bool
+    #: epochs that count, from 1 over all runs of the loop: those of `Answer.epochs`, or all if there are none
+    epochs: tuple[int, ...]
+    #: why a figure says nothing about storage, or may be missed by chance, and so fails no run; else None
+    reported_only: str | None = None
+
+    @property
+    def is_missed(self) -> bool:
+        """Return True if the run fails because of this line."""
+        return not self.held and self.reported_only is None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure over the epochs that count, with the 95 % interval of its mean."""
+
+    #: mean
+    mean: float
+    #: lower end of the interval; the mean where nothing tells how far one epoch may be off
+    low: float
+    #: upper end of the interval
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Advice on the next step."""
+
+    #: sentence
+    text: str
+    #: command line that does it; empty where only the user can know it
+    command: str = ""
+
+
+FEEDS = "feeds"
+STARVES = "does not feed"
+TOO_CLOSE = "too close to say"
+NOT_ASKED = "not asked"
+NO_STORAGE = "not a storage result"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer about the storage of one loop. `got` / `needs` is `storage_utilization` / `goal`."""
+
+    #: name of the loop
+    loop: str
+    #: `feeds`, `does not feed`, `too close to say`, `not asked` (no compute, or requests come by themselves),
+    #: `not a storage result`
+    verdict: str
+    #: why it is so, and what makes it doubtful
+    reasons: tuple[str, ...]
+    #: where the bytes came from: `device`, `memory`, `mixed`, `null` (nothing was read), `unknown` (not counted)
+    source: str
+    #: True if the bytes of the epochs that count are known to have come from storage
+    from_storage: bool
+    #: epochs that count, from 1 over all runs of the loop
+    epochs: tuple[int, ...]
+    #: utilization of storage alone that is asked for
+    goal: float
+    #: utilization of the loop in these epochs; None without compute
+    utilization: Spread | None
+    #: utilization of storage alone in these epochs; None without compute
+    storage_utilization: Spread | None
+    #: bytes/s for the goal; None without compute
+    needs_bytes_per_second: Spread | None
+    #: bytes/s that this storage gives the loop, if nothing else holds its steps; None where it was not asked for any
+    got_bytes_per_second: Spread | None
+    #: what to do next
+    advice: tuple[Advice, ...]
+
+    @property
+    def has_goal_within_interval(self) -> bool:
+        """Return True if the utilization of storage alone may be below the goal or not, by its interval."""
+        alone = self.storage_utilization
+        return alone is not None and alone.low < self.goal <= alone.high
+
+
+def select_epochs(epochs: Sequence[EpochSummary], answer: Answer | None) -> list[EpochSummary]:
+    """Return the epochs of a loop that count for its answer; all where there is no answer, and where none counts."""
+    numbers = answer.epochs if answer else ()
+    return [epochs[number - 1] for number in numbers] or list(epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A whole run, at rank 0."""
+
+    #: name of the workload
+    name: str
+    #: title of the workload
+    title: str
+    #: text of the main pattern file
+    pattern: str
+    #: pairs of `-D name=value`
+    overrides: tuple[tuple[str, str], ...]
+    #: hash of the resolved workload
+    digest: str
+    #: number of ranks
+    ranks: int
+    #: number of nodes
+    nodes: int
+    #: machine and libraries, as in results.json
+    environment: Environment
+    #: time of the start
+    started: str
+    #: wall time of the run, in s
+    seconds: float
+    #: verbs and loops, in order
+    phases: tuple[PhaseSummary, ...]
+    #: results of the `expect` lines
+    expectations: tuple[ExpectationResult, ...] = ()
+    #: what the run says about the storage of each loop, in the order of `group_phases`
+    answers: tuple[Answer, ...] = ()
+    #: the program as it was typed: a path, where it is not that of PATH
+    program: str = "dliosim"
+    #: command line after the program
+    arguments: tuple[str, ...] = ()
+    #: True for a run without I/O
+    null: bool = False
+    #: True where every byte read was checked
+    verify: bool = False
+    #: mean time between failures as the user gave it, in s
+    mtbf: float | None = None
+    #: time to restart as the user gave it, in s
+    restart_time: float | None = None
+    #: progress so far; None for a complete run
+    partial: PartialProgress | None = None
+
+    def is_stored_on(self, phase: PhaseSummary, kinds: frozenset[str]) -> bool:
+        """Return True if the root that a phase reads or writes is on a file system of these kinds."""
+        return self.environment.is_stored_on(phase.root, kinds)
+
+    @property
+    def loops(self) -> list[LoopPhase]:
+        """Return the runs of loops that have an epoch."""
+        return [phase for phase in self.phases if isinstance(phase, LoopPhase) and phase.epochs]
+
+    @property
+    def epochs(self) -> list[EpochSummary]:
+        """Return the epochs of all loops."""
+        return [epoch for phase in self.loops for epoch in phase.epochs]
+
+    @property
+    def files(self) -> list[FilePhase]:
+        """Return the verbs that touch files, saves of loops too."""
+        return [phase for phase in self.phases if isinstance(phase, FilePhase)]
+
+    @property
+    def saves(self) -> list[SavePhase]:
+        """Return the saves, those of loops too."""
+        return [phase for phase in self.phases if isinstance(phase, SavePhase)]
+
+    @property
+    def restores(self) -> list[RestorePhase]:
+        """Return the restores."""
+        return [phase for phase in self.phases if isinstance(phase, RestorePhase)]
+
+    @property
+    def order_hash(self) -> int:
+        """Return the hash of all samples in their order: the sum over epochs, modulo 2^64."""
+        return sum(epoch.order_hash for epoch in self.epochs) % 2**64
+
+    @property
+    def extent_hash(self) -> int:
+        """Return the hash of all bytes read: the sum over epochs, modulo 2^64."""
+        return sum(epoch.extent_hash for epoch in self.epochs) % 2**64
+
+    @property
+    def bytes_verified(self) -> int:
+        """Return the bytes that were compared with what was prepared or saved; 0 without `verify`.
+
+        These are the `verifiable_bytes` with known contents: contents of samples, not the bytes that a format puts
+        around them, and none of files that existed already.
+        """
+        if not self.verify:
+            return 0
+        # Unknown bytes may be counted in whole units, which hold more than the samples: never below 0.
+        loops = (max(0, one.bytes_from_storage - one.unchecked_bytes) for one in self.epochs)
+        return sum(loops) + self._bytes_restored
+
+    @property
+    def verifiable_bytes(self) -> int:
+        """Return the bytes that loops and restores read.
+
+        Samples that `cache memory` keeps were checked when they were read. Bytes that O_DIRECT reads around samples are
+        not checked.
+        """
+        return sum(one.bytes_from_storage for one in self.epochs) + self._bytes_restored
+
+    @property
+    def _bytes_restored(self) -> int:
+        return sum(phase.verb.bytes for phase in self.restores)

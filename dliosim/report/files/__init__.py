@@ -1,0 +1,1 @@
+"""Files of results: results.json, ranks.h5, timeline.h5."""

@@ -1,0 +1,239 @@
+"""The results of a run as files: ranks.h5 (figures of every rank), timeline.h5, and results.json, written last."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dliosim
+from dliosim.errors import ExecutionError
+from dliosim.measure.figures.aggregate import Latencies
+from dliosim.measure.figures.declaration import result_figures
+from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
+from dliosim.measure.figures.timeline import Timeline
+from dliosim.measure.rank.histogram import RELATIVE_ERROR
+from dliosim.measure.results.checkpoint_overhead import loop_overheads, total_overhead
+from dliosim.measure.results.phase import LoopPhase, PhaseSummary
+from dliosim.measure.results.run_summary import RunSummary
+from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
+from dliosim.report.files.hdf5_files import encode_ranks, encode_timeline
+from dliosim.report.run.checkpoints import CheckpointCosts, checkpoint_costs
+from dliosim.report.run.loops import latencies_by_loop
+
+SCHEMA_VERSION = 5
+RESULTS = "results.json"
+#: The results so far of a run that a signal asked for them.
+PARTIAL = "results.partial.json"
+#: The results of a comparison, written last.
+COMPARE = "compare.json"
+COMPARE_VERSION = 3
+RANKS = "ranks.h5"
+TIMELINE = "timeline.h5"
+
+
+def results_content(run: RunSummary) -> dict[str, Any]:
+    """Return the content of results.json: plain values, None for no figure. Epochs count from 1, ranks from 0."""
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "dliosim_version": dliosim.__version__,
+        "name": run.name,
+        "title": run.title,
+        "pattern": run.pattern,
+        "overrides": [list(pair) for pair in run.overrides],
+        "program": run.program,
+        "arguments": list(run.arguments),
+        "environment": asdict(run.environment) | {"details": dict(run.environment.details)},
+        "answer": [asdict(answer) for answer in run.answers],
+        "digest": run.digest,
+        "order_hash": f"{run.order_hash:016x}",
+        "extent_hash": f"{run.extent_hash:016x}",
+        "null": run.null,
+        "verify": run.verify,
+        "ranks": run.ranks,
+        "nodes": run.nodes,
+        "started": run.started,
+        "seconds": run.seconds,
+        "verified_bytes": run.bytes_verified,
+        "checkpoint_overhead": _overhead(run),
+        "mtbf_seconds": run.mtbf,
+        "restart_seconds": run.restart_time,
+        "intervals": [_interval(one) for one in checkpoint_costs(run)],
+        "partial": run.partial and asdict(run.partial),
+        "latency_relative_error": RELATIVE_ERROR,
+        "phases": [_phase(phase) for phase in run.phases],
+        "loops": [_loop(title, found) for title, found in latencies_by_loop(run).items()],
+        "expectations": [asdict(result) for result in run.expectations],
+    }
+    return {name: drop_nonfinite(value) for name, value in content.items()}
+
+
+def answer_json(run: RunSummary, place: Path | str | None) -> str:
+    """Return what scripts need of a run as one line of JSON: the answers, and the `expect` lines that were missed.
+
+    `place` is the directory of all results; None where these could not be written.
+    """
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "name": run.name,
+        "results": None if place is None else str(place),
+        "partial": run.partial and asdict(run.partial),
+        "answer": [asdict(answer) for answer in run.answers],
+        "missed": [asdict(result) for result in run.expectations if result.is_missed],
+    }
+    return json.dumps(drop_nonfinite(content), allow_nan=False) + "\n"
+
+
+def write_results(
+    directory: Path,
+    run: RunSummary,
+    phases: Sequence[tuple[LoopPhase, NDArray[np.int64]]],
+    timelines: Sequence[Timeline | None],
+) -> None:
+    """Write ranks.h5 (see `encode_ranks`), timeline.h5, then results.json, into an existing directory.
+
+    `timelines` has one for each of `phases`. Each file is there whole or not at all. So where there is a results.json,
+    the other files are there, too. Raises OSError with the file's name.
+    """
+    text = _results_json(run)
+    write_atomic(directory / RANKS, encode_ranks(phases))
+    write_atomic(
+        directory / TIMELINE, encode_timeline([(phase, one) for (phase, _), one in zip(phases, timelines, strict=True)])
+    )
+    write_atomic(directory / RESULTS, text)
+    (directory / PARTIAL).unlink(missing_ok=True)
+
+
+def write_partial(directory: Path, run: RunSummary) -> Path:
+    """Write the finished part of a run as results.json has it, whole or not at all; return the path."""
+    path = directory / PARTIAL
+    write_atomic(path, _results_json(run))
+    return path
+
+
+def _results_json(run: RunSummary) -> bytes:
+    return (json.dumps(results_content(run), indent=1, allow_nan=False) + "\n").encode()
+
+
+def _overhead(run: RunSummary) -> dict[str, Any]:
+    """Return the time that saves held of each loop that made some, and of all."""
+    whole = total_overhead(run)
+    return {
+        "share": whole and whole.share,
+        "held_seconds": whole.held_seconds if whole else 0.0,
+        "loops": [asdict(one) | {"share": one.share} for one in loop_overheads(run)],
+    }
+
+
+def _interval(one: CheckpointCosts) -> dict[str, Any]:
+    """Return the costs of a checkpoint's saves and of failures, and the intervals with the least loss; s."""
+    costs = one.costs
+    return {
+        "name": one.checkpoint,
+        "saves": one.saves,
+        "stall_seconds": costs.stall,
+        "flush_seconds": costs.flush,
+        "restart_seconds": costs.restart,
+        "young_seconds": young_interval(costs.stall, costs.mtbf),
+        "daly_seconds": daly_interval(costs.stall, costs.mtbf),
+        "best": interval_loss(best_interval(costs), costs),
+        "own": None if one.interval is None else interval_loss(one.interval, costs),
+    }
+
+
+def interval_loss(interval: float, costs: Costs) -> dict[str, float]:
+    """Return an interval between saves, s, and the shares of the time that are lost with it."""
+    shares = compute_waste(interval, costs)
+    return {"interval_seconds": interval, **asdict(shares), "total": shares.total}
+
+
+#: What results.json has of phases that do not have it.
+_ABSENT: dict[str, Any] = {
+    "null_seconds": None,
+    "cache": None,
+    "prefetch": 0,
+    "readers": 0,
+    "through": "direct",
+    "epochs": (),
+    "within": None,
+    "fsync": None,
+    "commit": None,
+    "part_of": "",
+    "whole": "",
+    "how": "",
+    "verb": None,
+}
+
+
+def _phase(phase: PhaseSummary) -> dict[str, Any]:
+    found = _ABSENT | {one.name: getattr(phase, one.name) for one in fields(phase)}
+    verb = found.pop("verb")
+    return found | {
+        "hints_asked": dict(phase.hints_asked),
+        "hints_granted": dict(phase.hints_granted),
+        "notes": list(phase.notes),
+        "epochs": [_figures(epoch) for epoch in found["epochs"]],
+        "files": verb and _figures(verb),
+    }
+
+
+def _loop(title: str, latencies: Latencies) -> dict[str, Any]:
+    """Return the latencies of a loop."""
+    return {"title": title} | {f"{kind}_latency_seconds": found and asdict(found) for kind, found in latencies.items()}
+
+
+def _figures(summary: EpochSummary | VerbSummary) -> dict[str, Any]:
+    """Return all figures of a summary; of latencies the quantiles, of times over ranks mean, least and greatest."""
+    return {one.key: _plain_figure(one.kind, getattr(summary, one.name)) for one in result_figures(type(summary))}
+
+
+def _plain_figure(kind: str, value: Any) -> Any:
+    if kind == "Hash":
+        return f"{value:016x}"
+    value = value.quantiles() if kind == "Histogram" else value
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def drop_nonfinite(value: Any) -> Any:
+    """Return the value with None for every number that JSON does not have (inf, nan)."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: drop_nonfinite(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [drop_nonfinite(one) for one in value]
+    return value
+
+
+def write_atomic(path: Path, content: bytes | memoryview) -> None:
+    """Write a file under another name, make it durable (fsync), and rename it."""
+    aside = path.with_name(f"{path.name}.partial")
+    try:
+        with aside.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(path)
+    except OSError as error:
+        # Errors of calls on an open file do not have its name.
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file whole or not at all; ExecutionError where it cannot be written, or is there already."""
+    try:
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "it is there already")
+        write_atomic(path, text.encode())
+    except OSError as error:
+        raise ExecutionError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,112 @@
+"""The text about a stalled job: the late ranks, the ranks that wait for them, and the commands to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dliosim.measure.progress.stalled_ranks import JobStall, RankStatus, format_ranks
+from dliosim.readable import count, seconds, size
+
+#: The most lines of late ranks, and the most hosts by name.
+_MOST = 8
+
+_STATES = {
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+    "D": "in a sleep of the kernel that no signal ends",
+    "Z": "ended, and its launcher has not taken notice",
+    "X": "ended",
+    "": "gone: its process has ended",
+    "R": "running, in no call",
+    "S": "asleep",
+    "c": "in a call",
+    "?": "no other user may look at its process",
+}
+
+
+def stall_text(stall: JobStall) -> str:
+    """Return the lines of a stall, without an end of line."""
+    late, waiting = _group_ranks(stall.late_ranks), stall.waiting_ranks
+    lines = [f"stall: nothing has moved for {seconds(stall.quiet, 2)}: no step, chunk or call of any rank has ended"]
+    lines += [f"  late: {_late_line(group)}" for group in late[:_MOST]]
+    if len(late) > _MOST:
+        rest = [one.rank for group in late[_MOST:] for one in group]
+        lines.append(f"  late: {count(len(rest), 'rank')} more: {format_ranks(rest)}")
+    if stall.silent:
+        more = f" and {len(stall.silent) - _MOST} more" if len(stall.silent) > _MOST else ""
+        hosts = ", ".join(stall.silent[:_MOST]) + more
+        lines.append(
+            f"  not heard of: {_rank_phrase(stall.unknown_ranks)} on {hosts}: all of them are stopped, or the node is "
+            "down, or it cannot write where results go"
+        )
+    elif stall.unknown_ranks:
+        lines.append(
+            f"  not heard of: {_rank_phrase(stall.unknown_ranks)}: this node cannot write or read where results go"
+        )
+    for place in sorted({_wait_state(one) for one in waiting}):
+        there = [one.rank for one in waiting if _wait_state(one) == place]
+        lines.append(f"  {place}: {len(there)} of {count(stall.ranks, 'rank')} ({format_ranks(there)})")
+    return "\n".join([*lines, *(f"  next: {text}" for text in _next_commands(stall))])
+
+
+def recovery_text(quiet: float) -> str:
+    """Return the line of a stall that is over."""
+    return f"stall: the job moves again; nothing had ended for {seconds(quiet, 2)}"
+
+
+def _group_ranks(late: Sequence[RankStatus]) -> list[list[RankStatus]]:
+    """Return late ranks with the same state as groups."""
+    groups: dict[tuple[object, ...], list[RankStatus]] = {}
+    for one in late:
+        key = (one.host, one.phase, one.epoch, one.step, one.state, one.call, one.meeting, one.action, one.is_watched)
+        groups.setdefault(key, []).append(one)
+    return list(groups.values())
+
+
+def _late_line(group: Sequence[RankStatus]) -> str:
+    one = group[0]
+    pids = ", ".join(str(each.pid) for each in group[:4]) + ", ..." * (len(group) > 4)
+    who = f"{_rank_phrase([each.rank for each in group])} on {one.host} (pid {pids})"
+    where = [one.phase or "start"]
+    if one.epoch:
+        where.append(f"epoch {one.epoch}")
+    if one.step:
+        where.append(f"{count(one.step, 'step')} done")
+    if one.done:
+        where.append(f"{size(one.done, 3)} done")
+    state = _STATES.get(one.state, f"in state {one.state}")
+    if one.call:
+        state += f": {one.call}" if one.is_watched or one.state in ("c", "D") else f"; last seen in {one.call}"
+    if one.action:
+        state += f"; inside {one.action}"
+    if one.meeting:
+        state += f"; it had come to {one.meeting}"
+    return f"{who}, {', '.join(where)}: {state}, for {seconds(min(each.quiet for each in group), 2)}"
+
+
+def _rank_phrase(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {format_ranks(ranks)}"
+
+
+def _wait_state(one: RankStatus) -> str:
+    if one.meeting:
+        return f"arrived at {one.meeting}, and waiting"
+    return f"waiting inside {one.action}" if one.action else "neither arrived nor in a call"
+
+
+def _next_commands(stall: JobStall) -> list[str]:
+    """Return the commands for the first of the late ranks."""
+    late = stall.late_ranks or ([] if stall.silent else list(stall.seen[:1]))
+    if not late:
+        return ["look whether these hosts are up, and at their kernels' logs (dmesg)"]
+    one = late[0]
+    if one.state == "T":
+        return [f"on {one.host}: kill -CONT {one.pid}"]
+    if one.state in ("Z", "X", ""):
+        return [f"on {one.host}: look at the kernel's log (dmesg) for why process {one.pid} has ended"]
+    if one.state == "D":
+        return [
+            f"on {one.host}, as root: cat /proc/{one.pid}/stack",
+            "look at the kernel's log (dmesg) for its storage",
+        ]
+    return [f"on {one.host}: gdb -p {one.pid} -batch -ex 'thread apply all bt'"]

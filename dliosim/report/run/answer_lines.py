@@ -1,0 +1,199 @@
+"""The first lines that a run prints: does this storage feed this job, how is that known, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from collections.abc import Iterator, Sequence
+
+from dliosim.measure.figures.declaration import name_part, time_parts
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.file_phases import FilePhase
+from dliosim.measure.results.machine import MEMORY_KINDS
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import NO_STORAGE, Answer, RunSummary, select_epochs
+from dliosim.plan.forecast.checkpoint_interval import best_interval
+from dliosim.readable import count, percent, seconds, size
+from dliosim.report.first_lines import ROW, FirstRows, directory_forms, first_lines, fit_rows, fit_title, name_forms
+from dliosim.report.phase_titles import group_phases, name_epochs
+from dliosim.report.run.checkpoints import checkpoint_costs
+from dliosim.report.text_table import shorten_name
+
+#: Parts of the time are named from this share on, and no more than this many.
+_WORTH_A_WORD, _PARTS = 0.01, 3
+
+#: Characters of the name of a checkpoint.
+_LONGEST_CHECKPOINT = 16
+
+#: Where bytes came from.
+_GOT_FROM = {"device": " from the device", "memory": " from memory, not from storage"}
+
+_NAMES = {"sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
+
+
+def answer_lines(run: RunSummary) -> str:
+    """Return the first lines of a run's report, at most 8: a title, and a line for each question that it can answer."""
+    return first_lines(*answer_rows(run))
+
+
+def answer_rows(run: RunSummary) -> FirstRows:
+    """Return the title and the rows of the first lines. Of loops after the first one that reads, only the answer."""
+    groups = sorted(group_phases(run.loops), key=lambda runs: runs[0].reads_nothing)
+    unread = {runs[0].name for runs in groups if runs[0].reads_nothing}
+    answers = sorted(run.answers, key=lambda one: one.loop in unread)
+    rows = list(_main_rows(groups[0], answers[0])) if answers else []
+    rows[1:1] = [("ALSO", text) for text in _other_answers(answers[1:])]
+    every = [("EVERY", text) for text in _best_intervals(run)]
+    rows += [*_file_rows("SAVES", run.saves, run), *every, *_file_rows("RESTORES", run.restores, run)]
+    return fit_rows(_title(run), rows, answers[0].advice if answers else ())
+
+
+def _best_intervals(run: RunSummary) -> Iterator[str]:
+    """Yield how often it is best to save each checkpoint, or why that is unknown; nothing without an MTBF."""
+    if run.mtbf is None:
+        return
+    if run.null or not run.saves:
+        yield "unknown, as nothing was saved"
+        return
+    known = {one.checkpoint: best_interval(one.costs) for one in checkpoint_costs(run)}
+    mtbf = f"{run.mtbf / 3600:.3g} h" if run.mtbf >= 3600 else seconds(run.mtbf, 2)
+    if known:
+        best = [f"{shorten_name(name, _LONGEST_CHECKPOINT)} {seconds(each, 3)}" for name, each in known.items()]
+        yield f"{', '.join(best)}: best, as the job fails every {mtbf}"
+    if unknown := [name for name in dict.fromkeys(phase.name for phase in run.saves) if name not in known]:
+        names = shorten_name(", ".join(unknown), _LONGEST_CHECKPOINT)
+        verbs = [phase.verb for phase in run.saves if phase.name == unknown[0]]
+        taken = sum(one.seconds for one in verbs)
+        rate = ["--bandwidth", f"{size(sum(one.bytes for one in verbs) / taken, 3)}/s"] if taken > 0 else []
+        pattern = run.arguments[1] if run.arguments[1:] and not run.arguments[1].startswith("-") else "PATTERN"
+        options = shlex.split(next(phase.whole for phase in run.saves if phase.name == unknown[0]))
+        ranks = [] if "--ranks" in options else ["--ranks", str(run.ranks)]
+        planned = [run.program, "plan", pattern, *ranks, *options, "--mtbf", mtbf, *rate]
+        yield f"{names}: unknown, as only a part was saved; at the rate of that part:\n{shlex.join(planned)}"
+
+
+def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:
+    """Yield the answer of the second loop with its reason; of three or more loops their verdicts, in one row."""
+    if len(answers) == 1:
+        yield f"{shorten_name(answers[0].loop)}: {'; '.join([_verdict(answers[0]), *answers[0].reasons[:1]])}"
+    elif answers:
+        yield "; ".join(f"{shorten_name(one.loop)}: {one.verdict}" for one in answers)
+
+
+def _title(run: RunSummary) -> str:
+    """Return what ran where."""
+    apis = [phase.api for phase in run.loops if phase.api] or [phase.api for phase in run.phases if phase.api]
+    root = next((phase.root for phase in (*run.loops, *run.phases) if phase.root is not None), "")
+    places = {one.root: one for one in run.environment.file_systems}
+    place = places.get(root) or next(iter(places.values()), None)
+    kind, directory = (place.kind, place.directory) if place else ("", "")
+    nodes = "1 node (says nothing of many)" if run.nodes == 1 else count(run.nodes, "node")
+    used = list(dict.fromkeys(api for api in apis if api != "null"))
+    return fit_title(
+        name_forms(run.name),
+        [f"{count(run.ranks, 'rank')} on {nodes}"],
+        [kind],
+        [", ".join(used), f"{used[0]} and others" if used else "", ""],
+        directory_forms(directory),
+    )
+
+
+def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str, str]]:
+    epochs = [epoch for phase in runs for epoch in phase.epochs]
+    counted = select_epochs(epochs, answer)
+    yield "ANSWER", _verdict(answer)
+    yield from (("WHY", reason) for reason in answer.reasons[:1])
+    rates = _rates(answer)
+    if rates:
+        yield "MEMORY" if answer.source == "memory" else "STORAGE", rates
+    others = [number for number in range(1, len(epochs) + 1) if number not in answer.epochs]
+    if others and answer.source in ("device", "unknown", "mixed"):
+        came = "may have come" if answer.source == "unknown" else "came"
+        where = "came from the page cache, all or in part".replace("came", came, 1)
+        if not any(epochs[number - 1].unique_bytes for number in others):
+            where = "came from `cache memory`"
+        yield "MEMORY", f"{name_epochs(others)} {where}: not counted"
+    whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)
+    shares = _shares(counted, "reads" if answer.source in ("memory", "null") else "storage")
+    rows = [f"{', '.join(shares[:many])} of {whole}" for many in range(len(shares), 0, -1)]
+    yield "LOOP", next((row for row in rows if len(row) <= ROW), rows[-1])
+
+
+def describe_answer(answer: Answer) -> str:
+    """Return the figures behind a verdict: utilization of storage alone, goal and rates, as far as there are any."""
+    return "; ".join(filter(None, [_verdict(answer).partition(": ")[2], _rates(answer)]))
+
+
+def _rates(answer: Answer) -> str:
+    """Return what the loop needs and what it got; an empty text where nothing was read."""
+    needs, got, is_memory = answer.needs_bytes_per_second, answer.got_bytes_per_second, answer.source == "memory"
+    if got is None:
+        return ""
+    asked = f"needs {size(needs.mean, 3)}/s, " if needs and answer.verdict != NO_STORAGE else ""
+    most = "" if answer.from_storage or is_memory else "at most "
+    return (
+        f"loop {asked}got {most}{size(got.mean, 3)}/s{_GOT_FROM.get(answer.source, '')} ({name_epochs(answer.epochs)})"
+    )
+
+
+def _verdict(answer: Answer) -> str:
+    alone = answer.storage_utilization
+    if alone is None or answer.verdict == NO_STORAGE:
+        return answer.verdict
+    figures = f"{percent(alone.mean, 3)} utilization of storage alone", f"goal {percent(answer.goal, 2)}"
+    return f"{answer.verdict}: {', '.join(figures)}"
+
+
+def _shares(epochs: Sequence[EpochSummary], reads: str) -> list[str]:
+    """Return how busy the ranks were, and what they waited for, as shares of all time of epochs, saves included.
+
+    `reads` is the word for waits for data. Steps may also be held by reads while ranks wait for something else: for
+    another rank that reads, or for a sync during which readers read. That is named, too, so that the shares agree with
+    the utilization of storage alone.
+    """
+    times = {name: statistics.fmean(getattr(one, name).mean for one in epochs) for name in time_parts(EpochSummary)}
+    whole = sum(times.values())
+    named = {name_part(name): time / whole for name, time in times.items() if whole > 0}
+    late = statistics.fmean(one.late_compute_seconds for one in epochs)
+    named["oversleep"] = late / whole if whole > 0 else 0.0
+    busy = named.pop("compute", 0.0) - named["oversleep"]
+    hidden = statistics.fmean(map(_seconds_behind_waits, epochs)) / whole if whole > 0 else 0.0
+    worth = {name: share + hidden * (name == "data wait") for name, share in named.items()}
+    longest = sorted((name for name in named if worth[name] >= _WORTH_A_WORD), key=worth.__getitem__, reverse=True)
+    words = _NAMES | {"data wait": reads}
+    behind = {"data wait": f" (+ {percent(hidden, 2)} hidden)"} if hidden >= _WORTH_A_WORD else {}
+    waits = [f"{words.get(one, one)} {percent(named[one], 2)}{behind.get(one, '')}" for one in longest[:_PARTS]]
+    return [*([f"busy {percent(busy, 2)}"] if busy or not waits else []), *waits]
+
+
+def _seconds_behind_waits(epoch: EpochSummary) -> float:
+    """Return for how long storage held the steps of an epoch beyond the ranks' own waits for data; at least 0."""
+    if epoch.storage_utilization is None:
+        return 0.0
+    held = epoch.storage_step_seconds * (1 - epoch.storage_utilization)
+    return max(held - epoch.data_wait_seconds.mean, 0.0)
+
+
+def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Iterator[tuple[str, str]]:
+    """Yield number, mean time and rate of saves or restores, and the share of the run in which they held the ranks."""
+    verbs = [phase.verb for phase in phases]
+    whole = sum(one.seconds for one in verbs)
+    if whole <= 0 or run.seconds <= 0:
+        return
+    is_save = name == "SAVES"  # a save in the background continues while ranks work
+    held = sum(one.longest_stall_seconds if is_save else one.seconds for one in verbs) / run.seconds
+    share = "" if is_save else device_share(phases)
+    most = "" if is_save or share else "at most "  # memory may have given a part of what the kernel does not count
+    if all(run.is_stored_on(phase, MEMORY_KINDS) for phase in phases):
+        most, share = "", f" {'to' if is_save else 'from'} memory"
+    rate = f"{most}{size(sum(one.bytes_once for one in verbs) / whole, 3)}/s{share}"
+    yield name, f"{len(verbs)} x {seconds(whole / len(verbs), 3)}, {rate}, held {percent(held, 2)} of the run"
+
+
+def device_share(phases: Sequence[FilePhase]) -> str:
+    """Return how much of what restores read came from the device, in brackets; empty where that is not known."""
+    device = [one.verb.device_bytes for one in phases if one.verb.device_bytes is not None]
+    content = sum(one.verb.bytes_once for one in phases)
+    if len(device) < len(phases) or not content:
+        return ""
+    return f" ({percent(min(1.0, sum(device) / content), 2)} from the device)"

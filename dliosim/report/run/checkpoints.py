@@ -1,0 +1,169 @@
+"""Tables of checkpoints: the time that saves held a run, their cost for its steps, and the best interval of saves."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dliosim.measure.figures.declaration import ResultFigure, result_figures
+from dliosim.measure.figures.epoch_summaries import VerbSummary
+from dliosim.measure.results.checkpoint_overhead import (
+    Overhead,
+    StepTimes,
+    flush_step_times,
+    loop_overheads,
+    save_times,
+    total_overhead,
+)
+from dliosim.measure.results.file_phases import SavePhase
+from dliosim.measure.results.run_summary import RunSummary
+from dliosim.plan.forecast.checkpoint_interval import Costs
+from dliosim.readable import count, number, percent, seconds
+from dliosim.report.interval_table import EXPLAINED, IntervalRow, format_long_time, interval_table
+from dliosim.report.phase_titles import group_phases, title_of
+from dliosim.report.text_table import WIDTH, Column, format_columns, shorten_name, time_cell
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCosts:
+    """The measured costs of the saves of one checkpoint."""
+
+    #: name of the checkpoint
+    checkpoint: str
+    #: number of saves
+    saves: int
+    #: costs of a save and of a failure; s
+    costs: Costs
+    #: mean time of steps between two saves, in the loops that made them; s; None if no loop made them
+    interval: float | None
+
+
+def checkpoint_tables(run: RunSummary) -> str:
+    """Return the tables of saves that follow the table of files."""
+    if run.null:
+        return ""
+    sections = [_background(run.saves), _overheads(run), interval_section(run)]
+    return "\n\n".join(section for section in sections if section)
+
+
+def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
+    """Yield the costs of each saved checkpoint, if the MTBF is given: the mean stall and the median flush.
+
+    A checkpoint is left out where less was saved than the whole: its calls, syncs and renames do not shrink in
+    proportion.
+
+    The stall is that of the slowest rank, with the deletion of old checkpoints where it waits for that. A restart takes
+    as long as the restores of the same checkpoint, else as long as its saves took until they were complete.
+    """
+    if run.mtbf is None or run.null:
+        return
+    smaller = {phase.name for phase in run.saves if phase.part_of}
+    for one in save_times(run):
+        if one.checkpoint in smaller:
+            continue
+        restores = [phase.verb.seconds for phase in run.restores if phase.name == one.checkpoint]
+        restart = run.restart_time
+        if restart is None:
+            restart = statistics.median(restores) if restores else one.complete
+        costs = Costs(run.mtbf, one.held, restart, one.flush)
+        yield CheckpointCosts(one.checkpoint, one.saves, costs, _interval(run, one.checkpoint))
+
+
+def _interval(run: RunSummary, checkpoint: str) -> float | None:
+    """Return the mean time of steps between saves of a checkpoint, over the loops that made them; s."""
+    made = [phase for phase in run.saves if phase.within is not None and phase.name == checkpoint]
+    loops = {phase.within for phase in made}
+    steps = sum(one.steps_seconds for one in loop_overheads(run) if one.loop in loops)
+    return steps / len(made) if made and steps > 0 else None
+
+
+def _background(saves: Sequence[SavePhase]) -> str:
+    """Return a row for each checkpoint that was flushed during the steps, drained or copied to partners."""
+    groups = [group for group in group_phases(saves) if any(_has_background(one.verb) for one in group)]
+    if not groups:
+        return ""
+    verbs = [one.verb for group in groups for one in group]
+    times = [
+        one
+        for one in result_figures(VerbSummary, "background")
+        if any(getattr(verb, one.name).max > 0 for verb in verbs)
+    ]
+    columns: list[Column[list[SavePhase]]] = [
+        Column("saves", len, str),
+        *(_median_column(one) for one in times),
+        Column("flush\nGB/s", _flush_rate),
+    ]
+    title = "saves in the background: medians over saves of the slowest rank; the stall is what the steps waited for"
+    named = [(shorten_name(title_of(group[0])), group) for group in groups]
+    return format_columns(title, "", named, [[one] for one in columns])
+
+
+def _median_column(one: ResultFigure) -> Column[list[SavePhase]]:
+    """Return the column of the median of a time over saves."""
+    return Column(
+        one.heading, lambda group: statistics.median(getattr(each.verb, one.name).max for each in group), time_cell
+    )
+
+
+def _has_background(verb: VerbSummary) -> bool:
+    return max(verb.flush_seconds.max, verb.drain_seconds.max, verb.partner_seconds.max) > 0
+
+
+def _flush_rate(group: Sequence[SavePhase]) -> float | None:
+    """Return GB/s of all flushes, by the slowest rank of each."""
+    flushed = [one.verb for one in group if one.verb.flush_seconds.max > 0]
+    time = sum(verb.flush_seconds.max for verb in flushed)
+    return sum(verb.bytes for verb in flushed) / time / 1e9 if time > 0 else None
+
+
+def _overheads(run: RunSummary) -> str:
+    """Return a line for each loop that saves, and one for all loops if there are several."""
+    loops = loop_overheads(run)
+    lines = []
+    for one in loops:
+        lines.append(_overhead_line(f"saves held the steps of {one.loop} for", one))
+        both = flush_step_times([epoch for phase in run.loops if phase.name == one.loop for epoch in phase.epochs])
+        lines += [_background_line(one.loop, *both)] if both else []
+    whole = total_overhead(run)
+    if whole is not None and whole.steps_seconds > 0 and [one.steps_seconds for one in loops] != [whole.steps_seconds]:
+        lines.append(_overhead_line("saves held all loops and pauses for", whole))
+    return "\n".join(lines)
+
+
+def _overhead_line(text: str, one: Overhead) -> str:
+    saves = count(one.saves, "save")
+    details = f"{seconds(one.held_seconds)} in {saves}, {seconds(one.steps_seconds)} in steps"
+    return textwrap.fill(f"{text} {percent(one.share, 3)} of their time, saves included ({details})", WIDTH)
+
+
+def _background_line(loop: str, flushed: StepTimes, clear: StepTimes) -> str:
+    times = number(flushed.step_seconds / clear.step_seconds, 3)
+    text = f"steps of {loop} during a save in the background took {times} times as long as others"
+    details = ", ".join(
+        f"{which} {one.steps} {seconds(one.step_seconds, 3)} each, {seconds(one.data_wait_seconds, 3)} of it data wait"
+        for which, one in (("these", flushed), ("those", clear))
+    )
+    return textwrap.fill(f"{text} ({details}; steps of all ranks but their first)", WIDTH)
+
+
+def interval_section(run: RunSummary, width: int = WIDTH) -> str:
+    """Return how often it is best to save, if the user gave the time between failures; else an empty text."""
+    rows = [IntervalRow(shorten_name(one.checkpoint), one.costs, one.interval) for one in checkpoint_costs(run)]
+    smaller = "\n".join(textwrap.fill(note, width) for note in _partial_save_notes(run))
+    if run.mtbf is None or not rows:
+        return smaller
+    title = f"how often to save if the job fails every {format_long_time(run.mtbf)} on average, by the stalls measured"
+    table = f"{interval_table(title, '', rows, width)}\n\n{textwrap.fill(EXPLAINED, width)}"
+    return f"{table}\n\n{smaller}" if smaller else table
+
+
+def _partial_save_notes(run: RunSummary) -> Iterator[str]:
+    """Yield a note for each checkpoint without an interval, as less than the whole was saved."""
+    if run.mtbf is None:
+        return
+    for name, part in dict.fromkeys((phase.name, phase.part_of) for phase in run.saves if phase.part_of):
+        unknown = f"how often to save {shorten_name(name)} is unknown"
+        text = f"{unknown}: saves of only {part} do not tell the time of a whole one"
+        yield f"{text}; `dliosim plan --mtbf` takes it from a bandwidth or a save time"

@@ -1,0 +1,311 @@
+"""The tables of one loop: rates, parts of the time, latencies, and the causes of the last ranks."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, replace
+from functools import partial
+from itertools import zip_longest
+from typing import Final
+
+from dliosim.measure.figures import aggregate
+from dliosim.measure.figures.declaration import ResultFigure, TimeSpread, latency_kinds, result_figures
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.rank.histogram import Quantiles
+from dliosim.measure.rank.records import CAUSES
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
+from dliosim.model import MPI_APIS
+from dliosim.readable import ABSENT, count, number, percent, seconds
+from dliosim.report.phase_titles import group_phases, name_epochs, title_of
+from dliosim.report.run.conditions import format_notes
+from dliosim.report.run.storage_alone import storage_alone
+from dliosim.report.text_table import LINE, WIDTH, Column, grid, percent_cell, select_columns, time_cell
+
+#: Of more epochs than this, only the first ones and the last are printed; results.json has all.
+MOST_EPOCHS = 12
+
+#: A wait is mentioned from this share of the time on.
+_WAIT_WORTH_A_WORD = 0.05
+
+#: From this share of their busy time on, readers are reported to process rather than read.
+_MOSTLY = 0.5
+
+#: Names of `Quantiles`, in order.
+_TAILS = ("p50", "p90", "p99", "p99.9", "max")
+
+#: A quantile from this share of the maximum on is the maximum, within the error of both.
+_MAXIMUM = 0.98
+
+
+#: What a reader who compares with DLIO has to know.
+_CLIENT_NOTE: Final = (
+    "An AU that DLIO gives includes its own client: with storage in memory it was 31 to 45 %; `through library`, "
+    "`decode on` and `preprocess T` add such a cost here (docs/dlio.md)."
+)
+
+
+def latencies_by_loop(run: RunSummary) -> dict[str, aggregate.Latencies]:
+    """Return the latencies of each loop by its title, over the epochs that count for its answer; all where none do."""
+    found: dict[str, aggregate.Latencies] = {}
+    for runs, answer in zip_longest(group_phases(run.loops), run.answers):
+        epochs = [epoch for phase in runs for epoch in phase.epochs]
+        found[title_of(runs[0])] = aggregate.latencies(select_epochs(epochs, answer))
+    return found
+
+
+def name_cause(cause: str) -> str:
+    """Return what made a rank last, by a word that fits reads out of memory, too."""
+    return "reads" if cause == "storage" else cause
+
+
+def loop_tables(
+    runs: Sequence[LoopPhase], latencies: aggregate.Latencies, doubt: str, answer: Answer | None = None
+) -> str:
+    """Return the tables of all runs of one loop.
+
+    `latencies` are those of the epochs that count for the answer (all without one). `doubt` is why its utilization is
+    not to be trusted, or an empty text.
+    """
+    name = title_of(runs[0])
+    # Epochs are numbered across runs, so that only the very first epoch is separate.
+    epochs = [
+        replace(epoch, epoch=number)
+        for number, epoch in enumerate((epoch for phase in runs for epoch in phase.epochs), 1)
+    ]
+    counted = select_epochs(epochs, answer)
+    numbers = [one.epoch for one in counted]
+    most, fewest = max(one.steps for one in epochs), min(one.fewest_steps for one in epochs)
+    steps = count(most, "step") if most == fewest else f"{fewest} to {most} steps"
+    title = f"{name}: {count(len(epochs), 'epoch')} of {steps} in {seconds(sum(phase.seconds for phase in runs))}"
+    title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
+    title += f", {_access_method(runs[0])}" if runs[0].api else ""
+    title += "; means over ranks, utilization without first steps"
+    title += f"; ?: not to be trusted, as {doubt}" if doubt else ""
+    causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
+    tables = [
+        _figure_table(
+            title,
+            [_rate_columns(bool(doubt), answer), _table_columns("times"), _table_columns("core waits")],
+            epochs,
+            numbers,
+        ),
+        _shares_line(name, counted),
+        _latency_table(f"{name}: latencies", epochs, latencies, numbers),
+        _figure_table(causes, [_CAUSES, _CHECKS, _table_columns("DLIO")], epochs, numbers),
+        textwrap.fill(_CLIENT_NOTE, WIDTH) if runs[0].kind == "train" and any(one.dlio_au for one in epochs) else "",
+        *(textwrap.fill(note, WIDTH) for note in _wait_notes(name, runs[0], counted)),
+    ]
+    return "\n\n".join(filter(None, [*tables, format_notes(runs)]))
+
+
+def _access_method(phase: LoopPhase) -> str:
+    """Return the api of a loop with its set of hints."""
+    if phase.through == "library":
+        return f"{phase.api} by the format's library"
+    if phase.api == "mpi-collective" and phase.hint_set == "no-aggregation":
+        return "mpi-collective without aggregation: independent reads in a collective call"
+    named = phase.hint_set != "library" and phase.api in MPI_APIS
+    return f"{phase.api} with hints {phase.hint_set}" if named else str(phase.api)
+
+
+def _shares_line(name: str, epochs: Sequence[EpochSummary]) -> str:
+    """Return the parts of the loop's time in one sentence: mean over ranks, over these epochs."""
+    shares = aggregate.time_shares(epochs)
+    sentence = ", ".join(f"{part} {percent(share, 3)}" for part, share in shares.items() if share)
+    if not sentence:
+        return ""
+    waited = aggregate.core_wait_share(epochs)
+    within = f"; {percent(waited, 3)} of it was waiting for a core" if waited else ""
+    when = name_epochs([one.epoch for one in epochs])
+    return textwrap.fill(f"{name}: where the time without saves went in {when}: {sentence}{within}", WIDTH)
+
+
+def _wait_notes(name: str, phase: LoopPhase, epochs: Sequence[EpochSummary]) -> Iterator[str]:
+    """Yield what is behind waits for other ranks and for data."""
+    shares = aggregate.time_shares(epochs)
+    yield from (f"{name}: {note}" for note in _sync_notes(shares.get("sync wait", 0.0), epochs))
+    waited = shares.get("data wait", 0.0)
+    if waited <= _WAIT_WORTH_A_WORD:
+        return
+    if all(one.bound_by is not None and one.bound_by.storage == 0 for one in epochs):
+        yield (
+            f"{name}: data wait took {percent(waited, 2)} of the time although no step was bound by reads: in each "
+            "one the last rank had spent more on something else"
+        )
+    share = aggregate.processing_share(epochs, phase.readers)
+    if phase.readers and share > _MOSTLY:
+        yield (
+            f"{name}: readers spent {percent(share, 2)} of their busy time {_processing_parts(epochs)}, not reading: "
+            "data waits, and steps bound by reads, are waits for that"
+        )
+
+
+def _sync_notes(waited: float, epochs: Sequence[EpochSummary]) -> Iterator[str]:
+    """Yield the causes of sync waits: the sync itself, which the last rank waits for, too, and the last rank."""
+    causes = [astuple(one.bound_by) for one in epochs if one.bound_by is not None]
+    if waited <= _WAIT_WORTH_A_WORD or len(causes) < len(epochs):
+        return
+    itself = sum(one.least_sync_wait_seconds or 0.0 for one in epochs) / sum(one.loop_seconds for one in epochs)
+    text = f"sync wait was {percent(waited, 2)} of the loop's time: {percent(min(itself, waited), 2)} the sync itself"
+    late = max(0.0, waited - itself)
+    if late > 0 and epochs[0].ranks > 1:
+        share, cause = max(zip(map(statistics.fmean, zip(*causes, strict=True)), CAUSES, strict=True))
+        text += f", {percent(late, 2)} waiting for the last rank, which {name_cause(cause)} had made last in "
+        text += f"{percent(share, 2)} of the steps"
+    yield text
+
+
+def _processing_parts(epochs: Sequence[EpochSummary]) -> str:
+    parts = {
+        "decoding": any(epoch.decode_seconds.max for epoch in epochs),
+        "preprocessing": any(epoch.preprocess_seconds.max for epoch in epochs),
+    }
+    return " and ".join(part for part, is_done in parts.items() if is_done)
+
+
+def _rate_columns(doubtful: bool, answer: Answer | None) -> list[Column[EpochSummary]]:
+    mark = "?" if doubtful else ""
+    return [
+        Column("samples\n/s", lambda one: one.samples_per_second),
+        Column("GB/s\nasked", lambda one: _scale(one.bytes_per_second, 1e-9)),
+        Column(
+            "device /\nasked",
+            lambda one: None if one.null else one.storage_amplification,
+            optional=True,
+            usual=math.nan,
+        ),
+        Column(
+            "utili-\nzation %",
+            lambda one: _scale(one.utilization, 100),
+            lambda share: number(share) + (mark if share is not None else ""),
+        ),
+        Column("storage\nalone %", partial(storage_alone, answer=answer), _alone_cell, optional=True, usual=math.nan),
+        Column("slow-\ndown", lambda one: one.slowdown, optional=True),
+    ]
+
+
+def _alone_cell(share: float | str | None) -> str:
+    return share if isinstance(share, str) else number(_scale(share, 100))
+
+
+def _rank(rank: float | None) -> str:
+    return ABSENT if rank is None else str(int(rank))
+
+
+def _cause_column(cause: str) -> Column[EpochSummary]:
+    usual = 0.0 if cause in ("arrivals", "decode") else math.nan
+    return Column(
+        name_cause(cause), lambda one: one.bound_by and getattr(one.bound_by, cause), percent_cell, True, usual
+    )
+
+
+def _table_columns(table: str) -> list[Column[EpochSummary]]:
+    """Return the columns of the figures that are declared for a table."""
+    return [_make_column(one) for one in result_figures(EpochSummary, table)]
+
+
+def _make_column(one: ResultFigure) -> Column[EpochSummary]:
+    def figure(epoch: EpochSummary) -> float | None:
+        # A single rank is always the last one.
+        value = None if epoch.ranks == 1 and one.name.startswith("slowest_rank") else getattr(epoch, one.name)
+        return value.mean if isinstance(value, TimeSpread) else _scale(value, 100 if "%" in one.heading else 1)
+
+    show: Callable[[float | None], str] = number
+    if "TimeSpread" in one.kind or one.kind == "Part":
+        show = time_cell
+    elif one.name.endswith("_share"):
+        show = percent_cell
+    elif one.kind == "int | None":
+        show = _rank
+    return Column(one.heading, figure, show, one.optional, one.usual)
+
+
+_CAUSES = [*map(_cause_column, CAUSES), *_table_columns("causes")]
+
+_CHECKS = [
+    Column("moved /\nasked", lambda one: one.bytes_moved / one.bytes if one.bytes else None, optional=True, usual=1.0),
+    *_table_columns("checks"),
+]
+
+
+def _figure_table(
+    title: str,
+    groups: Sequence[Sequence[Column[EpochSummary]]],
+    epochs: Sequence[EpochSummary],
+    counted: Sequence[int],
+) -> str:
+    """Return a row for each epoch, then mean and standard deviation in per cent of those that count."""
+    shown = [select_columns(group, epochs) for group in groups]
+    columns = [one for group in shown for one in group]
+    rows = [(str(epoch.epoch), *(one.cell(epoch) for one in columns)) for epoch in epochs]
+    rows = _separate_first(rows)
+    if len(counted) > 1:
+        values = [_amounts(one, [epochs[number - 1] for number in counted]) for one in columns]
+        means = [
+            one.show(statistics.fmean(amounts) if amounts else None)
+            for one, amounts in zip(columns, values, strict=True)
+        ]
+        rows += [LINE, (_numbers(counted), *means), ("+- %", *map(_variation, values))]
+    return grid(title, ["epoch", *(one.heading for one in columns)], rows, [len(group) for group in shown if group])
+
+
+def _amounts(column: Column[EpochSummary], epochs: Sequence[EpochSummary]) -> list[float]:
+    """Return the figures of all epochs, or none where one is missing. Ranks have no mean, so they have none, too."""
+    values = [value for value in map(column.figure, epochs) if value is not None and not isinstance(value, str)]
+    return [] if len(values) < len(epochs) or column.show is _rank else values
+
+
+def _variation(amounts: Sequence[float]) -> str:
+    mean = statistics.fmean(amounts) if amounts else 0.0
+    return number(100 * statistics.stdev(amounts) / mean, 2) if mean else ABSENT
+
+
+def _latency_table(
+    title: str, epochs: Sequence[EpochSummary], latencies: aggregate.Latencies, counted: Sequence[int]
+) -> str:
+    """Return a row for each epoch, then one for the latencies of those that count together, if there are several."""
+    headings, groups = ["epoch"], []
+    rows: list[tuple[str, ...]] = [(str(one.epoch),) for one in epochs]
+    rows.append((_numbers(counted),))
+    for kind in latency_kinds(EpochSummary):
+        each = [getattr(one, f"{kind}_latency").quantiles() for one in epochs]
+        if any(each):
+            names, cells = latency_cells([*each, latencies[kind]])
+            headings += [f"{kind}\n{name}" for name in names]
+            groups.append(len(names))
+            rows = [(*row, *more) for row, more in zip(rows, cells, strict=True)]
+    if not groups:
+        return ""
+    *rows, whole = rows
+    return grid(title, headings, [*_separate_first(rows), *([LINE, whole] if len(counted) > 1 else [])], groups)
+
+
+def latency_cells(found: Sequence[Quantiles | None]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return the names of quantiles, and those of each row as text; without names that are the maximum in each row."""
+    values = [(math.nan,) * len(_TAILS) if one is None else astuple(one) for one in found]
+    shown = [
+        place
+        for place, name in enumerate(_TAILS)
+        if name in ("p50", "max") or any(row[place] < _MAXIMUM * row[-1] for row in values)
+    ]
+    return [_TAILS[place] for place in shown], [tuple(seconds(row[place], 3) for place in shown) for row in values]
+
+
+def _separate_first(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the rows of epochs with a line after the first; the middle ones are left out if there are many."""
+    if len(rows) > MOST_EPOCHS:
+        rows = [*rows[: MOST_EPOCHS - 2], ("...", *[""] * (len(rows[0]) - 1)), rows[-1]]
+    return rows if len(rows) == 1 else [rows[0], LINE, *rows[1:]]
+
+
+def _numbers(epochs: Sequence[int]) -> str:
+    """Return the numbers of epochs for a cell."""
+    return name_epochs(epochs).partition(" ")[2]
+
+
+def _scale(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor

@@ -1,0 +1,147 @@
+"""The text that a run prints: its answer, warnings, a row an epoch and a verb; `run_report` has all tables."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.file_phases import FilePhase, RestorePhase
+from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import Answer, RunSummary
+from dliosim.readable import seconds, size
+from dliosim.report.phase_titles import group_phases, short_titles, title_of
+from dliosim.report.run.all_tables import expectation_line
+from dliosim.report.run.answer_lines import answer_lines
+from dliosim.report.run.checkpoints import interval_section
+from dliosim.report.run.storage_alone import storage_alone
+from dliosim.report.run.warnings import format_warnings
+from dliosim.report.text_table import SCREEN, Column, format_columns, percent_cell, shorten_name, time_cell
+
+#: Of more epochs than this, only the first ones and the last have a row.
+_MOST_EPOCHS = 5
+
+#: Characters of the name of a loop, and of a verb, so that tables fit.
+_LONGEST_LOOP, _LONGEST_VERB = 10, 24
+
+
+#: An epoch, and its utilization of storage alone in words.
+_Row: TypeAlias = tuple[EpochSummary, str | None]
+
+
+def run_screen(run: RunSummary) -> str:
+    """Return what a run prints, at most 80 columns wide but for paths and for command lines."""
+    told = [expectation_line(one) for one in run.expectations if not one.held or one.reported_only is not None]
+    expected = "\n".join(textwrap.fill(line, SCREEN, subsequent_indent=" " * 4) for line in told)
+    sections = [answer_lines(run), expected, format_warnings(run), _loop_table(run), _file_table(run.files)]
+    sections.append(interval_section(run, SCREEN))
+    return "\n\n".join(filter(None, [*sections, f"whole run: {seconds(run.seconds)}"])) + "\n"
+
+
+def _loop_table(run: RunSummary) -> str:
+    answers = {answer.loop: answer for answer in run.answers}
+    rows = [row for runs in group_phases(run.loops) for row in _epoch_rows(runs, answers.get(runs[0].name))]
+    title = "loops: time is without saves, utilization also without first steps"
+    return format_columns(title, "", rows, [[one] for one in _LOOP_COLUMNS]) if rows else ""
+
+
+def _epoch_rows(runs: Sequence[LoopPhase], answer: Answer | None) -> Iterator[tuple[str, _Row]]:
+    """Yield name, figures, and utilization of storage alone of the first epochs of a loop, and of its last one."""
+    name = shorten_name(title_of(runs[0]), _LONGEST_LOOP)
+    epochs = [epoch for phase in runs for epoch in phase.epochs]
+    for number, epoch in enumerate(epochs, 1):
+        if number < _MOST_EPOCHS or number == len(epochs):
+            left_out = number == len(epochs) > _MOST_EPOCHS
+            alone = _storage_alone(replace(epoch, epoch=number), answer)
+            yield f"{name} {'... ' * left_out}{number}", (epoch, alone)
+
+
+def _storage_alone(epoch: EpochSummary, answer: Answer | None) -> str | None:
+    """Return the utilization of storage alone where it counts, else what gave the bytes; None where no epoch has it."""
+    alone = storage_alone(epoch, answer) if answer and answer.source not in ("memory", "null") else None
+    return percent_cell(alone) if isinstance(alone, float) else alone
+
+
+def _p99(epoch: EpochSummary) -> float | None:
+    found = epoch.request_latency.quantiles() or epoch.batch_latency.quantiles()
+    return None if found is None else found.p99
+
+
+def _reads(epoch: EpochSummary) -> bool:
+    return epoch.bytes > 0 and not epoch.null
+
+
+def _rate_cell(rate: float | None) -> str:
+    return f"{size(rate, 3)}/s" if rate is not None else size(None)
+
+
+_size_cell = partial(size, digits=3)
+
+
+def _read_from_device(epoch: EpochSummary) -> float | None:
+    return epoch.device_bytes if _reads(epoch) else None
+
+
+def _read_epoch(figure: Callable[[EpochSummary], float | None]) -> Callable[[_Row], float | None]:
+    return lambda row: figure(row[0])
+
+
+_LOOP_COLUMNS: list[Column[_Row]] = [
+    Column("asked", _read_epoch(lambda one: one.bytes if _reads(one) else None), _size_cell, True, math.nan),
+    Column("from the\ndevice", _read_epoch(_read_from_device), _size_cell, True, math.nan),
+    Column("time", _read_epoch(lambda one: one.loop_seconds), time_cell),
+    Column("asked /\ntime", _read_epoch(lambda one: one.bytes_per_second), _rate_cell, True, math.nan),
+    Column("utili-\nzation", _read_epoch(lambda one: one.utilization), percent_cell, True, math.nan),
+    Column("storage\nalone", lambda row: row[1], lambda text: text or "-", True),
+    Column("latency\np99", _read_epoch(_p99), time_cell, True, math.nan),
+]
+
+
+def _file_table(phases: Sequence[FilePhase]) -> str:
+    """Return a row for each verb that moved data; one row for all its runs."""
+    groups = [group for group in group_phases(phases) if any(one.verb.bytes and one.verb.seconds for one in group)]
+    titles = short_titles([group[0] for group in groups])
+    named = [(shorten_name(title, _LONGEST_VERB), group) for title, group in zip(titles, groups, strict=True)]
+    return (
+        format_columns(
+            "files: bytes and time of each verb, means over its runs", "", named, [[one] for one in _FILE_COLUMNS]
+        )
+        if named
+        else ""
+    )
+
+
+def _device_bytes(group: Sequence[FilePhase]) -> float | None:
+    known = [one.verb.device_bytes for one in group if isinstance(one, RestorePhase)]
+    return statistics.fmean(each for each in known if each is not None) if known and None not in known else None
+
+
+def _source_bytes(group: Sequence[FilePhase]) -> float | None:
+    return statistics.fmean(one.verb.source_bytes for one in group) or None
+
+
+def _source_rate(group: Sequence[FilePhase]) -> float | None:
+    taken = sum(one.verb.seconds for one in group)
+    return sum(one.verb.source_bytes for one in group) / taken or None if taken > 0 else None
+
+
+def _rate(group: Sequence[FilePhase]) -> float | None:
+    taken = sum(one.verb.seconds for one in group)
+    return sum(one.verb.bytes_once for one in group) / taken if taken > 0 else None
+
+
+_FILE_COLUMNS: list[Column[list[FilePhase]]] = [
+    Column("runs", len, str),
+    Column("bytes", lambda group: statistics.fmean(one.verb.bytes for one in group), _size_cell),
+    Column("read", _source_bytes, _size_cell, True, math.nan),
+    Column("from the\ndevice", _device_bytes, _size_cell, True, math.nan),
+    Column("time", lambda group: statistics.fmean(one.seconds for one in group), time_cell),
+    Column("longest", lambda group: max(one.seconds for one in group) if len(group) > 1 else None, time_cell, True),
+    Column("bytes /\ntime", _rate, _rate_cell),
+    Column("read /\ntime", _source_rate, _rate_cell, True, math.nan),
+]
