@@ -36,7 +36,13 @@ def completion_command(parsed: argparse.Namespace) -> int:
         text = "completion needs shtab\n  = help: pip install 'dliosim[completion]' (in a checkout: '.[completion]')"
         raise UsageError(text) from error
     pattern = dict.fromkeys(_PATTERNS, "_dliosim_patterns")
-    completions = {"PATTERN": pattern, "CODE|PATTERN": pattern, "FILE": shtab.FILE, "TRACE": shtab.FILE}
+    completions = {
+        "PATTERN": pattern,
+        "CODE|PATTERN": pattern,
+        "PATTERN|FILE": pattern,
+        "FILE": shtab.FILE,
+        "TRACE": shtab.FILE,
+    }
     completions |= dict.fromkeys(("DIR", "RESULTS"), shtab.DIRECTORY)
     preamble = _PATTERNS[parsed.shell].format(names=" ".join(list_names()))
     sys.stdout.write(shtab.complete(make_parser(completions), parsed.shell, preamble=preamble))

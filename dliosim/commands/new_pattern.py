@@ -1,4 +1,4 @@
-"""The command `dliosim new`: a pattern to begin with, from a commented template or from one that comes with dliosim."""
+"""The command `dliosim new`: a pattern to begin with, from a template, one that comes with dliosim, or your files."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dliosim.commands.command_line.pattern_files import list_names
 from dliosim.commands.command_line.program import insert_program
 from dliosim.dlio import ENDINGS
 from dliosim.errors import HELP, ExecutionError, UsageError
+from dliosim.language.syntax.foreign_files import name_data
 from dliosim.readable import printable
 from dliosim.report.files.results import write_new
 
@@ -68,6 +69,41 @@ train {
 expect utilization of train at least 90 %
 """
 
+_OWN_FILES: Final = """\
+# Reads files that are there already, and writes nothing to them
+dlio 1
+workload NAME "the files of a job of mine"
+
+# ---- what may be given as -D NAME=VALUE ---------------------------------------------------------------------------
+param compute = 20 ms          "accelerator time of a step"
+param api     = posix          "how samples are read" one of posix, mpi-independent, mpi-collective
+
+# ---- which data there are -----------------------------------------------------------------------------------------
+dataset data {
+    from files "FILES"          # below --dir; `*`, `?`, `[...]` for letters, `**/` for any folders
+    # format   hdf5             # by the ending of the names, if left out; or: raw npy npz tfrecord parquet tar ...
+    # datasets "image", "label" # what a sample is made of (hdf5, npz, parquet); the largest, if left out
+}
+
+# ---- what is done, from top to bottom -----------------------------------------------------------------------------
+drop caches                     # so that epoch 1 reads from storage
+
+train {
+    read        data
+    epochs      3
+    batch       4 per rank
+    shuffle     samples globally each epoch    # or: off
+    api         $api
+    through     direct          # or: library, such as h5py (with `api posix`)
+    readers     2               # threads of each rank that read ahead; 0: the steps read
+    compute     $compute
+    sync        barrier         # after each step; or: allreduce 100 MB; off
+}
+
+# The run ends with status 3 where storage misses this.
+expect utilization of train at least 90 %
+"""
+
 
 def new_command(parsed: argparse.Namespace) -> int:
     """Write a new pattern, and say what to type next; return 0. Raises UsageError and ExecutionError."""
@@ -85,10 +121,11 @@ def new_command(parsed: argparse.Namespace) -> int:
         free = " ".join(map(quote_word, [_free_name(given), *source]))
         hint = f"write `dliosim new {free}`, or change the one that is there"
         raise ExecutionError(f"cannot write {path}: it is there already{HELP}{hint}")
-    write_new(path, _rename(_TEMPLATE if parsed.source is None else _read_shipped(parsed.source, given.name), name))
-    shown = printable(str(path))
-    sys.stderr.write(insert_program(f"wrote {shown}; next: dliosim check {shown}\n"))
-    sys.stderr.write(insert_program(f"{'':{len(shown) + 8}}then: mpiexec -n 2 dliosim run {shown}\n"))
+    text, place = _choose_text(parsed.source, given.name)
+    write_new(path, _rename(text, name))
+    shown = printable(str(path)) + (f" --dir {printable(quote_word(str(place)))}" if place else "")
+    sys.stderr.write(insert_program(f"wrote {printable(str(path))}; next: dliosim check {shown}\n"))
+    sys.stderr.write(insert_program(f"{'':{len(printable(str(path))) + 8}}then: mpiexec -n 2 dliosim run {shown}\n"))
     return 0
 
 
@@ -102,6 +139,18 @@ def _describe_import(file: str, name: str) -> str:
     """Return how a workload file of DLIO becomes a pattern of a name."""
     line = f"dliosim import {quote_word(file)} -o {quote_word(f'{name}.dlio')}"
     return f"`{line}` makes a pattern of a workload file of DLIO"
+
+
+def _choose_text(source: str | None, made: str) -> tuple[str, Path | None]:
+    """Return the text to begin with, and the folder of the files that it reads; `made` is the name of the pattern."""
+    if source is None:
+        return _TEMPLATE, None
+    is_pattern = source.removesuffix(".dlio") in list_names() or source.endswith((".dlio", *ENDINGS))
+    if is_pattern or not (named := name_data(Path(source))):
+        return _read_shipped(source, made), None
+    folder, files = named
+    name = files if Path(source).is_dir() else re.sub(r"[^\w .,+=@~-]", "?", files)  # `?` stands for any letter
+    return _OWN_FILES.replace("FILES", name), folder
 
 
 def _read_shipped(name: str, made: str) -> str:

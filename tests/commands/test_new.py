@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dliosim.cli import main
@@ -70,11 +70,19 @@ def test_data_in_the_place_of_a_pattern_are_named_in_one(given: str, capsys: pyt
     Path("data").mkdir()
     Path("data/train.bin").write_bytes(b"\xff" * 300_000)
     assert main(["check", given]) == 2
-    new, line, _, check = capsys.readouterr().err.partition("= help: ")[2].split("`")[1::2]
+    (new,) = capsys.readouterr().err.partition("= help: ")[2].split("`")[1::2]
     assert main(shlex.split(new)[1:]) == 0
-    block = re.compile(r"^(dataset images {\n).*?^}", re.MULTILINE | re.DOTALL)
-    text = block.sub(lambda found: f"{found[1]}{line}\nformat raw\n}}", Path("mine.dlio").read_text())
-    Path("mine.dlio").write_text(text.replace("prepare images", ""))
+    check = capsys.readouterr().err.splitlines()[0].partition("next: ")[2]
+    small = ["--ranks", "1", "-D", "train.batch=1 per rank", "-D", "data.format=raw"]
+    assert main([*shlex.split(check)[1:], *small]) == 0
+
+
+@pytest.mark.parametrize("name", ["plain.npy", "two words.npy", "odd[1]*.npy", 'a"quote.npy', "\u00e9t\u00e9.npy"])
+def test_a_pattern_is_made_of_a_file_of_any_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("my data").mkdir()
+    np.save(Path("my data", name), np.zeros((8, 100), np.float32))
+    assert main(["new", "mine", "--from", str(Path("my data", name))]) == 0
+    check = capsys.readouterr().err.splitlines()[0].partition("next: ")[2]
     assert main([*shlex.split(check)[1:], "--ranks", "1", "-D", "train.batch=1 per rank"]) == 0
 
 

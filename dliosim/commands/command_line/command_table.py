@@ -119,6 +119,7 @@ EXAMPLES: Final = {
     "PATTERN": "cosmoflow",
     "RESULTS": "dliosim-results-*",
     "CODE|PATTERN": "E204",
+    "PATTERN|FILE": "cosmoflow",
     "SHELL": "bash",
     "DIR": "dliosim-data",
     "-D": "train.epochs=1",
@@ -477,15 +478,21 @@ COMMANDS: Final = {
     ),
     "new": Command(
         "new_pattern:new_command",
-        "write a pattern to begin with: a commented template, or a copy",
+        "write a pattern: a template, a copy, or for your files",
         "dliosim new mine",
         (
             _option("name", "NAME", "of the pattern; the file is NAME.dlio"),
-            _option("--from", "PATTERN", "copy one that comes with dliosim, instead of the template", dest="source"),
+            _option(
+                "--from",
+                "PATTERN|FILE",
+                "copy a pattern that comes with dliosim, or read this file of yours, or the files of this folder",
+                dest="source",
+            ),
         ),
         "Writes NAME.dlio, with the lines that most patterns have and what else each may be. Nothing is ever "
         "overwritten.\n\n  dliosim new mine                     a commented template\n"
-        "  dliosim new mine --from cosmoflow    a copy, to change",
+        "  dliosim new mine --from cosmoflow    a copy, to change\n"
+        "  dliosim new mine --from data/a.h5    one that reads your files",
     ),
     "import": Command(
         "import_dlio:import_command",

@@ -48,19 +48,24 @@ def foreign_mistake(source: SourceText) -> Mistake | None:
 
 def describe_data(path: Path) -> str:
     """Return how a pattern reads the data that were given in its place; empty where there are none at the path."""
+    named = shlex.quote(str(path))
+    return f"data are named in a pattern: `dliosim new mine --from {named}` writes one" if name_data(path) else ""
+
+
+def name_data(path: Path) -> tuple[Path, str] | None:
+    """Return the folder of data, and a name of its files with `*`; None where there are no files at the path.
+
+    Of a folder, those with the commonest ending.
+    """
     try:
         inside = islice(path.iterdir(), _LOOKED_AT) if path.is_dir() else [path]
         suffixes = Counter(one.suffix for one in inside if one.is_file())
     except (OSError, ValueError):  # the name cannot be opened, or the folder not be read
-        return ""
+        return None
     if not suffixes:
-        return ""
+        return None
     ((suffix, _),) = suffixes.most_common(1)
-    place = shlex.quote(str(path if path.is_dir() else path.parent))
-    return (
-        f'data are named in a pattern: write `dliosim new mine`, in its data set `from files "*{suffix}"` alone, leave '
-        f"`prepare` out, and `dliosim check mine.dlio --dir {place}`"
-    )
+    return (path, f"*{suffix}") if path.is_dir() else (path.parent, path.name)
 
 
 def _translate(line: str) -> str:
