@@ -5,8 +5,10 @@ docs/analyze.md has its layout. Rank 0 writes chunks as ranks have compressed th
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -39,6 +41,9 @@ UNSEEN: Final = "index files, what a format's library writes by itself, and a ba
 #: Limits of what is believed: rows of a file, and bytes of a rank's names once inflated.
 _MOST_ROWS, _MOST_NAMES = 1 << 31, 1 << 30
 
+#: What h5py raises where HDF5 cannot read or write.
+HDF5_ERRORS: Final = (OSError, RuntimeError, ValueError, KeyError, TypeError)
+
 _TABLES: Final[dict[str, Mapping[str, np.dtype[np.signedinteger]]]] = {"calls": CALL_COLUMNS, "spans": SPAN_COLUMNS}
 
 
@@ -62,7 +67,7 @@ class TraceWriter:
     heads: NDArray[np.int64]
 
     def write_chunks(self, table: str, rank: int, row: int, chunks: Sequence[bytes]) -> None:
-        """Write the chunks of all columns of a table, from row `row` of a rank on. Raises OSError."""
+        """Write the chunks of all columns of a table, from row `row` of a rank on."""
         first = int(_first_rows(self.heads[:, HEAD.index(table)], self.file[table].attrs["chunk_rows"])[rank])
         for name, chunk in zip(_TABLES[table], chunks, strict=True):
             self.file[f"{table}/{name}"].id.write_direct_chunk((first + row,), chunk)
@@ -73,10 +78,23 @@ class TraceWriter:
 
 
 def create_trace(path: Path, heads: NDArray[np.int64], attributes: Mapping[str, str]) -> TraceWriter:
-    """Create the file of a trace, whose ranks say `heads` of themselves. Raises OSError; the caller closes `file`."""
+    """Create the file of a trace, whose ranks say `heads` of themselves. The caller closes `file`.
+
+    Raises `HDF5_ERRORS`, as do the methods of what it returns.
+    """
     import h5py  # takes 100 ms and 10 MB: only the rank that writes imports it
 
     file = h5py.File(path, "x", libver="v108")
+    try:
+        _create_columns(file, heads, attributes)
+    except HDF5_ERRORS:
+        with suppress(*HDF5_ERRORS):
+            file.close()
+        raise
+    return TraceWriter(file, heads)
+
+
+def _create_columns(file: Any, heads: NDArray[np.int64], attributes: Mapping[str, str]) -> None:
     file.attrs["schema_version"] = SCHEMA_VERSION
     for name, text in attributes.items():
         file.attrs[name] = text
@@ -91,7 +109,12 @@ def create_trace(path: Path, heads: NDArray[np.int64], attributes: Mapping[str, 
         total = int((-(-counts // rows) * rows).sum())
         for name, kind in columns.items():
             group.create_dataset(name, (total,), kind, chunks=(rows,), **how)
-    return TraceWriter(file, heads)
+
+
+def make_durable(path: Path) -> None:
+    """Make a file that was written durable (fsync). Raises OSError."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _first_rows(counts: NDArray[np.int64], rows: int) -> NDArray[np.int64]:

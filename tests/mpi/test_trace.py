@@ -10,6 +10,7 @@ import pytest
 
 from dliosim.analyze.open_trace import open_trace
 from dliosim.cli import main
+from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS
 from dliosim.trace.events import UNKNOWN, Events, Trace
 from dliosim.trace.file import read_trace
 from tests.mpi.launch import run_program
@@ -285,3 +286,40 @@ def test_an_export_of_a_run_has_all_its_events_in_lanes_that_nest(tmp_path: Path
     for column in "begin", "duration", "moved", "kind", "layer", "epoch", "step", "process":
         both = (np.sort(getattr(one.events, column)) for one in (before, after))
         assert np.array_equal(*both), column
+
+
+@pytest.mark.parametrize(
+    ("failing", "what", "message"),
+    [
+        (0, "spill", "rank 0: write failed on a file without a name"),
+        (2, "spill", "rank 2: write failed on a file without a name"),
+        (0, "read", "read failed on a file without a name"),
+        (2, "read", "rank 2 cannot read what it had set aside"),
+        (0, "write", "write failed on"),
+    ],
+)
+def test_a_trace_of_which_a_part_is_lost_is_an_error_of_all_ranks_and_no_file(
+    failing: int, what: str, message: str, tmp_path: Path
+) -> None:
+    *outcomes, left = run_program(3, "tests.mpi.trace_program", str(failing), what, str(tmp_path)).splitlines()
+    assert len(outcomes) == 3
+    assert all(outcome.startswith("error") and message in outcome for outcome in outcomes)
+    assert left == "[]"
+
+
+def test_a_trace_that_was_set_aside_is_whole(tmp_path: Path) -> None:
+    run_program(2, "tests.mpi.trace_program", "-1", "nothing", str(tmp_path))
+    events = read_trace(tmp_path / "trace.h5").events
+    for rank in 0, 1:
+        draw = np.random.default_rng(rank)
+        rows = [draw.integers(0, 20, CHUNK_ROWS) for _ in range(2 + rank) for _ in CALL_COLUMNS]
+        offsets = np.concatenate(rows[list(CALL_COLUMNS).index("offset") :: len(CALL_COLUMNS)])
+        found = events.select(events.process == rank)
+        assert np.array_equal(np.sort(found.offset), np.sort(offsets))
+
+
+def test_a_trace_ends_at_its_limit_and_says_what_is_beyond(tmp_path: Path) -> None:
+    trace = run(2, tmp_path, "api posix\n    transfer 1 B", "--trace", "at most 200 kB")
+    assert any("calls were recorded" in sentence for sentence in trace.incomplete)
+    assert len(trace.events) > 0
+    assert (tmp_path / "out" / "trace.h5").stat().st_size < 300_000
