@@ -166,6 +166,16 @@ def test_a_part_of_a_run_is_recorded(tmp_path: Path) -> None:
     assert trace.settings["loop"]["checkpoint"] == "model"
 
 
+def test_ranks_that_the_job_does_not_have_are_refused_before_it_runs(tmp_path: Path) -> None:
+    pattern = tmp_path / "recorded.dlio"
+    pattern.write_text(PATTERN.replace("SETTINGS", ""))
+    words = ["run", str(pattern), "--dir", str(tmp_path / "data"), "--trace", "ranks 2 to 7"]
+    done = run_command(2, words, tmp_path)
+    assert done.returncode == 2
+    assert "none of its ranks is in this job, which has 2 ranks" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_run_says_how_much_it_has_recorded(tmp_path: Path) -> None:
     pattern = tmp_path / "recorded.dlio"
     run(2, tmp_path, WAYS["posix"])
