@@ -114,7 +114,13 @@ def damage_heads(path: Path, column: str, value: int) -> None:
         file["ranks"][0, HEAD.index(column)] = value
 
 
-@pytest.mark.parametrize(("column", "value"), [("calls", 1 << 40), ("calls", -1), ("calls", 600), ("spans", 1 << 33)])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(("calls", 1 << 40), ("calls", -1), ("calls", 600), ("spans", 1 << 33), ("calls_made", 299), ("rank", 1)),
+        *((clock, value) for clock in HEAD[HEAD.index("origin") :] for value in (-(1 << 63), (1 << 63) - 1)),
+    ],
+)
 def test_numbers_that_do_not_fit_are_refused(column: str, value: int, tmp_path: Path) -> None:
     path = tmp_path / "trace.h5"
     write(path, [300])
@@ -139,6 +145,50 @@ def test_indices_beyond_their_tables_are_refused(what: str, tmp_path: Path) -> N
     with h5py.File(path, "r+") as file:
         file[what][0] = 100
     with pytest.raises(TraceError, match=r"not listed|does not know"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [
+        ("calls/duration", -1),
+        ("calls/thread", -1),
+        ("calls/moved", -2),
+        ("spans/step", -2),
+        ("spans/begin", -(1 << 61)),
+    ],
+)
+def test_numbers_that_no_run_has_are_refused(what: str, value: int, tmp_path: Path) -> None:
+    path = tmp_path / "trace.h5"
+    write(path, [3])
+    with h5py.File(path, "r+") as file:
+        file[what][0] = value
+    with pytest.raises(TraceError, match="out of range"):
+        read_trace(path)
+
+
+def test_rows_that_are_not_stored_are_refused_before_they_take_memory(tmp_path: Path) -> None:
+    path, rows = tmp_path / "trace.h5", 1 << 30
+    write(path, [300])
+    with h5py.File(path, "r+") as file:
+        each = int(file["calls"].attrs["chunk_rows"])
+        for name, kind in CALL_COLUMNS.items():
+            del file["calls"][name]
+            file["calls"].create_dataset(name, (rows,), kind, chunks=(each,), maxshape=(None,))
+    damage_heads(path, "calls_made", rows)
+    damage_heads(path, "calls", rows)
+    with pytest.raises(TraceError, match="has not all of its rows"):
+        read_trace(path)
+
+
+def test_columns_of_another_file_are_refused(tmp_path: Path) -> None:
+    path, other = tmp_path / "trace.h5", tmp_path / "other.h5"
+    write(path, [300])
+    write(other, [300])
+    with h5py.File(path, "r+") as file:
+        del file["calls/offset"]
+        file["calls/offset"] = h5py.ExternalLink(str(other), "/calls/offset")
+    with pytest.raises(TraceError, match="offset is no data set of this file"):
         read_trace(path)
 
 
