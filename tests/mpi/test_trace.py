@@ -265,8 +265,8 @@ def test_what_no_log_can_see_is_counted_and_copies_to_another_tier_are_recorded(
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
-def test_clocks_of_nodes_are_compared(ranks: int) -> None:
-    assert run_program(ranks, "tests.mpi.clock_program") == "clocks agree\n"
+def test_clocks_of_nodes_are_compared(ranks: int, tmp_path: Path) -> None:
+    assert run_program(ranks, "tests.mpi.clock_program", str(tmp_path)) == "clocks agree\n"
 
 
 def test_the_file_of_a_trace_is_hdf5_that_anyone_reads(tmp_path: Path) -> None:

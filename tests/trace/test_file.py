@@ -15,7 +15,15 @@ from dliosim.errors import TraceError, UsageError
 from dliosim.trace.calls import CALLS, Call
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS, SPAN_COLUMNS, ColumnBuffer, SpillFile
 from dliosim.trace.events import KINDS, Trace, kind_number
-from dliosim.trace.file import HEAD, chunk_rows, create_trace, group_columns, pack_names, read_trace
+from dliosim.trace.file import (
+    HEAD,
+    _to_job_clock,
+    chunk_rows,
+    create_trace,
+    group_columns,
+    pack_names,
+    read_trace,
+)
 from tests.examples import examples
 
 
@@ -97,6 +105,29 @@ def test_clocks_of_nodes_are_set_to_that_of_the_first(tmp_path: Path) -> None:
     events = read_trace(tmp_path / "trace.h5").events
     both = [events.select((events.process == rank) & events.is_kind("read")).begin.tolist() for rank in (0, 1)]
     assert both[0] == both[1] == [0, 10, 20, 30]
+
+
+@given(
+    offset=st.integers(-(10**17), 10**17),
+    per_million=st.integers(-1000, 1000),
+    waits=st.tuples(st.integers(0, 10**10), st.integers(10**9, 10**14)),
+    times=st.lists(st.integers(0, 10**14), min_size=1, max_size=20),
+)
+def test_times_of_a_clock_that_drifts_are_those_of_rank_0(
+    offset: int, per_million: int, waits: tuple[int, int], times: list[int]
+) -> None:
+    # The clock of the rank, by that of rank 0; it is compared after the first wait, and again after the second.
+    def clock(time: int) -> int:
+        return offset + time + time * per_million // 1_000_000
+
+    start, first, last = 12_345, waits[0], sum(waits)
+    of = {"origin": clock(0), "clock_first": clock(first), "ahead_first": clock(first) - first}
+    of |= {"clock_last": clock(last), "ahead_last": clock(last) - last}
+    inside = [time % last for time in times]
+    found = _to_job_clock(np.array([clock(time) - of["origin"] for time in inside]), of, start)
+    wrong = np.abs(found + start - np.array(inside))
+    # A reading is wrong by 1 ns at most; before the first one, by as much more often as the wait was longer.
+    assert wrong.max() <= 3 + 2 * waits[0] // waits[1]
 
 
 def test_chunks_that_memory_has_no_room_for_come_back_from_a_file(

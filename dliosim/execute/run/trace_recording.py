@@ -53,7 +53,7 @@ class Recording:
         """
         self._world = world
         self._origin = perf_counter_ns()
-        self._clocks = [self._origin, measure_clock(world)]
+        self._clocks = measure_clock(world)
         most = cut.most_bytes // max(1, cut.count_ranks(world.size))
         spill = SpillFile(str(directory))
         self._failure: ExecutionError | None = None
@@ -79,7 +79,7 @@ class Recording:
         record_by(None)
         one = self._recorder
         one.collect()
-        self._clocks += [perf_counter_ns(), measure_clock(self._world)]
+        self._clocks += measure_clock(self._world)
         for buffer in one.calls, one.spans:
             buffer.seal()
             if buffer.failure is not None:
@@ -234,8 +234,8 @@ def _place(
     yield "names", 0, split_message(next(messages))
 
 
-def measure_clock(world: World) -> int:
-    """Return how far the clock of this rank's node is ahead of that of rank 0's, ns. Collective.
+def measure_clock(world: World) -> list[int]:
+    """Return the clock of this rank's node, and how far it is ahead of that of rank 0's then; ns. Collective.
 
     Ranks of a node have the same clock.
     """
@@ -244,7 +244,8 @@ def measure_clock(world: World) -> int:
         if world.node.rank == 0:
             ahead[0] = compare_clocks(world.leaders)
         world.node.allreduce(ahead, "sum")
-    return int(ahead[0])
+    # Not before: this rank may have waited long for rank 0, and the clocks drift meanwhile.
+    return [perf_counter_ns(), int(ahead[0])]
 
 
 def compare_clocks(comm: MPI.Intracomm) -> int:
