@@ -6,6 +6,7 @@ holds the rows of the plan that its calls are, and columns are made of many entr
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter_ns
@@ -155,6 +156,13 @@ class CallLog:
         return found
 
 
+class _CallingThread(threading.local):
+    """The calling thread; its `number` is as in `Events.thread`."""
+
+    # Not by `get_ident`: a thread that begins may have the identity of one that has ended.
+    number: int | None = None
+
+
 class Recorder:
     """All that one rank records.
 
@@ -176,7 +184,9 @@ class Recorder:
         #: calls that were made where no log could see them: by a format's library, or a backend of another package
         self.unseen = 0
         self._epoch = self._steps_done = 0
-        self._threads: dict[int, int] = {threading.get_ident(): 0}
+        self._thread = _CallingThread()
+        self._thread.number = 0
+        self._background = itertools.count(BACKGROUND)
         # What reader threads did next to calls: kind, thread, begin, end, step.
         self._noted: list[tuple[str, int, int, int, int]] = []
 
@@ -185,8 +195,7 @@ class Recorder:
 
         Its thread is the calling one.
         """
-        thread = self._threads.setdefault(threading.get_ident(), BACKGROUND + len(self._threads))
-        return CallLog(self._entries, path, planned, thread)
+        return CallLog(self._entries, path, planned, self._find_thread())
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch of a loop, from 1."""
@@ -207,11 +216,17 @@ class Recorder:
 
     def number_thread(self, thread: int) -> None:
         """Give the calling thread its number; it is a reader."""
-        self._threads[threading.get_ident()] = thread
+        self._thread.number = thread
 
     def note_span(self, kind: str, begin: int, end: int, step: int) -> None:
         """Record what the calling thread did for a step, from 0. For any thread."""
-        self._noted.append((kind, self._threads.get(threading.get_ident(), BACKGROUND), begin, end, step + 1))
+        self._noted.append((kind, self._find_thread(), begin, end, step + 1))
+
+    def _find_thread(self) -> int:
+        """Return the number of the calling thread: one that has none saves in the background."""
+        if self._thread.number is None:
+            self._thread.number = next(self._background)
+        return self._thread.number
 
     def add_steps(self, marks: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]) -> None:
         """Record the next steps of the epoch: begins and ends of the parts of each, by their kinds; (steps,)."""

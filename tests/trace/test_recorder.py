@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -160,3 +163,19 @@ def test_order_of_each_thread_is_kept_however_calls_are_grouped(runs: list[tuple
             collect(one, *readers)
     found = collect(one, *readers)
     assert sorted(zip(found["begin"], found["thread"], found["offset"], strict=True)) == sorted(wanted)
+
+
+def test_a_thread_that_begins_after_a_reader_has_ended_is_not_taken_for_it() -> None:
+    one, found = recorder(), []
+
+    def run(action: Callable[[], object]) -> None:
+        thread = threading.Thread(target=action)
+        thread.start()
+        thread.join()
+
+    for _ in range(3):
+        # The system gives the identity of a thread that has ended to the next one.
+        run(lambda: one.number_thread(1))
+        run(lambda: found.append(one.open_log(str, Call.WRITE).thread))
+    assert found == [1000, 1001, 1002]
+    assert one.open_log(str, Call.WRITE).thread == 0
