@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -381,6 +382,17 @@ def recorder() -> Recorder | None:
 def record_by(one: Recorder | None) -> None:
     """Record from now on; None ends it."""
     _Process.recorder = one
+
+
+@contextmanager
+def pause_recording() -> Iterator[None]:
+    """Record nothing in the block."""
+    one = _Process.recorder
+    _Process.recorder = None
+    try:
+        yield
+    finally:
+        _Process.recorder = one
 
 
 def open_log(path: Callable[[int], str], planned: Call) -> CallLog | None:

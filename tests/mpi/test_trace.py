@@ -176,6 +176,14 @@ def test_ranks_that_the_job_does_not_have_are_refused_before_it_runs(tmp_path: P
     assert not (tmp_path / "data").exists()
 
 
+def test_loops_that_run_once_more_without_io_are_in_no_trace(tmp_path: Path) -> None:
+    events = run(2, tmp_path, "compute 1 ms", "--trace", "--with-null").events
+    assert events.is_kind("epoch").sum() == 2 * 2
+    assert events.is_kind("phase").sum() == 2 * 2
+    assert sorted(set(events.step[events.is_kind("compute")].tolist())) == [1, 2, 3, 4, 5, 6]
+    assert events.is_kind("compute").sum() == 2 * 2 * 6
+
+
 def test_a_run_says_how_much_it_has_recorded(tmp_path: Path) -> None:
     pattern = tmp_path / "recorded.dlio"
     run(2, tmp_path, WAYS["posix"])
