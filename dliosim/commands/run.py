@@ -16,7 +16,9 @@ from mpi4py import MPI
 from dliosim.commands.command_setup import Setup, open_sessions, run_on_ranks
 from dliosim.commands.garbage import freeze_objects
 from dliosim.commands.partial import PartialResults
-from dliosim.errors import UsageError
+from dliosim.commands.terminal import print_text
+from dliosim.errors import ExecutionError, UsageError
+from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.phases.context import Options
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
@@ -67,9 +69,20 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
         status, place = finish(phases) if finish is not None else (0, None)
         if recording is not None:
             line = recording.write(place, _describe_run(setup, session.workload))
-            if line and finish is not None:
-                print(line, file=sys.stderr if parsed.json else sys.stdout)
+            if line and finish is not None and not _print_line(line, parsed.json):
+                status = ExecutionError.exit_code
     return world.broadcast_object(status)
+
+
+def _print_line(line: str, as_json: bool) -> bool:
+    """Print what the last line says; return whether that worked. A reader may have closed the pipe before."""
+    if as_json:
+        sys.stderr.write(f"{line}\n")
+        return True
+    error = print_text(f"{line}\n")
+    if error is not None:
+        sys.stderr.write(f"{rank_0_error('print the line about the trace', error)}\n")
+    return error is None
 
 
 def _show_live(setup: Setup, workload: Workload) -> AbstractContextManager[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -192,6 +194,27 @@ def test_a_run_says_how_much_it_has_recorded(tmp_path: Path) -> None:
     events = read_trace(Path(out) / "trace.h5").events
     calls = int((~events.is_kind("compute", "data wait", "sync", "save", "restore", "phase", "epoch")).sum())
     assert f"trace: recorded {calls} of {calls} operations, " in done.stdout
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_output_that_takes_no_more_costs_no_trace(is_closed: bool, tmp_path: Path) -> None:
+    pattern, out = tmp_path / "recorded.dlio", tmp_path / "out"
+    pattern.write_text(PATTERN.replace("SETTINGS", ""))
+    program = "import sys; from dliosim.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "run", str(pattern), "--dir", str(tmp_path / "data")]
+    command += ["--output", str(out), "--trace"]
+    with Path("/dev/full").open("w") as full:
+        stdout = subprocess.PIPE if is_closed else full
+        job = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+    assert job.stderr is not None
+    if job.stdout is not None:
+        job.stdout.readline()  # as `head -1` does
+        job.stdout.close()
+    errors = job.stderr.read()
+    assert job.wait(60) == (0 if is_closed else 1)
+    assert "a fault in dliosim" not in errors
+    assert ("No space left on device" in errors) == (not is_closed)
+    assert read_trace(out / "trace.h5").incomplete == ()
 
 
 def test_a_trace_that_cannot_be_written_leaves_no_part_of_it(tmp_path: Path) -> None:
