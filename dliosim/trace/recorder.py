@@ -28,6 +28,9 @@ T = TypeVar("T")
 #: Numbers of threads from here on are those of saves in the background; readers have 1 and more.
 BACKGROUND = 1000
 
+#: Calls that are no rows of a plan, at most, before columns are made of them, 600 B each.
+_MOST_CALLS = 1 << 15
+
 
 class PlannedCalls(Protocol):
     """Rows of a plan, as `plan.samples.io_requests.Calls`."""
@@ -91,12 +94,12 @@ class CallLog:
     Its meter has the clock readings of planned calls, and gives them when it is asked for them (`add_times`).
     """
 
-    __slots__ = ("_entries", "_files", "_made", "_path", "_planned", "_rows", "_short", "_timed", "thread")
+    __slots__ = ("_entries", "_files", "_made", "_path", "_planned", "_recorder", "_rows", "_short", "_timed", "thread")
 
-    def __init__(self, entries: list[_Runs | _One], path: Callable[[int], str], planned: Call, thread: int) -> None:
+    def __init__(self, recorder: Recorder, path: Callable[[int], str], planned: Call, thread: int) -> None:
         #: number of the thread that makes the calls, as in `Events.thread`
         self.thread = thread
-        self._entries, self._path, self._planned = entries, path, planned
+        self._recorder, self._entries, self._path, self._planned = recorder, recorder.entries, path, planned
         self._files: dict[int, int] = {}
         self._rows: list[tuple[PlannedCalls, int, int]] = []
         self._short: list[tuple[int, int, int, int]] = []
@@ -140,6 +143,14 @@ class CallLog:
         """Record one call, which ended at `ended`, or now."""
         self._entries.append(_One(self, call, file, offset, asked, moved, began, ended or perf_counter_ns()))
 
+    def make_room(self) -> None:
+        """Make columns of the calls so far if they are many; it takes milliseconds, in which no call may be timed.
+
+        Loops collect their calls more often, but a verb may write any number of files.
+        """
+        if len(self._entries) >= _MOST_CALLS:
+            self._recorder.collect_on_main_thread()
+
     def follow(self, call: Call, files: Iterable[int], results: Iterable[T]) -> Iterator[T]:
         """Yield results of calls, one of each file, made as they are asked for, and record the calls."""
         began = perf_counter_ns()
@@ -181,7 +192,8 @@ class Recorder:
         self.files: dict[str, int] = {}
         #: names of events, with their indices; those of calls first
         self.names: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
-        self._entries: list[_Runs | _One] = []
+        #: calls that are in no column yet; any thread appends to them
+        self.entries: list[_Runs | _One] = []
         #: calls that were made where no log could see them: by a format's library, or a backend of another package
         self.unseen = 0
         self._epoch = self._steps_done = 0
@@ -196,7 +208,7 @@ class Recorder:
 
         Its thread is the calling one.
         """
-        return CallLog(self._entries, path, planned, self._find_thread())
+        return CallLog(self, path, planned, self._find_thread())
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch of a loop, from 1."""
@@ -240,9 +252,9 @@ class Recorder:
 
     def collect(self) -> None:
         """Make columns of the calls so far."""
-        entries = self._entries[:]
+        entries = self.entries[:]
         # Other threads append to this list at any time.
-        del self._entries[: len(entries)]
+        del self.entries[: len(entries)]
         noted = self._noted[:]
         del self._noted[: len(noted)]
         for kind in dict.fromkeys(one[0] for one in noted):
@@ -253,6 +265,11 @@ class Recorder:
         for entry in entries:
             if isinstance(entry, _Runs):
                 self._collect_runs(entry)
+
+    def collect_on_main_thread(self) -> None:
+        """Make columns of the calls so far, if the calling thread is the main one. For any thread."""
+        if self._thread.number == 0:
+            self.collect()
 
     def _collect_runs(self, runs: _Runs) -> None:
         """Make columns of runs of one thread."""

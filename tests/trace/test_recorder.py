@@ -165,6 +165,45 @@ def test_order_of_each_thread_is_kept_however_calls_are_grouped(runs: list[tuple
     assert sorted(zip(found["begin"], found["thread"], found["offset"], strict=True)) == sorted(wanted)
 
 
+def test_many_calls_of_a_verb_are_collected_before_it_ends() -> None:
+    one = recorder()
+    for number in range(100_000):
+        log = one.open_log(lambda _, number=number: f"file {number // 2}", Call.WRITE)
+        log.add_call(Call.OPEN, 1000 + number)
+        log.make_room()
+        assert len(one.entries) < 1 << 15
+    one.collect()
+    assert (one.calls.added, len(one.files)) == (100_000, 50_000)
+    found = rows(one.calls)
+    assert (found["file"], found["begin"]) == ([number // 2 for number in range(100_000)], list(range(100_000)))
+
+
+def test_writes_of_one_file_are_collected_before_it_is_closed() -> None:
+    one = recorder()
+    meter = Meter()
+    meter.log = one.open_log(str, Call.WRITE)
+    for number in range(1 << 15):
+        meter.add_write(Call.WRITE, 1, number, 1, 1)
+    assert (one.calls.added, len(one.entries)) == (1 << 15, 0)
+
+
+def test_calls_of_other_threads_are_collected_by_the_main_one() -> None:
+    one = recorder()
+
+    def save() -> None:
+        log = one.open_log(str, Call.WRITE)
+        for number in range(1 << 15):
+            log.add_call(Call.WRITE, number)
+            log.make_room()
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    thread.join()
+    assert (one.calls.added, len(one.entries)) == (0, 1 << 15)
+    one.open_log(str, Call.WRITE).make_room()
+    assert (one.calls.added, len(one.entries)) == (1 << 15, 0)
+
+
 def test_a_thread_that_begins_after_a_reader_has_ended_is_not_taken_for_it() -> None:
     one, found = recorder(), []
 
