@@ -114,7 +114,7 @@ def store(place: Path) -> tuple[float, float, float, float]:
         writer.write_chunks("calls", 0, number * rows, chunks)
     for what, names in ("files", ["/data/d/0001"]), ("names", NAMES), ("host", ["node"]):
         writer.write_names(0, what, pack_names(names))
-    writer.file.close()
+    writer.close()
     written = perf_counter_ns()
     assert len(read_trace(path).events) == MILLION
     read = perf_counter_ns()

@@ -1,6 +1,6 @@
 """The file of a trace, trace.h5: columns of calls and of spans, a run of whole chunks for each rank.
 
-docs/analyze.md has its layout. Rank 0 writes chunks as ranks have compressed them; a reader gets one table of events.
+docs/trace.md has its layout. Rank 0 writes chunks as ranks have compressed them; a reader gets one table of events.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -44,9 +44,6 @@ _MOST_RANKS, _MOST_ROWS, _MOST_NAMES, _MOST_NS = 1 << 22, 1 << 31, 1 << 30, 1 <<
 #: Columns that are never below 0; the others may be `UNKNOWN`, and `begin` anything up to `_MOST_NS`.
 _NOT_NEGATIVE: Final = ("thread", "duration")
 
-#: What h5py raises where HDF5 cannot read or write.
-HDF5_ERRORS: Final = (OSError, RuntimeError, ValueError, KeyError, TypeError)
-
 _TABLES: Final[dict[str, Mapping[str, np.dtype[np.signedinteger]]]] = {"calls": CALL_COLUMNS, "spans": SPAN_COLUMNS}
 
 
@@ -60,12 +57,45 @@ def pack_names(names: Sequence[str]) -> bytes:
     return zlib.compress("\0".join(names).encode("utf-8", "surrogateescape"), 1)
 
 
+class _Storage(FileIO):
+    """A file that HDF5 believes to take all that is written; where it did not, `failure` says why.
+
+    HDF5 2.0 may end the process by SIGSEGV after a write that failed, or fail again at exit.
+    """
+
+    #: of the first write that failed
+    failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write all bytes, unless a write has failed."""
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        try:
+            while rest and self.failure is None:
+                # A device that becomes full takes a part.
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self.failure = error
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        """Change the size, unless a write has failed."""
+        try:
+            if self.failure is None:
+                super().truncate(size)
+        except OSError as error:
+            self.failure = error
+        return size or 0
+
+
 @dataclass(frozen=True, slots=True)
 class TraceWriter:
-    """Writes a trace, rank by rank."""
+    """Writes a trace, rank by rank. All methods raise OSError where the file cannot be written."""
 
     #: the open file
     file: Any
+    #: what it is stored in
+    storage: _Storage
     #: what all ranks say of themselves, (ranks, `HEAD`)
     heads: NDArray[np.int64]
 
@@ -74,30 +104,31 @@ class TraceWriter:
         first = int(_first_rows(self.heads[:, HEAD.index(table)], self.file[table].attrs["chunk_rows"])[rank])
         for name, chunk in zip(_TABLES[table], chunks, strict=True):
             self.file[f"{table}/{name}"].id.write_direct_chunk((first + row,), chunk)
+        self._check()
 
     def write_names(self, rank: int, what: str, names: bytes) -> None:
         """Write the paths of files, the names of events, or the host of a rank."""
         self.file.create_dataset(f"names/{rank}/{what}", data=np.frombuffer(names, np.uint8))
+        self._check()
+
+    def close(self) -> None:
+        """Close the file, durable (fsync) if all of it was written."""
+        self.file.close()
+        with self.storage:
+            self._check()
+            os.fsync(self.storage.fileno())
+
+    def _check(self) -> None:
+        if self.storage.failure is not None:
+            raise self.storage.failure
 
 
 def create_trace(path: Path, heads: NDArray[np.int64], attributes: Mapping[str, str]) -> TraceWriter:
-    """Create the file of a trace, whose ranks say `heads` of themselves. The caller closes `file`.
-
-    Raises `HDF5_ERRORS`, as do the methods of what it returns.
-    """
+    """Create the file of a trace, whose ranks say `heads` of themselves. Raises OSError."""
     import h5py  # takes 100 ms and 10 MB: only the rank that writes imports it
 
-    file = h5py.File(path, "x", libver="v108")
-    try:
-        _create_columns(file, heads, attributes)
-    except HDF5_ERRORS:
-        with suppress(*HDF5_ERRORS):
-            file.close()
-        raise
-    return TraceWriter(file, heads)
-
-
-def _create_columns(file: Any, heads: NDArray[np.int64], attributes: Mapping[str, str]) -> None:
+    storage = _Storage(path, "x+")
+    file = h5py.File(storage, "w", libver="v108")
     file.attrs["schema_version"] = SCHEMA_VERSION
     for name, text in attributes.items():
         file.attrs[name] = text
@@ -112,12 +143,7 @@ def _create_columns(file: Any, heads: NDArray[np.int64], attributes: Mapping[str
         total = int((-(-counts // rows) * rows).sum())
         for name, kind in columns.items():
             group.create_dataset(name, (total,), kind, chunks=(rows,), **how)
-
-
-def make_durable(path: Path) -> None:
-    """Make a file that was written durable (fsync). Raises OSError."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    return TraceWriter(file, storage, heads)
 
 
 def _first_rows(counts: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
@@ -133,7 +159,7 @@ def read_trace(path: Path) -> Trace:
     try:
         with h5py.File(path, "r", locking=False) as file:
             return _read(path, file)
-    except (*HDF5_ERRORS, zlib.error, MemoryError) as error:
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, zlib.error, MemoryError) as error:
         raise TraceError(f"{path} cannot be read as a trace of dliosim: {error}") from error
 
 

@@ -336,6 +336,7 @@ def test_an_export_of_a_run_has_all_its_events_in_lanes_that_nest(tmp_path: Path
         (2, "spill", "rank 2: write failed on a file without a name"),
         (0, "read", "read failed on a file without a name"),
         (2, "read", "rank 2 cannot read what it had set aside"),
+        (0, "begin", "write failed on"),
         (0, "write", "write failed on"),
     ],
 )

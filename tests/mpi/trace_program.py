@@ -44,8 +44,8 @@ def main(comm: MPI.Intracomm, failing: int, what: str, folder: Path) -> None:
     if comm.rank == failing and what == "read":
         assert buffer.spill._file is not None
         os.ftruncate(buffer.spill._file.fileno(), 200_000)
-    if comm.rank == failing and what == "write":
-        limit_files(1_000_000)
+    if comm.rank == failing and what in ("begin", "write"):
+        limit_files(3_000 if what == "begin" else 1_000_000)
     try:
         outcome = recording.write(folder, {})
     except DliosimError as error:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import errno
-import resource
 import tracemalloc
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,23 +14,13 @@ from hypothesis import strategies as st
 
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS, SPAN_COLUMNS, ColumnBuffer, SpillFile
 from tests.examples import examples
+from tests.trace.full_disk import largest_file
 
 
 def random_rows(count: int, seed: int = 0) -> dict[str, np.ndarray]:
     """Rows that are hardly compressed."""
     draw = np.random.default_rng(seed)
     return {name: draw.integers(0, 1 << 8 * kind.itemsize - 2, count) for name, kind in CALL_COLUMNS.items()}
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Let no file grow beyond a size, as on a device that becomes full: the last write before takes a part."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @given(

@@ -25,6 +25,7 @@ from dliosim.trace.file import (
     read_trace,
 )
 from tests.examples import examples
+from tests.trace.full_disk import largest_file
 
 
 def rank_columns(rank: int, count: int) -> dict[str, np.ndarray]:
@@ -73,7 +74,7 @@ def write(path: Path, counts: list[int], ahead: int = 0) -> None:
         writer.write_names(rank, "files", pack_names([f"own {rank}", "shared"]))
         writer.write_names(rank, "names", pack_names([*(each[2] for each in CALLS.values()), "compute"]))
         writer.write_names(rank, "host", pack_names([f"node{rank}"]))
-    writer.file.close()
+    writer.close()
 
 
 @given(counts=st.lists(st.integers(0, 700), min_size=1, max_size=4))
@@ -138,6 +139,16 @@ def test_chunks_that_memory_has_no_room_for_come_back_from_a_file(
     events = read_trace(tmp_path / "trace.h5").events
     assert events.select(events.is_kind("read")).step.tolist() == list(range(1, 2 * CHUNK_ROWS + 6))
     assert [each.name for each in tmp_path.iterdir()] == ["trace.h5"]
+
+
+@pytest.mark.parametrize("size", [0, 600, 3_000, 6_000, 50_000])
+def test_a_disk_that_becomes_full_is_an_error_and_not_the_end_of_the_process(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "trace.h5"
+    with largest_file(size), pytest.raises(OSError, match="File too large"):
+        write(path, [300, 20])
+    path.unlink()
+    write(path, [300, 20])
+    assert len(read_trace(path).events) == 322
 
 
 def damage_heads(path: Path, column: str, value: int) -> None:

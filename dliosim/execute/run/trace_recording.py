@@ -21,7 +21,6 @@ from dliosim.trace.columns import CALL_COLUMNS, SPAN_COLUMNS, ColumnBuffer, Spil
 from dliosim.trace.cut import TraceCut
 from dliosim.trace.file import (
     FILE_NAME,
-    HDF5_ERRORS,
     HEAD,
     UNSEEN,
     TraceWriter,
@@ -29,7 +28,6 @@ from dliosim.trace.file import (
     create_trace,
     group_columns,
     join_message,
-    make_durable,
     pack_names,
     split_message,
 )
@@ -111,7 +109,7 @@ class Recording:
     ) -> str:
         """Write what all ranks send. Raises ExecutionError, after all have sent: they wait for that."""
         assert heads is not None, "rank 0 has what it gathered"
-        failure: Exception | None = None
+        failure: OSError | None = None
         writer: TraceWriter | None = None
         path = (directory or Path()) / FILE_NAME
         part = path.with_suffix(".part")  # nothing that looks whole is left by a run that is killed
@@ -119,7 +117,7 @@ class Recording:
             if directory is not None:
                 part.unlink(missing_ok=True)
                 writer = create_trace(part, heads, attributes)
-        except HDF5_ERRORS as error:
+        except OSError as error:
             failure = error
         for rank, head in enumerate(heads):
             of = dict(zip(HEAD, head.tolist(), strict=True))
@@ -127,24 +125,21 @@ class Recording:
             try:
                 if writer is not None and failure is None:
                     _write_rank(writer, rank, of, most, messages)
-            except HDF5_ERRORS as error:
+            except OSError as error:
                 failure = error
             if rank:
                 _receive_rest(messages)
         try:
             if writer is not None:
-                writer.file.close()
+                writer.close()
                 if failure is None:
-                    make_durable(part)
                     part.replace(path)
-        except HDF5_ERRORS as error:
+        except OSError as error:
             failure = failure or error
         if failure is not None:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
-            if isinstance(failure, OSError) and (failure.errno or isinstance(failure, ExecutionError)):
-                raise call_error("write", str(failure.filename or path), failure) from failure
-            raise ExecutionError(f"{path} cannot be written: {failure}") from failure
+            raise call_error("write", str(failure.filename or path), failure) from failure
         return self._describe(heads, path) if writer is not None else ""
 
     def _describe(self, heads: NDArray[np.int64], path: Path) -> str:
@@ -198,7 +193,7 @@ class Recording:
 def _write_rank(
     writer: TraceWriter, rank: int, of: Mapping[str, int], most: list[int], messages: Iterator[memoryview]
 ) -> None:
-    """Write what one rank has. Raises `HDF5_ERRORS`."""
+    """Write what one rank has. Raises OSError."""
     for table, row, parts in _place(messages, of, most):
         if table == "names":
             for what, names in zip(("files", "names", "host"), parts, strict=True):
