@@ -131,7 +131,8 @@ def create_trace(path: Path, heads: NDArray[np.int64], attributes: Mapping[str, 
     file = h5py.File(storage, "w", libver="v108")
     file.attrs["schema_version"] = SCHEMA_VERSION
     for name, text in attributes.items():
-        file.attrs[name] = text
+        # HDF5 takes no text with bytes that are not UTF-8, which names of files may have.
+        file.attrs[name] = text.encode("utf-8", "backslashreplace").decode()
     ranks = file.create_dataset("ranks", data=heads)
     ranks.attrs["columns"] = list(HEAD)
     how: dict[str, Any] = {"maxshape": (None,), "compression": "gzip", "compression_opts": 1, "shuffle": True}

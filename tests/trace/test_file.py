@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import h5py
@@ -44,7 +45,7 @@ def rank_columns(rank: int, count: int) -> dict[str, np.ndarray]:
     }
 
 
-def write(path: Path, counts: list[int], ahead: int = 0) -> None:
+def write(path: Path, counts: list[int], ahead: int = 0, command: str = "dliosim run x") -> None:
     """Write a trace of ranks with these numbers of calls, and one span each."""
     buffers, heads = [], []
     for rank, count in enumerate(counts):
@@ -65,7 +66,7 @@ def write(path: Path, counts: list[int], ahead: int = 0) -> None:
         of |= {"ahead_first": ahead * rank, "ahead_last": ahead * rank, "clock_last": 1000}
         heads.append([of.get(name, 0) for name in HEAD])
     table = np.array(heads, np.int64)
-    writer = create_trace(path, table, {"command": "dliosim run x"})
+    writer = create_trace(path, table, {"command": command})
     rows = [chunk_rows(max(counts)), chunk_rows(1)]
     for rank, both in enumerate(buffers):
         for name, buffer, each in zip(("calls", "spans"), both, rows, strict=True):
@@ -91,6 +92,11 @@ def test_what_ranks_write_comes_back(counts: list[int], tmp_path_factory: pytest
         assert events.processes[rank].host == f"node{rank}"
     assert events.is_kind("compute").sum() == len(counts)
     assert {KINDS[kind] for kind in events.kind.tolist()} <= {"read", "compute"}
+
+
+def test_a_command_line_of_any_bytes_comes_back_as_text(tmp_path: Path) -> None:
+    write(tmp_path / "trace.h5", [3], command=os.fsdecode(b"dliosim run x --dir /d\xc3\xb6/\xff"))
+    assert read_trace(tmp_path / "trace.h5").command == "dliosim run x --dir /d\u00f6/\\udcff"
 
 
 def test_more_rows_than_a_chunk_come_back(tmp_path: Path) -> None:
