@@ -60,7 +60,7 @@ class PlannedCalls(Protocol):
         """The calls that these are a part of; None if they are all."""
 
 
-class _Runs(NamedTuple):
+class _PlannedRuns(NamedTuple):
     """Calls of one thread whose bytes the plan knows, in runs: of the same batch, or of a part of it."""
 
     log: CallLog
@@ -75,7 +75,7 @@ class _Runs(NamedTuple):
     short: list[tuple[int, int, int, int]]
 
 
-class _One(NamedTuple):
+class _SingleCall(NamedTuple):
     """One call that is not in the plan, by the columns that it has."""
 
     log: CallLog
@@ -128,7 +128,7 @@ class CallLog:
         self._timed += len(counts)
         short = [(run - first, call, moved, at) for run, call, moved, at in self._short if run < self._timed]
         del self._short[: len(short)]
-        self._entries.append(_Runs(self, rows, begin, end, counts, short))
+        self._entries.append(_PlannedRuns(self, rows, begin, end, counts, short))
 
     def add_call(
         self,
@@ -141,7 +141,7 @@ class CallLog:
         ended: int = 0,
     ) -> None:
         """Record one call, which ended at `ended`, or now."""
-        self._entries.append(_One(self, call, file, offset, asked, moved, began, ended or perf_counter_ns()))
+        self._entries.append(_SingleCall(self, call, file, offset, asked, moved, began, ended or perf_counter_ns()))
 
     def make_room(self) -> None:
         """Make columns of the calls so far if they are many; it takes milliseconds, in which no call may be timed.
@@ -193,7 +193,7 @@ class Recorder:
         #: names of events, with their indices; those of calls first
         self.names: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
         #: calls that are in no column yet; any thread appends to them
-        self.entries: list[_Runs | _One] = []
+        self.entries: list[_PlannedRuns | _SingleCall] = []
         #: calls that were made where no log could see them: by a format's library, or a backend of another package
         self.unseen = 0
         self._epoch = self._steps_done = 0
@@ -260,10 +260,10 @@ class Recorder:
         for kind in dict.fromkeys(one[0] for one in noted):
             thread, begin, end, step = np.array([one[1:] for one in noted if one[0] == kind], np.int64).T
             self._add_spans(kind, kind, begin, end, step, thread)
-        if singles := [entry for entry in entries if isinstance(entry, _One)]:
+        if singles := [entry for entry in entries if isinstance(entry, _SingleCall)]:
             self._collect_singles(singles)
         for entry in entries:
-            if isinstance(entry, _Runs):
+            if isinstance(entry, _PlannedRuns):
                 self._collect_runs(entry)
 
     def collect_on_main_thread(self) -> None:
@@ -271,7 +271,7 @@ class Recorder:
         if self._thread.number == 0:
             self.collect()
 
-    def _collect_runs(self, runs: _Runs) -> None:
+    def _collect_runs(self, runs: _PlannedRuns) -> None:
         """Make columns of runs of one thread."""
         wholes, first, size = zip(*runs.rows, strict=True)
         ends = np.cumsum(runs.counts)
@@ -313,7 +313,7 @@ class Recorder:
             "moved": length,
         }
 
-    def _collect_singles(self, entries: list[_One]) -> None:
+    def _collect_singles(self, entries: list[_SingleCall]) -> None:
         log, call, file, offset, asked, moved, began, ended = zip(*entries, strict=True)
         begin = np.array(began)
         self._add(

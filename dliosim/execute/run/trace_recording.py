@@ -194,7 +194,7 @@ def _write_rank(
     writer: TraceWriter, rank: int, of: Mapping[str, int], most: list[int], messages: Iterator[memoryview]
 ) -> None:
     """Write what one rank has. Raises OSError."""
-    for table, row, parts in _place(messages, of, most):
+    for table, row, parts in _split_messages(messages, of, most):
         if table == "names":
             for what, names in zip(("files", "names", "host"), parts, strict=True):
                 writer.write_names(rank, what, names)
@@ -219,7 +219,7 @@ def _count_groups(of: Mapping[str, int], most: list[int]) -> tuple[int, int]:
     return calls, spans
 
 
-def _place(
+def _split_messages(
     messages: Iterator[memoryview], of: Mapping[str, int], most: list[int]
 ) -> Iterator[tuple[str, int, list[bytes]]]:
     """Yield of each message the table, the first row, and its parts."""
