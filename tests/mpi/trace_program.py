@@ -17,6 +17,7 @@ from dliosim.errors import DliosimError
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import make_world
 from dliosim.execute.run.trace_recording import Recording
+from dliosim.measure.board import process_row
 from dliosim.trace import columns
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS
 from dliosim.trace.cut import TraceCut
@@ -51,6 +52,10 @@ def main(comm: MPI.Intracomm, failing: int, what: str, folder: Path) -> None:
     except DliosimError as error:
         outcome = str(error) if error.shared else f"not shared: {error}"
     limit_files(resource.RLIM_INFINITY)
+    if failing < 0:
+        row = process_row()
+        assert row.phase == "writing the trace"
+        assert row.bytes_done >= buffer.stored
     outcomes, still_open = comm.gather(outcome), comm.gather(is_open)
     if still_open is not None and what == "spill":
         assert not any(still_open), "the results may need the room"

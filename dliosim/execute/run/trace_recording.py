@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.io_errors import call_error, wrap_call
 from dliosim.execute.mpi.world import World
+from dliosim.measure.board import DONE, process_row
 from dliosim.readable import size
 from dliosim.trace.columns import CALL_COLUMNS, SPAN_COLUMNS, ColumnBuffer, SpillFile
 from dliosim.trace.cut import TraceCut
@@ -95,6 +96,7 @@ class Recording:
         """
         world, one = self._world, self._recorder
         world.agree_on_error(self._failure)
+        process_row().begin("writing the trace", 0)  # what a report of a stall says
         counts = [one.calls.kept, one.calls.added, one.unseen, one.spans.kept, one.spans.added]
         head = np.array([world.rank, os.getpid(), *counts, self._origin, *self._clocks], np.int64)
         assert len(head) == len(HEAD)
@@ -172,7 +174,7 @@ class Recording:
         for buffer, rows in zip((one.calls, one.spans), most, strict=True):
             with wrap_call("read", self._spill_name):
                 for group in group_columns(buffer.chunks(chunk_rows(rows)), len(buffer.types)):
-                    yield join_message(group)
+                    yield _note_progress(join_message(group))
         yield join_message(
             [pack_names(list(one.files)), pack_names(list(one.names)), pack_names([socket.gethostname()])]
         )
@@ -187,7 +189,7 @@ class Recording:
                 raise ExecutionError(f"rank {rank} cannot read what it had set aside in {self._spill_name}")
             data = memoryview(bytearray(int(length[0])))
             ranks.receive(data, rank)
-            yield data
+            yield _note_progress(data)
 
 
 def _write_rank(
@@ -207,6 +209,12 @@ def _receive_rest(messages: Iterator[memoryview]) -> None:
     with suppress(ExecutionError):
         for _ in messages:
             pass
+
+
+def _note_progress(message: memoryview) -> memoryview:
+    """Store that this rank has a message more, so that a trace that takes long is no stall; return the message."""
+    process_row().words[DONE] += len(message)
+    return message
 
 
 def _encode_length(length: int) -> memoryview:
