@@ -87,7 +87,7 @@ def write_trace(trace: Trace, path: Path) -> None:
     for rank in range(len(counts)):
         for what, names in (("files", events.files), ("names", (*NAMES, "compute")), ("host", ("node",))):
             writer.write_names(rank, what, pack_names(names))
-    writer.file.close()
+    writer.close()
 
 
 def _column(name: str, events: Events, rows: np.ndarray) -> np.ndarray:

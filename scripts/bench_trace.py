@@ -88,22 +88,21 @@ def store(place: Path) -> tuple[float, float, float, float]:
     one, drawn = make_recorder(place), np.random.default_rng(2)
     duration = drawn.gamma(3, 700, MILLION).astype(np.int64) + 800
     count = np.full(MILLION, 0)
-    one.calls.add(
-        {
-            "call": count + Call.READ,
-            "thread": count,
-            "begin": np.cumsum(duration + drawn.integers(80, 400, MILLION)) - duration,
-            "duration": duration,
-            "file": count,
-            "offset": drawn.permutation(MILLION) * 4096,
-            "asked": count + 4096,
-            "moved": count + 4096,
-            "epoch": count + 1,
-            "step": np.arange(MILLION) // 64 + 1,
-        }
-    )
+    columns = {
+        "call": count + Call.READ,
+        "thread": count,
+        "begin": np.cumsum(duration + drawn.integers(80, 400, MILLION)) - duration,
+        "duration": duration,
+        "file": count,
+        "offset": drawn.permutation(MILLION) * 4096,
+        "asked": count + 4096,
+        "moved": count + 4096,
+        "epoch": count + 1,
+        "step": np.arange(MILLION) // 64 + 1,
+    }
     rows = chunk_rows(MILLION)
     begun = perf_counter_ns()
+    one.calls.add(columns)  # which compresses most of them: they are many
     groups = list(group_columns(one.calls.chunks(rows), len(CALL_COLUMNS)))
     packed = perf_counter_ns()
     of = {"calls": MILLION, "calls_made": MILLION}
@@ -114,7 +113,7 @@ def store(place: Path) -> tuple[float, float, float, float]:
         writer.write_chunks("calls", 0, number * rows, chunks)
     for what, names in ("files", ["/data/d/0001"]), ("names", NAMES), ("host", ["node"]):
         writer.write_names(0, what, pack_names(names))
-    writer.file.close()
+    writer.close()
     written = perf_counter_ns()
     assert len(read_trace(path).events) == MILLION
     read = perf_counter_ns()

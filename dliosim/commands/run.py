@@ -16,16 +16,20 @@ from mpi4py import MPI
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.partial import PartialResults
 from dliosim.commands.job.setup import Setup, open_sessions, run_on_ranks
-from dliosim.errors import UsageError
+from dliosim.commands.job.terminal import print_text
+from dliosim.errors import ExecutionError, UsageError
+from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.node_cores import fullest_node
 from dliosim.execute.phases.context import Options
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
 from dliosim.model import Loop, Workload
 from dliosim.model.verbs import flatten_verbs
+from dliosim.readable import count
 
 if TYPE_CHECKING:
     from dliosim.execute.datasets.discovery import FileFinder
     from dliosim.execute.run.trace_recording import Recording
+    from dliosim.trace.cut import TraceCut
 
 
 def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -49,7 +53,7 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
     # Rank 0 alone reads the pattern, so that 512 ranks do not each build a parser.
     workload = world.run_on_rank_0("read the pattern", read_pattern)
     options = Options(parsed.null, parsed.verify)
-    world.run_on_rank_0("look at the options", lambda: _check_options(workload, options))
+    world.run_on_rank_0("look at the options", lambda: _check_options(workload, options, parsed.trace, world.size))
     (session,) = open_sessions(setup, [workload], [workload], {} if finder is None else finder.sources, options)
     node = fullest_node(world, setup.load)
     with (
@@ -65,9 +69,20 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
         status, place = finish(phases) if finish is not None else (0, None)
         if recording is not None:
             line = recording.write(place, _describe_run(setup, session.workload))
-            if line and finish is not None:
-                print(line, file=sys.stderr if parsed.json else sys.stdout)
+            if line and finish is not None and not _print_line(line, parsed.json):
+                status = ExecutionError.exit_code
     return world.broadcast_object(status)
+
+
+def _print_line(line: str, as_json: bool) -> bool:
+    """Print what the last line says; return whether that worked. A reader may have closed the pipe before."""
+    if as_json:
+        sys.stderr.write(f"{line}\n")
+        return True
+    error = print_text(f"{line}\n")
+    if error is not None:
+        sys.stderr.write(f"{rank_0_error('print the line about the trace', error)}\n")
+    return error is None
 
 
 def _show_live(setup: Setup, workload: Workload) -> AbstractContextManager[None]:
@@ -111,8 +126,11 @@ def _spill_folder(setup: Setup) -> Path:
     return next(each for each in (given, *given.parents) if each.is_dir())
 
 
-def _check_options(workload: Workload, options: Options) -> None:
-    """Raise UsageError for `--verify` with existing files, whose correct bytes are not known."""
+def _check_options(workload: Workload, options: Options, cut: TraceCut | None, ranks: int) -> None:
+    """Raise UsageError for `--verify` with existing files, whose bytes are not known, and for `--trace` of no rank."""
+    if cut is not None and not cut.count_ranks(ranks):
+        text = f"--trace: none of its ranks is in this job, which has {count(ranks, 'rank')}"
+        raise UsageError(f'{text}\n  = help: --trace "ranks 0 to {ranks - 1}" records all of them')
     given = [f"`{dataset.name}`" for dataset in workload.datasets if dataset.source]
     if options.verify and given:
         text = f"--verify: {', '.join(given)}: existing files cannot be verified, since their right bytes are not known"

@@ -57,7 +57,7 @@ def collect_results(
 ) -> Iterator[Callable[[Sequence[Phase]], tuple[int, Path | None]]]:
     """Yield a function that writes and prints the results of all phases; verbs run in the block.
 
-    It returns the exit status and the folder of the results, None where they could not be written.
+    It returns the exit status and the folder of the results, None where these could not be written.
 
     From the beginning of the block `unfinished` has the partial results.
     """
@@ -143,7 +143,7 @@ def _write_report(
 ) -> tuple[int, Path | None]:
     """Write the results to `directory`, made if it is not there yet, and print them; return the exit status and it.
 
-    Where they cannot be written, all tables are printed.
+    Where they cannot be written, all tables are printed, and the directory is None.
     """
     loops = [
         (phase.summary, phase.rank_rows)
@@ -154,8 +154,8 @@ def _write_report(
     places: list[Path] = []
 
     def write(place: Path) -> None:
-        places.append(place)
         write_results(place, run, loops, [phase.timeline for phase in phases if phase.rank_rows is not None])
+        places.append(place)
 
     def show(place: Path | None) -> str:
         if as_json:
@@ -166,7 +166,7 @@ def _write_report(
         return run_screen(run) + more + results_line(place)
 
     if not write_and_print(directory, write, show):
-        return ExecutionError.exit_code, None
+        return ExecutionError.exit_code, places[0] if places else None
     missed = [result for result in run.expectations if result.is_missed]
     if missed:
         sys.stderr.write(f"error: {len(missed)} of {count(len(run.expectations), 'expect line')} missed\n")

@@ -5,8 +5,9 @@ A chunk is `CHUNK_ROWS` rows of one column, bytes of equal weight together (HDF5
 
 from __future__ import annotations
 
+import errno
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from tempfile import TemporaryFile
 from typing import BinaryIO, Final
@@ -44,7 +45,7 @@ SPAN_COLUMNS: Final[dict[str, np.dtype[np.signedinteger]]] = {
 _LEVEL = 1
 
 #: Bytes of columns that are not compressed yet, and of compressed chunks in memory, of one table.
-_RAW, _KEPT = 32 << 20, 24 << 20
+_RAW, _KEPT = 24 << 20, 16 << 20
 
 
 def deflate_chunk(column: NDArray[np.signedinteger], rows: int) -> bytes:
@@ -59,21 +60,25 @@ def deflate_chunk(column: NDArray[np.signedinteger], rows: int) -> bytes:
 class ColumnBuffer:
     """The rows of one table of one rank.
 
-    `spill` is a file for chunks that memory has no room for. Rows beyond `most_bytes` of chunks are counted alone.
+    `spill` is a file for chunks that memory has no room for. Rows beyond `most_bytes` of chunks are counted alone, and
+    so are all rows once a write to this file has failed.
     """
 
     #: columns, with their types
     types: Mapping[str, np.dtype[np.signedinteger]]
     #: largest number of bytes of all chunks
     most_bytes: int
-    #: opens the file for chunks that memory has no room for
-    open_spill: SpillFile
+    #: file for chunks that memory has no room for
+    spill: SpillFile
     #: rows added
     added: int = 0
-    #: rows of these that are not beyond `most_bytes`
+    #: rows of these that are kept
     kept: int = 0
     #: bytes of the chunks so far
     stored: int = 0
+    #: what kept chunks from being written to the file; all rows are lost then
+    failure: OSError | None = None
+    _is_full: bool = False
     _pieces: dict[str, list[NDArray[np.signedinteger]]] = field(default_factory=dict)
     _pending: int = 0
     _chunks: list[bytes | tuple[int, int]] = field(default_factory=list)
@@ -83,7 +88,7 @@ class ColumnBuffer:
         """Add rows; all columns have one length."""
         count = len(columns["begin"])
         self.added += count
-        if self.stored >= self.most_bytes or not count:
+        if self._is_full or not count:
             return
         for name, kind in self.types.items():
             self._pieces.setdefault(name, []).append(columns[name].astype(kind))
@@ -94,21 +99,43 @@ class ColumnBuffer:
 
     def compress(self) -> None:
         """Make chunks of as many rows as fill some."""
-        if self._pending < CHUNK_ROWS:
-            return
-        columns = self._join()
         whole = self._pending // CHUNK_ROWS
-        for number in range(whole):
-            rows = slice(number * CHUNK_ROWS, (number + 1) * CHUNK_ROWS)
-            for column in columns.values():
-                self._keep(deflate_chunk(column[rows], CHUNK_ROWS))
-        self._pieces = {name: [column[whole * CHUNK_ROWS :].copy()] for name, column in columns.items()}
-        self._pending -= whole * CHUNK_ROWS
+        if not whole:
+            return
+        chunks = []
+        # Column by column: all joined at once would be in memory twice.
+        for name, pieces in self._pieces.items():
+            column = np.concatenate(pieces)
+            blocks = [column[number * CHUNK_ROWS :][:CHUNK_ROWS] for number in range(whole)]
+            chunks.append([deflate_chunk(block, CHUNK_ROWS) for block in blocks])
+            self._pieces[name] = [column[whole * CHUNK_ROWS :].copy()]
+        for group in zip(*chunks, strict=True):
+            if not self._keep(group):
+                return
+            self._pending -= CHUNK_ROWS
+
+    def seal(self) -> None:
+        """Leave out the last rows if they are beyond `most_bytes`. No row is added after this."""
+        self.compress()
+        columns = self._join()
+        rows = self._pending
+        while rows:
+            size = sum(len(deflate_chunk(column[:rows], rows)) for column in columns.values())
+            if self.stored + size <= self.most_bytes:
+                break
+            # As many as have room if all take equal parts of the bytes; a chunk has some bytes of its own.
+            rows = min(rows - 1, rows * max(0, self.most_bytes - self.stored) // size)
+        self._pieces = {name: [column[:rows]] for name, column in columns.items()}
+        self.kept -= self._pending - rows
+        self._pending, self._is_full = rows, True
 
     def chunks(self, rows: int) -> Iterator[bytes]:
-        """Yield all chunks, row by row of chunks and in each column by column; `rows` a chunk, where none was full."""
+        """Yield all chunks, row by row of chunks and in each column by column; `rows` a chunk, where none was full.
+
+        Raises OSError.
+        """
         for chunk in self._chunks:
-            yield chunk if isinstance(chunk, bytes) else self.open_spill.read(*chunk)
+            yield chunk if isinstance(chunk, bytes) else self.spill.read(*chunk)
         if self._pending:
             for column in self._join().values():
                 yield deflate_chunk(column, rows)
@@ -116,34 +143,64 @@ class ColumnBuffer:
     def _join(self) -> dict[str, NDArray[np.signedinteger]]:
         return {name: np.concatenate(pieces) for name, pieces in self._pieces.items()}
 
-    def _keep(self, chunk: bytes) -> None:
-        self.stored += len(chunk)
-        if self._in_memory + len(chunk) > _KEPT:
-            self._chunks.append(self.open_spill.write(chunk))
-        else:
-            self._in_memory += len(chunk)
-            self._chunks.append(chunk)
+    def _keep(self, group: Sequence[bytes]) -> bool:
+        """Keep the chunks of all columns of the same rows; return whether there was room, and so is for later ones."""
+        size = sum(map(len, group))
+        if self.stored + size > self.most_bytes:
+            self._end_with(self.kept - self._pending)
+            return False
+        in_memory = self._in_memory + size <= _KEPT
+        try:
+            self._chunks += group if in_memory else [self.spill.write(chunk) for chunk in group]
+        except OSError as error:
+            self.failure = error
+            self._chunks.clear()
+            self.spill.close()
+            self._end_with(0)
+            return False
+        self.stored += size
+        self._in_memory += size if in_memory else 0
+        return True
+
+    def _end_with(self, rows: int) -> None:
+        """Keep the first rows, which are in chunks, and no other."""
+        self.kept, self._pending, self._is_full = rows, 0, True
+        self._pieces.clear()
 
 
 class SpillFile:
     """A file of one rank for what memory has no room for; it has no name once it is open, so that no run leaves it."""
 
     def __init__(self, directory: str) -> None:
-        self._directory = directory
+        #: folder of the file
+        self.directory = directory
         self._file: BinaryIO | None = None
         self._end = 0
 
     def write(self, data: bytes) -> tuple[int, int]:
         """Append bytes; return where they are. Raises OSError."""
         if self._file is None:
-            self._file = TemporaryFile(dir=self._directory, buffering=0)  # noqa: SIM115  # as long as the run
-        self._file.seek(self._end)
-        self._file.write(data)
+            self._file = TemporaryFile(dir=self.directory, buffering=0)  # noqa: SIM115  # as long as the run
+        begin, rest = self._end, memoryview(data)
+        self._file.seek(begin)
+        while rest:
+            # A device that becomes full takes a part.
+            rest = rest[self._file.write(rest) :]
         self._end += len(data)
-        return self._end - len(data), len(data)
+        return begin, len(data)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes that were written. Raises OSError."""
-        assert self._file is not None
+        if self._file is None:
+            raise OSError(errno.EBADF, "the file is closed")
         self._file.seek(offset)
-        return self._file.read(length)
+        data = self._file.read(length)
+        if len(data) < length:
+            raise OSError(errno.EIO, f"the file ends {length - len(data)} bytes early")
+        return data
+
+    def close(self) -> None:
+        """Close the file, which frees its room; all that was written is lost."""
+        if self._file is not None:
+            self._file.close()
+            self._file, self._end = None, 0

@@ -14,6 +14,7 @@ MOST_BYTES: Final = 1_000_000_000
 _EVERY: Final = 1 << 62
 _RANGE = re.compile(r"(epochs?|steps?|ranks?)\s+(\d{1,12})(?:\s*(?:to|-)\s*(\d{1,12}))?", re.IGNORECASE)
 _LIMIT = re.compile(r"at\s+most\s+(\S.*)", re.IGNORECASE)
+_WORDS = re.compile(r"\b(?:epochs?|steps?|ranks?|most)\b", re.IGNORECASE)
 _EXAMPLE = '--trace "steps 1 to 100, ranks 0 to 7, at most 1 GB"'
 
 
@@ -42,10 +43,14 @@ class TraceCut:
 def parse_cut(text: str) -> TraceCut:
     """Return what a text asks for; nothing asks for all. Raises ValueError, which says what can be written."""
     ranges: dict[str, tuple[int, int]] = {}
-    most = MOST_BYTES
+    most: int | None = None
     for part in filter(None, (each.strip() for each in text.split(","))):
         if found := _LIMIT.fullmatch(part):
+            if most is not None:
+                raise ValueError(f"`{part}`: there is one limit, like {_EXAMPLE}")
             most = int(parse_size(found[1]))
+            if most <= 0:
+                raise ValueError(f"`{part}`: a limit is above 0 B, like {_EXAMPLE}")
         elif found := _RANGE.fullmatch(part):
             first = int(found[2])
             last = first if found[3] is None else int(found[3])
@@ -53,15 +58,20 @@ def parse_cut(text: str) -> TraceCut:
             if last < first or (first == 0 and name != "ranks"):
                 least = "0" if name == "ranks" else "1"
                 raise ValueError(f"`{part}`: {name} count from {least}, the smaller number first, like {name} 1 to 8")
+            if name in ranges:
+                raise ValueError(f"`{part}`: {name} are one range, from the first to the last, like {_EXAMPLE}")
             ranges[name] = first, last
         else:
             raise ValueError(f"`{part}` is no part of a trace: steps, epochs, ranks or at most, like {_EXAMPLE}")
     every = TraceCut()
     return TraceCut(
-        ranges.get("epochs", every.epochs), ranges.get("steps", every.steps), ranges.get("ranks", every.ranks), most
+        ranges.get("epochs", every.epochs),
+        ranges.get("steps", every.steps),
+        ranges.get("ranks", every.ranks),
+        MOST_BYTES if most is None else most,
     )
 
 
 def is_cut(text: str) -> bool:
     """Return whether a word of the command line means a part of a run, and not the pattern that follows --trace."""
-    return text == "" or any(rule.match(text.strip()) for rule in (_RANGE, _LIMIT))
+    return text == "" or (" " in text.strip() and not text.endswith(".dlio") and _WORDS.search(text) is not None)

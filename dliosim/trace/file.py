@@ -1,13 +1,15 @@
 """The file of a trace, trace.h5: columns of calls and of spans, a run of whole chunks for each rank.
 
-docs/analyze.md has its layout. Rank 0 writes chunks as ranks have compressed them; a reader gets one table of events.
+docs/trace.md has its layout. Rank 0 writes chunks as ranks have compressed them; a reader gets one table of events.
 """
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -36,8 +38,11 @@ HEAD: Final = (
 #: Why calls that a run has counted may be in no trace.
 UNSEEN: Final = "index files, what a format's library writes by itself, and a backend of another package have no log"
 
-#: Limits of what is believed: rows of a file, and bytes of a rank's names once inflated.
-_MOST_ROWS, _MOST_NAMES = 1 << 31, 1 << 30
+#: Limits of what is believed: ranks and rows of a file, bytes of a rank's names once inflated, and ns of a time.
+_MOST_RANKS, _MOST_ROWS, _MOST_NAMES, _MOST_NS = 1 << 22, 1 << 31, 1 << 30, 1 << 60
+
+#: Columns that are never below 0; the others may be `UNKNOWN`, and `begin` anything up to `_MOST_NS`.
+_NOT_NEGATIVE: Final = ("thread", "duration")
 
 _TABLES: Final[dict[str, Mapping[str, np.dtype[np.signedinteger]]]] = {"calls": CALL_COLUMNS, "spans": SPAN_COLUMNS}
 
@@ -52,34 +57,82 @@ def pack_names(names: Sequence[str]) -> bytes:
     return zlib.compress("\0".join(names).encode("utf-8", "surrogateescape"), 1)
 
 
+class _Storage(FileIO):
+    """A file that HDF5 believes to take all that is written; where it did not, `failure` says why.
+
+    HDF5 2.0 may end the process by SIGSEGV after a write that failed, or fail again at exit.
+    """
+
+    #: of the first write that failed
+    failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write all bytes, unless a write has failed."""
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        try:
+            while rest and self.failure is None:
+                # A device that becomes full takes a part.
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self.failure = error
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        """Change the size, unless a write has failed."""
+        try:
+            if self.failure is None:
+                super().truncate(size)
+        except OSError as error:
+            self.failure = error
+        return size or 0
+
+
 @dataclass(frozen=True, slots=True)
 class TraceWriter:
-    """Writes a trace, rank by rank."""
+    """Writes a trace, rank by rank. All methods raise OSError where the file cannot be written."""
 
     #: the open file
     file: Any
+    #: what it is stored in
+    storage: _Storage
     #: what all ranks say of themselves, (ranks, `HEAD`)
     heads: NDArray[np.int64]
 
     def write_chunks(self, table: str, rank: int, row: int, chunks: Sequence[bytes]) -> None:
-        """Write the chunks of all columns of a table, from row `row` of a rank on. Raises OSError."""
+        """Write the chunks of all columns of a table, from row `row` of a rank on."""
         first = int(_first_rows(self.heads[:, HEAD.index(table)], self.file[table].attrs["chunk_rows"])[rank])
         for name, chunk in zip(_TABLES[table], chunks, strict=True):
             self.file[f"{table}/{name}"].id.write_direct_chunk((first + row,), chunk)
+        self._check()
 
     def write_names(self, rank: int, what: str, names: bytes) -> None:
         """Write the paths of files, the names of events, or the host of a rank."""
         self.file.create_dataset(f"names/{rank}/{what}", data=np.frombuffer(names, np.uint8))
+        self._check()
+
+    def close(self) -> None:
+        """Close the file, durable (fsync) if all of it was written."""
+        self.file.close()
+        with self.storage:
+            self._check()
+            os.fsync(self.storage.fileno())
+
+    def _check(self) -> None:
+        if self.storage.failure is not None:
+            raise self.storage.failure
 
 
 def create_trace(path: Path, heads: NDArray[np.int64], attributes: Mapping[str, str]) -> TraceWriter:
-    """Create the file of a trace, whose ranks say `heads` of themselves. Raises OSError; the caller closes `file`."""
+    """Create the file of a trace, whose ranks say `heads` of themselves. Raises OSError."""
     import h5py  # takes 100 ms and 10 MB: only the rank that writes imports it
 
-    file = h5py.File(path, "x", libver="v108")
+    storage = _Storage(path, "x+")
+    file = h5py.File(storage, "w", libver="v108")
     file.attrs["schema_version"] = SCHEMA_VERSION
     for name, text in attributes.items():
-        file.attrs[name] = text
+        # HDF5 takes no text with bytes that are not UTF-8, which names of files may have.
+        file.attrs[name] = text.encode("utf-8", "backslashreplace").decode()
     ranks = file.create_dataset("ranks", data=heads)
     ranks.attrs["columns"] = list(HEAD)
     how: dict[str, Any] = {"maxshape": (None,), "compression": "gzip", "compression_opts": 1, "shuffle": True}
@@ -91,7 +144,7 @@ def create_trace(path: Path, heads: NDArray[np.int64], attributes: Mapping[str, 
         total = int((-(-counts // rows) * rows).sum())
         for name, kind in columns.items():
             group.create_dataset(name, (total,), kind, chunks=(rows,), **how)
-    return TraceWriter(file, heads)
+    return TraceWriter(file, storage, heads)
 
 
 def _first_rows(counts: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
@@ -105,9 +158,9 @@ def read_trace(path: Path) -> Trace:
     import h5py
 
     try:
-        with h5py.File(path, "r") as file:
+        with h5py.File(path, "r", locking=False) as file:
             return _read(path, file)
-    except (OSError, KeyError, ValueError, TypeError, zlib.error, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, zlib.error, MemoryError) as error:
         raise TraceError(f"{path} cannot be read as a trace of dliosim: {error}") from error
 
 
@@ -162,19 +215,41 @@ def _read_settings(text: str) -> dict[str, dict[str, str]]:
 
 
 def _read_heads(file: Any) -> NDArray[np.int64]:
-    heads: NDArray[np.int64] = file["ranks"][()]
-    if heads.ndim != 2 or heads.shape[1] != len(HEAD) or heads.dtype != np.int64:
+    """Return what the ranks say of themselves, checked, and that the columns have all rows. Raises ValueError."""
+    table_of_ranks = _find_dataset(file, "ranks")
+    ranks, *width = table_of_ranks.shape or (0,)
+    if width != [len(HEAD)] or table_of_ranks.dtype != np.int64 or ranks > _MOST_RANKS:
         raise ValueError("its table of ranks has another form")
+    heads: NDArray[np.int64] = table_of_ranks[()]
+    if (heads[:, HEAD.index("rank")] != np.arange(ranks)).any():
+        raise ValueError("its ranks are not in order")
+    if (np.abs(heads[:, HEAD.index("origin") :].astype(np.float64)) > _MOST_NS).any():
+        raise ValueError("its clocks are out of range")
     for table, columns in _TABLES.items():
-        counts = heads[:, HEAD.index(table)]
+        counts, made = (heads[:, HEAD.index(name)] for name in (table, f"{table}_made"))
         rows = int(file[table].attrs["chunk_rows"])
-        if rows < 1 or (counts < 0).any() or int(counts.sum()) > _MOST_ROWS:
+        is_possible = ((counts >= 0) & (counts <= made) & (made <= 1 << 50)).all() and 1 <= rows <= CHUNK_ROWS
+        if not is_possible or float(counts.sum(dtype=np.float64)) > _MOST_ROWS:
             raise ValueError(f"its numbers of {table} are out of range")
         needed = int((-(-counts // rows) * rows).sum())
         for name, kind in columns.items():
-            if file[table][name].shape != (needed,) or file[table][name].dtype != kind:
+            column = _find_dataset(file[table], name)
+            if column.shape != (needed,) or column.dtype != kind or column.chunks != (rows,):
                 raise ValueError(f"its column {table}/{name} has another form")
+            # Chunks that are not there would be rows of zeros, and any number of them takes no room in the file.
+            if column.id.get_num_chunks() != needed // rows:
+                raise ValueError(f"its column {table}/{name} has not all of its rows")
     return heads
+
+
+def _find_dataset(group: Any, name: str) -> Any:
+    """Return a data set whose values are in this file. Raises ValueError."""
+    import h5py
+
+    found = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
+    if not isinstance(found, h5py.Dataset) or found.is_virtual or found.external:
+        raise ValueError(f"{name} is no data set of this file")
+    return found
 
 
 def _fill(file: Any, heads: NDArray[np.int64], number: int, part: dict[str, NDArray[Any]]) -> None:
@@ -189,6 +264,9 @@ def _fill(file: Any, heads: NDArray[np.int64], number: int, part: dict[str, NDAr
             target = part["name" if name == "call" else name][rows]
             if len(target):
                 target[:] = file[table][name][first : first + len(target)]
+                least = -_MOST_NS if name == "begin" else 0 if name in _NOT_NEGATIVE else UNKNOWN
+                if int(target.min()) < least or int(target.max()) > _MOST_NS:
+                    raise ValueError(f"its column {table}/{name} has numbers that are out of range")
     made = part["name"][:calls]
     if len(made) and (made.min() < 0 or made.max() >= len(NAMES)):
         raise ValueError("it has calls that this dliosim does not know")
@@ -200,7 +278,10 @@ def _fill(file: Any, heads: NDArray[np.int64], number: int, part: dict[str, NDAr
 
 def _read_names(file: Any, rank: int, what: str) -> list[str]:
     inflater = zlib.decompressobj()
-    data = inflater.decompress(file[f"names/{rank}/{what}"][()].tobytes(), _MOST_NAMES)
+    names = _find_dataset(file[f"names/{rank}"], what)
+    if names.nbytes > _MOST_NAMES:
+        raise ValueError(f"its {what} are too many")
+    data = inflater.decompress(names[()].tobytes(), _MOST_NAMES)
     if not inflater.eof:
         raise ValueError(f"its {what} are damaged")
     return data.decode("utf-8", "surrogateescape").split("\0") if data else []
@@ -220,8 +301,11 @@ def _to_job_clock(begin: NDArray[np.int64], of: dict[str, int], start: int) -> N
     span = max(1, of["clock_last"] - of["clock_first"])
     drift = (of["ahead_last"] - of["ahead_first"]) / span
     since = begin + (of["origin"] - of["clock_first"])
-    drifted = np.rint(since * drift).astype(np.int64) if drift else 0
-    return begin + (of["origin"] - of["ahead_first"] - start) - drifted
+    drifted = np.rint(since * drift)
+    if len(drifted) and float(np.abs(drifted).max()) > _MOST_NS:
+        raise ValueError("its clocks are out of range")
+    times: NDArray[np.int64] = begin + (of["origin"] - of["ahead_first"] - start) - drifted.astype(np.int64)
+    return times
 
 
 def split_message(data: memoryview) -> list[bytes]:

@@ -6,8 +6,10 @@ holds the rows of the plan that its calls are, and columns are made of many entr
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -25,6 +27,9 @@ T = TypeVar("T")
 
 #: Numbers of threads from here on are those of saves in the background; readers have 1 and more.
 BACKGROUND = 1000
+
+#: Calls that are no rows of a plan, at most, before columns are made of them, 600 B each.
+_MOST_CALLS = 1 << 15
 
 
 class PlannedCalls(Protocol):
@@ -55,7 +60,7 @@ class PlannedCalls(Protocol):
         """The calls that these are a part of; None if they are all."""
 
 
-class _Runs(NamedTuple):
+class _PlannedRuns(NamedTuple):
     """Calls of one thread whose bytes the plan knows, in runs: of the same batch, or of a part of it."""
 
     log: CallLog
@@ -70,7 +75,7 @@ class _Runs(NamedTuple):
     short: list[tuple[int, int, int, int]]
 
 
-class _One(NamedTuple):
+class _SingleCall(NamedTuple):
     """One call that is not in the plan, by the columns that it has."""
 
     log: CallLog
@@ -89,12 +94,12 @@ class CallLog:
     Its meter has the clock readings of planned calls, and gives them when it is asked for them (`add_times`).
     """
 
-    __slots__ = ("_entries", "_files", "_made", "_path", "_planned", "_rows", "_short", "_timed", "thread")
+    __slots__ = ("_entries", "_files", "_made", "_path", "_planned", "_recorder", "_rows", "_short", "_timed", "thread")
 
-    def __init__(self, entries: list[_Runs | _One], path: Callable[[int], str], planned: Call, thread: int) -> None:
+    def __init__(self, recorder: Recorder, path: Callable[[int], str], planned: Call, thread: int) -> None:
         #: number of the thread that makes the calls, as in `Events.thread`
         self.thread = thread
-        self._entries, self._path, self._planned = entries, path, planned
+        self._recorder, self._entries, self._path, self._planned = recorder, recorder.entries, path, planned
         self._files: dict[int, int] = {}
         self._rows: list[tuple[PlannedCalls, int, int]] = []
         self._short: list[tuple[int, int, int, int]] = []
@@ -123,7 +128,7 @@ class CallLog:
         self._timed += len(counts)
         short = [(run - first, call, moved, at) for run, call, moved, at in self._short if run < self._timed]
         del self._short[: len(short)]
-        self._entries.append(_Runs(self, rows, begin, end, counts, short))
+        self._entries.append(_PlannedRuns(self, rows, begin, end, counts, short))
 
     def add_call(
         self,
@@ -136,7 +141,15 @@ class CallLog:
         ended: int = 0,
     ) -> None:
         """Record one call, which ended at `ended`, or now."""
-        self._entries.append(_One(self, call, file, offset, asked, moved, began, ended or perf_counter_ns()))
+        self._entries.append(_SingleCall(self, call, file, offset, asked, moved, began, ended or perf_counter_ns()))
+
+    def make_room(self) -> None:
+        """Make columns of the calls so far if they are many; it takes milliseconds, in which no call may be timed.
+
+        Loops collect their calls more often, but a verb may write any number of files.
+        """
+        if len(self._entries) >= _MOST_CALLS:
+            self._recorder.collect_on_main_thread()
 
     def follow(self, call: Call, files: Iterable[int], results: Iterable[T]) -> Iterator[T]:
         """Yield results of calls, one of each file, made as they are asked for, and record the calls."""
@@ -153,6 +166,13 @@ class CallLog:
             found = UNKNOWN if number < 0 else table.setdefault(self._path(number), len(table))
             self._files[number] = found
         return found
+
+
+class _CallingThread(threading.local):
+    """The calling thread; its `number` is as in `Events.thread`."""
+
+    # Not by `get_ident`: a thread that begins may have the identity of one that has ended.
+    number: int | None = None
 
 
 class Recorder:
@@ -172,11 +192,14 @@ class Recorder:
         self.files: dict[str, int] = {}
         #: names of events, with their indices; those of calls first
         self.names: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
-        self._entries: list[_Runs | _One] = []
+        #: calls that are in no column yet; any thread appends to them
+        self.entries: list[_PlannedRuns | _SingleCall] = []
         #: calls that were made where no log could see them: by a format's library, or a backend of another package
         self.unseen = 0
         self._epoch = self._steps_done = 0
-        self._threads: dict[int, int] = {threading.get_ident(): 0}
+        self._thread = _CallingThread()
+        self._thread.number = 0
+        self._background = itertools.count(BACKGROUND)
         # What reader threads did next to calls: kind, thread, begin, end, step.
         self._noted: list[tuple[str, int, int, int, int]] = []
 
@@ -185,8 +208,7 @@ class Recorder:
 
         Its thread is the calling one.
         """
-        thread = self._threads.setdefault(threading.get_ident(), BACKGROUND + len(self._threads))
-        return CallLog(self._entries, path, planned, thread)
+        return CallLog(self, path, planned, self._find_thread())
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch of a loop, from 1."""
@@ -207,11 +229,17 @@ class Recorder:
 
     def number_thread(self, thread: int) -> None:
         """Give the calling thread its number; it is a reader."""
-        self._threads[threading.get_ident()] = thread
+        self._thread.number = thread
 
     def note_span(self, kind: str, begin: int, end: int, step: int) -> None:
         """Record what the calling thread did for a step, from 0. For any thread."""
-        self._noted.append((kind, self._threads.get(threading.get_ident(), BACKGROUND), begin, end, step + 1))
+        self._noted.append((kind, self._find_thread(), begin, end, step + 1))
+
+    def _find_thread(self) -> int:
+        """Return the number of the calling thread: one that has none saves in the background."""
+        if self._thread.number is None:
+            self._thread.number = next(self._background)
+        return self._thread.number
 
     def add_steps(self, marks: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]) -> None:
         """Record the next steps of the epoch: begins and ends of the parts of each, by their kinds; (steps,)."""
@@ -224,21 +252,26 @@ class Recorder:
 
     def collect(self) -> None:
         """Make columns of the calls so far."""
-        entries = self._entries[:]
+        entries = self.entries[:]
         # Other threads append to this list at any time.
-        del self._entries[: len(entries)]
+        del self.entries[: len(entries)]
         noted = self._noted[:]
         del self._noted[: len(noted)]
         for kind in dict.fromkeys(one[0] for one in noted):
             thread, begin, end, step = np.array([one[1:] for one in noted if one[0] == kind], np.int64).T
             self._add_spans(kind, kind, begin, end, step, thread)
-        if singles := [entry for entry in entries if isinstance(entry, _One)]:
+        if singles := [entry for entry in entries if isinstance(entry, _SingleCall)]:
             self._collect_singles(singles)
         for entry in entries:
-            if isinstance(entry, _Runs):
+            if isinstance(entry, _PlannedRuns):
                 self._collect_runs(entry)
 
-    def _collect_runs(self, runs: _Runs) -> None:
+    def collect_on_main_thread(self) -> None:
+        """Make columns of the calls so far, if the calling thread is the main one. For any thread."""
+        if self._thread.number == 0:
+            self.collect()
+
+    def _collect_runs(self, runs: _PlannedRuns) -> None:
         """Make columns of runs of one thread."""
         wholes, first, size = zip(*runs.rows, strict=True)
         ends = np.cumsum(runs.counts)
@@ -280,7 +313,7 @@ class Recorder:
             "moved": length,
         }
 
-    def _collect_singles(self, entries: list[_One]) -> None:
+    def _collect_singles(self, entries: list[_SingleCall]) -> None:
         log, call, file, offset, asked, moved, began, ended = zip(*entries, strict=True)
         begin = np.array(began)
         self._add(
@@ -366,6 +399,17 @@ def recorder() -> Recorder | None:
 def record_by(one: Recorder | None) -> None:
     """Record from now on; None ends it."""
     _Process.recorder = one
+
+
+@contextmanager
+def pause_recording() -> Iterator[None]:
+    """Record nothing in the block."""
+    one = _Process.recorder
+    _Process.recorder = None
+    try:
+        yield
+    finally:
+        _Process.recorder = one
 
 
 def open_log(path: Callable[[int], str], planned: Call) -> CallLog | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -10,6 +12,7 @@ import pytest
 
 from dliosim.analyze.open_trace import open_trace
 from dliosim.cli import main
+from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS
 from dliosim.trace.events import UNKNOWN, Events, Trace
 from dliosim.trace.file import read_trace
 from tests.mpi.launch import run_program
@@ -165,6 +168,24 @@ def test_a_part_of_a_run_is_recorded(tmp_path: Path) -> None:
     assert trace.settings["loop"]["checkpoint"] == "model"
 
 
+def test_ranks_that_the_job_does_not_have_are_refused_before_it_runs(tmp_path: Path) -> None:
+    pattern = tmp_path / "recorded.dlio"
+    pattern.write_text(PATTERN.replace("SETTINGS", ""))
+    words = ["run", str(pattern), "--dir", str(tmp_path / "data"), "--trace", "ranks 2 to 7"]
+    done = run_command(2, words, tmp_path)
+    assert done.returncode == 2
+    assert "none of its ranks is in this job, which has 2 ranks" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_loops_that_run_once_more_without_io_are_in_no_trace(tmp_path: Path) -> None:
+    events = run(2, tmp_path, "compute 1 ms", "--trace", "--with-null").events
+    assert events.is_kind("epoch").sum() == 2 * 2
+    assert events.is_kind("phase").sum() == 2 * 2
+    assert sorted(set(events.step[events.is_kind("compute")].tolist())) == [1, 2, 3, 4, 5, 6]
+    assert events.is_kind("compute").sum() == 2 * 2 * 6
+
+
 def test_a_run_says_how_much_it_has_recorded(tmp_path: Path) -> None:
     pattern = tmp_path / "recorded.dlio"
     run(2, tmp_path, WAYS["posix"])
@@ -173,6 +194,27 @@ def test_a_run_says_how_much_it_has_recorded(tmp_path: Path) -> None:
     events = read_trace(Path(out) / "trace.h5").events
     calls = int((~events.is_kind("compute", "data wait", "sync", "save", "restore", "phase", "epoch")).sum())
     assert f"trace: recorded {calls} of {calls} operations, " in done.stdout
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_output_that_takes_no_more_costs_no_trace(is_closed: bool, tmp_path: Path) -> None:
+    pattern, out = tmp_path / "recorded.dlio", tmp_path / "out"
+    pattern.write_text(PATTERN.replace("SETTINGS", ""))
+    program = "import sys; from dliosim.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "run", str(pattern), "--dir", str(tmp_path / "data")]
+    command += ["--output", str(out), "--trace"]
+    with Path("/dev/full").open("w") as full:
+        stdout = subprocess.PIPE if is_closed else full
+        job = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+    assert job.stderr is not None
+    if job.stdout is not None:
+        job.stdout.readline()  # as `head -1` does
+        job.stdout.close()
+    errors = job.stderr.read()
+    assert job.wait(60) == (0 if is_closed else 1)
+    assert "a fault in dliosim" not in errors
+    assert ("No space left on device" in errors) == (not is_closed)
+    assert read_trace(out / "trace.h5").incomplete == ()
 
 
 def test_a_trace_that_cannot_be_written_leaves_no_part_of_it(tmp_path: Path) -> None:
@@ -254,8 +296,8 @@ def test_what_no_log_can_see_is_counted_and_copies_to_another_tier_are_recorded(
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
-def test_clocks_of_nodes_are_compared(ranks: int) -> None:
-    assert run_program(ranks, "tests.mpi.clock_program") == "clocks agree\n"
+def test_clocks_of_nodes_are_compared(ranks: int, tmp_path: Path) -> None:
+    assert run_program(ranks, "tests.mpi.clock_program", str(tmp_path)) == "clocks agree\n"
 
 
 def test_the_file_of_a_trace_is_hdf5_that_anyone_reads(tmp_path: Path) -> None:
@@ -285,3 +327,41 @@ def test_an_export_of_a_run_has_all_its_events_in_lanes_that_nest(tmp_path: Path
     for column in "begin", "duration", "moved", "kind", "layer", "epoch", "step", "process":
         both = (np.sort(getattr(one.events, column)) for one in (before, after))
         assert np.array_equal(*both), column
+
+
+@pytest.mark.parametrize(
+    ("failing", "what", "message"),
+    [
+        (0, "spill", "rank 0: write failed on a file without a name"),
+        (2, "spill", "rank 2: write failed on a file without a name"),
+        (0, "read", "read failed on a file without a name"),
+        (2, "read", "rank 2 cannot read what it had set aside"),
+        (0, "begin", "write failed on"),
+        (0, "write", "write failed on"),
+    ],
+)
+def test_a_trace_of_which_a_part_is_lost_is_an_error_of_all_ranks_and_no_file(
+    failing: int, what: str, message: str, tmp_path: Path
+) -> None:
+    *outcomes, left = run_program(3, "tests.mpi.trace_program", str(failing), what, str(tmp_path)).splitlines()
+    assert len(outcomes) == 3
+    assert all(outcome.startswith("error") and message in outcome for outcome in outcomes)
+    assert left == "[]"
+
+
+def test_a_trace_that_was_set_aside_is_whole(tmp_path: Path) -> None:
+    run_program(2, "tests.mpi.trace_program", "-1", "nothing", str(tmp_path))
+    events = read_trace(tmp_path / "trace.h5").events
+    for rank in 0, 1:
+        draw = np.random.default_rng(rank)
+        rows = [draw.integers(0, 20, CHUNK_ROWS) for _ in range(2 + rank) for _ in CALL_COLUMNS]
+        offsets = np.concatenate(rows[list(CALL_COLUMNS).index("offset") :: len(CALL_COLUMNS)])
+        found = events.select(events.process == rank)
+        assert np.array_equal(np.sort(found.offset), np.sort(offsets))
+
+
+def test_a_trace_ends_at_its_limit_and_says_what_is_beyond(tmp_path: Path) -> None:
+    trace = run(2, tmp_path, "api posix\n    transfer 1 B", "--trace", "at most 200 kB")
+    assert any("calls were recorded" in sentence for sentence in trace.incomplete)
+    assert len(trace.events) > 0
+    assert (tmp_path / "out" / "trace.h5").stat().st_size < 300_000

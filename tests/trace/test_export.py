@@ -260,7 +260,7 @@ PARTS: dict[str, Callable[[Events], object]] = {
     "steps 2 to 3": lambda e: (e.step == -1) | (e.step >= 2) & (e.step <= 3),
     "Ranks 1": lambda e: e.process == 1,
     "epoch 2, steps 1": lambda e: ((e.epoch == -1) | (e.epoch == 2)) & ((e.step == -1) | (e.step == 1)),
-    "from 1 us to 2 us": lambda e: (e.begin < 2000) & (e.begin + e.duration >= 1000),
+    "from 1 us to 2 us": lambda e: (e.begin < 2000) & ((e.begin >= 1000) | (e.end > 1000)),
 }
 
 
@@ -274,7 +274,24 @@ def test_a_part_has_the_events_that_it_names(rows: list[Row], part: str) -> None
     assert len(found) == len(expected)
 
 
-@pytest.mark.parametrize("text", ["at most 1 GB", "steps 5 to 2", "from 2 s to 1 s", "from here to there", "all"])
+def test_parts_that_touch_have_each_event_that_is_within_one_of_them_once() -> None:
+    events = make([read(0, 1000), read(1000, 500), read(1000, 0), read(1500, 500), read(500, 1000)]).events
+    parts = [select_part(events, parse_part(text)) for text in ("from 0 s to 1 us", "from 1 us to 2 us")]
+    found = [sorted(zip(part.begin.tolist(), part.duration.tolist(), strict=True)) for part in parts]
+    assert found == [[(0, 1000), (500, 1000)], [(500, 1000), (1000, 0), (1000, 500), (1500, 500)]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from 0 s to 1 s, from 2 s to 3 s",
+        "at most 1 GB",
+        "steps 5 to 2",
+        "from 2 s to 1 s",
+        "from here to there",
+        "all",
+    ],
+)
 def test_what_is_no_part_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_part(text)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,11 +137,13 @@ def test_spans_of_steps_continue_to_count() -> None:
 def test_what_is_beyond_the_limit_is_counted() -> None:
     one = recorder(most=1)
     reader, calls = Reader(one), plan_calls(plan([0], [0, 1]), None)
-    for _ in range(2):
-        reader.run(1, [2], calls)
-        collect(one, reader)
-        one.calls.stored = 1  # as after a chunk
-    assert (one.calls.added, one.calls.kept) == (2, 1)
+    reader.run(1, [2], calls)
+    collect(one, reader)
+    one.calls.seal()
+    reader.run(1, [2], calls)
+    reader.meter.take_intervals()
+    one.collect()
+    assert (one.calls.added, one.calls.kept) == (2, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=30), st.integers(0, 1 << 30))
@@ -158,3 +163,58 @@ def test_order_of_each_thread_is_kept_however_calls_are_grouped(runs: list[tuple
             collect(one, *readers)
     found = collect(one, *readers)
     assert sorted(zip(found["begin"], found["thread"], found["offset"], strict=True)) == sorted(wanted)
+
+
+def test_many_calls_of_a_verb_are_collected_before_it_ends() -> None:
+    one = recorder()
+    for number in range(100_000):
+        log = one.open_log(lambda _, number=number: f"file {number // 2}", Call.WRITE)
+        log.add_call(Call.OPEN, 1000 + number)
+        log.make_room()
+        assert len(one.entries) < 1 << 15
+    one.collect()
+    assert (one.calls.added, len(one.files)) == (100_000, 50_000)
+    found = rows(one.calls)
+    assert (found["file"], found["begin"]) == ([number // 2 for number in range(100_000)], list(range(100_000)))
+
+
+def test_writes_of_one_file_are_collected_before_it_is_closed() -> None:
+    one = recorder()
+    meter = Meter()
+    meter.log = one.open_log(str, Call.WRITE)
+    for number in range(1 << 15):
+        meter.add_write(Call.WRITE, 1, number, 1, 1)
+    assert (one.calls.added, len(one.entries)) == (1 << 15, 0)
+
+
+def test_calls_of_other_threads_are_collected_by_the_main_one() -> None:
+    one = recorder()
+
+    def save() -> None:
+        log = one.open_log(str, Call.WRITE)
+        for number in range(1 << 15):
+            log.add_call(Call.WRITE, number)
+            log.make_room()
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    thread.join()
+    assert (one.calls.added, len(one.entries)) == (0, 1 << 15)
+    one.open_log(str, Call.WRITE).make_room()
+    assert (one.calls.added, len(one.entries)) == (1 << 15, 0)
+
+
+def test_a_thread_that_begins_after_a_reader_has_ended_is_not_taken_for_it() -> None:
+    one, found = recorder(), []
+
+    def run(action: Callable[[], object]) -> None:
+        thread = threading.Thread(target=action)
+        thread.start()
+        thread.join()
+
+    for _ in range(3):
+        # The system gives the identity of a thread that has ended to the next one.
+        run(lambda: one.number_thread(1))
+        run(lambda: found.append(one.open_log(str, Call.WRITE).thread))
+    assert found == [1000, 1001, 1002]
+    assert one.open_log(str, Call.WRITE).thread == 0

@@ -179,6 +179,8 @@ def record_meter(meter: Meter, record: VerbRecord) -> None:
     """Add the counts and times of a reader or writer to `record`."""
     if meter.log is None:
         count_unseen(meter.calls)
+    else:
+        meter.log.make_room()
     record.opens += meter.opens
     record.calls += meter.calls
     record.bytes_moved += meter.moved

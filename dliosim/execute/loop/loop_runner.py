@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
 _WALL, _RCHAR = RANK_COLUMNS.index("wall_ns"), RANK_COLUMNS.index("rchar")
 
-#: Read calls of this many samples enter histograms and bins at a time.
-_COLLECTED_SAMPLES = 16384
+#: Read calls that enter histograms, bins and a trace at a time: those of one step at least.
+_COLLECTED_CALLS = 16384
 
 
 class LoopRunner:
@@ -157,7 +157,7 @@ class LoopRunner:
         processing = make_processor(session, loop, data, work, epoch)
         world.run_on_all(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
         self.saves.begin_epoch(work.steps)
-        collect_every = max(1, _COLLECTED_SAMPLES // loop.batch)
+        collect_every = collect_interval(loop.batch, len(work.calls.file), work.steps)
         settings = StepSettings(self._syncer, loop.compute.busy, not world.polite, collect_every)
         counts = KernelCounts(batches.threads, self._manager)
         stop = run_steps(plan, settings, source, self.saves, account, session.progress)
@@ -332,6 +332,15 @@ def _open_data(session: Session, loop: Loop, dataset: Dataset) -> OpenDataset:
     if access.readers and access.is_mpi:
         require_threads(f"`readers` with {access.api} in `{loop.name}`")
     return data
+
+
+def collect_interval(batch: int, calls: int, steps: int) -> int:
+    """Return the steps after which read calls are collected: until then they take memory, and a sample may be many.
+
+    `calls` are those of all `steps`; a step has `batch` samples.
+    """
+    each = max(batch, -(-calls // max(steps, 1)))
+    return max(1, _COLLECTED_CALLS // each)
 
 
 def _share_files(world: World, access: Access, data: OpenDataset) -> Files:

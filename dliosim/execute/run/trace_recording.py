@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -13,8 +14,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.io_errors import call_error
+from dliosim.execute.io_errors import call_error, wrap_call
 from dliosim.execute.mpi.world import World
+from dliosim.measure.progress.board import DONE, process_row
+from dliosim.readable import size
 from dliosim.trace.columns import CALL_COLUMNS, SPAN_COLUMNS, ColumnBuffer, SpillFile
 from dliosim.trace.cut import TraceCut
 from dliosim.trace.file import (
@@ -49,9 +52,11 @@ class Recording:
         """
         self._world = world
         self._origin = perf_counter_ns()
-        self._clocks = [self._origin, measure_clock(world)]
+        self._clocks = measure_clock(world)
         most = cut.most_bytes // max(1, cut.count_ranks(world.size))
         spill = SpillFile(str(directory))
+        self._failure: ExecutionError | None = None
+        self._spill_name = f"a file without a name in {directory}"
         calls, spans = int(most * _CALLS_SHARE), int(most * (1 - _CALLS_SHARE))
         self._recorder = Recorder(
             cut, self._origin, ColumnBuffer(CALL_COLUMNS, calls, spill), ColumnBuffer(SPAN_COLUMNS, spans, spill)
@@ -66,10 +71,21 @@ class Recording:
         record_by(None)
 
     def stop(self) -> None:
-        """End the recording. Collective."""
+        """End the recording. Collective.
+
+        Where a rank could not set a part of it aside, all of it is dropped: the results may need the room.
+        """
         record_by(None)
-        self._recorder.collect()
-        self._clocks += [perf_counter_ns(), measure_clock(self._world)]
+        one = self._recorder
+        one.collect()
+        self._clocks += measure_clock(self._world)
+        for buffer in one.calls, one.spans:
+            buffer.seal()
+            if buffer.failure is not None:
+                hint = 'there is no trace; a part of the run, or --trace "at most 100 MB", needs less room'
+                self._failure = call_error("write", self._spill_name, buffer.failure, hint=hint)
+        if self._world.allreduce(np.array([self._failure is not None], np.int64), "max")[0]:
+            one.calls.spill.close()
 
     def write(self, directory: Path | None, attributes: Mapping[str, str]) -> str:
         """Write the trace of all ranks to `directory`, on rank 0; return a sentence about it. Collective.
@@ -79,16 +95,15 @@ class Recording:
         Raises ExecutionError on every rank where it cannot be written.
         """
         world, one = self._world, self._recorder
+        world.agree_on_error(self._failure)
+        process_row().begin("writing the trace", 0)  # what a report of a stall says
         counts = [one.calls.kept, one.calls.added, one.unseen, one.spans.kept, one.spans.added]
         head = np.array([world.rank, os.getpid(), *counts, self._origin, *self._clocks], np.int64)
         assert len(head) == len(HEAD)
         most = world.allreduce(np.array([one.calls.kept, one.spans.kept]), "max").tolist()
         heads = world.gather(head)
         if heads is None:
-            for message in self._messages(most):
-                data = memoryview(bytearray(message))
-                world.ranks.send(memoryview(bytearray(np.array([len(data)], np.int64).tobytes())), 0)
-                world.ranks.send(data, 0)
+            self._send(most)
         return world.run_on_rank_0("write the trace", lambda: self._write_all(directory, heads, most, attributes))
 
     def _write_all(
@@ -96,7 +111,7 @@ class Recording:
     ) -> str:
         """Write what all ranks send. Raises ExecutionError, after all have sent: they wait for that."""
         assert heads is not None, "rank 0 has what it gathered"
-        failure: Exception | None = None
+        failure: OSError | None = None
         writer: TraceWriter | None = None
         path = (directory or Path()) / FILE_NAME
         part = path.with_suffix(".part")  # nothing that looks whole is left by a run that is killed
@@ -104,55 +119,106 @@ class Recording:
             if directory is not None:
                 part.unlink(missing_ok=True)
                 writer = create_trace(part, heads, attributes)
-        except (OSError, RuntimeError) as error:
+        except OSError as error:
             failure = error
         for rank, head in enumerate(heads):
             of = dict(zip(HEAD, head.tolist(), strict=True))
-            messages = self._messages(most) if rank == 0 else self._receive(rank, of, most)
-            for table, row, parts in _place(messages, of, most):
-                if failure is not None or writer is None:
-                    continue
-                try:
-                    if table == "names":
-                        for what, names in zip(("files", "names", "host"), parts, strict=True):
-                            writer.write_names(rank, what, names)
-                    else:
-                        writer.write_chunks(table, rank, row, parts)
-                except (OSError, RuntimeError) as error:
-                    failure = error
+            messages = self._receive(rank, of, most) if rank else self._messages(most)
+            try:
+                if writer is not None and failure is None:
+                    _write_rank(writer, rank, of, most, messages)
+            except OSError as error:
+                failure = error
+            if rank:
+                _receive_rest(messages)
         try:
             if writer is not None:
-                writer.file.close()
+                writer.close()
                 if failure is None:
                     part.replace(path)
-        except (OSError, RuntimeError) as error:
+        except OSError as error:
             failure = failure or error
         if failure is not None:
-            part.unlink(missing_ok=True)
-            if isinstance(failure, OSError) and failure.errno:
-                raise call_error("write", str(path), failure) from failure
-            raise ExecutionError(f"{path} cannot be written: {failure}") from failure
-        return _describe(heads, path) if writer is not None else ""
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise call_error("write", str(failure.filename or path), failure) from failure
+        return self._describe(heads, path) if writer is not None else ""
+
+    def _describe(self, heads: NDArray[np.int64], path: Path) -> str:
+        counts = {name: int(heads[:, place].sum()) for place, name in enumerate(HEAD)}
+        kept, made, unseen = (counts[name] for name in ("calls", "calls_made", "unseen"))
+        text = f"trace: recorded {kept:_} of {made + unseen:_} operations, {path.stat().st_size / 1e6:.1f} MB"
+        if unseen:
+            text += f"\n  {unseen:_} are no events: {UNSEEN}"
+        spans, spans_made = counts["spans"], counts["spans_made"]
+        if spans < spans_made:
+            text += f"\n  recorded {spans:_} of {spans_made:_} spans of steps, phases and decoding"
+        if kept < made or spans < spans_made:
+            limit = size(self._recorder.cut.most_bytes, 3)
+            text += f'\n  the rest is beyond the limit of {limit}: --trace "at most SIZE" with a larger one has more'
+        return text
+
+    def _send(self, most: list[int]) -> None:
+        """Send what this rank has to rank 0: each message after its length, or -1 where it cannot be read."""
+        ranks = self._world.ranks
+        try:
+            for message in self._messages(most):
+                ranks.send(_encode_length(len(message)), 0)
+                ranks.send(message, 0)
+        except ExecutionError:
+            ranks.send(_encode_length(-1), 0)
 
     def _messages(self, most: list[int]) -> Iterator[memoryview]:
-        """Yield what this rank has, as messages."""
+        """Yield what this rank has, as messages. Raises ExecutionError."""
         one = self._recorder
         for buffer, rows in zip((one.calls, one.spans), most, strict=True):
-            for group in group_columns(buffer.chunks(chunk_rows(rows)), len(buffer.types)):
-                yield join_message(group)
+            with wrap_call("read", self._spill_name):
+                for group in group_columns(buffer.chunks(chunk_rows(rows)), len(buffer.types)):
+                    yield _note_progress(join_message(group))
         yield join_message(
             [pack_names(list(one.files)), pack_names(list(one.names)), pack_names([socket.gethostname()])]
         )
 
     def _receive(self, rank: int, of: Mapping[str, int], most: list[int]) -> Iterator[memoryview]:
-        """Yield the messages of another rank."""
+        """Yield the messages of another rank. Raises ExecutionError where it could not read what it had set aside."""
         ranks = self._world.ranks
         for _ in range(sum(_count_groups(of, most)) + 1):
             length = np.zeros(1, np.int64)
             ranks.receive(length.data.cast("B"), rank)
+            if length[0] < 0:
+                raise ExecutionError(f"rank {rank} cannot read what it had set aside in {self._spill_name}")
             data = memoryview(bytearray(int(length[0])))
             ranks.receive(data, rank)
-            yield data
+            yield _note_progress(data)
+
+
+def _write_rank(
+    writer: TraceWriter, rank: int, of: Mapping[str, int], most: list[int], messages: Iterator[memoryview]
+) -> None:
+    """Write what one rank has. Raises OSError."""
+    for table, row, parts in _split_messages(messages, of, most):
+        if table == "names":
+            for what, names in zip(("files", "names", "host"), parts, strict=True):
+                writer.write_names(rank, what, names)
+        else:
+            writer.write_chunks(table, rank, row, parts)
+
+
+def _receive_rest(messages: Iterator[memoryview]) -> None:
+    """Receive what another rank still sends, after a failure: it waits for that."""
+    with suppress(ExecutionError):
+        for _ in messages:
+            pass
+
+
+def _note_progress(message: memoryview) -> memoryview:
+    """Store that this rank has a message more, so that a trace that takes long is no stall; return the message."""
+    process_row().words[DONE] += len(message)
+    return message
+
+
+def _encode_length(length: int) -> memoryview:
+    return memoryview(bytearray(np.array([length], np.int64).tobytes()))
 
 
 def _count_groups(of: Mapping[str, int], most: list[int]) -> tuple[int, int]:
@@ -161,7 +227,7 @@ def _count_groups(of: Mapping[str, int], most: list[int]) -> tuple[int, int]:
     return calls, spans
 
 
-def _place(
+def _split_messages(
     messages: Iterator[memoryview], of: Mapping[str, int], most: list[int]
 ) -> Iterator[tuple[str, int, list[bytes]]]:
     """Yield of each message the table, the first row, and its parts."""
@@ -171,18 +237,8 @@ def _place(
     yield "names", 0, split_message(next(messages))
 
 
-def _describe(heads: NDArray[np.int64], path: Path) -> str:
-    kept, made, unseen = (int(heads[:, HEAD.index(name)].sum()) for name in ("calls", "calls_made", "unseen"))
-    text = f"trace: recorded {kept:_} of {made + unseen:_} operations, {path.stat().st_size / 1e6:.1f} MB"
-    if unseen:
-        text += f"\n  {unseen:_} are no events: {UNSEEN}"
-    if kept < made:
-        text += '; the rest is beyond its limit: --trace "at most 10 GB" has more'
-    return text
-
-
-def measure_clock(world: World) -> int:
-    """Return how far the clock of this rank's node is ahead of that of rank 0's, ns. Collective.
+def measure_clock(world: World) -> list[int]:
+    """Return the clock of this rank's node, and how far it is ahead of that of rank 0's then; ns. Collective.
 
     Ranks of a node have the same clock.
     """
@@ -191,7 +247,8 @@ def measure_clock(world: World) -> int:
         if world.node.rank == 0:
             ahead[0] = compare_clocks(world.leaders)
         world.node.allreduce(ahead, "sum")
-    return int(ahead[0])
+    # Not before: this rank may have waited long for rank 0, and the clocks drift meanwhile.
+    return [perf_counter_ns(), int(ahead[0])]
 
 
 def compare_clocks(comm: MPI.Intracomm) -> int:

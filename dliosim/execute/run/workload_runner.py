@@ -27,7 +27,7 @@ from dliosim.measure.results.phase import LoopPhase, PhaseSummary, add_null_time
 from dliosim.model import Barrier, Convert, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.verbs import list_saved_checkpoints
-from dliosim.trace.recorder import recorder
+from dliosim.trace.recorder import pause_recording, recorder
 
 #: Loops of a run, with their evaluations, that get a timeline: rank 0 keeps 26 MB for each at 512 ranks.
 _TIMELINES = 8
@@ -60,7 +60,9 @@ def run_with_null(session: Session) -> list[Phase]:
     """Run the workload as `run_workload`, then every loop once more without I/O, and add its slowdown to each loop."""
     phases = run_workload(session)
     null = replace(session, options=replace(session.options, null=True), finished=PhaseLog())
-    loops = run_verbs(null, tuple(verb for verb in _unroll(session.workload.verbs) if isinstance(verb, Loop)))
+    # In a trace they would be epochs of the same loops, in which nothing is read.
+    with pause_recording():
+        loops = run_verbs(null, tuple(verb for verb in _unroll(session.workload.verbs) if isinstance(verb, Loop)))
     without = iter([phase.summary for phase in loops if isinstance(phase.summary, LoopPhase)])
     return [
         replace(phase, summary=add_null_times(phase.summary, next(without)))

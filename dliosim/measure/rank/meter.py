@@ -99,6 +99,7 @@ class Meter:
         self.moved += wrote
         if self.log is not None:
             self.log.add_call(call, began, 0, offset, asked, wrote, ended=ended)
+            self.log.make_room()
 
     def add_overlapping(
         self,

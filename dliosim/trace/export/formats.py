@@ -29,5 +29,5 @@ FORMATS: Final = {
     "perfetto": Format(".pfw.gz", write_perfetto, "open it at https://ui.perfetto.dev"),
     "csv": Format(".csv", write_csv, "a row for each event"),
     "parquet": Format(".parquet", write_parquet, "a row for each event"),
-    "dxt": Format(".dxt.txt", write_dxt, "reads and writes, as darshan-dxt-parser prints them"),
+    "dxt": Format(".dxt.txt", write_dxt, "their reads and writes, as darshan-dxt-parser prints them"),
 }

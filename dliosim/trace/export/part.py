@@ -31,12 +31,15 @@ class TracePart:
 
 def parse_part(text: str) -> TracePart:
     """Return the part that a text asks for; nothing asks for all. Raises ValueError, which says what can be written."""
-    others, times = [], None
+    others: list[str] = []
+    times: tuple[int, int] | None = None
     for piece in filter(None, (each.strip() for each in text.split(","))):
         if found := _TIMES.fullmatch(piece):
             first, last = (round(parse_seconds(each) * 1e9) for each in found.groups())
             if not 0 <= first < last < 1 << 62:
                 raise ValueError(f"`{piece}`: the earlier time first, like from 1 s to 2 s")
+            if times is not None:
+                raise ValueError(f"`{piece}`: times are one range, from the first to the last, like {_EXAMPLE}")
             times = first, last
         elif re.match(r"(?:epoch|step|rank)s?\s", piece, re.IGNORECASE):
             others.append(piece)
@@ -56,7 +59,9 @@ def select_part(events: Events, part: TracePart) -> Events:
     for column, limits in ((events.epoch, cut.epochs), (events.step, cut.steps)):
         rows &= (column == UNKNOWN) | _is_in(column, limits)
     if part.times is not None:
-        rows &= (events.begin < part.times[1]) & (events.begin + events.duration >= part.times[0])
+        first, last = part.times
+        # An event is over at its end: of two parts that touch it is in one. One that takes no time is at its begin.
+        rows &= (events.begin < last) & ((events.end > first) | (events.begin >= first))
     return events if rows.all() else events.select(rows)
 
 

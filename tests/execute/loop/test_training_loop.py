@@ -12,8 +12,11 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.loop.loop_runner import collect_interval
 from dliosim.execute.node.environment import Mount
 from dliosim.execute.phases import residency
 from dliosim.execute.phases.context import Options, Session
@@ -133,3 +136,14 @@ def test_bytes_from_a_device_are_known_only_where_the_kernel_counts_them(
         assert [one for one in notes if one.startswith("bytes from the device unknown: ")] == (
             [f"bytes from the device unknown: {note} what is read from this file system"] if note else []
         )
+
+
+@given(batch=st.integers(1, 100_000), calls=st.integers(0, 1 << 40), steps=st.integers(0, 1 << 20))
+def test_calls_are_collected_before_they_are_many(batch: int, calls: int, steps: int) -> None:
+    interval = collect_interval(batch, calls, steps)
+    assert interval >= 1
+    assert interval == 1 or interval * max(batch, calls / max(steps, 1)) <= 16384
+
+
+def test_samples_of_many_calls_are_collected_more_often() -> None:
+    assert [collect_interval(4, calls, 100) for calls in (400, 40_000, 10_000_000)] == [4096, 40, 1]
