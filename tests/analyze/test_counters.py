@@ -11,6 +11,7 @@ import pytest
 from dliosim.analyze.counters import add_counters
 from dliosim.analyze.figures import Figures, measure_figures
 from dliosim.analyze.insights import judge
+from dliosim.analyze.view import View
 from dliosim.report.analyze.first_screen import format_analysis
 from dliosim.trace.events import FileCounters, Trace
 from tests.analyze.rows import read, view
@@ -33,11 +34,15 @@ def table(module: str, rows: Sequence[tuple[int, int, Mapping[str, float]]]) -> 
     )
 
 
+def logged(*tables: FileCounters, ranks: int = 2) -> View:
+    """A log of counters without operations."""
+    events = view([], ranks).events
+    return View(Trace("Darshan counters", "x.darshan", events, 10_000_000_000, counters=tables))
+
+
 def counted(*tables: FileCounters, ranks: int = 2) -> Figures:
-    one = view([], ranks)
-    trace = Trace("Darshan counters", "x.darshan", one.events, 10_000_000_000, counters=tables)
-    whole = type(one)(trace)
-    return add_counters(whole, measure_figures(whole))
+    one = logged(*tables, ranks=ranks)
+    return add_counters(one, measure_figures(one))
 
 
 #: Rank 0 reads file 0 twice over; ranks 0 and 1 share file 1, which Darshan has added up.
@@ -140,3 +145,16 @@ def test_opens_that_dxt_does_not_have_add_to_the_io_of_a_rank_and_it_is_no_longe
     found = add_counters(whole, measure_figures(whole))
     assert [each.io for each in found.ranks] == [5.0, 10.0]
     assert any("without opens" in note for note in found.job.notes)
+
+
+def test_the_page_of_counters_has_the_sizes_of_calls_and_no_picture_over_time() -> None:
+    pytest.importorskip("matplotlib")
+    from dliosim.pictures.analysis_page import page
+
+    found = counted(POSIX)
+    text = page(logged(POSIX), found, judge(found))
+    assert "Sizes of calls" in text and "What each rank did" not in text
+    assert "layers: time" not in text
+    nothing = table("POSIX", [(0, 0, {"OPENS": 1, "F_META_TIME": 1.0})])
+    found = counted(nothing)
+    assert "Pictures" not in page(logged(nothing), found, judge(found))

@@ -61,7 +61,7 @@ def describe_job(job: Job, figures: Figures) -> list[str]:
         f"{count(job.operations, 'operation')} on {count(figures.access.files, 'file')}",
     ]
     left = [f"{number} {what}" for what, number in job.left_out.items()]
-    events = f"{job.events} events" + (f", besides {', '.join(left)}" if left else "")
+    events = count(job.events, "event") + (f", besides {', '.join(left)}" if left else "")
     return _wrap([f"{job.path} ({job.source}, {events})", ", ".join(filter(None, parts))])
 
 
@@ -163,4 +163,9 @@ def _grid(table: Table) -> tuple[str, Sequence[str], Sequence[Sequence[str]], Se
 
 
 def _wrap(texts: Sequence[str]) -> list[str]:
-    return [line for text in texts for line in textwrap.wrap(printable(text), SCREEN, break_on_hyphens=False)]
+    # A path stays whole, so that it can be copied.
+    return [
+        line
+        for text in texts
+        for line in textwrap.wrap(printable(text), SCREEN, break_on_hyphens=False, break_long_words=False)
+    ]
