@@ -43,6 +43,8 @@ class Direction:
     count: int  #: calls
     bytes: int  #: bytes that they moved
     seconds: float  #: sum of their durations on all ranks
+    sized: int  #: calls whose size is known; `bins`, `common` and `small` are of these alone
+    mean: float | None  #: mean size of a call; None where no size is known
     bins: tuple[int, ...]  #: calls in each of Darshan's bins of sizes
     common: tuple[tuple[int, int], ...]  #: the four commonest sizes, bytes, each with its calls
     small: int  #: calls below 1 MiB
@@ -123,9 +125,11 @@ def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
     """Return the figures of some rows of one direction, in order of process, file and time."""
     events = view.events
     size, duration, offset, file = view.bytes[rows], events.duration[rows], events.offset[rows], events.file[rows]
-    sizes, counts = np.unique(size, return_counts=True)
+    sized = view.sizes[rows] >= 0
+    known = size if sized.all() else size[sized]
+    sizes, counts = np.unique(known, return_counts=True)
     most = np.lexsort((sizes, -counts))[:_COMMON]
-    small = size < SMALL
+    small = sized & (size < SMALL)
     placed = (offset >= 0) & (file >= 0)
     misaligned = placed & (offset % ALIGNMENT != 0)
     extents, again, again_in_epoch = _measure_repetition(view, rows[placed])
@@ -135,7 +139,9 @@ def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
         len(rows),
         int(size.sum()),
         int(duration.sum()) / 1e9,
-        tuple(np.bincount(np.searchsorted(BIN_ENDS, size), minlength=len(BIN_NAMES)).tolist()),
+        len(known),
+        int(known.sum()) / len(known) if len(known) else None,
+        tuple(np.bincount(np.searchsorted(BIN_ENDS, known), minlength=len(BIN_NAMES)).tolist()),
         tuple(zip(sizes[most].tolist(), counts[most].tolist(), strict=True)),
         int(small.sum()),
         int(duration[small].sum()) / 1e9,

@@ -180,13 +180,15 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Directio
         again += int(np.maximum(np.bincount(one.table.file, size, files) - ends, 0).sum())
     first = min(first, max(placed - sequential, 0))  # Darshan counts the first call at offset 0 as no sequential one
     random = max(placed - sequential - first, 0)
-    mean = bytes_moved / count if count else 0.0
+    mean = bytes_moved / count if count else None
     each = seconds / count if count else 0.0
     commonest = sorted(common.items(), key=lambda pair: (-pair[1], pair[0]))[:4]
     return Direction(
         count=count,
         bytes=bytes_moved,
         seconds=seconds,
+        sized=placed,
+        mean=mean,
         bins=tuple(bins.tolist()),
         common=tuple(commonest),
         small=small,
@@ -198,7 +200,7 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Directio
         random_seconds=random * each,
         placed=placed,
         misaligned=misaligned,
-        misaligned_seconds=misaligned * each * ALIGNMENT / (mean + ALIGNMENT),
+        misaligned_seconds=misaligned * each * ALIGNMENT / ((mean or 0.0) + ALIGNMENT),
         again=again,
         again_in_epoch=None,
         shared=on_shared,

@@ -139,10 +139,10 @@ def small_share(side: str) -> Measuring:
 
     def measure(figures: Figures) -> Measure | None:
         one: Direction = getattr(figures.access, side)
-        if not one.count:
+        if not one.sized:
             return None
-        share = one.small / one.count
-        words = f"{share_text(share)} of {one.count} {side}s move less than 1 MiB"
+        share = one.small / one.sized
+        words = f"{share_text(share)} of {one.sized} {side}s move less than 1 MiB"
         return Measure(share, words, _a_rank(figures, one.small_seconds), one.small)
 
     return measure
@@ -154,12 +154,11 @@ def small_time_share(side: str) -> Measuring:
     def measure(figures: Figures) -> Measure | None:
         one: Direction = getattr(figures.access, side)
         total = _operation_seconds(figures)
-        if not one.count or not total:
+        if one.mean is None or not total:
             return None
-        mean = one.bytes / one.count
-        share = one.seconds / total if mean < SMALL else 0.0
+        share = one.seconds / total if one.mean < SMALL else 0.0
         part = share_text(one.seconds / total)
-        words = f"{side}s of {size(mean, 3)} on average take {part} of the time of all operations"
+        words = f"{side}s of {size(one.mean, 3)} on average take {part} of the time of all operations"
         return Measure(share, words, _a_rank(figures, one.seconds))
 
     return measure
@@ -268,7 +267,7 @@ def mix_share(figure: str, word: str) -> Measuring:
 
     def measure(figures: Figures) -> Measure | None:
         read, written = (getattr(one, figure) for one in (figures.access.read, figures.access.write))
-        if not read + written:
+        if not read + written:  # also where no size is known
             return None
         side, most = max(("read", read), ("written" if figure == "bytes" else "write", written), key=lambda one: one[1])
         share = most / (read + written)

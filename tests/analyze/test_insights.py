@@ -158,6 +158,16 @@ def test_a_request_of_1_mib_is_not_small() -> None:
     assert not insight("small-reads", rows).is_met
 
 
+def test_calls_whose_size_is_not_known_are_not_small() -> None:
+    rows = [read(at * 10, 5, file=f"/d/{at}", moved=-1) for at in range(2000)]
+    for name in ("small-reads", "slow-small-reads"):
+        assert insight(name, rows).found is None
+    large = [read(at * 10, 5, file=f"/e/{at}", moved=MIB) for at in range(10)]
+    assert not insight("small-reads", rows + large).is_met
+    access = figures(rows + large).access.read
+    assert (access.sized, access.mean, sum(access.bins), access.small) == (10, MIB, 10, 0)
+
+
 def test_drishtis_inverted_rule_is_put_right_for_a_file_that_is_read_in_part() -> None:
     """Drishti finds redundant reads where the highest offset is above the bytes read: in a sparse read."""
     assert not insight("read-again", [read(0, 5, offset=10_000)]).is_met

@@ -158,6 +158,12 @@ def test_changes_are_by_what_they_cost() -> None:
     assert json.loads(changes_json(changes, ("a", "b")))["times"][0]["first"] > 0
 
 
+def test_what_one_trace_does_not_say_has_not_changed() -> None:
+    first, second = figures([read(0, 10, offset=-1, moved=-1)]), figures([read(0, 10, moved=1 << 20)])
+    changes = find_changes(first, second, judge(first), judge(second))
+    assert not changes.others
+
+
 def test_an_insight_that_came_and_one_that_went_are_named() -> None:
     first, second = figures(CASES["random-reads"][0](60)), figures(CASES["uneven-bytes"][0](60))
     changes = find_changes(first, second, judge(first), judge(second))

@@ -127,13 +127,13 @@ def _access_tables(access: Access) -> Iterator[Table]:
     headings = ("", *(name for name, _ in sides))
     rows: list[tuple[str, ...]] = [
         ("calls", *(str(one.count) for _, one in sides)),
-        ("bytes", *(_bytes(one.bytes) for _, one in sides)),
+        ("bytes", *(ABSENT if one.mean is None else _bytes(one.bytes) for _, one in sides)),
         ("first of a process on a file", *(_share(one.first, one) for _, one in sides)),
         ("consecutive", *(_share(one.consecutive, one) for _, one in sides)),
         ("sequential, with consecutive", *(_share(one.sequential, one) for _, one in sides)),
         ("random", *(_share(one.random, one) for _, one in sides)),
         ("not aligned to 4 KiB", *(_share(one.misaligned, one) for _, one in sides)),
-        ("below 1 MiB", *(percent(one.small / one.count, 3) for _, one in sides)),
+        ("below 1 MiB", *(percent(one.small / one.sized, 3) if one.sized else ABSENT for _, one in sides)),
         ("on shared files", *(percent(one.shared / one.count, 3) for _, one in sides)),
         ("bytes moved again", *(_bytes(one.again) if one.placed else ABSENT for _, one in sides)),
         (
