@@ -111,5 +111,5 @@ def _other_figures(figures: Figures) -> dict[str, tuple[str, float | None]]:
 
 
 def _share(some: int, known: int, calls: int) -> float | None:
-    """Return the share of the calls of which something is known; 0 without calls."""
+    """Return the share of calls about which the trace says something; 0 without calls."""
     return some / known if known else None if calls else 0.0

@@ -1,7 +1,8 @@
 """Figures from Darshan's counters, which are sums over each file and rank, and know no single call.
 
-Counters of a file that all ranks use are of all of them together; here each rank has an equal part. Where a log has
-DXT, times are those of its calls; counts and bytes are those of the counters, which miss no call.
+Counters of a file that all ranks use are of all of them together; here each rank has an equal part, but for the time
+of the slowest and the fastest rank, which Darshan has. Where a log has DXT, times are those of its calls; counts and
+bytes are those of the counters, which miss no call.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _SIDES: Final = {
     "read": ("READS", "BYTES_READ", "MAX_BYTE_READ", "F_READ_TIME"),
     "write": ("WRITES", "BYTES_WRITTEN", "MAX_BYTE_WRITTEN", "F_WRITE_TIME"),
 }
+_TIMES: Final = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
 _METADATA: Final = ("OPENS", "STATS", "SEEKS", "FSYNCS", "FDSYNCS", "FLUSHES", "SYNCS", "INDEP_OPENS", "COLL_OPENS")
 _MPI_CALLS: Final = tuple(f"{how}_{side}" for how in ("INDEP", "COLL", "SPLIT", "NB") for side in ("READS", "WRITES"))
 
@@ -70,9 +72,14 @@ def add_counters(view: View, figures: Figures) -> Figures:
     if not bases:
         return figures
     ranks = _list_ranks(figures, bases, has_events=len(view.events) > 0)
+    job = replace(
+        figures.job,
+        operations=sum(one.operations for one in ranks),
+        time_by_slowest=min(_time_by_slowest(bases, len(ranks)), figures.job.seconds),
+    )
     found = replace(
         figures,
-        job=replace(figures.job, operations=sum(one.operations for one in ranks)),
+        job=job,
         access=_describe_access(bases, tables.get("MPI-IO")),
         files=_list_files(bases),
         functions=_list_functions(list(tables.values())),
@@ -100,18 +107,57 @@ def _list_ranks(figures: Figures, bases: Sequence[_Module], has_events: bool) ->
     read, written = (add_up([one.count(_SIDES[side][1]) for one in bases]) for side in _SIDES)
     operations = add_up([one.count(*_METADATA) + one.calls("read") + one.calls("write") for one in bases])
     metadata = add_up([one.time("F_META_TIME") for one in bases])
-    moving = add_up([one.time("F_READ_TIME", "F_WRITE_TIME") for one in bases])
+    times = np.array(add_up([one.time(*_TIMES) for one in bases])) + sum(_differ(one, count) for one in bases)
     return tuple(
         replace(
             one,
             read=round(read[at]),
             written=round(written[at]),
             operations=round(operations[at]),
-            io=min((one.io if has_events else moving[at]) + metadata[at], figures.job.seconds),
+            io=min(one.io + metadata[at] if has_events else float(times[at]), figures.job.seconds),
             metadata=metadata[at],
         )
         for at, one in enumerate(figures.ranks)
     )
+
+
+def _differ(module: _Module, ranks: int) -> NDArray[np.float64]:
+    """Return how much longer than an equal part each rank took on the files that all ranks have together, s.
+
+    Of each file Darshan has the slowest and the fastest rank with their times; the others have equal parts of the rest.
+    """
+    more = np.zeros(ranks)
+    total = module.time(*_TIMES)
+    slowest, fastest = (_find_rank(module, f"{which}_RANK") for which in ("SLOWEST", "FASTEST"))
+    longest, shortest = (module.time(f"F_{which}_RANK_TIME") for which in ("SLOWEST", "FASTEST"))
+    rest = total - longest - shortest
+    # Without a rest there are two ranks, or the times are not known.
+    is_known = (module.table.rank < 0) & (longest > 0) & (slowest != fastest)
+    is_known &= (np.minimum(slowest, fastest) >= 0) & (np.maximum(slowest, fastest) < ranks)
+    is_known &= (rest >= 0) if ranks > 2 else np.abs(rest) <= 1e-6 * total
+    each = np.where(is_known, rest / max(ranks - 2, 1) * (ranks > 2), 0.0)[is_known]
+    more += (each - total[is_known] / max(ranks, 1)).sum()
+    np.add.at(more, slowest[is_known], longest[is_known] - each)
+    np.add.at(more, fastest[is_known], shortest[is_known] - each)
+    return more
+
+
+def _find_rank(module: _Module, name: str) -> NDArray[np.int64]:
+    """Return a rank of each row; -1 where Darshan has none."""
+    found = module.table.counts.get(name)
+    return np.full(len(module.table), -1, np.int64) if found is None else found
+
+
+def _time_by_slowest(bases: Sequence[_Module], ranks: int) -> float:
+    """Return the longest time of a rank on its own files + the slowest rank's on each shared file, as Darshan does."""
+    own, shared = np.zeros(ranks), 0.0
+    for one in bases:
+        total, is_own = one.time(*_TIMES), one.table.rank >= 0
+        own += np.bincount(one.table.rank[is_own], total[is_own], ranks)
+        longest = one.time("F_SLOWEST_RANK_TIME")
+        # Without the slowest rank's time an equal part is what is known.
+        shared += float(np.where(longest > 0, longest, total / max(ranks, 1))[~is_own].sum())
+    return float(own.max(initial=0.0)) + shared
 
 
 def _describe_access(bases: Sequence[_Module], mpi: _Module | None) -> Access:
@@ -229,7 +275,7 @@ def _list_files(bases: Sequence[_Module]) -> tuple[FileKind, ...]:
             one.count(*_METADATA),
             one.count("BYTES_READ"),
             one.count("BYTES_WRITTEN"),
-            one.time("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME"),
+            one.time(*_TIMES),
         ]
         of_files = np.stack([np.bincount(one.table.file, column, files) for column in columns], axis=1).tolist()
         for path, values in zip(one.table.files, of_files, strict=True):

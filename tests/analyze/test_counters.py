@@ -97,6 +97,21 @@ def test_each_rank_has_an_equal_part_of_what_all_have_together() -> None:
     ]
 
 
+def test_of_a_shared_file_the_slowest_and_the_fastest_rank_have_their_own_time() -> None:
+    known = {"SLOWEST_RANK": 2, "FASTEST_RANK": 0, "F_SLOWEST_RANK_TIME": 5.0, "F_FASTEST_RANK_TIME": 1.0}
+    shared = table("POSIX", [(1, -1, {"WRITES": 4, "F_WRITE_TIME": 8.0, "F_META_TIME": 2.0, **known})])
+    found = counted(shared, ranks=4)
+    assert [one.io for one in found.ranks] == pytest.approx([1.0, 2.0, 5.0, 2.0])
+    assert found.straggler is not None and found.straggler.name == "rank 2"
+    assert [one.io for one in counted(shared, ranks=2).ranks] == [5.0, 5.0]  # no rank 2 there: equal parts
+
+
+def test_the_slowest_ranks_time_is_that_on_its_own_files_and_on_each_shared_one_as_darshan_has_it() -> None:
+    shared = {"SLOWEST_RANK": 1, "FASTEST_RANK": 0, "F_SLOWEST_RANK_TIME": 2.0, "F_WRITE_TIME": 3.0}
+    found = counted(table("POSIX", [(0, 0, {"F_READ_TIME": 4.0}), (0, 1, {"F_READ_TIME": 1.0}), (1, -1, shared)]))
+    assert found.job.time_by_slowest == 6.0
+
+
 def test_of_counters_the_union_is_not_known_and_a_screen_says_so() -> None:
     found = counted(POSIX)
     assert math.isnan(found.split.union.io)

@@ -209,7 +209,7 @@ def test_workers_have_the_rank_of_the_process_that_started_them(tmp_path: Path) 
 
 
 def test_ranks_whose_processes_have_the_same_id_are_two(tmp_path: Path) -> None:
-    """As in a container for each rank, whose first process is 1 in all."""
+    """Each rank has a container of its own, whose first process is 1."""
     one, other = (write_trace(tmp_path / f"trace-{rank}-of-2.pfw", [event("read", 0, 1, pid=1)]) for rank in (0, 1))
     worker = [event("start", 0, 0, "dftracer", pid=2, ppid=1), event("read", 0, 1, pid=2)]
     write_trace(tmp_path / "trace-1-of-2-5f-spawn.pfw", worker)
