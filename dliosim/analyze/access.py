@@ -62,6 +62,7 @@ class Direction:
     again_in_epoch: int | None  #: the same, within an epoch; None where no epochs are known
     shared: int  #: calls on files that several processes use
     extents: int  #: bytes of all ranges once
+    from_device: int | None = None  #: bytes that devices gave, in a run of dliosim; None where that is not counted
 
 
 @dataclass(frozen=True, slots=True)

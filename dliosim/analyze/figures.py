@@ -37,6 +37,9 @@ class Job:
     incomplete: tuple[str, ...]  #: sentences about what is missing
     notes: tuple[str, ...]  #: sentences about what to know of the figures
     settings: dict[str, str]  #: of the loop, in a run of dliosim
+    #: readers of a rank that can have a core each, next to the ranks, in a run of dliosim; 0 if that is not known
+    reader_cores: int = 0
+    core_wait: str = ""  #: how long the loop of a run of dliosim waited for cores; empty if that is little or not known
 
 
 @dataclass(frozen=True, slots=True)

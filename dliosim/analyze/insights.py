@@ -277,7 +277,8 @@ INSIGHTS: Final = (
     Insight(
         "read-again",
         "the same bytes are read again",
-        "(bytes read - different bytes of files) / bytes read, over all processes",
+        "(bytes read - different bytes of files) / bytes read, over all processes; of a run of dliosim (bytes of the "
+        "device - different bytes) / bytes read, where the kernel counts them: page caches give the others",
         0.1,
         share_text,
         "Drishti P09, which has it the wrong way round",

@@ -203,6 +203,10 @@ def again_share(side: str, verb: str) -> Measuring:
         words = f"{size(one.bytes, 3)} {verb}, of {size(one.extents, 3)} in files: {share_text(share)} again"
         if one.again_in_epoch is not None and side == "read":
             words += f", {share_text(one.again_in_epoch / one.bytes)} within one epoch"
+        if one.from_device is not None:
+            # What the page cache has given again is kept in memory already.
+            share = min(max(one.from_device - one.extents, 0) / one.bytes, share)
+            words += f"; {share_text(share)} again by the device, which gave {size(one.from_device, 3)}"
         return Measure(share, words, _a_rank(figures, one.seconds * share))
 
     return measure
