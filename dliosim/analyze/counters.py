@@ -192,10 +192,13 @@ def _rows_of(module: _Module, paths: set[str]) -> list[int]:
 
 
 def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Direction:
-    """Return the figures of one direction; times of some of the calls are taken as their share of all calls."""
+    """Return the figures of one direction; the calls of a file and rank are taken to be equally long.
+
+    Times of random and misaligned calls are taken as their share of all calls.
+    """
     name, moved, furthest, time = _SIDES[side]
     count = bytes_moved = small = first = consecutive = sequential = misaligned = again = on_shared = placed = 0
-    seconds = 0.0
+    seconds = small_seconds = 0.0
     bins = np.zeros(len(_BINS), np.int64)
     common: dict[int, int] = {}
     for one in bases:
@@ -208,12 +211,14 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Directio
         if one.table.module != "POSIX":
             continue  # only POSIX has sizes, order and alignment
         placed += int(calls.sum())
-        of_side = [int(one.count(f"SIZE_{side.upper()}_{each}").sum()) for each in _BINS]
-        bins += of_side
-        sizes = _common_sizes(one, others == 0)
-        for value, times in sizes.items():
+        of_rows = [one.count(f"SIZE_{side.upper()}_{each}") for each in _BINS]
+        bins += [int(column.sum()) for column in of_rows]
+        for value, times in _common_sizes(one, others == 0).items():
             common[value] = common.get(value, 0) + times
-        small += sum(of_side[:_SMALL_BINS]) - min(sizes.get(SMALL, 0), of_side[_SMALL_BINS - 1])
+        exact = np.minimum(_count_size(one, SMALL) * (others == 0), of_rows[_SMALL_BINS - 1])
+        small_rows = sum(of_rows[:_SMALL_BINS]) - exact
+        small += int(small_rows.sum())
+        small_seconds += float((one.time(time) * (small_rows / np.maximum(calls, 1)).clip(0, 1)).sum())
         first += int((calls > 0).sum())
         consecutive += int(one.count(f"CONSEC_{name}").sum())
         sequential += int(one.count(f"SEQ_{name}").sum())
@@ -238,7 +243,7 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Directio
         bins=tuple(bins.tolist()),
         common=tuple(commonest),
         small=small,
-        small_seconds=small * each,
+        small_seconds=small_seconds,
         first=first,
         consecutive=consecutive,
         sequential=sequential,
@@ -263,6 +268,14 @@ def _common_sizes(one: _Module, is_alone: NDArray[np.bool_]) -> dict[int, int]:
             if count:
                 found[size] = found.get(size, 0) + count
     return found
+
+
+def _count_size(one: _Module, size: int) -> NDArray[np.int64]:
+    """Return the calls of a size in each row, as far as it is among the commonest."""
+    total = np.zeros(len(one.table), np.int64)
+    for number in range(1, 5):
+        total += one.count(f"ACCESS{number}_COUNT") * (one.count(f"ACCESS{number}_ACCESS") == size)
+    return total
 
 
 def _list_files(bases: Sequence[_Module]) -> tuple[FileKind, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
-from dliosim.analyze.access import SMALL, Direction
+from dliosim.analyze.access import Direction
 from dliosim.analyze.figures import Figures
 from dliosim.analyze.ranks import relative_spread
 from dliosim.analyze.time_split import TimeSplit
@@ -149,17 +149,16 @@ def small_share(side: str) -> Measuring:
 
 
 def small_time_share(side: str) -> Measuring:
-    """Return what measures the time of a side whose mean call is small."""
+    """Return what measures the time of small calls of a side."""
 
     def measure(figures: Figures) -> Measure | None:
         one: Direction = getattr(figures.access, side)
         total = _operation_seconds(figures)
-        if one.mean is None or not total:
+        if not one.sized or not total:
             return None
-        share = one.seconds / total if one.mean < SMALL else 0.0
-        part = share_text(one.seconds / total)
-        words = f"{side}s of {size(one.mean, 3)} on average take {part} of the time of all operations"
-        return Measure(share, words, _a_rank(figures, one.seconds))
+        share = one.small_seconds / total
+        words = f"{side}s below 1 MiB take {share_text(share)} of the time of all operations"
+        return Measure(share, words, _a_rank(figures, one.small_seconds))
 
     return measure
 

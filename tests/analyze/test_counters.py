@@ -81,6 +81,14 @@ def test_a_direction_has_darshans_counts_and_a_request_of_1_mib_is_not_small() -
     assert one.misaligned == 3
 
 
+def test_small_calls_of_a_file_have_their_part_of_its_time_alone() -> None:
+    large = {"READS": 2, "BYTES_READ": 8 * MIB, "SIZE_READ_1M_4M": 2, "F_READ_TIME": 8.0}
+    small = {"READS": 98, "BYTES_READ": 98, "SIZE_READ_0_100": 98, "F_READ_TIME": 1.0}
+    found = counted(table("POSIX", [(0, 0, large), (1, 0, small)]))
+    assert found.access.read.small_seconds == 1.0
+    assert not next(one for one in judge(found) if one.insight.name == "slow-small-reads").is_met
+
+
 def test_bytes_above_the_file_are_read_again_and_a_file_read_in_part_is_not() -> None:
     access = counted(POSIX).access
     assert (access.read.again, access.read.extents) == (5 * MIB, 5 * MIB)

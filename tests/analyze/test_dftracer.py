@@ -365,3 +365,11 @@ def test_positions_are_those_of_a_process_that_is_followed_call_by_call(calls: l
     with tempfile.TemporaryDirectory() as place:
         events = read_lines(Path(place), *documents).events
     assert events.offset[np.isin(events.kind, KINDS.index("read"))].tolist() == expected
+
+
+def test_functions_of_training_without_a_call_on_a_file_are_incomplete(tmp_path: Path) -> None:
+    """A program whose functions were traced, without the library that is preloaded."""
+    functions = [event("forward", 0, 5, "compute"), event("fetch.iter", 5, 5, "dataloader")]
+    assert any("LD_PRELOAD" in one for one in open_trace([write_trace(tmp_path / "a.pfw", functions)]).incomplete)
+    with_calls = write_trace(tmp_path / "b.pfw", [*functions, event("read", 1, 1, ret=5)])
+    assert open_trace([with_calls]).incomplete == ()

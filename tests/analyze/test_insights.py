@@ -168,6 +168,14 @@ def test_calls_whose_size_is_not_known_are_not_small() -> None:
     assert (access.sized, access.mean, sum(access.bins), access.small) == (10, MIB, 10, 0)
 
 
+def test_the_time_of_large_reads_is_not_that_of_many_small_ones() -> None:
+    """A Python program reads thousands of its own small files, next to its data."""
+    rows = [read(at * 10, 1, file=f"/p/{at}.pyc", moved=5) for at in range(400)]
+    rows += [read(5000, 900, moved=2 * MIB)]
+    assert not insight("slow-small-reads", rows).is_met
+    assert insight("slow-small-reads", [*rows, read(6000, 1500, file="/d/b", moved=MIB - 1)]).is_met
+
+
 def test_drishtis_inverted_rule_is_put_right_for_a_file_that_is_read_in_part() -> None:
     """Drishti finds redundant reads where the highest offset is above the bytes read: in a sparse read."""
     assert not insight("read-again", [read(0, 5, offset=10_000)]).is_met

@@ -1,4 +1,4 @@
-"""What the results of a run of dliosim add to its trace: cores, waits for them, and where bytes came from."""
+"""Figures that a trace of dliosim has from the results of its run: cores, waits for them, where bytes came from."""
 
 from __future__ import annotations
 
