@@ -86,7 +86,11 @@ def find_straggler(view: View, ranks: tuple[Rank, ...]) -> Straggler | None:
 
 def _find_by_step(view: View) -> Straggler | None:
     events, count = view.events, len(view.groups)
-    rows = np.flatnonzero(events.is_kind(*_OWN_WORK) & (events.thread == 0) & (events.step >= 0))
+    work = events.is_kind(*_OWN_WORK) & (events.thread == 0) & (events.step >= 0)
+    # Workers in processes of their own are ahead of the step that they work for.
+    steps_of = np.zeros(len(events.processes), np.bool_)
+    steps_of[events.process[work & events.is_kind("compute", "data wait")]] = True
+    rows = np.flatnonzero(work & steps_of[events.process])
     if not len(rows):
         return None
     epoch, step = events.epoch[rows].astype(np.int64), events.step[rows].astype(np.int64)
