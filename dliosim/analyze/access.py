@@ -49,7 +49,7 @@ class Direction:
     common: tuple[tuple[int, int], ...]  #: the four commonest sizes, bytes, each with its calls
     small: int  #: calls below 1 MiB
     small_seconds: float  #: sum of their durations
-    first: int  #: first calls of a process on a file: they follow nothing
+    first: int  #: first calls of a process on a file, in each epoch where these are known: they follow nothing
     consecutive: int  #: calls that begin where the last one of the process on the file ended
     sequential: int  #: calls that begin there or later; consecutive ones among them
     random: int  #: calls that begin before the last one's end
@@ -162,10 +162,15 @@ def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
 
 
 def _find_order(view: View, rows: Ints) -> tuple[Bools, Ints]:
-    """Return which calls are the first of a process on a file, and how far each begins behind the last one's end."""
-    process, file, offset = (column[rows] for column in (view.events.process, view.events.file, view.events.offset))
-    first = np.ones(len(rows), np.bool_)
-    first[1:] = (process[1:] != process[:-1]) | (file[1:] != file[:-1])
+    """Return which calls follow nothing, and how far each begins behind the last one's end.
+
+    These are the first ones of a process on a file in an epoch: to read it from its begin again is no jump.
+    """
+    offset, first = view.events.offset[rows], np.ones(len(rows), np.bool_)
+    first[1:] = False
+    for column in (view.events.process, view.events.file, view.events.epoch):
+        own = column[rows]
+        first[1:] |= own[1:] != own[:-1]
     ahead = np.zeros(len(rows), np.int64)
     ahead[1:] = offset[1:] - offset[:-1] - view.bytes[rows[:-1]]
     return first, ahead

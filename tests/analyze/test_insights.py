@@ -193,6 +193,17 @@ def test_of_two_that_are_found_the_one_that_costs_more_comes_first() -> None:
     assert costs == sorted(costs, reverse=True, key=float)  # type: ignore[arg-type]
 
 
+def test_a_file_that_each_epoch_reads_from_its_begin_to_its_end_is_not_read_at_random() -> None:
+    rows = [
+        read(10_000 * epoch + at, 1, file=f"/d/{at // 2}", offset=10 * (at % 2), epoch=epoch)
+        for epoch in (1, 2, 3)
+        for at in range(2000)
+    ]
+    access = figures(rows).access.read
+    assert (access.first, access.consecutive, access.random) == (3000, 3000, 0)
+    assert not insight("random-reads", rows).is_met
+
+
 def test_without_compute_nothing_is_said_about_what_it_hides() -> None:
     assert insight("unoverlapped-io", [read(0, 100)]).found is None
 
