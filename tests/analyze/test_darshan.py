@@ -27,7 +27,7 @@ S = 1_000_000_000
 LOG = Path("a.darshan")
 
 #: Counters of POSIX in these tests.
-COUNTS = ("POSIX_OPENS", "POSIX_READS", "POSIX_WRITES", "POSIX_STATS", "POSIX_BYTES_READ")
+COUNTS = ("POSIX_OPENS", "POSIX_READS", "POSIX_WRITES", "POSIX_STATS", "POSIX_BYTES_READ", "POSIX_RENAMED_FROM")
 
 
 def job(**changes: Any) -> Frame:
@@ -293,3 +293,15 @@ def test_counters_beyond_64_bits_are_damage() -> None:
     rows = [(1, rank, {"BYTES_READ": (1 << 63) - 1}) for rank in (0, 1)]
     with pytest.raises(TraceError, match="BYTES_READ adds up to more than 4 EiB"):
         make_trace([job(), names("/data/a"), counters(*rows)], LOG)
+    # An id is no sum.
+    assert make_trace([job(), names("/data/a"), counters((1, 0, {"RENAMED_FROM": (1 << 63) - 1}))], LOG).counters
+
+
+def test_a_log_that_is_cut_before_its_modules_is_no_job_that_reads_nothing(example: Path, tmp_path: Path) -> None:
+    """PyDarshan finds no record behind the end of a file, and says nothing."""
+    log = tmp_path / "cut.darshan"
+    content = example.read_bytes()
+    for size in (1_198, 1_204, 1_232, 1_236, len(content) - 1):
+        log.write_bytes(content[:size])
+        with pytest.raises(TraceError):
+            open_trace([log])

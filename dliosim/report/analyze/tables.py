@@ -279,13 +279,15 @@ def fleet_table(rows: Sequence[FleetRow]) -> Table:
 
 
 def _shorten_names(names: Sequence[str]) -> list[str]:
-    """Return names of jobs, each as long as it must be to differ from all others."""
-    longest, shown = _LONGEST_JOB, list(map(printable, names))
-    while longest < max(map(len, shown), default=0):
-        short = [shorten_name(one, longest) for one in shown]
-        if len(set(short)) == len(set(shown)):
-            return short
-        longest *= 2
+    """Return names of jobs, each as long as it must be to differ from all others: both ends, or its begin."""
+    shown = list(map(printable, names))
+    for longest in range(_LONGEST_JOB, max(map(len, shown), default=0), 8):
+        for short in (
+            [shorten_name(one, longest) for one in shown],
+            [one if len(one) <= longest else f"{one[: longest - 3]}..." for one in shown],
+        ):
+            if len(set(short)) == len(set(shown)):
+                return short
     return shown
 
 
