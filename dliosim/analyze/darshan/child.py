@@ -87,6 +87,8 @@ def _write_log(path: str, out: BinaryIO) -> None:
 
 def _text(backend: Any, text: Any) -> str:
     """Return a text of C; bytes that are no UTF-8 become surrogates."""
+    if text == backend.ffi.NULL:
+        raise ValueError("it is damaged: a name in it is missing")
     found: bytes = backend.ffi.string(text)
     return found.decode(errors="surrogateescape")
 
