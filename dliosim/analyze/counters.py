@@ -80,7 +80,7 @@ def add_counters(view: View, figures: Figures) -> Figures:
     found = replace(
         figures,
         job=job,
-        access=_describe_access(bases, tables.get("MPI-IO")),
+        access=_describe_access(bases, tables.get("MPI-IO"), len(ranks)),
         files=_list_files(bases),
         functions=_list_functions(list(tables.values())),
         ranks=ranks,
@@ -160,15 +160,15 @@ def _time_by_slowest(bases: Sequence[_Module], ranks: int) -> float:
     return float(own.max(initial=0.0)) + shared
 
 
-def _describe_access(bases: Sequence[_Module], mpi: _Module | None) -> Access:
+def _describe_access(bases: Sequence[_Module], mpi: _Module | None, ranks: int) -> Access:
     shared = {path for one in bases for path in _shared_files(one)}
     on_shared = np.isin(mpi.table.file, _rows_of(mpi, shared | _shared_files(mpi))) if mpi else None
     calls = mpi.count(*_MPI_CALLS) if mpi else np.zeros(0, np.int64)
     collective = mpi.count("COLL_READS", "COLL_WRITES") if mpi else calls
     stdio = [one for one in bases if one.table.module == "STDIO"]
     return Access(
-        _describe(bases, "read", shared),
-        _describe(bases, "write", shared),
+        _describe(bases, "read", shared, ranks),
+        _describe(bases, "write", shared, ranks),
         int(sum(one.count("RW_SWITCHES").sum() for one in bases)),
         len({path for one in bases for path in one.table.files}),
         len(shared),
@@ -191,7 +191,7 @@ def _rows_of(module: _Module, paths: set[str]) -> list[int]:
     return [number for number, path in enumerate(module.table.files) if path in paths]
 
 
-def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Direction:
+def _describe(bases: Sequence[_Module], side: str, shared: set[str], ranks: int) -> Direction:
     """Return the figures of one direction; the calls of a file and rank are taken to be equally long.
 
     Times of random and misaligned calls are taken as their share of all calls.
@@ -219,7 +219,8 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Directio
         small_rows = sum(of_rows[:_SMALL_BINS]) - exact
         small += int(small_rows.sum())
         small_seconds += float((one.time(time) * (small_rows / np.maximum(calls, 1)).clip(0, 1)).sum())
-        first += int((calls > 0).sum())
+        # Each rank has a first call on a file that all use.
+        first += int(np.minimum(calls, np.where(one.table.rank < 0, ranks, 1)).sum())
         consecutive += int(one.count(f"CONSEC_{name}").sum())
         sequential += int(one.count(f"SEQ_{name}").sum())
         share = calls / np.maximum(calls + others, 1)

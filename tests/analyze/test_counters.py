@@ -77,7 +77,7 @@ def test_a_direction_has_darshans_counts_and_a_request_of_1_mib_is_not_small() -
     assert (one.small, other.small) == (0, 8)
     assert (one.common, other.common) == (((MIB, 10),), ((100, 8),))
     assert (one.first, one.consecutive, one.sequential, one.random) == (1, 4, 6, 3)
-    assert (other.first, other.random) == (1, 0)
+    assert (other.first, other.sequential, other.random) == (1, 7, 0)
     assert one.misaligned == 3
 
 
@@ -87,6 +87,13 @@ def test_small_calls_of_a_file_have_their_part_of_its_time_alone() -> None:
     found = counted(table("POSIX", [(0, 0, large), (1, 0, small)]))
     assert found.access.read.small_seconds == 1.0
     assert not next(one for one in judge(found) if one.insight.name == "slow-small-reads").is_met
+
+
+def test_the_first_call_of_each_rank_on_a_file_of_all_is_no_jump_back() -> None:
+    """Eight ranks read a module of Python: all of it, and then its end."""
+    shared = {"READS": 16, "BYTES_READ": 800, "CONSEC_READS": 8, "SEQ_READS": 8, "SIZE_READ_0_100": 16}
+    access = counted(table("POSIX", [(0, -1, shared)]), ranks=8).access.read
+    assert (access.first, access.sequential, access.random) == (8, 8, 0)
 
 
 def test_bytes_above_the_file_are_read_again_and_a_file_read_in_part_is_not() -> None:
