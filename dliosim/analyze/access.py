@@ -43,11 +43,13 @@ class Direction:
     count: int  #: calls
     bytes: int  #: bytes that they moved
     seconds: float  #: sum of their durations on all ranks
+    sized: int  #: calls whose size is known; `bins`, `common` and `small` are of these alone
+    mean: float | None  #: mean size of a call; None where no size is known
     bins: tuple[int, ...]  #: calls in each of Darshan's bins of sizes
     common: tuple[tuple[int, int], ...]  #: the four commonest sizes, bytes, each with its calls
     small: int  #: calls below 1 MiB
     small_seconds: float  #: sum of their durations
-    first: int  #: first calls of a process on a file: they follow nothing
+    first: int  #: first calls of a process on a file, in each epoch where these are known: they follow nothing
     consecutive: int  #: calls that begin where the last one of the process on the file ended
     sequential: int  #: calls that begin there or later; consecutive ones among them
     random: int  #: calls that begin before the last one's end
@@ -60,6 +62,7 @@ class Direction:
     again_in_epoch: int | None  #: the same, within an epoch; None where no epochs are known
     shared: int  #: calls on files that several processes use
     extents: int  #: bytes of all ranges once
+    from_device: int | None = None  #: bytes that devices gave, in a run of dliosim; None where that is not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +126,11 @@ def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
     """Return the figures of some rows of one direction, in order of process, file and time."""
     events = view.events
     size, duration, offset, file = view.bytes[rows], events.duration[rows], events.offset[rows], events.file[rows]
-    sizes, counts = np.unique(size, return_counts=True)
+    sized = view.sizes[rows] >= 0
+    known = size if sized.all() else size[sized]
+    sizes, counts = np.unique(known, return_counts=True)
     most = np.lexsort((sizes, -counts))[:_COMMON]
-    small = size < SMALL
+    small = sized & (size < SMALL)
     placed = (offset >= 0) & (file >= 0)
     misaligned = placed & (offset % ALIGNMENT != 0)
     extents, again, again_in_epoch = _measure_repetition(view, rows[placed])
@@ -135,7 +140,9 @@ def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
         len(rows),
         int(size.sum()),
         int(duration.sum()) / 1e9,
-        tuple(np.bincount(np.searchsorted(BIN_ENDS, size), minlength=len(BIN_NAMES)).tolist()),
+        len(known),
+        int(known.sum()) / len(known) if len(known) else None,
+        tuple(np.bincount(np.searchsorted(BIN_ENDS, known), minlength=len(BIN_NAMES)).tolist()),
         tuple(zip(sizes[most].tolist(), counts[most].tolist(), strict=True)),
         int(small.sum()),
         int(duration[small].sum()) / 1e9,
@@ -155,10 +162,15 @@ def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
 
 
 def _find_order(view: View, rows: Ints) -> tuple[Bools, Ints]:
-    """Return which calls are the first of a process on a file, and how far each begins behind the last one's end."""
-    process, file, offset = (column[rows] for column in (view.events.process, view.events.file, view.events.offset))
-    first = np.ones(len(rows), np.bool_)
-    first[1:] = (process[1:] != process[:-1]) | (file[1:] != file[:-1])
+    """Return which calls follow nothing, and how far each begins behind the last one's end.
+
+    These are the first ones of a process on a file in an epoch: to read it from its begin again is no jump.
+    """
+    offset, first = view.events.offset[rows], np.ones(len(rows), np.bool_)
+    first[1:] = False
+    for column in (view.events.process, view.events.file, view.events.epoch):
+        own = column[rows]
+        first[1:] |= own[1:] != own[:-1]
     ahead = np.zeros(len(rows), np.int64)
     ahead[1:] = offset[1:] - offset[:-1] - view.bytes[rows[:-1]]
     return first, ahead

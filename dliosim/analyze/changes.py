@@ -82,15 +82,19 @@ def _times(figures: Figures) -> dict[str, float]:
 
 
 def _others(first: Figures, second: Figures) -> dict[str, tuple[str, float, float]]:
+    """Return the other figures that are known of both jobs."""
     found: dict[str, tuple[str, float, float]] = {}
     pairs = [_other_figures(one) for one in (first, second)]
     for what, (unit, value) in pairs[0].items():
-        found[what] = (unit, value, pairs[1][what][1])
+        other = pairs[1][what][1]
+        if value is not None and other is not None:
+            found[what] = (unit, value, other)
     return found
 
 
-def _other_figures(figures: Figures) -> dict[str, tuple[str, float]]:
-    found: dict[str, tuple[str, float]] = {
+def _other_figures(figures: Figures) -> dict[str, tuple[str, float | None]]:
+    """Return figures without a cost in time; None for those that the trace does not say."""
+    found: dict[str, tuple[str, float | None]] = {
         "ranks": ("count", len(figures.ranks)),
         "operations": ("count", figures.job.operations),
         "files": ("count", figures.access.files),
@@ -98,9 +102,14 @@ def _other_figures(figures: Figures) -> dict[str, tuple[str, float]]:
     for side, one in (("read", figures.access.read), ("write", figures.access.write)):
         found |= {
             f"{side}s": ("count", one.count),
-            f"bytes of {side}s": ("B", one.bytes),
-            f"mean {side}": ("B", one.bytes / one.count if one.count else 0.0),
-            f"{side}s below 1 MiB": ("share", one.small / one.count if one.count else 0.0),
-            f"sequential {side}s": ("share", one.sequential / one.placed if one.placed else 0.0),
+            f"bytes of {side}s": ("B", one.bytes if one.mean is not None or not one.count else None),
+            f"mean {side}": ("B", one.mean if one.count else 0.0),
+            f"{side}s below 1 MiB": ("share", _share(one.small, one.sized, one.count)),
+            f"sequential {side}s": ("share", _share(one.sequential, one.placed, one.count)),
         }
     return found
+
+
+def _share(some: int, known: int, calls: int) -> float | None:
+    """Return the share of calls about which the trace says something; 0 without calls."""
+    return some / known if known else None if calls else 0.0

@@ -1,7 +1,8 @@
 """Figures from Darshan's counters, which are sums over each file and rank, and know no single call.
 
-Counters of a file that all ranks use are of all of them together; here each rank has an equal part. Where a log has
-DXT, times are those of its calls; counts and bytes are those of the counters, which miss no call.
+Counters of a file that all ranks use are of all of them together; here each rank has an equal part, but for the time
+of the slowest and the fastest rank, which Darshan has. Where a log has DXT, times are those of its calls; counts and
+bytes are those of the counters, which miss no call.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _SIDES: Final = {
     "read": ("READS", "BYTES_READ", "MAX_BYTE_READ", "F_READ_TIME"),
     "write": ("WRITES", "BYTES_WRITTEN", "MAX_BYTE_WRITTEN", "F_WRITE_TIME"),
 }
+_TIMES: Final = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
 _METADATA: Final = ("OPENS", "STATS", "SEEKS", "FSYNCS", "FDSYNCS", "FLUSHES", "SYNCS", "INDEP_OPENS", "COLL_OPENS")
 _MPI_CALLS: Final = tuple(f"{how}_{side}" for how in ("INDEP", "COLL", "SPLIT", "NB") for side in ("READS", "WRITES"))
 
@@ -70,10 +72,15 @@ def add_counters(view: View, figures: Figures) -> Figures:
     if not bases:
         return figures
     ranks = _list_ranks(figures, bases, has_events=len(view.events) > 0)
+    job = replace(
+        figures.job,
+        operations=sum(one.operations for one in ranks),
+        time_by_slowest=min(_time_by_slowest(bases, len(ranks)), figures.job.seconds),
+    )
     found = replace(
         figures,
-        job=replace(figures.job, operations=sum(one.operations for one in ranks)),
-        access=_describe_access(bases, tables.get("MPI-IO")),
+        job=job,
+        access=_describe_access(bases, tables.get("MPI-IO"), len(ranks)),
         files=_list_files(bases),
         functions=_list_functions(list(tables.values())),
         ranks=ranks,
@@ -100,29 +107,68 @@ def _list_ranks(figures: Figures, bases: Sequence[_Module], has_events: bool) ->
     read, written = (add_up([one.count(_SIDES[side][1]) for one in bases]) for side in _SIDES)
     operations = add_up([one.count(*_METADATA) + one.calls("read") + one.calls("write") for one in bases])
     metadata = add_up([one.time("F_META_TIME") for one in bases])
-    moving = add_up([one.time("F_READ_TIME", "F_WRITE_TIME") for one in bases])
+    times = np.array(add_up([one.time(*_TIMES) for one in bases])) + sum(_differ(one, count) for one in bases)
     return tuple(
         replace(
             one,
             read=round(read[at]),
             written=round(written[at]),
             operations=round(operations[at]),
-            io=min((one.io if has_events else moving[at]) + metadata[at], figures.job.seconds),
+            io=min(one.io + metadata[at] if has_events else float(times[at]), figures.job.seconds),
             metadata=metadata[at],
         )
         for at, one in enumerate(figures.ranks)
     )
 
 
-def _describe_access(bases: Sequence[_Module], mpi: _Module | None) -> Access:
+def _differ(module: _Module, ranks: int) -> NDArray[np.float64]:
+    """Return how much longer than an equal part each rank took on the files that all ranks have together, s.
+
+    Of each file Darshan has the slowest and the fastest rank with their times; the others have equal parts of the rest.
+    """
+    more = np.zeros(ranks)
+    total = module.time(*_TIMES)
+    slowest, fastest = (_find_rank(module, f"{which}_RANK") for which in ("SLOWEST", "FASTEST"))
+    longest, shortest = (module.time(f"F_{which}_RANK_TIME") for which in ("SLOWEST", "FASTEST"))
+    rest = total - longest - shortest
+    # Without a rest there are two ranks, or the times are not known.
+    is_known = (module.table.rank < 0) & (longest > 0) & (slowest != fastest)
+    is_known &= (np.minimum(slowest, fastest) >= 0) & (np.maximum(slowest, fastest) < ranks)
+    is_known &= (rest >= 0) if ranks > 2 else np.abs(rest) <= 1e-6 * total
+    each = np.where(is_known, rest / max(ranks - 2, 1) * (ranks > 2), 0.0)[is_known]
+    more += (each - total[is_known] / max(ranks, 1)).sum()
+    np.add.at(more, slowest[is_known], longest[is_known] - each)
+    np.add.at(more, fastest[is_known], shortest[is_known] - each)
+    return more
+
+
+def _find_rank(module: _Module, name: str) -> NDArray[np.int64]:
+    """Return a rank of each row; -1 where Darshan has none."""
+    found = module.table.counts.get(name)
+    return np.full(len(module.table), -1, np.int64) if found is None else found
+
+
+def _time_by_slowest(bases: Sequence[_Module], ranks: int) -> float:
+    """Return the longest time of a rank on its own files + the slowest rank's on each shared file, as Darshan does."""
+    own, shared = np.zeros(ranks), 0.0
+    for one in bases:
+        total, is_own = one.time(*_TIMES), one.table.rank >= 0
+        own += np.bincount(one.table.rank[is_own], total[is_own], ranks)
+        longest = one.time("F_SLOWEST_RANK_TIME")
+        # Without the slowest rank's time an equal part is what is known.
+        shared += float(np.where(longest > 0, longest, total / max(ranks, 1))[~is_own].sum())
+    return float(own.max(initial=0.0)) + shared
+
+
+def _describe_access(bases: Sequence[_Module], mpi: _Module | None, ranks: int) -> Access:
     shared = {path for one in bases for path in _shared_files(one)}
     on_shared = np.isin(mpi.table.file, _rows_of(mpi, shared | _shared_files(mpi))) if mpi else None
     calls = mpi.count(*_MPI_CALLS) if mpi else np.zeros(0, np.int64)
     collective = mpi.count("COLL_READS", "COLL_WRITES") if mpi else calls
     stdio = [one for one in bases if one.table.module == "STDIO"]
     return Access(
-        _describe(bases, "read", shared),
-        _describe(bases, "write", shared),
+        _describe(bases, "read", shared, ranks),
+        _describe(bases, "write", shared, ranks),
         int(sum(one.count("RW_SWITCHES").sum() for one in bases)),
         len({path for one in bases for path in one.table.files}),
         len(shared),
@@ -145,11 +191,14 @@ def _rows_of(module: _Module, paths: set[str]) -> list[int]:
     return [number for number, path in enumerate(module.table.files) if path in paths]
 
 
-def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Direction:
-    """Return the figures of one direction; times of some of the calls are taken as their share of all calls."""
+def _describe(bases: Sequence[_Module], side: str, shared: set[str], ranks: int) -> Direction:
+    """Return the figures of one direction; the calls of a file and rank are taken to be equally long.
+
+    Times of random and misaligned calls are taken as their share of all calls.
+    """
     name, moved, furthest, time = _SIDES[side]
     count = bytes_moved = small = first = consecutive = sequential = misaligned = again = on_shared = placed = 0
-    seconds = 0.0
+    seconds = small_seconds = 0.0
     bins = np.zeros(len(_BINS), np.int64)
     common: dict[int, int] = {}
     for one in bases:
@@ -162,13 +211,16 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Directio
         if one.table.module != "POSIX":
             continue  # only POSIX has sizes, order and alignment
         placed += int(calls.sum())
-        of_side = [int(one.count(f"SIZE_{side.upper()}_{each}").sum()) for each in _BINS]
-        bins += of_side
-        sizes = _common_sizes(one, others == 0)
-        for value, times in sizes.items():
+        of_rows = [one.count(f"SIZE_{side.upper()}_{each}") for each in _BINS]
+        bins += [int(column.sum()) for column in of_rows]
+        for value, times in _common_sizes(one, others == 0).items():
             common[value] = common.get(value, 0) + times
-        small += sum(of_side[:_SMALL_BINS]) - min(sizes.get(SMALL, 0), of_side[_SMALL_BINS - 1])
-        first += int((calls > 0).sum())
+        exact = np.minimum(_count_size(one, SMALL) * (others == 0), of_rows[_SMALL_BINS - 1])
+        small_rows = sum(of_rows[:_SMALL_BINS]) - exact
+        small += int(small_rows.sum())
+        small_seconds += float((one.time(time) * (small_rows / np.maximum(calls, 1)).clip(0, 1)).sum())
+        # Each rank has a first call on a file that all use.
+        first += int(np.minimum(calls, np.where(one.table.rank < 0, ranks, 1)).sum())
         consecutive += int(one.count(f"CONSEC_{name}").sum())
         sequential += int(one.count(f"SEQ_{name}").sum())
         share = calls / np.maximum(calls + others, 1)
@@ -180,17 +232,19 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Directio
         again += int(np.maximum(np.bincount(one.table.file, size, files) - ends, 0).sum())
     first = min(first, max(placed - sequential, 0))  # Darshan counts the first call at offset 0 as no sequential one
     random = max(placed - sequential - first, 0)
-    mean = bytes_moved / count if count else 0.0
+    mean = bytes_moved / count if count else None
     each = seconds / count if count else 0.0
     commonest = sorted(common.items(), key=lambda pair: (-pair[1], pair[0]))[:4]
     return Direction(
         count=count,
         bytes=bytes_moved,
         seconds=seconds,
+        sized=placed,
+        mean=mean,
         bins=tuple(bins.tolist()),
         common=tuple(commonest),
         small=small,
-        small_seconds=small * each,
+        small_seconds=small_seconds,
         first=first,
         consecutive=consecutive,
         sequential=sequential,
@@ -198,7 +252,7 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str]) -> Directio
         random_seconds=random * each,
         placed=placed,
         misaligned=misaligned,
-        misaligned_seconds=misaligned * each * ALIGNMENT / (mean + ALIGNMENT),
+        misaligned_seconds=misaligned * each * ALIGNMENT / ((mean or 0.0) + ALIGNMENT),
         again=again,
         again_in_epoch=None,
         shared=on_shared,
@@ -217,6 +271,14 @@ def _common_sizes(one: _Module, is_alone: NDArray[np.bool_]) -> dict[int, int]:
     return found
 
 
+def _count_size(one: _Module, size: int) -> NDArray[np.int64]:
+    """Return the calls of a size in each row, as far as it is among the commonest."""
+    total = np.zeros(len(one.table), np.int64)
+    for number in range(1, 5):
+        total += one.count(f"ACCESS{number}_COUNT") * (one.count(f"ACCESS{number}_ACCESS") == size)
+    return total
+
+
 def _list_files(bases: Sequence[_Module]) -> tuple[FileKind, ...]:
     sums: dict[tuple[int, str], list[float]] = {}
     names: dict[tuple[int, str], set[str]] = {}
@@ -227,7 +289,7 @@ def _list_files(bases: Sequence[_Module]) -> tuple[FileKind, ...]:
             one.count(*_METADATA),
             one.count("BYTES_READ"),
             one.count("BYTES_WRITTEN"),
-            one.time("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME"),
+            one.time(*_TIMES),
         ]
         of_files = np.stack([np.bincount(one.table.file, column, files) for column in columns], axis=1).tolist()
         for path, values in zip(one.table.files, of_files, strict=True):

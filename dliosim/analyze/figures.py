@@ -31,10 +31,15 @@ class Job:
     threads: int  #: threads with an event
     events: int  #: events
     operations: int  #: operations on files, each counted in the lowest layer that its file has
+    #: I/O time of the slowest rank, s; of Darshan's counters that on its own files + the longest on each shared file
+    time_by_slowest: float
     left_out: dict[str, int]  #: lines of the source that are no events, by what they are
     incomplete: tuple[str, ...]  #: sentences about what is missing
     notes: tuple[str, ...]  #: sentences about what to know of the figures
     settings: dict[str, str]  #: of the loop, in a run of dliosim
+    #: readers of a rank that can have a core each, next to the ranks, in a run of dliosim; 0 if that is not known
+    reader_cores: int = 0
+    core_wait: str = ""  #: how long the loop of a run of dliosim waited for cores; empty if that is little or not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ def measure_figures(view: View) -> Figures:
     """Return all figures of a trace."""
     ranks = list_ranks(view)
     return Figures(
-        _describe_job(view),
+        _describe_job(view, max((one.io for one in ranks), default=0.0)),
         split_time(view),
         split_epochs(view),
         list_functions(view),
@@ -79,7 +84,7 @@ def _find_loop(view: View) -> str:
     return longest.split(" ")[-1]
 
 
-def _describe_job(view: View) -> Job:
+def _describe_job(view: View, time_by_slowest: float) -> Job:
     trace, events, loop = view.trace, view.events, _find_loop(view)
     hosts = {one.host for one in events.processes} - {""}
     threads = events.process.astype(np.int64) << 32 | (events.thread.astype(np.int64) & 0xFFFFFFFF)
@@ -95,6 +100,7 @@ def _describe_job(view: View) -> Job:
         len(np.unique(threads)),
         len(events),
         int(view.basic.sum()),
+        time_by_slowest,
         dict(trace.left_out),
         trace.incomplete,
         trace.notes,

@@ -28,7 +28,7 @@ def list_fleet(names: Sequence[str], jobs: Sequence[tuple[Figures, Sequence[Find
     rows = []
     for name, (figures, findings) in zip(names, jobs, strict=True):
         moved = sum(one.read + one.written for one in figures.ranks)
-        slowest = max((one.io for one in figures.ranks), default=0.0)
+        slowest = figures.job.time_by_slowest
         met = next((one.insight.name for one in findings if one.is_met and is_costly(one, figures)), "")
         rows.append(
             FleetRow(

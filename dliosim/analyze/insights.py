@@ -213,10 +213,10 @@ INSIGHTS: Final = (
     Insight(
         "slow-small-reads",
         "small reads take most of the I/O time",
-        "time of reads / time of all operations, if a mean read is below 1 MiB; durations of all ranks added up",
+        "time of reads below 1 MiB / time of all operations; durations of all ranks added up",
         0.5,
         share_text,
-        "DFAnalyzer small_reads",
+        "DFAnalyzer small_reads, which has all reads if a mean one is below 1 MiB",
         small_time_share("read"),
         _PACK,
         '-D {loop}.transfer="whole sample"',
@@ -224,10 +224,10 @@ INSIGHTS: Final = (
     Insight(
         "slow-small-writes",
         "small writes take most of the I/O time",
-        "time of writes / time of all operations, if a mean write is below 1 MiB; durations of all ranks added up",
+        "time of writes below 1 MiB / time of all operations; durations of all ranks added up",
         0.5,
         share_text,
-        "DFAnalyzer small_writes",
+        "DFAnalyzer small_writes, which has all writes if a mean one is below 1 MiB",
         small_time_share("write"),
         "collect writes in a larger buffer; write one file for each rank or node",
     ),
@@ -277,7 +277,8 @@ INSIGHTS: Final = (
     Insight(
         "read-again",
         "the same bytes are read again",
-        "(bytes read - different bytes of files) / bytes read, over all processes",
+        "(bytes read - different bytes of files) / bytes read, over all processes; of a run of dliosim (bytes of the "
+        "device - different bytes) / bytes read, where the kernel counts them: page caches give the others",
         0.1,
         share_text,
         "Drishti P09, which has it the wrong way round",

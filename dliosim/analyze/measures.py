@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
-from dliosim.analyze.access import SMALL, Direction
+from dliosim.analyze.access import Direction
 from dliosim.analyze.figures import Figures
 from dliosim.analyze.ranks import relative_spread
 from dliosim.analyze.time_split import TimeSplit
@@ -139,28 +139,26 @@ def small_share(side: str) -> Measuring:
 
     def measure(figures: Figures) -> Measure | None:
         one: Direction = getattr(figures.access, side)
-        if not one.count:
+        if not one.sized:
             return None
-        share = one.small / one.count
-        words = f"{share_text(share)} of {one.count} {side}s move less than 1 MiB"
+        share = one.small / one.sized
+        words = f"{share_text(share)} of {one.sized} {side}s move less than 1 MiB"
         return Measure(share, words, _a_rank(figures, one.small_seconds), one.small)
 
     return measure
 
 
 def small_time_share(side: str) -> Measuring:
-    """Return what measures the time of a side whose mean call is small."""
+    """Return what measures the time of small calls of a side."""
 
     def measure(figures: Figures) -> Measure | None:
         one: Direction = getattr(figures.access, side)
         total = _operation_seconds(figures)
-        if not one.count or not total:
+        if not one.sized or not total:
             return None
-        mean = one.bytes / one.count
-        share = one.seconds / total if mean < SMALL else 0.0
-        part = share_text(one.seconds / total)
-        words = f"{side}s of {size(mean, 3)} on average take {part} of the time of all operations"
-        return Measure(share, words, _a_rank(figures, one.seconds))
+        share = one.small_seconds / total
+        words = f"{side}s below 1 MiB take {share_text(share)} of the time of all operations"
+        return Measure(share, words, _a_rank(figures, one.small_seconds))
 
     return measure
 
@@ -204,6 +202,10 @@ def again_share(side: str, verb: str) -> Measuring:
         words = f"{size(one.bytes, 3)} {verb}, of {size(one.extents, 3)} in files: {share_text(share)} again"
         if one.again_in_epoch is not None and side == "read":
             words += f", {share_text(one.again_in_epoch / one.bytes)} within one epoch"
+        if one.from_device is not None:
+            # What the page cache has given again is kept in memory already.
+            share = min(max(one.from_device - one.extents, 0) / one.bytes, share)
+            words += f"; {share_text(share)} again by the device, which gave {size(one.from_device, 3)}"
         return Measure(share, words, _a_rank(figures, one.seconds * share))
 
     return measure
@@ -268,7 +270,7 @@ def mix_share(figure: str, word: str) -> Measuring:
 
     def measure(figures: Figures) -> Measure | None:
         read, written = (getattr(one, figure) for one in (figures.access.read, figures.access.write))
-        if not read + written:
+        if not read + written:  # also where no size is known
             return None
         side, most = max(("read", read), ("written" if figure == "bytes" else "write", written), key=lambda one: one[1])
         share = most / (read + written)

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dliosim.analyze.view import METADATA, View
+from dliosim.trace.events import kind_number
 from dliosim.trace.intervals import Floats, Ints
 
 #: Kinds of events on a rank's own thread by whose end a step's work is done; waits for other ranks are none of them.
 _OWN_WORK = ("compute", "data wait", "decode", "preprocess")
+#: Those of them that only a process with steps has.
+_STEPS = (kind_number("compute"), kind_number("data wait"))
 
 #: Steps times ranks beyond which arrivals are not compared, so that memory is bounded.
 _MOST_ARRIVALS = 1 << 26
@@ -87,6 +90,10 @@ def find_straggler(view: View, ranks: tuple[Rank, ...]) -> Straggler | None:
 def _find_by_step(view: View) -> Straggler | None:
     events, count = view.events, len(view.groups)
     rows = np.flatnonzero(events.is_kind(*_OWN_WORK) & (events.thread == 0) & (events.step >= 0))
+    # Workers in processes of their own are ahead of the step that they work for.
+    has_steps = np.zeros(len(events.processes), np.bool_)
+    has_steps[events.process[rows[np.isin(events.kind[rows], _STEPS)]]] = True
+    rows = rows[has_steps[events.process[rows]]]
     if not len(rows):
         return None
     epoch, step = events.epoch[rows].astype(np.int64), events.step[rows].astype(np.int64)

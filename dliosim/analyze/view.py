@@ -99,11 +99,16 @@ class View:
         return found
 
     @cached_property
+    def sizes(self) -> Ints:
+        """Bytes that each event moved; those asked for, where the trace has no other. -1 is not known; (n,)."""
+        events, rows = self.events, self.basic & self.events.is_kind("read", "write")
+        return events.moved if (events.moved[rows] >= 0).any() else events.asked
+
+    @cached_property
     def bytes(self) -> Ints:
         """Bytes that each counted read or write moved, 0 for all else; (n,)."""
-        events, rows = self.events, self.basic & self.events.is_kind("read", "write")
-        moved = events.moved if (events.moved[rows] >= 0).any() else events.asked
-        return np.where(rows & (moved > 0), moved, 0)
+        rows = self.basic & self.events.is_kind("read", "write")
+        return np.where(rows & (self.sizes > 0), self.sizes, 0)
 
     @cached_property
     def purpose_of(self) -> NDArray[np.int8]:

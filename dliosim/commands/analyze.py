@@ -15,15 +15,20 @@ from dliosim.analyze.fleet import FleetRow, list_fleet
 from dliosim.analyze.insights import INSIGHTS, Finding, judge
 from dliosim.analyze.jobs import group_jobs, name_jobs
 from dliosim.analyze.open_trace import open_trace
+from dliosim.analyze.own_run import add_run
 from dliosim.analyze.view import View
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import DliosimError, ExecutionError, TraceError, UsageError
+from dliosim.measure.results.run_summary import RunSummary
 from dliosim.readable import count, printable
 from dliosim.report.analyze.first_screen import explain_insight, format_analysis, format_changes
 from dliosim.report.analyze.json import analysis_json, changes_json, fleet_json
 from dliosim.report.analyze.tables import fleet_table
-from dliosim.report.files.results import write_atomic
+from dliosim.report.files.results import PARTIAL, RESULTS, write_atomic
+from dliosim.report.reader.load import SavedRun, load_results
 from dliosim.report.text_table import format_table
+from dliosim.trace.events import Trace
+from dliosim.trace.file import FILE_NAME
 
 
 def analyze_command(parsed: argparse.Namespace) -> int:
@@ -56,8 +61,22 @@ def _analyze(paths: Sequence[Path]) -> tuple[Figures, tuple[Finding, ...]]:
 
 
 def _measure(view: View) -> Figures:
-    """Return the figures of a trace: of its events, and of its counters where it has some."""
-    return add_counters(view, measure_figures(view))
+    """Return the figures of a trace: of its events, its counters, and the results of its run, where it has some."""
+    figures = add_counters(view, measure_figures(view))
+    run = _read_run(view.trace)
+    return figures if run is None else add_run(figures, run)
+
+
+def _read_run(trace: Trace) -> RunSummary | None:
+    """Return the results next to the trace of a run of dliosim; None where there are none that can be read."""
+    folder = Path(trace.path).parent
+    if Path(trace.path).name != FILE_NAME or not any((folder / name).is_file() for name in (RESULTS, PARTIAL)):
+        return None
+    try:
+        (found,) = load_results([str(folder)], with_arrays=False)
+    except DliosimError:
+        return None
+    return found.run if isinstance(found, SavedRun) else None
 
 
 def _analyze_fleet(names: Sequence[str], jobs: Sequence[Sequence[Path]]) -> tuple[FleetRow, ...]:

@@ -23,24 +23,32 @@ _HOW = (
 def page(view: View, figures: Figures, findings: Sequence[Finding]) -> str:
     """Return the page as HTML, complete in itself; the same for the same trace."""
     tables = list(list_tables(figures, findings))
+    pictures = list(_picture_pieces(view, figures))
+    parts = [("Time", "time", ()), *([("Pictures", "pictures", ())] if pictures else []), ("All tables", "tables", ())]
     title = printable(f"What {figures.job.path} says")
     body = [
         html.heading(1, title),
         html.items([printable(line) for line in _describe(figures)], "where"),
         *_insight_pieces(figures, findings),
-        html.contents([("Time", "time", ()), ("Pictures", "pictures", ()), ("All tables", "tables", ())]),
+        html.contents(parts),
         html.heading(2, "Time", "time"),
         html.table(tables[0]),
         html.paragraph(split_note(figures)),
         html.items([printable(note) for note in figures.job.notes]),
-        html.heading(2, "Pictures", "pictures"),
+        *pictures,
+        html.heading(2, "All tables", "tables"),
+        *map(html.table, tables[1:]),
     ]
-    with apply_style():
-        for name, caption, drawn in list_pictures(view, figures):
-            body.append(html.picture(name, caption, render_figure(drawn, "svg")))
-    body.append(html.heading(2, "All tables", "tables"))
-    body += map(html.table, tables[1:])
     return html.document(title, body)
+
+
+def _picture_pieces(view: View, figures: Figures) -> Iterator[str]:
+    """Yield the pictures that a trace has something for, below their heading."""
+    with apply_style():
+        for number, (name, caption, drawn) in enumerate(list_pictures(view, figures)):
+            if not number:
+                yield html.heading(2, "Pictures", "pictures")
+            yield html.picture(name, caption, render_figure(drawn, "svg"))
 
 
 def _describe(figures: Figures) -> list[str]:

@@ -58,8 +58,13 @@ _SIZES = (
 
 def list_pictures(view: View, figures: Figures) -> Iterator[tuple[str, str, Figure]]:
     """Yield title, caption and figure of each picture that a trace has something for."""
-    if not len(view.events) or not view.trace.duration:
-        return
+    if len(view.events) and view.trace.duration:
+        yield from _list_pictures_over_time(view, figures)
+    if any(figures.access.read.bins) or any(figures.access.write.bins):
+        yield "Sizes of calls", _SIZES, sizes_chart(figures)
+
+
+def _list_pictures_over_time(view: View, figures: Figures) -> Iterator[tuple[str, str, Figure]]:
     rows = choose_rows(figures)
     note = (
         ""
@@ -72,8 +77,6 @@ def list_pictures(view: View, figures: Figures) -> Iterator[tuple[str, str, Figu
     if any(figures.bandwidth.read) or any(figures.bandwidth.written):
         yield "Bandwidth of all ranks", _SUM, bandwidth_curve(figures)
         yield "Bandwidth of each rank", _MAP.format(rows=note), bytes_map(view, figures, rows)
-    if figures.access.read.count or figures.access.write.count:
-        yield "Sizes of calls", _SIZES, sizes_chart(figures)
 
 
 def choose_rows(figures: Figures) -> Ints:
@@ -161,7 +164,7 @@ def sizes_chart(figures: Figures) -> Figure:
     sides = [
         one
         for one in (("reads", figures.access.read, SERIES[0]), ("writes", figures.access.write, SERIES[1]))
-        if one[1].count
+        if any(one[1].bins)
     ]
     width = 0.8 / len(sides)
     for index, (name, side, colour) in enumerate(sides):

@@ -60,19 +60,20 @@ def test_time_split(some: list[Row]) -> None:
 def test_order_alignment_and_switches(some: list[Row]) -> None:
     found, ordered = measure(some)
     for kind, side in (("read", found.access.read), ("write", found.access.write)):
-        ends: dict[tuple[int, str], int] = {}
+        ends: dict[tuple[int, str], tuple[int, int]] = {}
         count = dict.fromkeys(("placed", "first", "consecutive", "sequential", "random", "misaligned"), 0)
         for row in ordered:
             if row.kind != kind or row.offset < 0:
                 continue
             count["placed"] += 1
             count["misaligned"] += row.offset % ALIGNMENT != 0
-            end = ends.get((row.process, row.file))
+            epoch, last = ends.get((row.process, row.file), (-1, -1))
+            end = last if epoch == row.epoch else None  # the first call of each epoch follows nothing
             count["first"] += end is None
             count["consecutive"] += end is not None and row.offset == end
             count["sequential"] += end is not None and row.offset >= end
             count["random"] += end is not None and row.offset < end
-            ends[row.process, row.file] = row.offset + row.moved
+            ends[row.process, row.file] = row.epoch, row.offset + row.moved
         assert {name: getattr(side, name) for name in count} == count
     last: dict[tuple[int, str], str] = {}
     switches = 0

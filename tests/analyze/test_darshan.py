@@ -14,9 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dliosim.analyze.counters import add_counters
 from dliosim.analyze.darshan.frames import Frame, read_frames, write_frame
 from dliosim.analyze.darshan.job import make_trace
+from dliosim.analyze.figures import measure_figures
 from dliosim.analyze.open_trace import open_trace
+from dliosim.analyze.view import View
 from dliosim.errors import TraceError, UsageError
 from dliosim.trace.events import KINDS, LAYERS, Trace
 
@@ -24,7 +27,7 @@ S = 1_000_000_000
 LOG = Path("a.darshan")
 
 #: Counters of POSIX in these tests.
-COUNTS = ("POSIX_OPENS", "POSIX_READS", "POSIX_WRITES", "POSIX_STATS", "POSIX_BYTES_READ")
+COUNTS = ("POSIX_OPENS", "POSIX_READS", "POSIX_WRITES", "POSIX_STATS", "POSIX_BYTES_READ", "POSIX_RENAMED_FROM")
 
 
 def job(**changes: Any) -> Frame:
@@ -47,6 +50,12 @@ def counters(*rows: tuple[int, int, dict[str, int]]) -> Frame:
         "seconds": np.full((len(rows), 1), 1.5),
     }
     return Frame("counters", {"module": "POSIX", "counts": list(COUNTS), "seconds": ["POSIX_F_READ_TIME"]}, arrays)
+
+
+def timed(seconds: float, **counts: int) -> Frame:
+    """Counters of POSIX of one file and rank, with its time of reads."""
+    frame = counters((1, 0, counts))
+    return Frame(frame.kind, frame.fields, {**frame.arrays, "seconds": np.array([[seconds]])})
 
 
 def operations(
@@ -269,3 +278,30 @@ def test_a_cut_log_is_one_message(example: Path, tmp_path: Path, share: float) -
         open_trace([path])
     assert str(caught.value).count("error: ") == 1
     assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize("seconds", [-2662.7, float("nan"), float("inf")])
+def test_a_time_that_is_none_counts_nothing_and_is_said(seconds: float) -> None:
+    """Logs of Darshan 3.1 have negative times of STDERR."""
+    trace = make_trace([job(), names("/data/a"), timed(seconds, READS=1)], LOG)
+    found = add_counters(View(trace), measure_figures(View(trace)))
+    assert [one.io for one in found.ranks] == [0.0] * 4
+    assert any("negative or no number: 1;" in note for note in found.job.notes)
+
+
+def test_counters_beyond_64_bits_are_damage() -> None:
+    rows = [(1, rank, {"BYTES_READ": (1 << 63) - 1}) for rank in (0, 1)]
+    with pytest.raises(TraceError, match="BYTES_READ adds up to more than 4 EiB"):
+        make_trace([job(), names("/data/a"), counters(*rows)], LOG)
+    # An id is no sum.
+    assert make_trace([job(), names("/data/a"), counters((1, 0, {"RENAMED_FROM": (1 << 63) - 1}))], LOG).counters
+
+
+def test_a_log_that_is_cut_before_its_modules_is_no_job_that_reads_nothing(example: Path, tmp_path: Path) -> None:
+    """PyDarshan finds no record behind the end of a file, and says nothing."""
+    log = tmp_path / "cut.darshan"
+    content = example.read_bytes()
+    for size in (1_198, 1_204, 1_232, 1_236, len(content) - 1):
+        log.write_bytes(content[:size])
+        with pytest.raises(TraceError):
+            open_trace([log])

@@ -208,6 +208,21 @@ def test_workers_have_the_rank_of_the_process_that_started_them(tmp_path: Path) 
     assert [(process.rank, process.pid) for process in processes] == [(5, 50), (5, 51), (5, 52), (-1, 60)]
 
 
+def test_ranks_whose_processes_have_the_same_id_are_two(tmp_path: Path) -> None:
+    """Each rank has a container of its own, whose first process is 1."""
+    one, other = (write_trace(tmp_path / f"trace-{rank}-of-2.pfw", [event("read", 0, 1, pid=1)]) for rank in (0, 1))
+    worker = [event("start", 0, 0, "dftracer", pid=2, ppid=1), event("read", 0, 1, pid=2)]
+    write_trace(tmp_path / "trace-1-of-2-5f-spawn.pfw", worker)
+    trace = open_trace([one, other, tmp_path / "trace-1-of-2-5f-spawn.pfw"])
+    assert [(each.rank, each.pid) for each in trace.events.processes] == [(0, 1), (1, 1), (1, 2)]
+
+
+def test_processes_of_hosts_whose_names_are_missing_are_of_different_ones(tmp_path: Path) -> None:
+    paths = [write_trace(tmp_path / f"{number}.pfw", [event("read", 0, 1, pid=1, hhash=number)]) for number in (7, 8)]
+    processes = open_trace(paths).events.processes
+    assert [each.host for each in processes] == ["(host 7)", "(host 8)"]
+
+
 def test_a_process_of_another_node_is_no_parent(tmp_path: Path) -> None:
     rank = write_trace(tmp_path / "trace-5-of-8.pfw", [event("pread", 0, 1, pid=50, hostname="node1")])
     start = event("start", 0, 0, "dftracer", pid=51, ppid=50, hostname="node2")
@@ -350,3 +365,11 @@ def test_positions_are_those_of_a_process_that_is_followed_call_by_call(calls: l
     with tempfile.TemporaryDirectory() as place:
         events = read_lines(Path(place), *documents).events
     assert events.offset[np.isin(events.kind, KINDS.index("read"))].tolist() == expected
+
+
+def test_functions_of_training_without_a_call_on_a_file_are_incomplete(tmp_path: Path) -> None:
+    """A program whose functions were traced, without the library that is preloaded."""
+    functions = [event("forward", 0, 5, "compute"), event("fetch.iter", 5, 5, "dataloader")]
+    assert any("LD_PRELOAD" in one for one in open_trace([write_trace(tmp_path / "a.pfw", functions)]).incomplete)
+    with_calls = write_trace(tmp_path / "b.pfw", [*functions, event("read", 1, 1, ret=5)])
+    assert open_trace([with_calls]).incomplete == ()

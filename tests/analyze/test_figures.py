@@ -6,7 +6,9 @@ import dataclasses
 
 import pytest
 
-from tests.analyze.rows import MS, Row, compute, figures, read, view, write
+from dliosim.analyze.figures import measure_figures
+from dliosim.analyze.view import View
+from tests.analyze.rows import MS, Row, compute, figures, read, trace, view, write
 
 
 def test_time_is_split_on_each_rank_and_in_the_union_that_hides_a_rank_that_waits() -> None:
@@ -193,3 +195,24 @@ def test_a_trace_without_events_has_figures() -> None:
     assert found.job.events == 0
     assert found.split.union.io == 0
     assert [one.read for one in found.ranks] == [0, 0]
+
+
+def test_workers_that_prepare_later_steps_do_not_move_their_begin() -> None:
+    """Processes 2 and 3 are workers of the ranks 0 and 1, long before the step that they name."""
+    rows = [
+        row
+        for rank in (0, 1)
+        for step in (1, 2)
+        for row in (
+            compute(1000 * step, 100 + 50 * rank, rank, epoch=1, step=step),
+            Row("preprocess", 500 * step, 5, 2 + rank, "reader", epoch=1, step=step),
+        )
+    ]
+    made = trace(rows)
+    processes = tuple(dataclasses.replace(one, rank=one.rank % 2) for one in made.events.processes)
+    found = measure_figures(
+        View(dataclasses.replace(made, events=dataclasses.replace(made.events, processes=processes)))
+    ).straggler
+    assert found is not None
+    assert (found.name, found.by, found.steps) == ("rank 1", "step", 2)
+    assert found.over == pytest.approx(0.5)

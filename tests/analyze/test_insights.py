@@ -158,6 +158,24 @@ def test_a_request_of_1_mib_is_not_small() -> None:
     assert not insight("small-reads", rows).is_met
 
 
+def test_calls_whose_size_is_not_known_are_not_small() -> None:
+    rows = [read(at * 10, 5, file=f"/d/{at}", moved=-1) for at in range(2000)]
+    for name in ("small-reads", "slow-small-reads"):
+        assert insight(name, rows).found is None
+    large = [read(at * 10, 5, file=f"/e/{at}", moved=MIB) for at in range(10)]
+    assert not insight("small-reads", rows + large).is_met
+    access = figures(rows + large).access.read
+    assert (access.sized, access.mean, sum(access.bins), access.small) == (10, MIB, 10, 0)
+
+
+def test_the_time_of_large_reads_is_not_that_of_many_small_ones() -> None:
+    """A Python program reads thousands of its own small files, next to its data."""
+    rows = [read(at * 10, 1, file=f"/p/{at}.pyc", moved=5) for at in range(400)]
+    rows += [read(5000, 900, moved=2 * MIB)]
+    assert not insight("slow-small-reads", rows).is_met
+    assert insight("slow-small-reads", [*rows, read(6000, 1500, file="/d/b", moved=MIB - 1)]).is_met
+
+
 def test_drishtis_inverted_rule_is_put_right_for_a_file_that_is_read_in_part() -> None:
     """Drishti finds redundant reads where the highest offset is above the bytes read: in a sparse read."""
     assert not insight("read-again", [read(0, 5, offset=10_000)]).is_met
@@ -173,6 +191,17 @@ def test_of_two_that_are_found_the_one_that_costs_more_comes_first() -> None:
     costs = [one.found.cost for one in met if one.found]
     assert len(costs) > 1
     assert costs == sorted(costs, reverse=True, key=float)  # type: ignore[arg-type]
+
+
+def test_a_file_that_each_epoch_reads_from_its_begin_to_its_end_is_not_read_at_random() -> None:
+    rows = [
+        read(10_000 * epoch + at, 1, file=f"/d/{at // 2}", offset=10 * (at % 2), epoch=epoch)
+        for epoch in (1, 2, 3)
+        for at in range(2000)
+    ]
+    access = figures(rows).access.read
+    assert (access.first, access.consecutive, access.random) == (3000, 3000, 0)
+    assert not insight("random-reads", rows).is_met
 
 
 def test_without_compute_nothing_is_said_about_what_it_hides() -> None:

@@ -14,6 +14,7 @@ from dliosim.analyze.insights import INSIGHTS, judge
 from dliosim.commands.command_line.command_table import COMMANDS
 from dliosim.report.analyze.first_screen import LINES, explain_insight, format_analysis, format_changes
 from dliosim.report.analyze.json import analysis_json, changes_json
+from dliosim.report.analyze.tables import fleet_table, list_tables
 from dliosim.report.text_table import SCREEN
 from tests.analyze.rows import MS, Row, compute, figures, read, write
 from tests.analyze.test_insights import CASES
@@ -157,6 +158,12 @@ def test_changes_are_by_what_they_cost() -> None:
     assert json.loads(changes_json(changes, ("a", "b")))["times"][0]["first"] > 0
 
 
+def test_what_one_trace_does_not_say_has_not_changed() -> None:
+    first, second = figures([read(0, 10, offset=-1, moved=-1)]), figures([read(0, 10, moved=1 << 20)])
+    changes = find_changes(first, second, judge(first), judge(second))
+    assert not changes.others
+
+
 def test_an_insight_that_came_and_one_that_went_are_named() -> None:
     first, second = figures(CASES["random-reads"][0](60)), figures(CASES["uneven-bytes"][0](60))
     changes = find_changes(first, second, judge(first), judge(second))
@@ -177,6 +184,30 @@ def test_a_fleet_has_a_row_for_each_job_by_the_slowest_ranks_io() -> None:
     assert [(one.name, one.ranks, one.bytes) for one in rows] == [("large", 2, 80), ("small", 1, 5)]
     assert rows[0].time_by_slowest == pytest.approx(40e-9)
     assert rows[0].perf_by_slowest == pytest.approx(2e9)
+
+
+def test_jobs_whose_long_names_differ_in_their_middle_are_told_apart() -> None:
+    one = figures([read(0, 10)])
+    names = [f"a_folder_of_many_logs/application_id{number}_of_a_long_name.darshan" for number in (1, 2)]
+    cells = [row[0] for row in fleet_table(list_fleet(names, [(one, judge(one))] * 2)).rows]
+    assert len(set(cells)) == 2 and all("_id" in cell for cell in cells)
+
+
+def test_a_job_without_a_length_has_no_bandwidth_over_time() -> None:
+    shown = [table.title for table in list_tables(figures([read(0, 0)]), ())]
+    assert shown and not any(title.startswith("bandwidth") for title in shown)
+
+
+def test_files_of_many_kinds_have_a_row_for_those_that_took_longest() -> None:
+    rows = [read(at * 10, at, file=f"/d/{at}.x{at:03}") for at in range(1, 100)]
+    table = next(one for one in list_tables(figures(rows), ()) if one.title.startswith("files by"))
+    assert table.title.endswith("75 more kinds took less")
+    assert table.rows[0][1] == ".x099" and len(table.rows) == 24
+
+
+def test_a_long_path_stays_whole() -> None:
+    path = f"/a/{'folder' * 20}/app.darshan"
+    assert path in screen(figures([read(0, 10)], path=path))
 
 
 def test_the_page_has_the_insights_and_the_names_as_they_are_declared() -> None:

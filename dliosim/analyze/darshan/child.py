@@ -10,6 +10,8 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -61,6 +63,9 @@ def _write_log(path: str, out: BinaryIO) -> None:
         raise ValueError("it is no log")
     job = backend.log_get_job(log)
     modules = backend.log_get_modules(log)
+    size, content = Path(path).stat().st_size, sum(module["len"] for module in modules.values())
+    if size < content:
+        raise ValueError(f"it is cut: its modules have {content:,} bytes, and the file {size:,}")
     fields = {
         "ranks": job["nprocs"],
         "seconds": job["run_time"],
@@ -82,6 +87,8 @@ def _write_log(path: str, out: BinaryIO) -> None:
 
 def _text(backend: Any, text: Any) -> str:
     """Return a text of C; bytes that are no UTF-8 become surrogates."""
+    if text == backend.ffi.NULL:
+        raise ValueError("it is damaged: a name in it is missing")
     found: bytes = backend.ffi.string(text)
     return found.decode(errors="surrogateescape")
 
@@ -109,10 +116,11 @@ def _names(backend: Any, log: Any) -> Iterator[dict[str, str]]:
 def _records(backend: Any, log: Any, module: str) -> Iterator[Any]:
     """Yield the records of a module as pointers of C, valid until the next."""
     index = backend.log_get_modules(log)[module]["idx"]
-    while True:
+    for number in count():
         buffer = backend.ffi.new("void **")
         found = backend.libdutil.darshan_log_get_record(log["handle"], index, buffer)
-        if found < 0:
+        if found < 0 or (found == 0 and number == 0):
+            # A module without a record is in no log; PyDarshan finds none behind the end of a file.
             raise ValueError(f"the records of module {module} are cut or damaged")
         if found == 0:
             return

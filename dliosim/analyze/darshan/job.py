@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,9 @@ _MOST_RANKS: Final = 1 << 24
 _LONGEST: Final = 3.2e9
 #: Offsets and sizes are below this.
 _MOST_BYTES: Final = 1 << 60
+#: Counters that are added up: others, such as RENAMED_FROM, are ids; and what their sums are below.
+_SUMMED: Final = re.compile(r"READ|WRIT|OPENS|STATS|SEEKS|SYNCS|FLUSHES|COUNT$|ALIGNED")
+_MOST_TOTAL: Final = float(1 << 62)
 
 #: Layers of DXT's modules.
 _LAYERS: Final = {"DXT_POSIX": "posix", "DXT_MPIIO": "mpi-io"}
@@ -62,6 +66,7 @@ def make_trace(frames: Iterable[Frame], path: Path) -> Trace:
     counters = tuple(_file_counters(module, pieces, log.paths) for module, pieces in log.counters.items())
     for table in counters:
         _check_ranks(table.rank, log.job["ranks"], path)
+        _check_counts(table, path)
     events = _make_events(log)
     duration = round(log.job["seconds"] * 1e9)
     incomplete, notes = list_missing(log.job, counters, events, log.odd)
@@ -88,6 +93,13 @@ def _check_job(job: Mapping[str, Any], path: Path) -> None:
 def _check_ranks(ranks: Array, most: int, path: Path) -> None:
     if ranks.size and not -1 <= ranks.min() <= ranks.max() < most:
         raise TraceError(f"{path} is damaged: it has a file of rank {ranks.max()} in a job of {most}")
+
+
+def _check_counts(table: FileCounters, path: Path) -> None:
+    """Check that sums of counters are whole numbers of 64 bits; TraceError otherwise."""
+    for name, column in table.counts.items():
+        if _SUMMED.search(name) and column.clip(0).sum(dtype=float) >= _MOST_TOTAL:
+            raise TraceError(f"{path} is damaged: {table.module} {name} adds up to more than 4 EiB")
 
 
 def _add_operations(log: _Log, frame: Frame, path: Path) -> None:
@@ -147,7 +159,10 @@ def _file_counters(module: str, pieces: list[Frame], paths: Mapping[int, str]) -
     whole = {name: np.concatenate([piece.arrays[name] for piece in pieces]) for name in columns}
     ids, numbers = np.unique(whole["ids"], return_inverse=True)
     fields = pieces[0].fields
-    seconds = np.where(np.isfinite(whole["seconds"]), whole["seconds"], math.nan)
+    # Logs of older Darshan have negative times, too.
+    with np.errstate(invalid="ignore"):
+        is_time = (whole["seconds"] >= 0) & np.isfinite(whole["seconds"])
+    seconds = np.where(is_time, whole["seconds"], math.nan)
     return FileCounters(
         module=module,
         file=numbers.astype(np.int32),

@@ -55,6 +55,10 @@ def list_missing(
     if odd:
         sentences.append(f"{count(odd, 'operation')} of DXT have impossible times or places: the log is damaged")
     notes = []
+    if wrong := _count_wrong_times(counters):
+        notes.append(
+            f"times of counters that are negative or no number: {wrong:,}; Darshan measured them wrong, they count as 0"
+        )
     if not len(events):
         notes.append(
             "the log has counters and no operations: there is no order and no overlap; "
@@ -79,6 +83,14 @@ def _missing_operations(table: FileCounters, events: Events) -> str:
     if not recorded or recorded >= counted:
         return ""
     return f"DXT has {recorded:,} of the {counted:,} reads and writes that {table.module} counts: its memory was full"
+
+
+def _count_wrong_times(counters: Sequence[FileCounters]) -> int:
+    """Return how many times of calls the log has wrong, which are no number here."""
+    names = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
+    return sum(
+        int(np.isnan(table.seconds[name]).sum()) for table in counters for name in names if name in table.seconds
+    )
 
 
 def _unread_data(counters: Sequence[FileCounters], command: str) -> str:

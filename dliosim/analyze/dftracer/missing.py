@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from dliosim.analyze.dftracer.lines import MAX_LINE, FileFaults
 from dliosim.analyze.dftracer.parse import FileReading
 from dliosim.readable import count, printable
-from dliosim.trace.events import Events, layer_number
+from dliosim.trace.events import KINDS, Events, layer_number
+
+#: Operations on files.
+_OPERATIONS = KINDS[: KINDS.index("compute")]
 
 
 def no_events(place: Path, readings: Sequence[FileReading], faults: Sequence[FileFaults]) -> str:
@@ -48,6 +51,8 @@ def list_missing(
     lost = sum(max(one.events_at_end - one.documents, 0) for one in readings)
     sizeless = int((events.is_kind("read", "write") & _is_system(events) & (events.moved < 0)).sum())
     sums = phases["sums over time"]
+    is_training = events.is_kind("compute", "data wait", "epoch", "load").any()
+    lacks_calls = is_training and not events.is_kind(*_OPERATIONS).any() and not any(one.exported for one in readings)
     example = next((one.example for one in readings if one.example), "")
     sentences = (
         (cut, f"the last line of {_files(cut)} is cut: the process was killed or is still running"),
@@ -61,6 +66,11 @@ def list_missing(
         ),
         (sizeless, f"reads and writes without a size: {sizeless:,}; run the job with DFTRACER_INC_METADATA=1"),
         (without_name, f"events on files that no line names: {without_name:,}"),
+        (
+            lacks_calls,
+            "no call on a file was recorded; run the job with LD_PRELOAD=libdftracer_preload.so, and with "
+            "DFTRACER_DATA_DIR=all where its paths are relative",
+        ),
         (sums, f"lines that are sums over time: {sums:,}; run the job without DFTRACER_ENABLE_AGGREGATION"),
     )
     incomplete = tuple(sentence for is_so, sentence in sentences if is_so)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,16 @@ class HashNames:
         if isinstance(name, str):
             return name
         hosts = {found for (kind, _), found in self._readings[number].names.items() if kind == "HH"}
-        return hosts.pop() if len(hosts) == 1 else ""
+        # Hosts whose hashes differ are different ones, also without names.
+        return hosts.pop() if len(hosts) == 1 else "" if value is None else f"(host {value})"
+
+
+class _ProcessKey(NamedTuple):
+    """Identity of a process: containers on one host, and hosts without names, have the same ids."""
+
+    host: str  #: its node; empty if it is not known
+    pid: int  #: its id
+    file_rank: int  #: rank in the name of its trace file, or `UNKNOWN`
 
 
 def number_processes(
@@ -65,38 +74,45 @@ def number_processes(
 
     The rank is that of the file's name, for the first process in the file, or that of the process's parent.
     """
-    found: list[tuple[str, int]] = []
-    ranks: dict[tuple[str, int], int] = {}
-    parents: dict[tuple[str, int], tuple[str, int]] = {}
+    found: list[_ProcessKey] = []
+    ranks: dict[_ProcessKey, int] = {}
+    parents: dict[_ProcessKey, _ProcessKey] = {}
     hosts: dict[tuple[Hashable, ...], str] = {}
-    pids: dict[tuple[str, int], int] = {}
+    pids: dict[_ProcessKey, int] = {}
     first: set[int] = set()
+    file_ranks = [int(match[1]) if (match := _RANK.search(path.name)) else UNKNOWN for path in paths]
     for number, value, name, pid in keys:
         if (number, value, name) not in hosts:
             hosts[number, value, name] = hashes.host(number, value, name)
-        host, own_pid = process = hosts[number, value, name], _whole_or_unknown(pid)
+        process = _ProcessKey(hosts[number, value, name], _whole_or_unknown(pid), file_ranks[number])
         found.append(process)
-        if (parent := hashes.parent(number, own_pid)) != UNKNOWN:
-            parents[process] = host, parent
+        if (parent_pid := hashes.parent(number, process.pid)) != UNKNOWN:
+            parents[process] = process._replace(pid=parent_pid)
         exported = readings[number].exported
         if exported is not None:
-            rank, pids[process] = exported.processes.get(own_pid, (UNKNOWN, UNKNOWN))
+            rank, pids[process] = exported.processes.get(process.pid, (UNKNOWN, UNKNOWN))
             if rank != UNKNOWN:
                 ranks[process] = rank
         if number not in first:
             first.add(number)
-            if match := _RANK.search(paths[number].name):
-                ranks.setdefault(process, int(match[1]))
-    all_ranks = {process: _rank(process, ranks, parents) for process in found}
+            if process.file_rank != UNKNOWN:
+                ranks.setdefault(process, process.file_rank)
+    known = set(found)
+    same_pid: dict[tuple[str, int], list[_ProcessKey]] = {}
+    for process in known:
+        same_pid.setdefault((process.host, process.pid), []).append(process)
+    for process, parent in parents.items():
+        others = same_pid.get((parent.host, parent.pid), ())
+        if parent not in known and len(others) == 1:
+            parents[process] = others[0]
+    all_ranks = {process: _rank(process, ranks, parents) for process in known}
     order = sorted(all_ranks, key=lambda process: (all_ranks[process] < 0, all_ranks[process], process))
     numbers = {process: number for number, process in enumerate(order)}
-    processes = tuple(Process(all_ranks[one], pids.get(one, one[1]), one[0]) for one in order)
+    processes = tuple(Process(all_ranks[one], pids.get(one, one.pid), one.host) for one in order)
     return processes, np.array([numbers[process] for process in found], np.int32)
 
 
-def _rank(
-    process: tuple[str, int], ranks: Mapping[tuple[str, int], int], parents: Mapping[tuple[str, int], tuple[str, int]]
-) -> int:
+def _rank(process: _ProcessKey, ranks: Mapping[_ProcessKey, int], parents: Mapping[_ProcessKey, _ProcessKey]) -> int:
     """Return the rank of a process, or of its nearest parent that has one, or `UNKNOWN`."""
     for _ in range(_MOST_GENERATIONS):
         if process in ranks:

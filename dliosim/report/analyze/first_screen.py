@@ -19,7 +19,7 @@ _MOST_INSIGHTS, _MOST_NOTES = 4, 2
 
 _INDENT = " " * 9
 
-#: Readers that are advised where a run has none.
+#: Readers that are advised where a run has fewer, and its cores are not known.
 _READERS = 4
 
 _UNION = "The union over all ranks hides a rank that waits while others work."
@@ -61,7 +61,7 @@ def describe_job(job: Job, figures: Figures) -> list[str]:
         f"{count(job.operations, 'operation')} on {count(figures.access.files, 'file')}",
     ]
     left = [f"{number} {what}" for what, number in job.left_out.items()]
-    events = f"{job.events} events" + (f", besides {', '.join(left)}" if left else "")
+    events = count(job.events, "event") + (f", besides {', '.join(left)}" if left else "")
     return _wrap([f"{job.path} ({job.source}, {events})", ", ".join(filter(None, parts))])
 
 
@@ -73,8 +73,12 @@ def split_note(figures: Figures) -> str:
 
 def cure_lines(one: Finding, figures: Figures) -> list[str]:
     """Return what to try: in words, and for a run of dliosim the option to add to its command line."""
-    option = _own_option(one, figures.job)
-    return [one.insight.cure, option] if option else [one.insight.cure]
+    option, words = _own_option(one, figures.job), one.insight.cure
+    waited = figures.job.core_wait
+    if waited and "{readers}" in one.insight.own:
+        crowd = "use fewer ranks or readers, or more cores"
+        words = f"{words}; no more than have a core: {waited}" if option else f"{crowd}: {waited}"
+    return [words, option] if option else [words]
 
 
 def _own_option(one: Finding, job: Job) -> str:
@@ -84,12 +88,13 @@ def _own_option(one: Finding, job: Job) -> str:
     now = job.settings
     if "{checkpoint}" in one.insight.own and not now.get("checkpoint"):
         return ""
-    option = one.insight.own.format(loop=job.loop, checkpoint=now.get("checkpoint", ""), readers=_READERS)
+    readers = min(job.reader_cores or _READERS, _READERS)
+    option = one.insight.own.format(loop=job.loop, checkpoint=now.get("checkpoint", ""), readers=readers)
     name, _, value = option.partition("=")
     # Of `memory 8 GB` and `queued depth 4` the first word says whether the run does that.
     present, wanted = now.get(name.rpartition(".")[2], ""), value.strip('"')
-    # More readers than that may want more cores than the node has, which a trace does not know.
-    has_readers = present.isdecimal() and int(present) >= _READERS
+    # More readers than that may want more cores than the node has.
+    has_readers = "{readers}" in one.insight.own and present.isdecimal() and int(present) >= readers
     return "" if has_readers or present in (wanted, wanted.split(" ")[0]) else option
 
 
@@ -163,4 +168,9 @@ def _grid(table: Table) -> tuple[str, Sequence[str], Sequence[Sequence[str]], Se
 
 
 def _wrap(texts: Sequence[str]) -> list[str]:
-    return [line for text in texts for line in textwrap.wrap(printable(text), SCREEN, break_on_hyphens=False)]
+    # A path stays whole, so that it can be copied.
+    return [
+        line
+        for text in texts
+        for line in textwrap.wrap(printable(text), SCREEN, break_on_hyphens=False, break_long_words=False)
+    ]

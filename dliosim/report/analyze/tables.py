@@ -17,8 +17,11 @@ from dliosim.analyze.time_split import Split, TimeSplit
 from dliosim.readable import ABSENT, number, percent, printable, seconds, size
 from dliosim.report.text_table import Table, shorten_name
 
-#: Rows of tables that could have one for each rank, function, change or bin of time.
-_MOST_RANKS, _MOST_FUNCTIONS, _MOST_CHANGES, _MOST_TIMES = 16, 40, 20, 12
+#: Rows of tables that could have one for each rank, function, kind of files, change or bin of time.
+_MOST_RANKS, _MOST_FUNCTIONS, _MOST_FILES, _MOST_CHANGES, _MOST_TIMES = 16, 40, 24, 20, 12
+
+#: Letters of a job's name in the table of several.
+_LONGEST_JOB = 32
 
 _SPLIT_HEADINGS = {
     "total": "total",
@@ -111,7 +114,10 @@ def _layers_table(layers: Sequence[Layer]) -> Table:
         )
         rows.append((name, *(cells if one.events else ("absent", *[ABSENT] * 5))))
     headings = ("layer", "events", "a rank", "events/s", "bytes", "bandwidth", "within\nits parent")
-    return Table("layers: time of a mean rank; rates over the union of all ranks", headings, tuple(rows))
+    has_any = any(one.events for one in layers)
+    return Table(
+        "layers: time of a mean rank; rates over the union of all ranks", headings, tuple(rows) if has_any else ()
+    )
 
 
 def _access_tables(access: Access) -> Iterator[Table]:
@@ -121,13 +127,13 @@ def _access_tables(access: Access) -> Iterator[Table]:
     headings = ("", *(name for name, _ in sides))
     rows: list[tuple[str, ...]] = [
         ("calls", *(str(one.count) for _, one in sides)),
-        ("bytes", *(_bytes(one.bytes) for _, one in sides)),
+        ("bytes", *(ABSENT if one.mean is None else _bytes(one.bytes) for _, one in sides)),
         ("first of a process on a file", *(_share(one.first, one) for _, one in sides)),
         ("consecutive", *(_share(one.consecutive, one) for _, one in sides)),
         ("sequential, with consecutive", *(_share(one.sequential, one) for _, one in sides)),
         ("random", *(_share(one.random, one) for _, one in sides)),
         ("not aligned to 4 KiB", *(_share(one.misaligned, one) for _, one in sides)),
-        ("below 1 MiB", *(percent(one.small / one.count, 3) for _, one in sides)),
+        ("below 1 MiB", *(percent(one.small / one.sized, 3) if one.sized else ABSENT for _, one in sides)),
         ("on shared files", *(percent(one.shared / one.count, 3) for _, one in sides)),
         ("bytes moved again", *(_bytes(one.again) if one.placed else ABSENT for _, one in sides)),
         (
@@ -167,10 +173,12 @@ def _files_table(figures: Figures) -> Table:
             _bytes(one.written),
             _time(one.seconds),
         )
-        for one in figures.files
+        for one in figures.files[:_MOST_FILES]
     ]
+    more = len(figures.files) - len(rows)
+    note = f"; {more} more kinds took less" if more else ""
     headings = ("files", "name ends", "files", "opens", "calls\nwithout bytes", "read", "written", "all ranks")
-    return Table("files by purpose and ending: calls, bytes, time of all ranks", headings, tuple(rows))
+    return Table(f"files by purpose and ending: calls, bytes, time of all ranks{note}", headings, tuple(rows))
 
 
 def _ranks_table(ranks: Sequence[Rank], straggler: Straggler | None) -> Table:
@@ -207,15 +215,14 @@ def _bandwidth_table(bandwidth: Bandwidth) -> Table:
     """Return the bandwidth of all ranks in a twelfth of the job each."""
     size = max(len(bandwidth.read) // _MOST_TIMES, 1)
     rows = []
-    for first in range(0, len(bandwidth.read), size):
+    # A job that took no time, as the trace of one event may have, has no bandwidth.
+    has_any = bandwidth.bin_seconds > 0 and (any(bandwidth.read) or any(bandwidth.written))
+    for first in range(0, len(bandwidth.read), size) if has_any else ():
         moved = [sum(side[first : first + size]) for side in (bandwidth.read, bandwidth.written)]
         length = bandwidth.bin_seconds * len(bandwidth.read[first : first + size])
         rows.append((_time(first * bandwidth.bin_seconds), *(f"{_bytes(one / length)}/s" for one in moved)))
     highest = f"highest in one of {len(bandwidth.read)} bins: {_bytes(bandwidth.highest)}/s"
-    has_any = any(bandwidth.read) or any(bandwidth.written)
-    return Table(
-        f"bandwidth of all ranks over time; {highest}", ("from", "read", "written"), tuple(rows) if has_any else ()
-    )
+    return Table(f"bandwidth of all ranks over time; {highest}", ("from", "read", "written"), tuple(rows))
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:
@@ -254,9 +261,10 @@ def changes_tables(changes: Changes, names: tuple[str, str]) -> Iterator[Table]:
 
 def fleet_table(rows: Sequence[FleetRow]) -> Table:
     """Return a row for each of several jobs."""
+    names = _shorten_names([one.name for one in rows])
     cells = [
         (
-            shorten_name(printable(one.name)) + (" (incomplete)" if one.incomplete else ""),
+            name + (" (incomplete)" if one.incomplete else ""),
             _time(one.seconds),
             str(one.ranks),
             _bytes(one.bytes),
@@ -264,10 +272,23 @@ def fleet_table(rows: Sequence[FleetRow]) -> Table:
             f"{_bytes(one.perf_by_slowest)}/s" if one.perf_by_slowest else ABSENT,
             one.insight or ABSENT,
         )
-        for one in rows
+        for name, one in zip(names, rows, strict=True)
     ]
     headings = ("job", "time", "ranks", "bytes", "slowest\nrank's I/O", "bytes / that", "first insight")
     return Table("jobs, the longest I/O of a rank first", headings, tuple(cells))
+
+
+def _shorten_names(names: Sequence[str]) -> list[str]:
+    """Return names of jobs, each as long as it must be to differ from all others: both ends, or its begin."""
+    shown = list(map(printable, names))
+    for longest in range(_LONGEST_JOB, max(map(len, shown), default=0), 8):
+        for short in (
+            [shorten_name(one, longest) for one in shown],
+            [one if len(one) <= longest else f"{one[: longest - 3]}..." for one in shown],
+        ):
+            if len(set(short)) == len(set(shown)):
+                return short
+    return shown
 
 
 def _amount(one: Change, value: float) -> str:
