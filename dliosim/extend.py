@@ -88,7 +88,7 @@ __all__ = [
 
 #: The modules of the names above that are not imported yet, those that load no MPI first.
 _BACKEND_MODULES: Final = (
-    *("measure.meter", "plan.samples.io_requests", "execute.io_errors", "execute.backends.contract"),
+    *("measure.rank.meter", "plan.samples.io_requests", "execute.io_errors", "execute.backends.contract"),
     *("execute.backends.registry", "execute.testing.backend_contract"),
 )
 
