@@ -111,6 +111,9 @@ def test_events_of_a_lane_are_within_each_other_or_do_not_overlap(
     documents = read_documents(path)
     assert len(complete_events(documents)) == len(rows)
     assert find_crossing(documents) is None
+    # Perfetto takes lane 0 for that of the process's own number, and may join lanes of equal numbers.
+    lanes = {(one["pid"], one["tid"]) for one in documents}
+    assert len({lane for _, lane in lanes}) == len(lanes) and all(lane >= process > 0 for process, lane in lanes)
 
 
 def test_calls_under_way_together_have_a_lane_each_and_the_first_that_is_free() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dliosim.errors import ExecutionError
 from dliosim.readable import size
 from dliosim.trace.events import UNKNOWN, Events, Trace, kind_number
 from dliosim.trace.export.lanes import Lanes, assign_lanes
@@ -34,6 +35,9 @@ from dliosim.trace.system_calls import VECTOR_CALLS, kind_of_call, plain_call
 
 #: Bytes of text that a browser's Perfetto has room for, nearly.
 _MOST_IN_BROWSER: Final = 1_800_000_000
+#: Numbers of a process and its lanes. Perfetto takes a lane 0 for the main thread of its process, and lanes of several
+#: processes that have a number in common may become one: so no number is 0, and none is used twice.
+_LANES: Final = 10_000
 #: Values of the counters: of each rank at most, and of all ranks.
 _MOST_BINS, _MOST_COUNTERS = 500, 100_000
 #: Values of an event in its `args`, in the order of the columns.
@@ -41,7 +45,7 @@ _ARGS: Final = ("offset", "count", "ret", "epoch", "step")
 
 
 def write_perfetto(trace: Trace, path: str) -> list[str]:
-    """Write a trace; return what its reader should know. Raises ExecutionError."""
+    """Write a trace; return what its reader should know. Raises ExecutionError, also for more lanes than there are."""
     events = trace.events
     with open_text(path) as out:
         out.write("[\n")
@@ -51,6 +55,8 @@ def write_perfetto(trace: Trace, path: str) -> list[str]:
             own = events.select(rows)
             own = own.select(np.lexsort((-own.duration, own.begin)))
             lanes = assign_lanes(own, trace.source == "dliosim")
+            if len(lanes.names) > _LANES:
+                raise ExecutionError(f"cannot export: a process has {len(lanes.names)} threads and calls at once")
             _write_documents(out, _describe_process(events, number, lanes))
             _write_events(out, own, number, lanes, identity)
             identity += len(own)
@@ -72,7 +78,7 @@ def _write_documents(out: TextOutput, documents: Iterator[dict[str, Any]]) -> No
 
 
 def _describe_job(trace: Trace) -> Iterator[dict[str, Any]]:
-    about = {"cat": "dftracer", "pid": 0, "tid": 0, "ph": "M"}
+    about = {"cat": "dftracer", "pid": _LANES, "tid": _LANES, "ph": "M"}
     named = {"name": "dliosim", "value": trace.source, "duration": trace.duration, "command": trace.command}
     sentences = {"incomplete": trace.incomplete, "notes": trace.notes}
     yield {"name": "CM", **about, "args": named | sentences}
@@ -81,20 +87,20 @@ def _describe_job(trace: Trace) -> Iterator[dict[str, Any]]:
 
 
 def _describe_process(events: Events, number: int, lanes: Lanes) -> Iterator[dict[str, Any]]:
-    process, pid = events.processes[number], rank_of(events, number)
+    process, pid = events.processes[number], _process_number(events, number)
     shown = f"rank {process.rank}" if process.rank != UNKNOWN else f"process {process.pid}"
-    about = {"cat": "dftracer", "pid": pid, "tid": 0, "ph": "M"}
+    about = {"cat": "dftracer", "pid": pid, "tid": pid, "ph": "M"}
     args = {"name": f"{shown} {process.host}".strip(), "rank": process.rank, "process": process.pid}
     yield {"name": "process_name", **about, "args": args}
     yield {"name": "process_sort_index", **about, "args": {"sort_index": pid}}
     for lane in np.unique(lanes.lane).tolist():
         name, thread = lanes.names[lane]
-        yield {"name": "thread_name", **about, "tid": lane, "args": {"name": name, "thread": thread}}
-        yield {"name": "thread_sort_index", **about, "tid": lane, "args": {"sort_index": lane}}
+        yield {"name": "thread_name", **about, "tid": pid + lane, "args": {"name": name, "thread": thread}}
+        yield {"name": "thread_sort_index", **about, "tid": pid + lane, "args": {"sort_index": lane}}
 
 
 def _write_events(out: TextOutput, events: Events, number: int, lanes: Lanes, identity: int) -> None:
-    pid, host = rank_of(events, number), _hash(events.processes[number].host)
+    pid, host = _process_number(events, number), _hash(events.processes[number].host)
     seeks = events.kind == kind_number("seek")
     moved = np.where(seeks, events.offset, events.moved)
     args = np.column_stack([events.offset, events.asked, moved, events.epoch, events.step])
@@ -111,7 +117,7 @@ def _write_events(out: TextOutput, events: Events, number: int, lanes: Lanes, id
     for rows in split_blocks(slice(0, len(events))):
         begin, duration = split_time(events.begin[rows], 1000), split_time(events.duration[rows], 1000)
         own = np.arange(rows.start, rows.stop) + identity
-        values = np.column_stack([own, lanes.lane[rows], *begin, *duration, args[rows]])
+        values = np.column_stack([own, pid + lanes.lane[rows], *begin, *duration, args[rows]])
         always = np.ones((len(own), values.shape[1] - len(_ARGS)), np.bool_)
         keys = row_keys(events.select(rows), shown[rows])
         out.write(format_rows(keys, template, values, np.column_stack([always, shown[rows]])))
@@ -142,13 +148,19 @@ def _count_bandwidth(trace: Trace) -> Iterator[dict[str, Any]]:
         bytes_ = spread_amounts(begin, end, events.moved[rows], process, (ranks, bins), trace.duration)
         rates.append(np.round(bytes_ / (width * 1e-9) / (1 << 20), 2))
     for number in range(ranks):
-        about = {"name": "MiB/s", "cat": "bandwidth", "pid": rank_of(events, number), "tid": 0, "ph": "C"}
+        pid = _process_number(events, number)
+        about = {"name": "MiB/s", "cat": "bandwidth", "pid": pid, "tid": pid, "ph": "C"}
         before = (0.0, 0.0)
         for place, both in enumerate((*zip(*(each[number].tolist() for each in rates), strict=True), (0.0, 0.0))):
             if both != before:
                 args = {"read": both[0], "write": both[1]}
                 yield {**about, "ts": round(place * width / 1000, 3), "args": args}
             before = both
+
+
+def _process_number(events: Events, number: int) -> int:
+    """Return the number of a process, which its first lane has, too: as of a main thread, they are the same."""
+    return (rank_of(events, number) + 1) * _LANES
 
 
 def _hash(host: str) -> str:
