@@ -205,4 +205,4 @@ def _free_cores(outcome: Outcome) -> Advice:
         return Advice("give each rank a core", command_line(outcome, ranks=fewer))
     has_readers = any(one.median("reader_core_wait_share") is not None for one in outcome.measured)
     fewer_readers = ", or with fewer `readers`" if has_readers else ""
-    return Advice(f"repeat this when the machine is quiet{fewer_readers}", command_line(outcome))
+    return Advice(f"repeat this when the machine is quiet{fewer_readers}")

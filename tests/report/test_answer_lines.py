@@ -92,13 +92,16 @@ def test_what_other_waits_hide_of_storage_is_named_so_that_shares_agree_with_sto
     assert "LOOP     busy 60 %, storage 40 % of epoch 1" in text
 
 
-def test_a_row_of_shares_has_one_line_however_many_there_are() -> None:
+def test_all_large_shares_are_there_where_there_is_room_and_else_what_fits_in_one_line() -> None:
     (loop, *_) = run().loops
     long = {"checkpoint_seconds": spread(0.05), "sync_wait_seconds": spread(0.05), "storage_utilization": 0.1}
     epochs = tuple(replace(one, **long, storage_step_seconds=0.5) for one in loop.epochs)
-    lines = lines_of(answered(epochs=(1,)), phases=(replace(loop, epochs=epochs),))
-    (row,) = (number for number, line in enumerate(lines) if line.startswith("LOOP"))
-    assert lines[row].endswith(" of epoch 1") and "hidden" in lines[row] and len(lines[row]) <= 80
+    loops = (replace(loop, epochs=epochs),)
+    text = "\n".join(lines_of(answered(epochs=(1,)), phases=loops))
+    assert " ".join(text.split("LOOP ")[1].split("TRY")[0].split()).endswith("sync 12 %, saves 12 % of epoch 1")
+    lines = lines_of(answered(epochs=(1,), reasons=("because",)), phases=(*loops, *run().saves))
+    (row,) = (line for line in lines if line.startswith("LOOP"))
+    assert row.endswith("sync 12 % of epoch 1") and len(row) <= 80 and len(lines) == 8
 
 
 def test_other_loops_have_their_answer_next_to_the_first_however_many_there_are() -> None:

@@ -136,4 +136,4 @@ def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts, most_ranks: 
         return Advice("give each rank and reader a core", command)
     if 1 + readers > cores:
         return Advice(f"use a node of {1 + readers} cores, for the rank and its readers")
-    return Advice("each has a core, but waited: repeat this on a quiet machine", command_line(run))
+    return Advice("each has a core, but waited: other work had it; repeat this when the machine is quiet")

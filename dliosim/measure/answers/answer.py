@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dliosim.measure.answers.advice import Accepts, advise
-from dliosim.measure.answers.command_line import drop_failure_rate
 from dliosim.measure.answers.intervals import Outcome, judge_bound, spread_over
 from dliosim.measure.answers.sources import CountedEpochs, count_epochs
 from dliosim.measure.answers.validity import CORE_WAIT_LIMIT, doubt_of_prefetch, find_core_wait
@@ -35,7 +34,6 @@ def answer_run(
 
     `disk` is a directory that is not in memory, as advice for data that are.
     """
-    run = replace(run, arguments=drop_failure_rate(run))  # for the commands of advice
     return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL), accepts, disk) for runs in loops)
 
 

@@ -7,28 +7,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
-from dliosim.measure.results.run_summary import RunSummary
-
-#: Options about failures, each with a value.
-_OF_FAILURES = ("--mtbf", "--restart-time")
-
-
-def drop_failure_rate(run: RunSummary) -> tuple[str, ...]:
-    """Return the words of the command line; without a failure rate where saves tell no interval the next time either.
-
-    They do not where there are none, or where each is of a part of a checkpoint.
-    """
-    if any(not save.part_of for save in run.saves):
-        return run.arguments
-    kept: list[str] = []
-    words = iter(run.arguments)
-    for word in words:
-        if word in _OF_FAILURES:
-            next(words, "")
-        elif word.partition("=")[0] not in _OF_FAILURES:
-            kept.append(word)
-    return tuple(kept)
-
 
 class RankCommand(Protocol):
     """A command that ran on ranks."""

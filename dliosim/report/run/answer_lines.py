@@ -38,10 +38,15 @@ def answer_lines(run: RunSummary) -> str:
 
 def answer_rows(run: RunSummary) -> FirstRows:
     """Return the title and the rows of the first lines. Of loops after the first one that reads, only the answer."""
+    whole, short = (_answer_rows(run, with_all) for with_all in (True, False))
+    return whole if len(whole[1]) == len(short[1]) else short
+
+
+def _answer_rows(run: RunSummary, with_all: bool) -> FirstRows:
     groups = sorted(group_phases(run.loops), key=lambda runs: runs[0].reads_nothing)
     unread = {runs[0].name for runs in groups if runs[0].reads_nothing}
     answers = sorted(run.answers, key=lambda one: one.loop in unread)
-    rows = list(_main_rows(groups[0], answers[0])) if answers else []
+    rows = list(_main_rows(groups[0], answers[0], with_all)) if answers else []
     rows[1:1] = [("ALSO", text) for text in _other_answers(answers[1:])]
     every = [("EVERY", text) for text in _best_intervals(run)]
     rows += [*_file_rows("SAVES", run.saves, run), *every, *_file_rows("RESTORES", run.restores, run)]
@@ -98,7 +103,8 @@ def _title(run: RunSummary) -> str:
     )
 
 
-def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str, str]]:
+def _main_rows(runs: Sequence[LoopPhase], answer: Answer, with_all: bool) -> Iterator[tuple[str, str]]:
+    """Yield the rows about a loop; LOOP with all of its largest waits if `with_all`, else in one line."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     counted = select_epochs(epochs, answer)
     yield "ANSWER", _verdict(answer)
@@ -116,7 +122,8 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer) -> Iterator[tuple[str,
     whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)
     shares = _shares(counted, "reads" if answer.source in ("memory", "null") else "storage")
     rows = [f"{', '.join(shares[:many])} of {whole}" for many in range(len(shares), 0, -1)]
-    yield "LOOP", next((row for row in rows if len(row) <= ROW), rows[-1])
+    short = next((row for row in rows if len(row) <= ROW), rows[-1])
+    yield "LOOP", rows[0] if with_all else short
 
 
 def describe_answer(answer: Answer) -> str:
