@@ -149,8 +149,10 @@ def _choose_text(source: str | None, made: str) -> tuple[str, Path | None]:
     if is_pattern or not (named := name_data(Path(source))):
         return _read_shipped(source, made), None
     folder, files = named
-    name = files if Path(source).is_dir() else re.sub(r"[^\w .,+=@~-]", "?", files)  # `?` stands for any letter
-    return _OWN_FILES.replace("FILES", name), folder
+    text = _OWN_FILES.replace("FILES", files)
+    if "." not in files:  # an ending says the format; a file without one is a sample as it is
+        text = text.replace("# format   hdf5             #", "format     raw              #")
+    return text, folder
 
 
 def _read_shipped(name: str, made: str) -> str:
@@ -161,6 +163,9 @@ def _read_shipped(name: str, made: str) -> str:
     if name.endswith(ENDINGS):
         hint = _describe_import(name, made)
         raise UsageError(f"--from {name}: no pattern that comes with dliosim\n  = help: {hint}")
+    if Path(name).is_dir():
+        hint = f"name them by `**/` in the pattern of `dliosim new {quote_word(made)} --from FILE`"
+        raise UsageError(f"--from {name}: no files in {name}, nor one folder below\n  = help: {hint}")
     if stem not in list_names():
         hint = join_hints(
             suggest_word(stem, list_names()), "`dliosim patterns` lists the patterns that come with dliosim"

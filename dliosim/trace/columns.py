@@ -76,8 +76,6 @@ class ColumnBuffer:
     kept: int = 0
     #: bytes of the chunks so far
     stored: int = 0
-    #: what kept chunks from being written to the file; all rows are lost then
-    failure: OSError | None = None
     _is_full: bool = False
     _pieces: dict[str, list[NDArray[np.signedinteger]]] = field(default_factory=dict)
     _pending: int = 0
@@ -152,10 +150,8 @@ class ColumnBuffer:
         in_memory = self._in_memory + size <= _KEPT
         try:
             self._chunks += group if in_memory else [self.spill.write(chunk) for chunk in group]
-        except OSError as error:
-            self.failure = error
+        except OSError:  # the file has it, and all that was written to it is lost
             self._chunks.clear()
-            self.spill.close()
             self._end_with(0)
             return False
         self.stored += size
@@ -174,11 +170,23 @@ class SpillFile:
     def __init__(self, directory: str) -> None:
         #: folder of the file
         self.directory = directory
+        #: first error of a write; the file takes nothing more then, and has given its room back
+        self.failure: OSError | None = None
         self._file: BinaryIO | None = None
         self._end = 0
 
     def write(self, data: bytes) -> tuple[int, int]:
-        """Append bytes; return where they are. Raises OSError."""
+        """Append bytes; return where they are. Raises OSError, and after an error the same again."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            return self._append(data)
+        except OSError as error:
+            self.failure = error
+            self.close()
+            raise
+
+    def _append(self, data: bytes) -> tuple[int, int]:
         if self._file is None:
             self._file = TemporaryFile(dir=self.directory, buffering=0)  # noqa: SIM115  # as long as the run
         begin, rest = self._end, memoryview(data)

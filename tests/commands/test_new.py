@@ -86,6 +86,20 @@ def test_a_pattern_is_made_of_a_file_of_any_name(name: str, capsys: pytest.Captu
     assert main([*shlex.split(check)[1:], "--ranks", "1", "-D", "train.batch=1 per rank"]) == 0
 
 
+@pytest.mark.parametrize("file", ["n01/a.npy", "n01/more/b.npy", 'n01/a.b"c', "plain", "x.b\u00e9$", "x.b*c"])
+def test_a_pattern_is_made_of_a_folder_of_any_files(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("d", file).parent.mkdir(parents=True)
+    with Path("d", file).open("wb") as made:
+        np.save(made, np.zeros((8, 100), np.float32))
+    status = main(["new", "mine", "--from", "d"])
+    if "more" in file:  # folders are looked at one level deep
+        assert status == 2 and "no files in d" in capsys.readouterr().err
+        return
+    assert status == 0
+    check = capsys.readouterr().err.splitlines()[0].partition("next: ")[2]
+    assert main([*shlex.split(check)[1:], "--ranks", "1", "-D", "train.batch=1 per rank"]) == 0
+
+
 def test_a_folder_without_files_has_no_data_to_name(capsys: pytest.CaptureFixture[str]) -> None:
     Path("empty").mkdir()
     assert main(["check", "empty"]) == 2

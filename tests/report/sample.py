@@ -68,6 +68,8 @@ def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummar
         utilization_min=0.155 / wall,
         utilization_max=0.165 / wall,
         data_wait_seconds=spread(16 * wait),
+        clear_steps=60,
+        clear_data_wait_seconds=wait * 16 / 15,
         io_busy_seconds=spread(16 * wait * 1.4),
         open_seconds=spread(0.0123),
         compute_seconds=spread(0.1602),

@@ -83,11 +83,13 @@ def test_what_other_waits_hide_of_storage_is_named_so_that_shares_agree_with_sto
     (loop, *_) = run().loops
     # A rank waits 20 ms for its data and 60 ms for another one that reads; steps are held by reads for 80 ms.
     times = {"data_wait_seconds": spread(0.02), "sync_wait_seconds": spread(0.06), "compute_seconds": spread(0.12)}
+    times |= {"clear_steps": 60, "clear_data_wait_seconds": 4 * 0.02 / 60}
     held = {"storage_utilization": 0.6, "storage_step_seconds": 0.2, "tool_seconds": spread(0.0)}
     epochs = tuple(replace(one, **times, **held, oversleep_share=0.0) for one in loop.epochs)
     text = lines_of(answered(epochs=(1,)), phases=(replace(loop, epochs=epochs),))
     assert "LOOP     busy 60 %, storage 10 % (+ 30 % hidden), sync 30 % of epoch 1" in text
-    even = tuple(replace(one, data_wait_seconds=spread(0.08), sync_wait_seconds=spread(0.0)) for one in epochs)
+    own = {"data_wait_seconds": spread(0.08), "clear_data_wait_seconds": 4 * 0.08 / 60}
+    even = tuple(replace(one, **own, sync_wait_seconds=spread(0.0)) for one in epochs)
     text = lines_of(answered(epochs=(1,)), phases=(replace(loop, epochs=even),))
     assert "LOOP     busy 60 %, storage 40 % of epoch 1" in text
 

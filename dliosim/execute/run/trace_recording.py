@@ -81,9 +81,9 @@ class Recording:
         self._clocks += measure_clock(self._world)
         for buffer in one.calls, one.spans:
             buffer.seal()
-            if buffer.failure is not None:
-                hint = 'there is no trace; a part of the run, or --trace "at most 100 MB", needs less room'
-                self._failure = call_error("write", self._spill_name, buffer.failure, hint=hint)
+        if (failure := one.calls.spill.failure) is not None:  # spans have the same file
+            hint = 'there is no trace; a part of the run, or --trace "at most 100 MB", needs less room'
+            self._failure = call_error("write", self._spill_name, failure, hint=hint)
         if self._world.allreduce(np.array([self._failure is not None], np.int64), "max")[0]:
             one.calls.spill.close()
 

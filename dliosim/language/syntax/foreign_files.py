@@ -53,19 +53,25 @@ def describe_data(path: Path) -> str:
 
 
 def name_data(path: Path) -> tuple[Path, str] | None:
-    """Return the folder of data, and a name of its files with `*`; None where there are no files at the path.
+    """Return the folder of data, and their names for `from files`; None where there are no files at the path.
 
-    Of a folder, those with the commonest ending.
+    Of a folder, those with the commonest ending; those in its folders, where it has no files itself.
     """
     try:
-        inside = islice(path.iterdir(), _LOOKED_AT) if path.is_dir() else [path]
-        suffixes = Counter(one.suffix for one in inside if one.is_file())
+        if path.is_file():
+            return path.parent, _plain_name(path.name)
+        for names in ("*", "*/*"):
+            suffixes = Counter(one.suffix for one in islice(path.glob(names), _LOOKED_AT) if one.is_file())
+            for suffix, _ in suffixes.most_common(1):
+                return path, f"{'**/' if '/' in names else ''}*{_plain_name(suffix)}"
     except (OSError, ValueError):  # the name cannot be opened, or the folder not be read
-        return None
-    if not suffixes:
-        return None
-    ((suffix, _),) = suffixes.most_common(1)
-    return (path, f"*{suffix}") if path.is_dir() else (path.parent, path.name)
+        pass
+    return None
+
+
+def _plain_name(name: str) -> str:
+    """Return a name with `?`, which stands for any letter, in place of what means something in a pattern."""
+    return re.sub(r"[^\w .,+=@~-]", "?", name)
 
 
 def _translate(line: str) -> str:

@@ -80,7 +80,7 @@ def _narrow_interval(runs: Sequence[LoopPhase], answer: Answer, change: _Change)
     alone, counted = answer.storage_utilization, len(answer.epochs)
     if alone is None:
         return
-    half, distance = alone.high - alone.mean, abs(alone.mean - answer.goal)
+    half, distance = max(alone.high - alone.mean, alone.mean - alone.low), abs(alone.mean - answer.goal)
     if half <= _JUST:
         yield Advice(f"storage just reaches the goal, within {percent(half, 2)}: more epochs hardly change that")
     elif counted == sum(len(phase.epochs) for phase in runs):

@@ -93,7 +93,10 @@ def _judge(
         ends = f": {percent(alone.low, 3)} to {percent(alone.high, 3)}" if is_near else ""
         return _VERDICTS[outcome], (doubt + ends,)
     load += ", but more is missing" if outcome is Outcome.MISSED else ""
-    return _VERDICTS[outcome], (load,) if waited >= CORE_WAIT_LIMIT else ()
+    reasons = [load] if waited >= CORE_WAIT_LIMIT else []
+    if len(counted.numbers) == 1 and counted.select(runs)[0].storage_utilization_error is None:
+        reasons.append("how far one epoch with fewer than two syncs may be off is not known")
+    return _VERDICTS[outcome], tuple(reasons)
 
 
 def storage_rate(epoch: EpochSummary) -> float | None:

@@ -174,11 +174,16 @@ def _shares(epochs: Sequence[EpochSummary], reads: str) -> list[str]:
 
 
 def _seconds_behind_waits(epoch: EpochSummary) -> float:
-    """Return for how long storage held the steps of an epoch beyond the ranks' own waits for data; at least 0."""
+    """Return for how long storage held the steps of an epoch beyond the ranks' own waits for data; at least 0.
+
+    All of the steps after the first, as utilization of storage alone is.
+    """
     if epoch.storage_utilization is None:
         return 0.0
     held = epoch.storage_step_seconds * (1 - epoch.storage_utilization)
-    return max(held - epoch.data_wait_seconds.mean, 0.0)
+    flushing = epoch.flush_steps * (epoch.flush_data_wait_seconds or 0.0)
+    clear = epoch.clear_steps * (epoch.clear_data_wait_seconds or 0.0)
+    return max(held - (flushing + clear) / epoch.ranks, 0.0)
 
 
 def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Iterator[tuple[str, str]]:

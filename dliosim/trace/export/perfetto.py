@@ -87,12 +87,12 @@ def _describe_job(trace: Trace) -> Iterator[dict[str, Any]]:
 
 
 def _describe_process(events: Events, number: int, lanes: Lanes) -> Iterator[dict[str, Any]]:
-    process, pid = events.processes[number], _process_number(events, number)
+    process, pid = events.processes[number], _process_number(number)
     shown = f"rank {process.rank}" if process.rank != UNKNOWN else f"process {process.pid}"
     about = {"cat": "dftracer", "pid": pid, "tid": pid, "ph": "M"}
     args = {"name": f"{shown} {process.host}".strip(), "rank": process.rank, "process": process.pid}
     yield {"name": "process_name", **about, "args": args}
-    yield {"name": "process_sort_index", **about, "args": {"sort_index": pid}}
+    yield {"name": "process_sort_index", **about, "args": {"sort_index": rank_of(events, number)}}
     for lane in np.unique(lanes.lane).tolist():
         name, thread = lanes.names[lane]
         yield {"name": "thread_name", **about, "tid": pid + lane, "args": {"name": name, "thread": thread}}
@@ -100,7 +100,7 @@ def _describe_process(events: Events, number: int, lanes: Lanes) -> Iterator[dic
 
 
 def _write_events(out: TextOutput, events: Events, number: int, lanes: Lanes, identity: int) -> None:
-    pid, host = _process_number(events, number), _hash(events.processes[number].host)
+    pid, host = _process_number(number), _hash(events.processes[number].host)
     seeks = events.kind == kind_number("seek")
     moved = np.where(seeks, events.offset, events.moved)
     args = np.column_stack([events.offset, events.asked, moved, events.epoch, events.step])
@@ -148,7 +148,7 @@ def _count_bandwidth(trace: Trace) -> Iterator[dict[str, Any]]:
         bytes_ = spread_amounts(begin, end, events.moved[rows], process, (ranks, bins), trace.duration)
         rates.append(np.round(bytes_ / (width * 1e-9) / (1 << 20), 2))
     for number in range(ranks):
-        pid = _process_number(events, number)
+        pid = _process_number(number)
         about = {"name": "MiB/s", "cat": "bandwidth", "pid": pid, "tid": pid, "ph": "C"}
         before = (0.0, 0.0)
         for place, both in enumerate((*zip(*(each[number].tolist() for each in rates), strict=True), (0.0, 0.0))):
@@ -158,9 +158,9 @@ def _count_bandwidth(trace: Trace) -> Iterator[dict[str, Any]]:
             before = both
 
 
-def _process_number(events: Events, number: int) -> int:
+def _process_number(number: int) -> int:
     """Return the number of a process, which its first lane has, too: as of a main thread, they are the same."""
-    return (rank_of(events, number) + 1) * _LANES
+    return (number + 1) * _LANES
 
 
 def _hash(host: str) -> str:

@@ -34,6 +34,7 @@ def epoch(alone: float | None, device: float | None, **changed: Any) -> EpochSum
         "amplification": 1.0,
         "storage_amplification": device,
         "storage_utilization": alone,
+        "storage_utilization_error": 0.0,
         "utilization": None if alone is None else alone * 0.9,
         "storage_step_seconds": 10.0 if alone is None else 10.0 / alone,
         "core_wait_seconds": sample.spread(0.0),
@@ -115,6 +116,21 @@ def test_more_epochs_are_advised_where_they_would_count() -> None:
     assert answer(close, epoch(0.99, 0.0)).advice[0].command.endswith("-D train.cache=off")
     near = epoch(0.85, 1.0, storage_utilization_error=0.06)  # 0.12 to either side is 2.4 times 0.05
     assert answer(near).advice[0].command.endswith("-D train.epochs=6")
+
+
+def test_an_interval_that_ends_at_all_of_the_time_is_not_narrow() -> None:
+    found = answer(epoch(1.0, 1.0), epoch(0.985, 1.0))
+    assert found.verdict == "too close to say" and found.storage_utilization is not None
+    assert (found.storage_utilization.low, found.storage_utilization.high) == (pytest.approx(0.897, abs=1e-3), 1.0)
+    assert found.advice[0].command.endswith("-D train.epochs=4")
+    assert answer(epoch(1.0, 1.0), epoch(0.9, 1.0)).advice[0].command.endswith("-D train.epochs=16")
+
+
+def test_an_only_epoch_without_an_error_says_so() -> None:
+    reason = "how far one epoch with fewer than two syncs may be off is not known"
+    assert answer(epoch(0.95, 1.0, storage_utilization_error=None)).reasons == (reason,)
+    several = [epoch(one, 1.0, storage_utilization_error=None) for one in (0.95, 0.951, 0.949)]
+    assert answer(*several).reasons == ()
 
 
 def test_a_goal_that_is_just_reached_needs_no_more_epochs() -> None:
