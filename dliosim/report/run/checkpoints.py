@@ -21,7 +21,7 @@ from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs
 from dliosim.readable import count, number, percent, seconds
-from dliosim.report.interval_table import EXPLAINED, IntervalRow, format_long_time, interval_table
+from dliosim.report.interval_table import IntervalRow, explain_intervals, format_long_time, interval_table
 from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.text_table import WIDTH, Column, format_columns, shorten_name, time_cell
 
@@ -155,7 +155,7 @@ def interval_section(run: RunSummary, width: int = WIDTH) -> str:
     if run.mtbf is None or not rows:
         return smaller
     title = f"how often to save if the job fails every {format_long_time(run.mtbf)} on average, by the stalls measured"
-    table = f"{interval_table(title, '', rows, width)}\n\n{textwrap.fill(EXPLAINED, width)}"
+    table = f"{interval_table(title, '', rows, width)}\n\n{textwrap.fill(explain_intervals(rows), width)}"
     return f"{table}\n\n{smaller}" if smaller else table
 
 
