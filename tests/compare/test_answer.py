@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ExcludedVariant, VariedSetting
 from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.report.compare.answer_lines import comparison_lines
@@ -119,6 +120,17 @@ def test_a_file_system_in_memory_is_no_storage() -> None:
     assert (found.verdict, found.source) == ("not a storage result", "memory")
     assert found.reasons == ("the data are in a file system in memory",)
     assert [one.command for one in found.advice] == [""]
+
+
+@pytest.mark.parametrize("made", [cold(1.0, 3.0, blocks=3), cold(1.0, 1.0, 1.0), cold(1.0, 1.0), cold(1.0, 2.0)])
+def test_data_in_memory_are_said_first_and_what_to_type_about_them(made: Outcome) -> None:
+    made = replace(on("tmpfs", made), arguments=("compare", "x.dlio", "--dir", "/dev/shm/x", "--repeat", "3"))
+    made = replace(made, measured=tuple(replace(one, root="data") for one in made.measured))
+    found = answer_comparison(made, lambda override: True, disk="dliosim-data")
+    assert (found.verdict, found.reasons[0]) == ("not a storage result", "the data are in a file system in memory")
+    assert found.reasons.count(found.reasons[0]) == 1
+    command = "mpiexec -n 4 dliosim compare x.dlio --repeat 3 --dir dliosim-data"
+    assert [one.command for one in found.advice] == [command]
 
 
 @pytest.mark.parametrize(
