@@ -185,6 +185,7 @@ def _make_variant_result(one: VariantRun) -> VariantResult:
         variant.access.cache,
         loop.epochs if loop else 1,
         variant.workload.dataset(loop.dataset).format if loop and is_raw else "",
+        bool(loop and is_raw and not loop.decode and variant.workload.dataset(loop.dataset).compress),
         _read_back_striping(one),
         # The time of reading an index differs between variants, and is in none of the passes.
         tuple(note for note in (last.notes if last is not None else ()) if not note.startswith("index:")),

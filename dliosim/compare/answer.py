@@ -177,7 +177,9 @@ def _limits(outcome: Outcome, source: str) -> Iterator[str]:
         yield f"{where} cannot show what collective buffering is for"
     raw = [one for one in outcome.measured if one.raw_format == "hdf5"]
     if any(one.api == "posix" for one in raw):
-        yield "`api posix` on HDF5 is not h5py: it reads samples' bytes in the file"
+        left = any(one.api == "posix" and one.is_left_compressed for one in raw)
+        compressed = ", compressed, and only `decode on` or `through library` decompresses them" if left else ""
+        yield f"`api posix` on HDF5 is not h5py: it reads samples' bytes in the file{compressed}"
 
 
 def _advise(
