@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
+from dliosim.commands.command_line.command_table import DATA_DIRECTORY
 from dliosim.commands.command_line.options import parse_overrides, parse_roots, parse_values
 from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
 from dliosim.commands.compare_schedule import VariantRun, run_blocks
@@ -26,6 +27,7 @@ from dliosim.compare.result import Outcome, VariantResult
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import fullest_node
+from dliosim.execute.node.environment import find_mount
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.phases.context import Options, Phase
 from dliosim.execute.run.benchmark_pass import lock_variant_directories, prepare_datasets, separate_checkpoints
@@ -183,6 +185,7 @@ def _make_variant_result(one: VariantRun) -> VariantResult:
         variant.access.cache,
         loop.epochs if loop else 1,
         variant.workload.dataset(loop.dataset).format if loop and is_raw else "",
+        bool(loop and is_raw and not loop.decode and variant.workload.dataset(loop.dataset).compress),
         _read_back_striping(one),
         # The time of reading an index differs between variants, and is in none of the passes.
         tuple(note for note in (last.notes if last is not None else ()) if not note.startswith("index:")),
@@ -209,7 +212,8 @@ def _write_report(setup: Setup, finder: FileFinder, outcome: Outcome, directory:
         sys.stderr.write(printable(text, lines=True))
         return ExecutionError.exit_code
 
-    answer = answer_comparison(outcome, lambda override: _accepts_override(setup, finder, override))
+    disk = "" if find_mount(Path()).is_memory_backed else DATA_DIRECTORY
+    answer = answer_comparison(outcome, lambda override: _accepts_override(setup, finder, override), disk)
 
     def write(place: Path) -> None:
         write_comparison(place, outcome, answer)

@@ -23,12 +23,17 @@ FEW = "not judged"
 #: A difference from the first variant that is too small to matter, where all intervals are within it.
 _SMALL = 0.03
 
+_IN_MEMORY = "the data are in a file system in memory"
+
 #: Share of resident bytes below which a pass began cold.
 _COLD = 0.01
 
 
-def answer_comparison(outcome: Outcome, accepts: Callable[[tuple[str, str]], bool]) -> ComparisonAnswer:
-    """Return the answer; `accepts` returns whether the variants can run with one more override."""
+def answer_comparison(outcome: Outcome, accepts: Callable[[tuple[str, str]], bool], disk: str = "") -> ComparisonAnswer:
+    """Return the answer; `accepts` returns whether the variants can run with one more override.
+
+    `disk` is a directory that is not in memory, as advice for data that are.
+    """
     outcome = replace(outcome, arguments=_drop_not_run(outcome))  # for the commands of advice
     source = _find_source(outcome)
     says_little = outcome.repetitions < FEWEST or _greatest_difference(outcome) <= _SMALL
@@ -48,12 +53,14 @@ def answer_comparison(outcome: Outcome, accepts: Callable[[tuple[str, str]], boo
         tuple(labels[one] for one in choice.ahead) if choice else (),
         source,
         tuple(_limits(outcome, source)),
-        tuple(_advise(outcome, source, found[0][0] if found else USE, accepts)),
+        tuple(_advise(outcome, source, found[0][0] if found else USE, accepts, disk)),
     )
 
 
 def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[tuple[str, str]]:
     """Yield why nothing can be said, each with its verdict; the most important first."""
+    if _are_all_in_memory(outcome):
+        yield NO_STORAGE, _IN_MEMORY
     if outcome.repetitions < FEWEST:
         yield FEW, f"{count(outcome.repetitions, 'repetition')}, and fewer than {FEWEST} show nothing"
     elif (most := _greatest_difference(outcome)) <= _SMALL:
@@ -112,9 +119,9 @@ def _longest_core_wait(outcome: Outcome) -> float:
 
 def _memory_reasons(outcome: Outcome, source: str) -> Iterator[str]:
     """Yield why the difference may be one of memory and not of storage."""
-    if all(_is_on(outcome, one, MEMORY_KINDS) for one in outcome.measured):
-        yield "the data are in a file system in memory"
-    elif not outcome.caches and (unsynced := [one.label for one in outcome.measured if not _is_synced(one)]):
+    if _are_all_in_memory(outcome):  # the first reason of all
+        return
+    if not outcome.caches and (unsynced := [one.label for one in outcome.measured if not _is_synced(one)]):
         yield f"no sync: a save may end before its data are on storage ({'; '.join(unsynced)})"
     elif source == "memory":
         yield "all bytes came from the page cache"
@@ -123,6 +130,11 @@ def _memory_reasons(outcome: Outcome, source: str) -> Iterator[str]:
         yield f"as little as {percent(least, 2)} of the bytes came from the device ({label})"
     elif source == "unknown" and outcome.caches and not all(map(_is_known_cold, outcome.measured)):
         yield "reads are not counted, and passes are not known to be cold"
+
+
+def _are_all_in_memory(outcome: Outcome) -> bool:
+    """Return whether a file system in memory has the data of all variants."""
+    return all(_is_on(outcome, one, MEMORY_KINDS) for one in outcome.measured)
 
 
 def _is_known_cold(one: VariantResult) -> bool:
@@ -165,17 +177,24 @@ def _limits(outcome: Outcome, source: str) -> Iterator[str]:
         yield f"{where} cannot show what collective buffering is for"
     raw = [one for one in outcome.measured if one.raw_format == "hdf5"]
     if any(one.api == "posix" for one in raw):
-        yield "`api posix` on HDF5 is not h5py: it reads samples' bytes in the file"
+        left = any(one.api == "posix" and one.is_left_compressed for one in raw)
+        compressed = ", compressed, and only `decode on` or `through library` decompresses them" if left else ""
+        yield f"`api posix` on HDF5 is not h5py: it reads samples' bytes in the file{compressed}"
 
 
 def _advise(
-    outcome: Outcome, source: str, verdict: str, accepts: Callable[[tuple[str, str]], bool]
+    outcome: Outcome, source: str, verdict: str, accepts: Callable[[tuple[str, str]], bool], disk: str
 ) -> Iterator[Advice]:
     """Yield what to do next; of changes by -D only those that the variants accept."""
-    if verdict == FEW:
-        yield Advice("repeat it more often", command_line(outcome, option=("--repeat", "8")))
-    elif any(_is_on(outcome, one, MEMORY_KINDS) for one in outcome.measured):
+    in_memory = [one for one in outcome.measured if _is_on(outcome, one, MEMORY_KINDS)]
+    if in_memory and disk and all(one.root == "data" for one in in_memory):
+        yield Advice(
+            "put the data on the storage in question, or on this disk", command_line(outcome, option=("--dir", disk))
+        )
+    elif in_memory:
         yield Advice("put the data on the storage in question: --dir DIR")
+    elif verdict == FEW:
+        yield Advice("repeat it more often", command_line(outcome, option=("--repeat", "8")))
     elif cold := _read_from_storage(outcome, source, accepts):
         yield cold
     elif verdict == TOO_CLOSE or _longest_core_wait(outcome) >= CORE_WAIT_LIMIT:

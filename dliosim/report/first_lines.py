@@ -80,7 +80,12 @@ def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Advice] = ()) -> 
 
 def first_lines(title: str, rows: Sequence[Row]) -> str:
     """Return a title and rows as lines of 80 columns; a command line stays whole, so that it can be pasted."""
-    return "\n".join([_wrap(title, "", " " * 4), *map(_format_row, rows)])
+    return "\n".join(filter(None, [_wrap(title, "", " " * 4), first_rows(rows)]))
+
+
+def first_rows(rows: Sequence[Row]) -> str:
+    """Return rows as lines of 80 columns."""
+    return "\n".join(map(_format_row, rows))
 
 
 def _format_row(row: Row) -> str:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
+from dliosim.plan.forecast.checkpoint_interval import (
+    Costs,
+    best_interval,
+    compute_waste,
+    daly_interval,
+    possible_interval,
+    young_interval,
+)
 from dliosim.readable import number, seconds
 from dliosim.report.text_table import WIDTH, Column, format_columns, percent_cell
 
@@ -23,6 +32,12 @@ class IntervalRow:
     name: str  #: checkpoint, or bandwidth
     costs: Costs  #: costs of a save and of a failure; s
     own: float | None = None  #: interval of the workload itself, if it has one; s
+    knows_stall: bool = True  #: false where nothing says how long a save holds the ranks: `costs` have 0 s
+
+    @property
+    def own_possible(self) -> float | None:
+        """Interval that saves of the workload have: its own one, raised to a flush that takes longer; s."""
+        return None if self.own is None else possible_interval(self.own, self.costs)
 
 
 def format_long_time(value: float) -> str:
@@ -30,39 +45,59 @@ def format_long_time(value: float) -> str:
     return f"{number(value / 3600)} h" if value >= 3600 else seconds(value)
 
 
+def explain_intervals(rows: Sequence[IntervalRow]) -> str:
+    """Return the text below a table of these rows."""
+    if not (
+        raised := list(dict.fromkeys(row.own for row in rows if row.own is not None and row.own < row.costs.flush))
+    ):
+        return EXPLAINED
+    short = " and ".join(format_long_time(each) for each in raised)
+    return f"{EXPLAINED} An own interval of {short} is shorter than a flush, so not possible: raised to the flush."
+
+
 def interval_table(title: str, first: str, rows: Sequence[IntervalRow], width: int = WIDTH) -> str:
     """Return the interval table below a title; `first` is the heading of the names."""
     return format_columns(title, first, [(row.name, row) for row in rows], _INTERVAL_COLUMNS, width)
 
 
+def _of_stall(heading: str, figure: Callable[[IntervalRow], float], show: Callable[[Any], str]) -> Column[IntervalRow]:
+    """Return a column of a figure that follows from the stall alone; None where the stall is not known."""
+    return Column(heading, lambda row: figure(row) if row.knows_stall else None, show)
+
+
 def _best_share(heading: str, share: str) -> Column[IntervalRow]:
     """Return the column of a share of the time that is lost with the best interval."""
-    return Column(heading, lambda row: getattr(compute_waste(best_interval(row.costs), row.costs), share), percent_cell)
+    return Column(heading, partial(_best_loss, share), percent_cell)
+
+
+def _best_loss(share: str, row: IntervalRow) -> float:
+    loss: float = getattr(compute_waste(best_interval(row.costs), row.costs), share)
+    return loss
 
 
 def _own_loss(row: IntervalRow) -> float | None:
-    return None if row.own is None else compute_waste(row.own, row.costs).total
+    return None if row.own_possible is None else compute_waste(row.own_possible, row.costs).total
 
 
 _INTERVAL_COLUMNS: list[list[Column[IntervalRow]]] = [
     [
-        Column("stall", lambda row: row.costs.stall, seconds),
+        _of_stall("stall", lambda row: row.costs.stall, seconds),
         Column("flush", lambda row: row.costs.flush, seconds, optional=True),
         Column("restart", lambda row: row.costs.restart, seconds),
     ],
     [
-        Column("Young", lambda row: young_interval(row.costs.stall, row.costs.mtbf), seconds),
-        Column("Daly", lambda row: daly_interval(row.costs.stall, row.costs.mtbf), seconds),
+        _of_stall("Young", lambda row: young_interval(row.costs.stall, row.costs.mtbf), seconds),
+        _of_stall("Daly", lambda row: daly_interval(row.costs.stall, row.costs.mtbf), seconds),
         Column("save\nevery", lambda row: best_interval(row.costs), seconds),
     ],
     [
-        _best_share("saving", "saving"),
+        _of_stall("saving", partial(_best_loss, "saving"), percent_cell),
         _best_share("work\nagain", "rework"),
         _best_share("re-\nstarting", "restart"),
         _best_share("lost\nin all", "total"),
     ],
     [
-        Column("own\ninterval", lambda row: row.own, seconds, optional=True),
+        Column("own\ninterval", lambda row: row.own_possible, seconds, optional=True),
         Column("lost\nwith it", _own_loss, percent_cell, optional=True),
     ],
 ]

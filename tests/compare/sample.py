@@ -90,6 +90,7 @@ def measured(
                 cache="page",
                 epochs=1,
                 raw_format="",
+                is_left_compressed=False,
                 striping="",
                 notes=(),
                 passes=tuple(own),

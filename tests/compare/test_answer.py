@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ExcludedVariant, VariedSetting
 from dliosim.compare.result import ComparisonAnswer, Outcome
-from dliosim.report.compare.answer_lines import comparison_lines
+from dliosim.report.compare.answer_lines import comparison_lines, left_out_limits
+from dliosim.report.compare.tables import comparison_report
 from tests.compare.sample import COLD, answered, cold, with_figures
 from tests.compare.stall_sample import saves, stalled
 from tests.compare.synthetic import passes
@@ -93,6 +95,19 @@ def test_a_variant_that_cannot_run_is_named_and_left_out_of_advice() -> None:
     assert "LIMIT    api=c not run: it needs one file" in comparison_lines(made, found)
 
 
+def test_limits_without_room_in_the_first_lines_are_below_them_and_no_limit_is_there_twice() -> None:
+    reasons = [f"reason {number} of a length that fills a line of the first lines" for number in range(6)]
+    gone = tuple(ExcludedVariant(f"api={number}", reason) for number, reason in enumerate(reasons))
+    made = replace(cold(1.0, 2.0, blocks=4), not_run=gone)
+    report = comparison_report(made, answer(made))
+    first, below, *_ = report.split("\n\n")
+    assert len(first.splitlines()) <= 8 and below.startswith("LIMIT    ")
+    limits = " ".join(f"{first}\n{below}".split())
+    assert [limits.count(reason) for reason in reasons] == [1] * 6
+    short = replace(made, not_run=())
+    assert left_out_limits(short, answer(short)) == ""
+
+
 def test_few_repetitions_say_nothing() -> None:
     found = answer(cold(1.0, 3.0, blocks=4))
     assert (found.verdict, found.use) == ("not judged", None)
@@ -119,6 +134,17 @@ def test_a_file_system_in_memory_is_no_storage() -> None:
     assert (found.verdict, found.source) == ("not a storage result", "memory")
     assert found.reasons == ("the data are in a file system in memory",)
     assert [one.command for one in found.advice] == [""]
+
+
+@pytest.mark.parametrize("made", [cold(1.0, 3.0, blocks=3), cold(1.0, 1.0, 1.0), cold(1.0, 1.0), cold(1.0, 2.0)])
+def test_data_in_memory_are_said_first_and_what_to_type_about_them(made: Outcome) -> None:
+    made = replace(on("tmpfs", made), arguments=("compare", "x.dlio", "--dir", "/dev/shm/x", "--repeat", "3"))
+    made = replace(made, measured=tuple(replace(one, root="data") for one in made.measured))
+    found = answer_comparison(made, lambda override: True, disk="dliosim-data")
+    assert (found.verdict, found.reasons[0]) == ("not a storage result", "the data are in a file system in memory")
+    assert found.reasons.count(found.reasons[0]) == 1
+    command = "mpiexec -n 4 dliosim compare x.dlio --repeat 3 --dir dliosim-data"
+    assert [one.command for one in found.advice] == [command]
 
 
 @pytest.mark.parametrize(
@@ -177,6 +203,9 @@ def test_raw_reads_of_hdf5_are_not_h5py() -> None:
     made = cold(1.0, 2.0)
     raw = replace(made, measured=(replace(made.measured[0], raw_format="hdf5"), made.measured[1]))
     assert answer(raw).limits[1].startswith("`api posix` on HDF5 is not h5py")
+    assert not any("compressed" in limit for limit in answer(raw).limits)
+    left = replace(raw, measured=(replace(raw.measured[0], is_left_compressed=True), raw.measured[1]))
+    assert answer(left).limits[1].endswith(", compressed, and only `decode on` or `through library` decompresses them")
     other = replace(made, measured=(replace(made.measured[0], raw_format="tfrecord"), made.measured[1]))
     assert answer(other).limits[1:] == ()
 

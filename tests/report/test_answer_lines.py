@@ -10,6 +10,7 @@ from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.measure.results.run_summary import Advice, Answer, RunSummary, Spread
 from dliosim.report.phase_titles import name_epochs
 from dliosim.report.run.answer_lines import answer_lines
+from dliosim.report.run.checkpoints import interval_section
 from tests.report.sample import run, saved, spread
 
 
@@ -186,8 +187,24 @@ def test_how_often_to_save_is_said_or_why_it_is_unknown() -> None:
     half = replace(save, name="half", part_of="1/2 of the bytes of m")
     loops = run().loops
     text = lines_of(answered(advice=()), phases=(*loops, save, half), mtbf=14_400.0)
-    assert "EVERY    model 239 s: best, as the job fails every 4 h" in text
+    assert "EVERY    model 239 s (1.67 % lost in all): best, as the job fails every 4 h" in text
     part = text.index("EVERY    half: unknown, as only a part was saved; at the rate of that part:")
     assert text[part + 1].startswith("dliosim plan cosmoflow --ranks 4 --mtbf '4 h' --bandwidth '50.0 MB/s'")
     assert "EVERY    unknown, as nothing was saved" in lines_of(answered(), phases=tuple(loops), mtbf=14_400.0)
     assert not any(line.startswith("EVERY") for line in lines_of(answered(), phases=(*loops, save)))
+
+
+def test_saves_in_memory_say_nothing_about_how_often_to_save_nor_do_those_of_a_run_without_io() -> None:
+    save = SavePhase("model", "save", 2.0, verb=saved(2.0))
+    place = replace(run().environment.file_systems[0], kind="tmpfs")
+    tmpfs = replace(run().environment, file_systems=(place,))
+    for part in ("", "1/2 of the bytes of m"):
+        phases = (replace(save, part_of=part, whole="-D m.scale=1"),)
+        made = {"phases": phases, "mtbf": 14_400.0}
+        text = "\n".join(lines_of(environment=tmpfs, **made))
+        assert "EVERY    model: unknown, as saves in memory say nothing about storage" in text
+        assert "--bandwidth" not in text
+        section = interval_section(run(environment=tmpfs, **made))
+        assert section == "how often to save model is unknown: saves in memory say nothing about storage"
+        assert "EVERY    unknown, as nothing was saved (--null)" in lines_of(null=True, **made)
+        assert interval_section(run(null=True, **made)) == ""

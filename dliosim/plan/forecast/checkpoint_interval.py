@@ -60,7 +60,12 @@ def daly_interval(stall: float, mtbf: float) -> float:
 
 def best_interval(costs: Costs) -> float:
     """Return the best interval: Daly's, but not shorter than a flush, since the next save would wait for it."""
-    return max(daly_interval(costs.stall, costs.mtbf), costs.flush)
+    return possible_interval(daly_interval(costs.stall, costs.mtbf), costs)
+
+
+def possible_interval(interval: float, costs: Costs) -> float:
+    """Return the interval that saves planned at `interval` have: no shorter than a flush, for which a save waits."""
+    return max(interval, costs.flush)
 
 
 def compute_waste(interval: float, costs: Costs) -> Waste:

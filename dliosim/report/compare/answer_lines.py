@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from dliosim.compare.answer import EITHER, USE
 from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.readable import count, number
-from dliosim.report.first_lines import FirstRows, directory_forms, first_lines, fit_rows, fit_title, name_forms
+from dliosim.report.first_lines import (
+    FirstRows,
+    directory_forms,
+    first_lines,
+    first_rows,
+    fit_rows,
+    fit_title,
+    name_forms,
+)
 from dliosim.report.reader.comparison import ComparisonResult
 
 _FROM = {
@@ -42,6 +50,12 @@ def comparison_rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer)
         directory_forms(directory),
     )
     return fit_rows(title, list(_rows(found, answer)), answer.advice)
+
+
+def left_out_limits(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> str:
+    """Return the limits for which the first lines have no room, as lines below them; empty where there are none."""
+    shown = comparison_rows(found, answer)[1]
+    return first_rows([row for row in _rows(found, answer) if row[0] == "LIMIT" and row not in shown])
 
 
 def name_target(what: str) -> str:

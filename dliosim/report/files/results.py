@@ -24,7 +24,14 @@ from dliosim.measure.rank.histogram import RELATIVE_ERROR
 from dliosim.measure.results.checkpoint_overhead import loop_overheads, total_overhead
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import RunSummary
-from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval, young_interval
+from dliosim.plan.forecast.checkpoint_interval import (
+    Costs,
+    best_interval,
+    compute_waste,
+    daly_interval,
+    possible_interval,
+    young_interval,
+)
 from dliosim.report.files.hdf5_files import encode_ranks, encode_timeline
 from dliosim.report.run.checkpoints import CheckpointCosts, checkpoint_costs
 from dliosim.report.run.loops import latencies_by_loop
@@ -145,7 +152,7 @@ def _interval(one: CheckpointCosts) -> dict[str, Any]:
         "young_seconds": young_interval(costs.stall, costs.mtbf),
         "daly_seconds": daly_interval(costs.stall, costs.mtbf),
         "best": interval_loss(best_interval(costs), costs),
-        "own": None if one.interval is None else interval_loss(one.interval, costs),
+        "own": None if one.interval is None else interval_loss(possible_interval(one.interval, costs), costs),
     }
 
 

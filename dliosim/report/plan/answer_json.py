@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from dliosim.model import Workload
-from dliosim.plan.forecast.checkpoint_interval import best_interval
+from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, possible_interval
 from dliosim.plan.forecast.forecast_types import Forecast
 from dliosim.plan.forecast.interval_forecast import Risk, StateRisks
 from dliosim.plan.forecast.needs import LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
@@ -86,9 +86,14 @@ def _interval(one: StateRisks, risk: Risk) -> dict[str, Any]:
     return {
         "checkpoint": one.state.checkpoint,
         "bandwidth": risk.bandwidth,
-        "stall_seconds": costs.stall,
+        "stall_seconds": costs.stall if one.knows_stall else None,
         "flush_seconds": costs.flush,
         "restart_seconds": costs.restart,
-        "best": interval_loss(best_interval(costs), costs),
-        "own": [interval_loss(time, costs) for _, time in one.own],
+        "best": _loss(best_interval(costs), costs, one.knows_stall),
+        "own": [_loss(possible_interval(time, costs), costs, one.knows_stall) for _, time in one.own],
     }
+
+
+def _loss(interval: float, costs: Costs, knows_stall: bool) -> dict[str, float | None]:
+    """Return an interval and what is lost with it; None for saving where the stall is not known."""
+    return interval_loss(interval, costs) | ({} if knows_stall else {"saving": None})

@@ -9,7 +9,7 @@ from dliosim.model import Background, Checkpoint, Pace, Transformer, Workload
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
 from dliosim.plan.forecast.interval_forecast import StateRisks
 from dliosim.readable import count, number, seconds, size
-from dliosim.report.interval_table import EXPLAINED, IntervalRow, format_long_time, interval_table
+from dliosim.report.interval_table import IntervalRow, explain_intervals, format_long_time, interval_table
 from dliosim.report.text_table import WIDTH, align_rows
 
 #: Of more parts than this, only the sum of their bytes is shown.
@@ -26,8 +26,8 @@ _COPIES = {
 
 
 _UNKNOWN = (
-    "{names}: nothing says how long the copy to buffers holds the ranks, and none of it is counted: `staging` in the "
-    "pattern or --save-time does."
+    "{names}: nothing says how long the copy to buffers holds the ranks (-), so what is lost is without it, and "
+    "more in fact: `staging` in the pattern or --save-time says it."
 )
 
 
@@ -44,19 +44,10 @@ def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
     """Return how often to save each checkpoint, or a line that the pattern saves none."""
     if not found:
         return "how often to save: the pattern saves no checkpoint"
-    tables = [
-        interval_table(
-            _title(mtbf, one),
-            "bandwidth",
-            [
-                IntervalRow(f"{size(risk.bandwidth)}/s" if risk.bandwidth else "as given", risk.costs, own)
-                for risk in one.risks
-                for own in _intervals(one)
-            ],
-        )
-        for one in found
-        if one.risks
-    ]
+    rows = [_interval_rows(one) for one in found if one.risks]
+    titles = [_title(mtbf, one) for one in found if one.risks]
+    tables = [interval_table(title, "bandwidth", each) for title, each in zip(titles, rows, strict=True)]
+    explained = [explain_intervals([row for each in rows for row in each])] if rows else []
     unknown = [one.state.checkpoint for one in found if one.risks and not one.knows_stall]
     smaller = [
         f"how often to save {one.state.checkpoint}: plan all of it, with {one.state.whole}. A save of only "
@@ -64,8 +55,17 @@ def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
         for one in found
         if not one.risks
     ]
-    notes = [*smaller, *[EXPLAINED] * bool(tables), *([_UNKNOWN.format(names=", ".join(unknown))] if unknown else [])]
+    notes = [*smaller, *explained, *([_UNKNOWN.format(names=", ".join(unknown))] if unknown else [])]
     return "\n\n".join([*tables, "\n".join(textwrap.fill(note, WIDTH) for note in notes)])
+
+
+def _interval_rows(one: StateRisks) -> list[IntervalRow]:
+    """Return a row for each bandwidth and each interval of the checkpoint's own."""
+    return [
+        IntervalRow(f"{size(risk.bandwidth)}/s" if risk.bandwidth else "as given", risk.costs, own, one.knows_stall)
+        for risk in one.risks
+        for own in _intervals(one)
+    ]
 
 
 def _intervals(one: StateRisks) -> list[float | None]:

@@ -12,11 +12,11 @@ from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import NO_STORAGE, Answer, RunSummary, select_epochs
-from dliosim.plan.forecast.checkpoint_interval import best_interval
+from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.first_lines import ROW, FirstRows, directory_forms, first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.phase_titles import group_phases, name_epochs
-from dliosim.report.run.checkpoints import checkpoint_costs
+from dliosim.report.run.checkpoints import checkpoint_costs, memory_checkpoints
 from dliosim.report.text_table import shorten_name
 
 #: Parts of the time are named from this share on, and no more than this many.
@@ -58,14 +58,23 @@ def _best_intervals(run: RunSummary) -> Iterator[str]:
     if run.mtbf is None:
         return
     if run.null or not run.saves:
-        yield "unknown, as nothing was saved"
+        yield f"unknown, as nothing was saved{' (--null)' if run.null else ''}"
         return
-    known = {one.checkpoint: best_interval(one.costs) for one in checkpoint_costs(run)}
+    known = {one.checkpoint: one.costs for one in checkpoint_costs(run)}
+    in_memory = [name for name in dict.fromkeys(phase.name for phase in run.saves) if name in memory_checkpoints(run)]
     mtbf = f"{run.mtbf / 3600:.3g} h" if run.mtbf >= 3600 else seconds(run.mtbf, 2)
     if known:
-        best = [f"{shorten_name(name, _LONGEST_CHECKPOINT)} {seconds(each, 3)}" for name, each in known.items()]
-        yield f"{', '.join(best)}: best, as the job fails every {mtbf}"
-    if unknown := [name for name in dict.fromkeys(phase.name for phase in run.saves) if name not in known]:
+        why = f"best, as the job fails every {mtbf}"
+        forms = [
+            f"{', '.join(_best(name, costs, lost) for name, costs in known.items())}: {why}"
+            for lost in (" lost in all", " lost", "")
+        ]
+        yield next((form for form in forms if len(form) <= ROW), forms[-1])
+    if in_memory:
+        names = shorten_name(", ".join(in_memory), _LONGEST_CHECKPOINT)
+        yield f"{names}: unknown, as saves in memory say nothing about storage"
+    names_of_saves = dict.fromkeys(phase.name for phase in run.saves)
+    if unknown := [name for name in names_of_saves if name not in known and name not in in_memory]:
         names = shorten_name(", ".join(unknown), _LONGEST_CHECKPOINT)
         verbs = [phase.verb for phase in run.saves if phase.name == unknown[0]]
         taken = sum(one.seconds for one in verbs)
@@ -75,6 +84,13 @@ def _best_intervals(run: RunSummary) -> Iterator[str]:
         ranks = [] if "--ranks" in options else ["--ranks", str(run.ranks)]
         planned = [run.program, "plan", pattern, *ranks, *options, "--mtbf", mtbf, *rate]
         yield f"{names}: unknown, as only a part was saved; at the rate of that part:\n{shlex.join(planned)}"
+
+
+def _best(name: str, costs: Costs, lost: str) -> str:
+    """Return how often it is best to save a checkpoint, and what is lost with it, with the words `lost` if any."""
+    best = best_interval(costs)
+    share = f" ({percent(compute_waste(best, costs).total, 3)}{lost})" if lost else ""
+    return f"{shorten_name(name, _LONGEST_CHECKPOINT)} {seconds(best, 3)}{share}"
 
 
 def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:

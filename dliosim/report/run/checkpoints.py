@@ -18,10 +18,11 @@ from dliosim.measure.results.checkpoint_overhead import (
     total_overhead,
 )
 from dliosim.measure.results.file_phases import SavePhase
+from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs
 from dliosim.readable import count, number, percent, seconds
-from dliosim.report.interval_table import EXPLAINED, IntervalRow, format_long_time, interval_table
+from dliosim.report.interval_table import IntervalRow, explain_intervals, format_long_time, interval_table
 from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.text_table import WIDTH, Column, format_columns, shorten_name, time_cell
 
@@ -52,16 +53,16 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
     """Yield the costs of each saved checkpoint, if the MTBF is given: the mean stall and the median flush.
 
     A checkpoint is left out where less was saved than the whole: its calls, syncs and renames do not shrink in
-    proportion.
+    proportion. So is one that was saved to memory, which says nothing about storage.
 
     The stall is that of the slowest rank, with the deletion of old checkpoints where it waits for that. A restart takes
     as long as the restores of the same checkpoint, else as long as its saves took until they were complete.
     """
     if run.mtbf is None or run.null:
         return
-    smaller = {phase.name for phase in run.saves if phase.part_of}
+    left_out = {phase.name for phase in run.saves if phase.part_of} | memory_checkpoints(run)
     for one in save_times(run):
-        if one.checkpoint in smaller:
+        if one.checkpoint in left_out:
             continue
         restores = [phase.verb.seconds for phase in run.restores if phase.name == one.checkpoint]
         restart = run.restart_time
@@ -69,6 +70,15 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
             restart = statistics.median(restores) if restores else one.complete
         costs = Costs(run.mtbf, one.held, restart, one.flush)
         yield CheckpointCosts(one.checkpoint, one.saves, costs, _interval(run, one.checkpoint))
+
+
+def memory_checkpoints(run: RunSummary) -> set[str]:
+    """Return the names of checkpoints that were saved in a file system in memory, and not drained to another one."""
+    return {
+        phase.name
+        for phase in run.saves
+        if run.is_stored_on(phase, MEMORY_KINDS) and not phase.verb.drain_seconds.max > 0
+    }
 
 
 def _interval(run: RunSummary, checkpoint: str) -> float | None:
@@ -155,15 +165,20 @@ def interval_section(run: RunSummary, width: int = WIDTH) -> str:
     if run.mtbf is None or not rows:
         return smaller
     title = f"how often to save if the job fails every {format_long_time(run.mtbf)} on average, by the stalls measured"
-    table = f"{interval_table(title, '', rows, width)}\n\n{textwrap.fill(EXPLAINED, width)}"
+    table = f"{interval_table(title, '', rows, width)}\n\n{textwrap.fill(explain_intervals(rows), width)}"
     return f"{table}\n\n{smaller}" if smaller else table
 
 
 def _partial_save_notes(run: RunSummary) -> Iterator[str]:
-    """Yield a note for each checkpoint without an interval, as less than the whole was saved."""
-    if run.mtbf is None:
+    """Yield a note for each checkpoint without an interval: less than the whole was saved, or in memory."""
+    if run.mtbf is None or run.null:
         return
+    in_memory = memory_checkpoints(run)
+    for name in dict.fromkeys(phase.name for phase in run.saves if phase.name in in_memory):
+        yield f"how often to save {shorten_name(name)} is unknown: saves in memory say nothing about storage"
     for name, part in dict.fromkeys((phase.name, phase.part_of) for phase in run.saves if phase.part_of):
+        if name in in_memory:
+            continue
         unknown = f"how often to save {shorten_name(name)} is unknown"
         text = f"{unknown}: saves of only {part} do not tell the time of a whole one"
         yield f"{text}; `dliosim plan --mtbf` takes it from a bandwidth or a save time"

@@ -55,3 +55,12 @@ def test_files_next_to_those_with_samples_are_counted_by_themselves() -> None:
     assert (first["kind"], first["files"]) == ("dataset", 1024)
     assert (second["kind"], second["name"], second["files"]) == ("sidecar", "universe.index", 1024)
     assert 8 * 1024 <= second["bytes"] <= 16 * 1024
+
+
+def test_what_nothing_says_about_a_copy_to_buffers_is_null_and_an_own_interval_is_no_shorter_than_a_flush() -> None:
+    risk = FailureModel(21_600.0, bandwidth=61.8e6)
+    (one,) = answer("checkpoint_async", risk, **{"llama3_8b.scale": "1"})["intervals"]
+    assert (one["stall_seconds"], one["best"]["saving"]) == (None, None)
+    (own,) = one["own"]
+    assert own["interval_seconds"] == one["flush_seconds"]
+    assert own["total"] >= one["best"]["total"]

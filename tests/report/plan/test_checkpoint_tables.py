@@ -34,9 +34,9 @@ save c
 
 @pytest.fixture
 def planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    def run(lines: str = "", *arguments: str) -> str:
+    def run(lines: str = "", *arguments: str, after: str = "") -> str:
         path = tmp_path / "w.dlio"
-        path.write_text(HEAD.replace("{}", lines))
+        path.write_text(HEAD.replace("{}", lines) + after)
         assert main(["plan", str(path), "--ranks", "4", *arguments]) == 0
         text = capsys.readouterr().out
         assert max(map(len, text.splitlines())) <= 120
@@ -92,3 +92,33 @@ def test_a_copy_whose_pace_is_not_given_is_not_taken_for_free_silently(planned) 
     assert note not in planned("async on\n    staging 1 GB/s", "--mtbf", "4 h")
     assert note not in planned("async on", "--mtbf", "4 h", "--save-time", "1 s")
     assert note not in planned("", "--mtbf", "4 h")
+
+
+LOOP = """dataset d {
+    samples 1000
+    shape   1024 of uint8
+    layout  shared file
+    path    "d"
+}
+train {
+    read       d
+    batch      1 per rank
+    steps      20
+    compute    10 ms
+    checkpoint c every 10 steps
+}
+"""
+
+
+def test_an_own_interval_shorter_than_a_flush_is_raised_to_it_and_never_better_than_the_best(planned) -> None:
+    # 2.944 MB at 1 kB/s: a flush takes 2944 s, and 10 steps 100 ms.
+    given = ("--mtbf", "6 h", "--bandwidth", "1 kB/s")
+    text = planned("async on", *given, after=LOOP)
+    (row,) = re.findall(r"^1\.000 kB/s .*$", text, re.MULTILINE)
+    cells = re.findall(r"-(?= |$)|\S+ (?:[num]?s|h|%|kB/s)(?= |$)", row)
+    _, stall, flush, _, young, daly, every, saving, _, _, lost, own, lost_with_own = cells
+    assert (stall, young, daly, saving) == ("-", "-", "-", "-")
+    assert (every, own) == (flush, flush)
+    assert lost == lost_with_own
+    assert "An own interval of 100.0 ms is shorter than a flush, so not possible" in " ".join(text.split())
+    assert "not possible" not in planned("async on", "--mtbf", "6 h", "--bandwidth", "1 TB/s", after=LOOP)
