@@ -98,8 +98,8 @@ def _read_faster(
 ) -> Iterator[Advice]:
     """Yield how storage may feed a loop after all.
 
-    Each piece of advice asks for more readers or for fewer ranks, never the other way round, so that somebody who
-    follows one after the other comes to an end.
+    Ranks only become fewer, and with the same number of ranks readers only more: somebody who follows one piece of
+    advice after the other comes to an end.
     """
     cores, crowd = run.environment.cores_per_node, run.environment.ranks_per_node
     is_crowded, own = waited >= CORE_WAIT_LIMIT, _readers_with_cores(run)
