@@ -60,7 +60,9 @@ def interval_table(title: str, first: str, rows: Sequence[IntervalRow], width: i
     return format_columns(title, first, [(row.name, row) for row in rows], _INTERVAL_COLUMNS, width)
 
 
-def _of_stall(heading: str, figure: Callable[[IntervalRow], float], show: Callable[[Any], str]) -> Column[IntervalRow]:
+def _stall_figure(
+    heading: str, figure: Callable[[IntervalRow], float], show: Callable[[Any], str]
+) -> Column[IntervalRow]:
     """Return a column of a figure that follows from the stall alone; None where the stall is not known."""
     return Column(heading, lambda row: figure(row) if row.knows_stall else None, show)
 
@@ -81,17 +83,17 @@ def _own_loss(row: IntervalRow) -> float | None:
 
 _INTERVAL_COLUMNS: list[list[Column[IntervalRow]]] = [
     [
-        _of_stall("stall", lambda row: row.costs.stall, seconds),
+        _stall_figure("stall", lambda row: row.costs.stall, seconds),
         Column("flush", lambda row: row.costs.flush, seconds, optional=True),
         Column("restart", lambda row: row.costs.restart, seconds),
     ],
     [
-        _of_stall("Young", lambda row: young_interval(row.costs.stall, row.costs.mtbf), seconds),
-        _of_stall("Daly", lambda row: daly_interval(row.costs.stall, row.costs.mtbf), seconds),
+        _stall_figure("Young", lambda row: young_interval(row.costs.stall, row.costs.mtbf), seconds),
+        _stall_figure("Daly", lambda row: daly_interval(row.costs.stall, row.costs.mtbf), seconds),
         Column("save\nevery", lambda row: best_interval(row.costs), seconds),
     ],
     [
-        _of_stall("saving", partial(_best_loss, "saving"), percent_cell),
+        _stall_figure("saving", partial(_best_loss, "saving"), percent_cell),
         _best_share("work\nagain", "rework"),
         _best_share("re-\nstarting", "restart"),
         _best_share("lost\nin all", "total"),

@@ -14,7 +14,7 @@ from dliosim.measure.rank.records import CAUSES
 from dliosim.measure.results.checkpoint_overhead import loop_overheads, save_times
 from dliosim.measure.results.run_summary import NO_STORAGE, RunSummary, Spread
 from dliosim.readable import ABSENT, number, percent, seconds, size
-from dliosim.report.compare.answer_lines import comparison_lines, left_out_limits
+from dliosim.report.compare.answer_lines import comparison_lines, limits_below
 from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
@@ -57,7 +57,7 @@ def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     sections.append("\n".join(warned))
     for one in results:
         if isinstance(one, SavedComparison):
-            lines = (comparison_lines, left_out_limits)
+            lines = (comparison_lines, limits_below)
             sections += filter(None, (each(one.comparison, one.comparison.answer) for each in lines))
             names = variant_names([variant.label for variant in one.comparison.variants])
             sections += [_wrap_lines(legend_of_comparison(one)), *map(format_table, tables_of_comparison(one, names))]

@@ -10,7 +10,7 @@ import pytest
 from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ExcludedVariant, VariedSetting
 from dliosim.compare.result import ComparisonAnswer, Outcome
-from dliosim.report.compare.answer_lines import comparison_lines, left_out_limits
+from dliosim.report.compare.answer_lines import comparison_lines, limits_below
 from dliosim.report.compare.tables import comparison_report
 from tests.compare.sample import COLD, answered, cold, with_figures
 from tests.compare.stall_sample import saves, stalled
@@ -105,7 +105,7 @@ def test_limits_without_room_in_the_first_lines_are_below_them_and_no_limit_is_t
     limits = " ".join(f"{first}\n{below}".split())
     assert [limits.count(reason) for reason in reasons] == [1] * 6
     short = replace(made, not_run=())
-    assert left_out_limits(short, answer(short)) == ""
+    assert limits_below(short, answer(short)) == ""
 
 
 def test_few_repetitions_say_nothing() -> None:

@@ -184,12 +184,15 @@ SOURCED = [
 
 def test_how_often_to_save_is_said_or_why_it_is_unknown() -> None:
     save = SavePhase("model", "save", 2.0, verb=saved(2.0))
-    half = replace(save, name="half", part_of="1/2 of the bytes of m")
+    half = replace(save, name="half", part_of="1/2 of the bytes of m", verb=replace(saved(2.0), bytes=2**30))
     loops = run().loops
     text = lines_of(answered(advice=()), phases=(*loops, save, half), mtbf=14_400.0)
     assert "EVERY    model 239 s (1.67 % lost in all): best, as the job fails every 4 h" in text
     part = text.index("EVERY    half: unknown, as only a part was saved; at the rate of that part:")
-    assert text[part + 1].startswith("dliosim plan cosmoflow --ranks 4 --mtbf '4 h' --bandwidth '50.0 MB/s'")
+    assert text[part + 1].startswith("dliosim plan cosmoflow --ranks 4 --mtbf '4 h' --bandwidth '537 MB/s'")
+    tiny = replace(half, verb=saved(2.0), part_of="1/1000 of the bytes of m")
+    text = " ".join("\n".join(lines_of(phases=(tiny,), mtbf=14_400.0)).split())
+    assert "rate of that part, a low guess from 25 MB a rank (-D m.scale=400 saves more): dliosim plan" in text
     assert "EVERY    unknown, as nothing was saved" in lines_of(answered(), phases=tuple(loops), mtbf=14_400.0)
     assert not any(line.startswith("EVERY") for line in lines_of(answered(), phases=(*loops, save)))
 

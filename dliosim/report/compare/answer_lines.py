@@ -52,7 +52,7 @@ def comparison_rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer)
     return fit_rows(title, list(_rows(found, answer)), answer.advice)
 
 
-def left_out_limits(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> str:
+def limits_below(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> str:
     """Return the limits for which the first lines have no room, as lines below them; empty where there are none."""
     shown = comparison_rows(found, answer)[1]
     return first_rows([row for row in _rows(found, answer) if row[0] == "LIMIT" and row not in shown])

@@ -10,7 +10,7 @@ from dliosim.compare.notes import compose_notes
 from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
 from dliosim.compare.statistics import VariantComparison
 from dliosim.readable import ABSENT, count, number, seconds
-from dliosim.report.compare.answer_lines import comparison_lines, left_out_limits, name_target
+from dliosim.report.compare.answer_lines import comparison_lines, limits_below, name_target
 from dliosim.report.reader.labels import variant_names
 from dliosim.report.run.conditions import environment_rows
 from dliosim.report.text_table import WIDTH, Column, align_rows, count_cell, format_columns, grid, time_cell
@@ -110,7 +110,7 @@ def comparison_report(outcome: Outcome, answer: ComparisonAnswer) -> str:
     notes = compose_notes(short, answer.place(outcome))
     sections = [
         comparison_lines(outcome, answer),
-        left_out_limits(outcome, answer),
+        limits_below(outcome, answer),
         _legend(outcome, labels),
         *_tables(outcome, labels),
         "\n".join(textwrap.fill(sentence, WIDTH, subsequent_indent="    ") for sentence in notes),

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dliosim.model import Workload
-from dliosim.plan.forecast.checkpoint_interval import best_interval
+from dliosim.plan.forecast.checkpoint_interval import best_interval, compute_waste
 from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Forecast, Storage
-from dliosim.plan.forecast.interval_forecast import StateRisks
+from dliosim.plan.forecast.interval_forecast import Risk, StateRisks
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
 from dliosim.readable import count, percent, seconds, size
-from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
+from dliosim.report.first_lines import ROW, first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.plan.tables import show_figure
 from dliosim.report.text_table import shorten_name
 
 #: Shares of an epoch from which on memory has nearly all of it, and below which nearly nothing.
 _ALL, _NONE = 0.99, 0.01
+
+#: Words for what is lost with the best interval, the longest first; '' for no room.
+_LOST = (" lost in all", " lost", "")
 
 #: Bytes that no file system has.
 _TOO_MUCH = 1e18
@@ -124,11 +127,16 @@ def _best_intervals(one: StateRisks) -> str:
     name = shorten_name(one.state.checkpoint)
     if not one.risks:
         return f"{name}: plan all of it, with {one.state.whole}"
-    shown = [
-        f"{seconds(best_interval(risk.costs), 3)}{f' at {size(risk.bandwidth, 1)}/s' if risk.bandwidth else ''}"
-        for risk in one.risks[:3]
-    ]
-    return f"{name}: {', '.join(shown)}"
+    forms = [f"{name}: {', '.join(_best(one, risk, lost) for risk in one.risks[:3])}" for lost in _LOST]
+    return next((form for form in forms if len(form) <= ROW), forms[-1])
+
+
+def _best(one: StateRisks, risk: Risk, lost: str) -> str:
+    """Return how often it is best to save at a bandwidth, and what is lost with it, with the words `lost` if any."""
+    best = best_interval(risk.costs)
+    least = "" if one.knows_stall else "over "
+    share = f" ({least}{percent(compute_waste(best, risk.costs).total, 3)}{lost})" if lost else ""
+    return f"{seconds(best, 3)}{share}{f' at {size(risk.bandwidth, 1)}/s' if risk.bandwidth else ''}"
 
 
 def _save(needs: SaveNeeds, hint: str) -> str:

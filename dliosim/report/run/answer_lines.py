@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import statistics
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,9 @@ _WORTH_A_WORD, _PARTS = 0.01, 3
 
 #: Characters of the name of a checkpoint.
 _LONGEST_CHECKPOINT = 16
+
+#: Bytes of a rank in a save below which its rate says little of a large one.
+_TINY = 64 * 2**20
 
 #: Where bytes came from.
 _GOT_FROM = {"device": " from the device", "memory": " from memory, not from storage"}
@@ -83,7 +87,19 @@ def _best_intervals(run: RunSummary) -> Iterator[str]:
         options = shlex.split(next(phase.whole for phase in run.saves if phase.name == unknown[0]))
         ranks = [] if "--ranks" in options else ["--ranks", str(run.ranks)]
         planned = [run.program, "plan", pattern, *ranks, *options, "--mtbf", mtbf, *rate]
-        yield f"{names}: unknown, as only a part was saved; at the rate of that part:\n{shlex.join(planned)}"
+        part = next(phase.part_of for phase in run.saves if phase.name == unknown[0])
+        guess = _low_guess(statistics.fmean(one.bytes for one in verbs) / run.ranks, part)
+        yield f"{names}: unknown, as only a part was saved; at the rate of that part{guess}:\n{shlex.join(planned)}"
+
+
+def _low_guess(rank_bytes: float, part: str) -> str:
+    """Return that the rate of so few bytes of a rank is a low guess, and the scale that saves more; empty for many."""
+    if rank_bytes >= _TINY:
+        return ""
+    scaled = re.match(r"1/(\d+) of the bytes of (\S+)", part)
+    scale = float(f"{int(scaled[1]) * rank_bytes / _TINY:.0e}") if scaled else 0
+    larger = f" (-D {scaled[2]}.scale={scale:.0f} saves more)" if scaled and scale >= 1 else ""
+    return f", a low guess from {size(rank_bytes, 2)} a rank{larger}"
 
 
 def _best(name: str, costs: Costs, lost: str) -> str:
