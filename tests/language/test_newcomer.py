@@ -139,6 +139,12 @@ def test_the_line_of_the_answer_is_right(case: Newcomer, line: str, block: str, 
         parsed = parse_words(words[words.index("dliosim") + 1 :])
         overrides = [word for one in getattr(parsed, "define", []) for word in ("-D", one)]
         pattern, command = case.pattern, ["check", "example.dlio", *overrides]
+    elif line.startswith("--vary "):
+        name, values = line.removeprefix("--vary ").strip('"').split("=")
+        for value in values.split(","):
+            status, said = answer(case.pattern, ["check", "example.dlio", "-D", f"train.{name}={value}"], tmp_path)
+            assert status == 0 or "error[E2" in said
+        return
     elif line.startswith("-D "):
         pattern, command = case.pattern, ["check", "example.dlio", *shlex.split(line)]
     else:
