@@ -85,6 +85,7 @@ _OF_TABLES = {
     "processing": "the share of time in which readers decoded and preprocessed",
     "longest": "the longest time of any run of a verb",
     "flush gb/s": "1e9 bytes that threads wrote in a second of a flush, with `async on`",
+    "runs": "how often a verb or a loop ran",
     "measured": "the variant that was ahead in the passes of a comparison that cannot say what to use",
     "holds": "the bytes that a data set or checkpoint needs on storage, where they are many",
     "limit": "for what a comparison does not hold",
