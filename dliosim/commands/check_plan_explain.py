@@ -7,7 +7,7 @@ import re
 import sys
 
 from dliosim.commands.command_line.options import parse_roots, parse_values
-from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
+from dliosim.commands.command_line.pattern_files import find_pattern, list_names, locate_pattern
 from dliosim.commands.job.terminal import has_colours, print_text, user_terminal
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
@@ -142,13 +142,16 @@ def _explain_word(word: str) -> str:
     from dliosim.language.syntax.rewrites import rewrite
     from dliosim.measure.figures.words import describe_answer_word, describe_figure
 
-    figure = next(iter(rewrite(word, lambda name: bool(describe_figure(name)))), "")
-    text = describe_statement(word) or describe_answer_word(word) or (describe_figure(figure) if figure else "")
-    text = text or describe_setting(word)
+    exact = (describe_statement(word), describe_setting(word, exact=True), describe_answer_word(word))
+    text = "\n".join(dict.fromkeys(filter(None, exact))) or describe_figure(word)
+    if not text:
+        figure = next(iter(rewrite(word, lambda name: bool(describe_figure(name)))), "")
+        text = describe_figure(figure) if figure else describe_setting(word)
     if text:
         return text
     code = suggest_word(f"E{word}" if word.isdecimal() else word, catalogue()).replace("`", "`dliosim explain ", 1)
     if re.fullmatch(r"[EWR]\d+", word.upper()):
         raise UsageError(f"`{word}` is no code\n  = help: codes are {', '.join(catalogue())}")
-    hint = code or "write `dliosim explain E204`, `dliosim explain readers` or `dliosim explain cosmoflow`"
+    near = suggest_word(word, list_names()).replace("`", "`dliosim explain ", 1)
+    hint = code or near or "write `dliosim explain E204`, `dliosim explain readers` or `dliosim explain cosmoflow`"
     raise UsageError(f"`{word}` is no code, statement, setting, figure or pattern\n  = help: {hint}")

@@ -12,6 +12,7 @@ from dliosim.commands.job.terminal import print_text
 from dliosim.dlio.config import find_workload_file
 from dliosim.dlio.convert import import_pattern
 from dliosim.errors import UsageError
+from dliosim.language.syntax.foreign_files import describe_unreadable
 from dliosim.readable import printable
 from dliosim.report.files.results import write_new
 
@@ -28,6 +29,10 @@ def import_command(parsed: argparse.Namespace) -> int:
         if (PATTERNS / f"{parsed.file}.dlio").exists():
             cure = f"`{parsed.file}` is a pattern already: write `dliosim plan {parsed.file} --ranks 4`"
         raise UsageError(f"cannot read {parsed.file}: {error.strerror}\n  = help: {cure}") from error
+    except UsageError as error:
+        if hint := describe_unreadable(Path(parsed.file)):
+            raise UsageError(f"{error.args[0]}\n  = help: {hint}") from error
+        raise
     print_report(parsed.file, pattern)
     if parsed.output is None:
         if (unprinted := print_text(pattern.text)) is not None:

@@ -23,6 +23,7 @@ from dliosim.errors import UsageError
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.compile import CompiledPattern, compile_document
 from dliosim.language.diagnostics import Diagnostic, PatternError
+from dliosim.language.syntax.cures import is_library
 from dliosim.model import Access, Checkpoint, Finder, Job, Loop, Repeat, Restore, Save, Stripe, Verb, Workload
 from dliosim.plan.checkpoints.equivalence import are_restores_equal, are_saves_equal
 from dliosim.readable import count
@@ -113,6 +114,8 @@ def _cure_as_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: di
             continue
         written = re.search(r'`(?:-D |(?=[+]))([^`="]+)="?([^"`]+)"?`', " ".join(found.help))
         plain = [value.strip("\"' ") for value in one.values]
+        if written and re.search(r"\b(api|through)$", written[1]) and any(map(is_library, plain)):
+            return replace(found, help=("write `--vary through=direct,library`",))
         wrong = next((label.span.text for label in found.labels if label.span.text in plain), "")
         if written and wrong and written[1] == full[one.name] and not any(value in written[2] for value in plain):
             made = list(dict.fromkeys(written[2] if value == wrong else value for value in plain))

@@ -22,10 +22,14 @@ def find_override(path: Path, name: str, value: str) -> str:
     return found.split("`")[1] if found else ""
 
 
-def describe_setting(name: str) -> str:
-    """Return what a setting means and how its lines look, by its name or another word for it; empty for others."""
+def describe_setting(name: str, *, exact: bool = False) -> str:
+    """Return what a setting means and how its lines look, by its name or another word for it; empty for others.
+
+    `exact`: by its name alone. Names come before other words.
+    """
     word = name.rpartition(".")[2].replace("_", " ")
-    for kind in BLOCKS:
+    homes_of = [kind for kind in BLOCKS if word in SETTINGS[kind]]
+    for kind in homes_of or ([] if exact else BLOCKS):
         found = find_setting(word, kind)
         if found is not None:
             setting = found[0].setting

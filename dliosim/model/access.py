@@ -150,7 +150,7 @@ def communicator_size(communicator: Communicator, job: Job) -> int:
 #: What else the field calls these settings: `language/syntax/other_words.py` says how it is read.
 OTHER_WORDS: Final = """
 api: posix | mpi-independent | mpi-collective
-    ioapi, io_api, backend, interface
+    ioapi, io_api, backend, interface, method, access_method, io_method
     collective -> mpi-collective | mpi-independent
     mpiio -> mpi-independent | posix
 transfer

@@ -174,7 +174,7 @@ def test_a_root_to_which_a_checkpoint_is_drained_is_one_of_the_pattern(pattern: 
         (["compare", "resnet50", "--vary", "api=posix,mpiio"], "write `--vary api=posix,mpi-independent`"),
         (
             ["compare", "resnet50", "--vary", "api=posix,h5py"],
-            "`dliosim compare` takes `--vary through=direct,library`",
+            "write `--vary through=direct,library`",
         ),
         (["verify", "nosuch"], "write `dliosim verify dliosim-data`"),
     ],

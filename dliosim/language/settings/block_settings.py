@@ -101,6 +101,11 @@ class CompileContext:
                 hint=listed,
             )
             raise error
+        if not same:
+            from dliosim.language.syntax.cures import define_noun
+
+            block_line = define_noun(kind, name.text)
+            listed = f"write {block_line}" if block_line else listed
         near = suggest_word(name.text, (noun.name for noun in same))
         raise mistake(
             "E101", f"unknown {kind_name(kind)} `{name.text}`", name.span, "not defined", hint=join_hints(near, listed)

@@ -12,7 +12,7 @@ from typing import Final
 from dliosim.language.diagnostics import Mistake
 from dliosim.language.source import COMMAND_LINE, SourceText, Span
 from dliosim.language.syntax.ast import Param
-from dliosim.language.syntax.declarations import list_settings
+from dliosim.language.syntax.declarations import Declaration, list_settings
 from dliosim.language.syntax.other_words import (
     Meaning,
     find_action,
@@ -26,7 +26,7 @@ from dliosim.language.syntax.other_words import (
 )
 from dliosim.language.syntax.parser import parse
 from dliosim.language.syntax.rewrites import MAX_LENGTH, NO, clean, rewrite
-from dliosim.language.syntax.vocabulary import BLOCKS, LOOPS, MUST_OPEN, SETTINGS, STATEMENTS
+from dliosim.language.syntax.vocabulary import BLOCKS, LOOPS, MUST_OPEN, REPEATED, SETTINGS, STATEMENTS
 from dliosim.model import EXPECTABLE
 from dliosim.units import COUNT, UNITS, Dimension
 
@@ -59,7 +59,7 @@ def cure_head(line: Span, kind: str, *, opened: bool = False, elsewhere: bool = 
         return f"comments begin with `#`: write `# {clean(re.sub(r'^[/*;-]+|[*]/$', '', text))}`"
     found = find_setting(text, kind) if kind in BLOCKS else None
     if found:
-        return _write_setting(*found, names, "")
+        return _replace_line(_write_setting(*found, names, ""), found[0].setting, line)
     if not elsewhere:
         return ""
     homes = [(home, found) for home in _HOMES if home != kind and (found := find_setting(text, home))]
@@ -168,7 +168,7 @@ class _Names:
         files = re.search(r"^\s*(?:layout|num_files\w*)\s*[:=]?\s*(\d+)", self.source.text, re.MULTILINE)
         text = text.replace("FILES", files[1] if files else "64").replace("FILE", self.source.file or "FILE")
         for kind in ("dataset", "checkpoint", "access"):
-            found = re.search(rf"^\s*{kind}\s+([A-Za-z_]\w*)", self.source.text, re.MULTILINE)
+            found = re.search(rf"^\s*{kind}\s+([A-Za-z_]\w*)[^\n{{#]*\n?\s*{{", self.source.text, re.MULTILINE)
             if found:
                 text = re.sub(rf"\b{kind.upper()}\b", found[1], text)
         return text
@@ -179,6 +179,28 @@ def _write_setting(meaning: Meaning, rest: str, names: _Names, home: str) -> str
     phrases = _phrases_of(meaning, rest, names) or [names.fill(form) for form in list_forms(setting, meaning.kind)]
     where = f" in the block `{home}`" if home else ""
     return write_lines(setting.keyword, phrases) + where if phrases else f"the setting is `{setting.keyword}`"
+
+
+def _replace_line(cure: str, setting: Declaration, line: Span) -> str:
+    """Return a cure with the line of the block that it replaces, where a setting has one line and is given already."""
+    given = re.search(rf"^[^\S\n]*({setting.keyword}\b[^#\n{{}}]*)", _find_block(line), re.MULTILINE)
+    if given is None or setting.keyword in REPEATED:
+        return cure
+    there = " ".join(given[1].split())
+    if cure == f"write `{there}`":
+        return f"leave this line out: the block has `{there}`"
+    return f"{cure}, in place of `{there}`, and leave this line out"
+
+
+def _find_block(place: Span) -> str:
+    """Return the text between the braces around a place; an empty text outside of blocks."""
+    text, depth = place.source.text, 0
+    for at in range(place.start - 1, -1, -1):
+        depth += (text[at] == "}") - (text[at] == "{")
+        if depth < 0:
+            end = text.find("}", place.end)
+            return text[at + 1 : end if end >= 0 else len(text)]
+    return ""
 
 
 def _phrases_of(meaning: Meaning, rest: str, names: _Names) -> list[str]:
@@ -217,17 +239,42 @@ def cure_phrase(head: str, kind: str, phrase: Span, accepts: Callable[[str], boo
     for known, pattern, answer in _NOT_YET:
         if head == known and re.search(pattern, phrase.text):
             return answer.format(forms=write_lines(head, [names.fill("DATASET")]))
-    if head == "api" and _is_library(phrase.text):
+    if head == "api" and is_library(phrase.text):
         given = phrase.source.text.partition("api")[0] if phrase.source.name == COMMAND_LINE else ""
-        return f"write `{given}through=library`" if given else "write `through library` instead"
+        return f"write `{given}through=library`" if given else _cure_library(phrase)
     if (own := phrase.text.partition(" ")[0]) in SETTINGS[kind] and _is_line(own, kind, phrase.text):
         return f"write `{phrase.text}`, a setting of its own, in place of `{head}`"
     for word in re.finditer(r"\s([a-z]\w*)(?=\s)", phrase.text):
         before, after = phrase.text[: word.start()].strip(), phrase.text[word.start() + 1 :]
         if word[1] in SETTINGS[kind] and accepts(before):
             return f"write `{head} {before}` and `{after}`, a line each"
-    found = rewrite(phrase.text, accepts, _fill_forms(head, kind, names))
+    forms = _fill_forms(head, kind, names)
+    found = rewrite(phrase.text, accepts, forms)
+    if not found and any("CHECKPOINT" in form for form in forms):  # the pattern has none
+        return _cure_unnamed(head, phrase, forms)
     return _write_cure(head, phrase, found) if found and found != [phrase.text] else ""
+
+
+def _cure_unnamed(head: str, phrase: Span, forms: Sequence[str]) -> str:
+    """Return what to type for a phrase that lacks the name of a checkpoint, in a pattern that has none."""
+    made = [form.replace("CHECKPOINT", "model") for form in forms]
+    rule = SETTINGS["train"][head]
+    found = rewrite(phrase.text, lambda text: is_parsed(rule, text), made)
+    named = next((one.split(" ")[0] for one in found), "model")
+    return f"{write_lines(head, found)}, and {define_noun('checkpoint', named)}" if found else ""
+
+
+#: Lines of a block of each kind that a pattern may lack.
+_BLOCKS_OF: Final = {
+    "checkpoint": ("checkpoint NAME {", "part weights 100 MB whole", 'path "NAME"', "}"),
+    "access": ("access NAME {", "api posix", "}"),
+}
+
+
+def define_noun(kind: str, name: str) -> str:
+    """Return what to write above to define a block that a pattern lacks; empty for kinds that need more lines."""
+    lines = [f"`{line.replace('NAME', name)}`" for line in _BLOCKS_OF.get(kind, ())]
+    return f"{', '.join(lines[:-1])} and {lines[-1]} above, a line each, which define it" if lines else ""
 
 
 def _is_line(word: str, kind: str, text: str) -> bool:
@@ -389,16 +436,39 @@ _PLAIN: Final = ("4", "4 MB", "10 ms")
 
 def cure_choice(param: Param, accepted: Sequence[str], blocks: Mapping[str, str], source: SourceText) -> str:
     """Return what to give instead of a value that is none of those `accepted`; `blocks`, `source`: `cure_override`."""
-    if param.name == "api" and _is_library(param.value.text):
+    if param.name == "api" and is_library(param.value.text):
         way = cure_override("through", "library", (), blocks, source)
         return f"{way}, by which the format's library reads; `dliosim compare` takes `--vary through=direct,library`"
     found = rewrite(param.value.text, accepted.__contains__, accepted)
     return write_override(param.value, found or accepted[:4])
 
 
-def _is_library(word: str) -> bool:
-    """Return whether a word names a library that reads a format, which is no api but a way `through` it."""
-    return spell_key(word) in ("h5py", "hdf5", "pyarrow", "tensorflow", "tfrecord", "numpy", "pillow", "library")
+#: Words for the library of a format, which is no api but a way `through` it, and the formats that it reads.
+_LIBRARIES: Final = {
+    "h5py": ("hdf5",), "hdf5": ("hdf5",), "h5": ("hdf5",), "pyarrow": ("parquet",), "parquet": ("parquet",),
+    "tensorflow": ("tfrecord",), "tfrecord": ("tfrecord",), "numpy": ("npz", "npy"), "pillow": ("jpeg", "png"),
+    "library": (),
+}  # fmt: skip
+
+
+def is_library(word: str) -> bool:
+    """Return whether a word names the library of a format."""
+    return spell_key(word) in _LIBRARIES
+
+
+def _cure_library(phrase: Span) -> str:
+    """Return what to type for an api that is a library: the format that it reads, if the data set has another one."""
+    text, formats = phrase.source.text, _LIBRARIES[spell_key(phrase.text)]
+    read = re.search(r"^\s*read\s+(\w+)", _find_block(phrase), re.MULTILINE)
+    name = read[1] if read else r"\w+"
+    data = re.search(rf"^\s*dataset\s+({name})\b([^{{\n]*){{", text, re.MULTILINE)
+    body = _find_block(phrase.source.span(data.end(), data.end())) if data else ""
+    given = re.search(r"^\s*format\s+(\S+)", body, re.MULTILINE)
+    if not formats or data is None or data[2].strip() or (given and given[1] in (*formats, "as")):
+        return "write `through library` instead"
+    place = f", in place of `format {given[1]}`" if given else ""
+    reads = f"for reads by {'h5py' if formats == ('hdf5',) else 'its library'}, `through library` in place of this line"
+    return f"write `format {formats[0]}` in the block `dataset`{place}; {reads}"
 
 
 def write_override(value: Span, phrases: Sequence[str]) -> str:

@@ -52,6 +52,18 @@ def describe_data(path: Path) -> str:
     return f"data are named in a pattern: `dliosim new mine --from {named}` writes one" if name_data(path) else ""
 
 
+def describe_unreadable(path: Path) -> str:
+    """Return what `describe_data` does for a file that is no text; empty for text, and for files that are not there."""
+    try:
+        with path.open("rb") as file:
+            file.read(_LOOKED_AT).decode("ascii")
+    except UnicodeDecodeError:
+        return describe_data(path)
+    except OSError:
+        pass
+    return ""
+
+
 def name_data(path: Path) -> tuple[Path, str] | None:
     """Return the folder of data, and their names for `from files`; None where there are no files at the path.
 

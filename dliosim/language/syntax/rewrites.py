@@ -126,10 +126,14 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     yield (re.sub(r"^(?:int|float|str|round)\((.*)\)$", r"\1", text),)
     yield (re.sub(r"\b0x[0-9a-fA-F]{1,15}\b", lambda number: f"{int(number[0], 16):_}", text),)
     yield (re.sub(r"<=?", "at most ", re.sub(r">=?|=>|==?", "at least ", text)).replace("  ", " "),)
+    yield _mend_draw(text)
     yield _mend_units(text)
     yield _round(text)
     yield _complete(text, forms)
     yield _draw_between(text)
+    yield (re.sub(r"(?<![\w$.\"])[A-Za-z_]\w*\b(?!\()", _write_reference, text),)
+    if re.search(r"[A-Za-z][-_][A-Za-z]", text):
+        yield (re.sub(r"(?<=[A-Za-z])[-_](?=[A-Za-z])", " ", text), _merge_words(text))
     yield (re.sub(r"\b([kMGTP]?B|[KMGTP]iB)$", r"\1/s", text),)
     yield (re.sub(r"[A-Za-z]+", lambda word: _write_digit(word[0]), text),)
     yield from _replace_words(text)
@@ -144,8 +148,9 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     if re.fullmatch(r"'?[\w./*:-]+'?", text):
         yield (f'"{text.strip(chr(39)).rstrip("/")}"',)
     yield (re.sub(r"^[(\[](.*)[)\]]$", r"\1", text),)
-    if re.search(r"[0-9] ?[xX\u00d7*,] ?[0-9$(]", text):
+    if re.search(r"[0-9] ?[xX\u00d7*,] ?[0-9$(]", text) and any(" x " in form for form in forms):
         yield (" x ".join(re.split(r" ?[xX\u00d7*,] ?", re.sub(r"[()\[\]]", "", text), maxsplit=32)),)
+    yield (re.sub(r"(?<=[0-9)]) ?[xX\u00d7](?: ?(?=[0-9$(])| (?=[A-Za-z]))", " * ", text),)
     yield from _fill(text, forms)
     yield from _spell(text, forms)
     yield (re.sub(r"^[$%@&{(]*([A-Za-z_]\w*)[%)}]*", r"$\1", text),)
@@ -170,6 +175,33 @@ def _draw_between(text: str) -> Iterator[str]:
     for name, found in (("uniform", between), ("normal", around)):
         if found:
             yield f"{name}({found[1]} {found[2] or found[4] or ''}, {found[3]} {found[4] or ''})".replace(" ,", ",")
+
+
+def _mend_draw(text: str) -> Iterator[str]:
+    """Yield a distribution with commas between its amounts, and with a unit for those that have none."""
+    found = re.search(r"\b([a-z]+)\(([^()]*)\)(?: ?([A-Za-z]+(?:/s)?))?", text)
+    amounts = re.findall(rf"({_NUMBER}) ?([A-Za-z]+(?:/s)?)?", found[2]) if found else []
+    if found is None or not amounts or re.sub(r"[\w./,\s]", "", found[2]):
+        return
+    outside = found[3] if found[3] and list_units(found[3]) else ""
+    unit = outside or next((own for _, own in amounts if own), "")
+    inside = ", ".join(f"{number} {own or unit}".strip() for number, own in amounts)
+    end = found.end() if outside or not found[3] else found.end(2) + 1
+    yield f"{text[: found.start()]}{found[1]}({inside}){text[end:]}"
+
+
+def _write_reference(word: re.Match[str]) -> str:
+    """Return a bare name of a sum or a product as that of a parameter."""
+    before, after = word.string[: word.start()].rstrip(), word.string[word.end() :].lstrip()
+    in_sum = before[-1:] in tuple("*/+-(,") or (not before and after[:1] in tuple("*/+-"))
+    return f"${word[0]}" if in_sum else word[0]
+
+
+def _merge_words(text: str) -> str:
+    """Return a text with spaces for hyphens, the words of the language for others, and none of them twice."""
+    words = re.sub(r"(?<=[A-Za-z])[-_](?=[A-Za-z])", " ", text).split(" ")
+    made = [_WORDS.get(word.lower(), (word,))[0] for word in words]
+    return " ".join(word for word, before in zip(made, ["", *made], strict=False) if word != before)
 
 
 def _round(text: str) -> Iterator[str]:

@@ -30,6 +30,70 @@ _OF_ANSWERS = {
     "every": "with `--mtbf`: how often it is best to save each checkpoint",
     "mtbf": 'the mean time between failures of the whole job, `--mtbf "6 h"`: the run says how often to save',
     "try": "what to do next, a command line that can be pasted",
+    "answer": "whether storage feeds the loop: `feeds`, `does not feed`, `too close to say` or `not a storage result`",
+    "why": "the reason of the answer",
+    "storage": "the bytes/s that the loop needs, and those that storage gave it",
+    "memory": "what came from memory or the page cache, and is no result of storage",
+    "loop": "where the loop's time went, as shares of it",
+    "also": "the answers for other loops of the pattern",
+    "saves": "how long checkpoints took to save, and what share of the run they held the ranks",
+    "restores": "how long checkpoints took to restore",
+    "reads": "the share of a loop's time in which ranks waited for data",
+    "sync": "the share of a loop's time in which ranks waited for each other at the end of steps",
+}
+
+#: Words of plans, of comparisons and of tables that no figure declares.
+_OF_TABLES = {
+    "needs": "the bytes/s that storage must deliver for the goal",
+    "reading": "the bytes/s while a step's bytes are read",
+    "data": "the bytes that all ranks and each rank read in an epoch",
+    "would show": "the smallest ratio that as many passes would show to be a difference",
+    "use": "which variant to take",
+    "equal": "variants whose difference is too small to say which is faster",
+    "ratio": "the rate of a variant / that of the reference",
+    "interval": "the 95 % interval of a ratio",
+    "asked": "the bytes of samples that steps asked for",
+    "from the device": "the bytes that the device of the file system delivered",
+    "device / asked": "the bytes that the device delivered / those that steps asked for; below 1 memory gave the rest",
+    "moved / asked": "the bytes that read calls moved / those that steps asked for",
+    "read() / asked": "the bytes that read calls moved / those that steps asked for",
+    "asked / time": "the bytes that steps asked for / the time of the loop",
+    "two-phase": "whether MPI-IO gathered the reads of ranks at aggregators, which make large calls: `hints two-phase`",
+    "stall": "the time for which a save holds the ranks",
+    "longest stall": "the longest stall of any pass",
+    "flush": "the time in which threads write a save to storage while steps continue, with `async on`",
+    "in flight": "saves that have begun and are not complete",
+    "complete after": "the time from the begin of a save until its checkpoint is complete",
+    "restart": "the time from a failure until the job computes again",
+    "young": "the best interval between saves by Young: sqrt(2 * stall * mtbf)",
+    "daly": "the best interval between saves by Daly, which corrects Young's for long stalls",
+    "save every": "the interval between saves that loses least",
+    "saving": "the share of time that saves take with the best interval",
+    "work again": "the share of time in which lost work is done again with the best interval",
+    "restarting": "the share of time that restarts take with the best interval",
+    "lost in all": "the share of time that saves, lost work and restarts take together with the best interval",
+    "own interval": "the interval between saves that the pattern has",
+    "digest": "16 digits that are the same for patterns that do the same",
+    "accelerator": "what a rank stands for: it computes for a given time in each step, and waits for data otherwise",
+    "reported only": "an `expect` line that cannot decide: it says its figure and does not fail the run",
+    "core wait": "the time in which a rank could run and no core was free",
+    "gb/s": "1e9 bytes of samples or files in a second",
+    "gb/s asked": "1e9 bytes that steps asked for in a second",
+    "bytes / time": "the bytes of a verb / the time of its slowest rank",
+    "cached": "the share of the bytes that were in the page cache before",
+    "checkpoints": "the time in which saves held the ranks",
+    "processing": "the share of time in which readers decoded and preprocessed",
+    "longest": "the longest time of any run of a verb",
+    "flush gb/s": "1e9 bytes that threads wrote in a second of a flush, with `async on`",
+    "runs": "how often a verb or a loop ran",
+    "measured": "the variant that was ahead in the passes of a comparison that cannot say what to use",
+    "holds": "the bytes that a data set or checkpoint needs on storage, where they are many",
+    "limit": "for what a comparison does not hold",
+    "in calls": "the time of a verb that its calls took",
+    "passed to ranks": "the time in which a restore sends what was read to other ranks",
+    "samples /s": "samples in a second, over all ranks",
+    "read / time": "the bytes of a restore / the time of its slowest rank",
+    "lost with it": "the share of time that is lost with the pattern's own interval",
 }
 
 
@@ -49,10 +113,32 @@ def read_comments(kind: type) -> dict[str, str]:
 
 
 def describe_answer_word(word: str) -> str:
-    """Return what a word of a run's first lines says; empty for other words."""
-    name = word.lower().removeprefix("--").removeprefix("utilization of ")
-    meaning = _OF_ANSWERS.get(name)
-    return f"`{name}` is a word of a run's first lines: {meaning} (docs/answer.md)." if meaning else ""
+    """Return what a word of the first lines or of the tables of a command says, in any case; empty for other words."""
+    name = " ".join(word.lower().removeprefix("--").removeprefix("utilization of ").removesuffix(" %").split())
+    meanings = []
+    if name in _OF_ANSWERS:
+        meanings.append(f"`{name}` is a word of a run's first lines: {_OF_ANSWERS[name]} (docs/answer.md).")
+    if name in _OF_TABLES:
+        meanings.append(f"`{name}` is a word of screens and tables: {_OF_TABLES[name]}.")
+    quantile = re.fullmatch(r"(?:(batch|call|latency) )?(?:p([0-9.]+)|max)", name)
+    if quantile and not meanings:
+        what = {"batch": "waits of steps for their batches", "call": "latencies of calls"}.get(quantile[1], "latencies")
+        share = f"time that {quantile[2]} % of the {what} are below" if quantile[2] else f"greatest of the {what}"
+        meanings.append(f"`{name}` is a column of tables: the {share}.")
+    return "\n".join(meanings) or _describe_heading(name)
+
+
+def _describe_heading(name: str) -> str:
+    """Return what the column of a heading has, by the figures that declare it; empty where none does."""
+    from dliosim.measure.figures.declaration import result_figures
+    from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
+
+    for kind, rows in ((EpochSummary, "an epoch"), (VerbSummary, "a save, a restore or another verb")):
+        comments = read_comments(kind)
+        for one in result_figures(kind):
+            if one.heading and name == one.words.lower().removesuffix(" %") and one.name in comments:
+                return f"`{one.words}` is a column of tables, for {rows}: {comments[one.name]}."
+    return ""
 
 
 def describe_figure(name: str) -> str:
