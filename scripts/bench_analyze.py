@@ -72,7 +72,8 @@ def write_trace(trace: Trace, path: Path) -> None:
     ]
     heads = np.zeros((len(counts), len(HEAD)), np.int64)
     heads[:, 0] = np.arange(len(counts))
-    heads[:, 2:6] = np.repeat(counts, 2, axis=1)
+    made = [HEAD.index(name) for name in ("calls", "calls_made", "spans", "spans_made")]
+    heads[:, made] = np.repeat(counts, 2, axis=1)
     writer = create_trace(path, heads, {})
     for place, (table, (columns, rows)) in enumerate(tables.items()):
         size = chunk_rows(max(one[place] for one in counts))
