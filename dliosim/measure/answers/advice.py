@@ -10,7 +10,7 @@ from dliosim.measure.answers.command_line import command_line
 from dliosim.measure.answers.validity import CORE_WAIT_LIMIT, doubt_of_prefetch
 from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_WITH_DIRECT_KINDS
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import STARVES, TOO_CLOSE, Advice, Answer, RunSummary
+from dliosim.measure.results.run_summary import STARVES, TOO_CLOSE, Advice, Answer, RunSummary, Spread
 from dliosim.model import MPI_APIS
 from dliosim.readable import percent
 
@@ -62,10 +62,13 @@ def advise(
         elif loop.cache != "off":
             yield from change("read past the page cache", "cache", "off")
         yield Advice("use more data than memory, or `drop caches` before the loop")
-    elif answer.verdict == TOO_CLOSE and answer.has_goal_within_interval:
-        yield from _narrow_interval(runs, answer, change)
-    elif answer.verdict == TOO_CLOSE:
-        yield _free_cores(run, loop, accepts, run.environment.ranks_per_node)
+    elif answer.verdict == TOO_CLOSE and answer.storage_utilization:
+        mean = answer.storage_utilization.mean
+        target = answer.goal * (1 if answer.has_goal_within_interval else 1 - waited)
+        if answer.has_goal_within_interval or (waited < CORE_WAIT_LIMIT and mean < target):
+            yield from _narrow_interval(runs, answer, answer.storage_utilization, target, change)
+        else:
+            yield _free_cores(run, loop, accepts, run.environment.ranks_per_node)
     elif answer.verdict == STARVES and loop.api in MPI_APIS:  # of several readers only one reads at a time
         if loop.readers:
             yield from change("read by POSIX calls, which readers make at the same time", "api", "posix")
@@ -75,12 +78,12 @@ def advise(
         yield from _read_faster(run, loop, waited, accepts, change)
 
 
-def _narrow_interval(runs: Sequence[LoopPhase], answer: Answer, change: _Change) -> Iterator[Advice]:
-    """Yield how the goal may leave the interval of the mean: by more epochs, until storage is seen to just reach it."""
-    alone, counted = answer.storage_utilization, len(answer.epochs)
-    if alone is None:
-        return
-    half, distance = max(alone.high - alone.mean, alone.mean - alone.low), abs(alone.mean - answer.goal)
+def _narrow_interval(
+    runs: Sequence[LoopPhase], answer: Answer, alone: Spread, target: float, change: _Change
+) -> Iterator[Advice]:
+    """Yield how `target` may leave the interval of the mean: by more epochs, until storage is seen to just reach it."""
+    counted = len(answer.epochs)
+    half, distance = max(alone.high - alone.mean, alone.mean - alone.low), abs(alone.mean - target)
     if half <= _JUST:
         yield Advice(f"storage just reaches the goal, within {percent(half, 2)}: more epochs hardly change that")
     elif counted == sum(len(phase.epochs) for phase in runs):

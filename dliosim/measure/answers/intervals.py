@@ -69,6 +69,12 @@ def judge_bound(interval: Spread, bound: float, is_least: bool, excused: float, 
     if sign * best >= sign * bound:
         return Outcome.UNDECIDED, "the goal is within the 95 % interval"
     left = max(1.0 - excused, 0.0)
-    if excused >= _MOST or (best >= bound * left if is_least else best * left <= bound):
+
+    def is_excused(value: float) -> bool:
+        return excused >= _MOST or (value >= bound * left if is_least else value * left <= bound)
+
+    if is_excused(interval.mean):
         return Outcome.UNDECIDED, f"{excuse}, and may be what is missing"
+    if is_excused(best):
+        return Outcome.UNDECIDED, f"{excuse}: without that, the goal may be within the 95 % interval"
     return Outcome.MISSED, ""

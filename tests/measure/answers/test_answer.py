@@ -126,6 +126,16 @@ def test_an_interval_that_ends_at_all_of_the_time_is_not_narrow() -> None:
     assert answer(epoch(1.0, 1.0), epoch(0.9, 1.0)).advice[0].command.endswith("-D train.epochs=16")
 
 
+def test_a_short_wait_for_a_core_next_to_a_wide_interval_asks_for_more_epochs() -> None:
+    waiting = {"loop_seconds": 1.0, "core_wait_seconds": sample.spread(0.03), "storage_utilization_error": 0.03}
+    found = answer(epoch(0.83, 1.0, **waiting))
+    assert found.reasons == (
+        "3.0 % of the loop was waiting for a core: without that, the goal may be within the 95 % interval",
+    )
+    assert found.advice[0].command.endswith("-D train.epochs=2")
+    assert answer(epoch(0.88, 1.0, **(waiting | {"storage_utilization_error": 0.0}))).advice[0].text.startswith("give")
+
+
 def test_an_only_epoch_without_an_error_says_so() -> None:
     reason = "how far one epoch with fewer than two syncs may be off is not known"
     assert answer(epoch(0.95, 1.0, storage_utilization_error=None)).reasons == (reason,)
