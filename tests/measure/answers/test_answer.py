@@ -133,7 +133,7 @@ def test_a_short_wait_for_a_core_next_to_a_wide_interval_asks_for_more_epochs() 
         "3.0 % of the loop was waiting for a core: without that, the goal may be within the 95 % interval",
     )
     assert found.advice[0].command.endswith("-D train.epochs=2")
-    assert answer(epoch(0.88, 1.0, **(waiting | {"storage_utilization_error": 0.0}))).advice[0].text.startswith("give")
+    assert answer(epoch(0.88, 1.0, **(waiting | {"storage_utilization_error": 0.0}))).advice[0].command == ""
 
 
 def test_an_only_epoch_without_an_error_says_so() -> None:
