@@ -184,7 +184,8 @@ INSIGHTS: Final = (
         share_text,
         "Drishti P19, with the threshold for sizes",
         time_spread,
-        "if their bytes are equal, look at the slow ranks' nodes and storage targets; else deal out samples evenly",
+        "if one writes the checkpoints of all, let more ranks write, or save in the background; if their bytes are "
+        "equal, look at the slow ranks' nodes and storage targets; else deal out samples evenly",
         '-D {loop}.shard="by sample"',
     ),
     Insight(

@@ -125,12 +125,16 @@ def bytes_spread(figures: Figures) -> Measure | None:
 
 
 def time_spread(figures: Figures) -> Measure | None:
-    """Return how far the I/O times of ranks are from each other."""
+    """Return how far the I/O times of ranks are from each other, with the bytes that they write if these differ."""
     io = figures.split.ranks["io"]
     if len(figures.ranks) < 2 or not io.max:
         return None
     share = (io.max - io.min) / io.max
     words = f"I/O takes {io.max_rank} {time_text(io.max)}, {io.min_rank} {time_text(io.min)}: {share_text(share)} less"
+    written = {one.name: one.written for one in figures.ranks}
+    most, least = written.get(io.max_rank, 0), written.get(io.min_rank, 0)
+    if most > 2 * least:
+        words += f"; the first writes {size(most, 3)}, the other {size(least, 3)}"
     return Measure(share, words, io.max - io.mean)
 
 

@@ -217,6 +217,10 @@ def test_writes_that_nothing_hides_are_no_reason_to_read_ahead() -> None:
 def test_a_rank_that_writes_for_all_reads_no_more_than_others() -> None:
     rows = [read(0, 10), read(0, 10, process=1), write(20, 50, moved=1 << 20)]
     assert not insight("uneven-bytes", rows).is_met
+    found = insight("uneven-time", rows).found
+    assert found is not None and found.words.endswith("; the first writes 1.05 MB, the other 0 B")
+    even = insight("uneven-time", [read(0, 100), read(0, 50, process=1)]).found
+    assert even is not None and "writes" not in even.words
 
 
 def test_io_outside_of_epochs_is_no_reason_to_read_ahead() -> None:
