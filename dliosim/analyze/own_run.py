@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dliosim.analyze.figures import Figures
+from dliosim.measure.answers.sources import share_source
 from dliosim.measure.answers.validity import doubt_of_core_waits
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.readable import printable, size
 
 #: Bytes that the trace and the results read may differ by this share, as with a trace of a part of a run.
 _SAME = 0.01
-
-#: From this share of the bytes on all came from devices.
-_ALL = 0.99
 
 #: Sentences about where the bytes of a loop came from, by `Answer.source`; there is none for those of a device.
 _SOURCES = {
@@ -46,7 +44,7 @@ def _say_sources(read: int, device: int | None, run: RunSummary) -> Iterator[str
     if device is None:
         answers = [one for one in run.answers if one.source in _SOURCES]
         yield from (_SOURCES[one.source].format(loop=printable(one.loop)) for one in answers)
-    elif device < _ALL * read:
+    elif read and share_source(device / read) != "device":
         yield (
             f"of {size(read, 3)} read the device gave {size(device, 3)}: memory gave the others, whose times and rates "
             "are not those of storage"
