@@ -23,7 +23,6 @@ from dliosim.errors import UsageError
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.compile import CompiledPattern, compile_document
 from dliosim.language.diagnostics import Diagnostic, PatternError
-from dliosim.language.syntax.cures import is_library
 from dliosim.model import Access, Checkpoint, Finder, Job, Loop, Repeat, Restore, Save, Stripe, Verb, Workload
 from dliosim.plan.checkpoints.equivalence import are_restores_equal, are_saves_equal
 from dliosim.readable import count
@@ -109,6 +108,8 @@ def compile_variants(
 
 def _cure_as_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: dict[str, str]) -> Diagnostic:
     """Return a mistake whose help has --vary with all values, in place of the -D of one of them."""
+    from dliosim.language.syntax.cures import is_library
+
     for one in varied:
         if not any(label.span.source.text.startswith(f"-D {full[one.name]}=") for label in found.labels):
             continue

@@ -143,7 +143,8 @@ def _seed(context: CompileContext) -> int:
 
 def _cure_param(context: CompileContext, param: Param, code: str) -> str:
     """Return what to give instead of a value of another dimension, or outside of its domain; empty if not known."""
-    from dliosim.language.syntax.cures import cure_choice, cure_value, write_override
+    from dliosim.language.syntax.cures import write_override
+    from dliosim.language.syntax.override_cures import cure_choice, cure_value
 
     if code == "E111":
         return cure_value(param, partial(context.scope.has_kind_of, param))

@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 
 from dliosim.language.settings.setting_overlay import blocks_by_name
-from dliosim.language.syntax.cures import cure_override, example_phrases, write_lines
+from dliosim.language.syntax.cures import example_phrases, write_lines
 from dliosim.language.syntax.declarations import Declaration
 from dliosim.language.syntax.loader import Loader
 from dliosim.language.syntax.other_words import find_setting, list_forms
+from dliosim.language.syntax.override_cures import cure_override
 from dliosim.language.syntax.vocabulary import BLOCKS, SETTINGS, STATEMENTS, block_kinds
 
 

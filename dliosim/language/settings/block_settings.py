@@ -173,7 +173,8 @@ class Settings:
 
     def _cure(self, line: Setting, error: Mistake, convert: Callable[[SyntaxNode], T]) -> Mistake:
         """Return the mistake of a line with what to type instead, where that is known."""
-        from dliosim.language.syntax.cures import cure_phrase, cure_value, show_forms
+        from dliosim.language.syntax.cures import cure_phrase, show_forms
+        from dliosim.language.syntax.override_cures import cure_value
 
         found = self.context.found
 

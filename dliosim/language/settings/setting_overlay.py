@@ -200,7 +200,8 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
 def _unknown_override(document: Document, name: str, value: Span, place: Span, label: str, listed: str) -> Mistake:
     """Return the E104 for an override that names nothing, with the one to give; else with the names there are."""
     from dliosim.dlio.keys import find_key
-    from dliosim.language.syntax.cures import cure_override, quote_value
+    from dliosim.language.syntax.cures import quote_value
+    from dliosim.language.syntax.override_cures import cure_override
 
     if document.source.writing and (key := find_key(name)):
         hint = f"write `++{key}={quote_value(value.text)}`, as it is a key of the workload file"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from dliosim.language.diagnostics import Mistake
 from dliosim.language.source import COMMAND_LINE, SourceText, Span
-from dliosim.language.syntax.ast import Param
 from dliosim.language.syntax.declarations import Declaration, list_settings
 from dliosim.language.syntax.other_words import (
     Meaning,
@@ -54,7 +53,7 @@ def cure_head(line: Span, kind: str, *, opened: bool = False, elsewhere: bool = 
     `kind` is the kind of the block that the line is in, or empty; `opened`: a brace follows it; `elsewhere`: it may
     belong to another block.
     """
-    text, names = line.text[:200] + " {" * opened, _Names(line.source)
+    text, names = line.text[:200] + " {" * opened, Names(line.source)
     if re.match(r"//|/\*|--|;", text):
         return f"comments begin with `#`: write `# {clean(re.sub(r'^[/*;-]+|[*]/$', '', text))}`"
     found = find_setting(text, kind) if kind in BLOCKS else None
@@ -62,7 +61,7 @@ def cure_head(line: Span, kind: str, *, opened: bool = False, elsewhere: bool = 
         return _replace_line(_write_setting(*found, names, ""), found[0].setting, line)
     if not elsewhere:
         return ""
-    homes = [(home, found) for home in _HOMES if home != kind and (found := find_setting(text, home))]
+    homes = [(home, found) for home in HOMES if home != kind and (found := find_setting(text, home))]
     if kind not in BLOCKS and (cure := _cure_statement(text, names, "" if opened else _cure_elsewhere(homes, names))):
         return cure
     word, rest = split_words(text, 1)
@@ -80,10 +79,10 @@ def cure_head(line: Span, kind: str, *, opened: bool = False, elsewhere: bool = 
 
 
 #: Kinds of block in which a line may belong that stands elsewhere, the most likely first.
-_HOMES: Final = ("dataset", "train", "checkpoint", "model", "access", "infer", "restore", "prepare", "convert")
+HOMES: Final = ("dataset", "train", "checkpoint", "model", "access", "infer", "restore", "prepare", "convert")
 
 
-def _cure_elsewhere(homes: Sequence[tuple[str, tuple[Meaning, str]]], names: _Names) -> str:
+def _cure_elsewhere(homes: Sequence[tuple[str, tuple[Meaning, str]]], names: Names) -> str:
     if not homes:
         return ""
     kind, found = homes[0]
@@ -91,7 +90,7 @@ def _cure_elsewhere(homes: Sequence[tuple[str, tuple[Meaning, str]]], names: _Na
     return _write_setting(*found, names, kind if there else f"{kind} NAME{' transformer' * (kind == 'model')} {{")
 
 
-def _cure_statement(text: str, names: _Names, setting: str) -> str:
+def _cure_statement(text: str, names: Names, setting: str) -> str:
     word, rest = split_words(text, 1)
     if spell_key(word) == "evaluate":
         return "move it into the block `train`: an evaluation runs between the epochs of a loop"
@@ -158,7 +157,7 @@ def is_parsed(rule: str, text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
+class Names:
     """The names that a source defines, for the capitals in phrases."""
 
     source: SourceText
@@ -174,9 +173,9 @@ class _Names:
         return text
 
 
-def _write_setting(meaning: Meaning, rest: str, names: _Names, home: str) -> str:
+def _write_setting(meaning: Meaning, rest: str, names: Names, home: str) -> str:
     setting = meaning.setting
-    phrases = _phrases_of(meaning, rest, names) or [names.fill(form) for form in list_forms(setting, meaning.kind)]
+    phrases = find_phrases(meaning, rest, names) or [names.fill(form) for form in list_forms(setting, meaning.kind)]
     where = f" in the block `{home}`" if home else ""
     return write_lines(setting.keyword, phrases) + where if phrases else f"the setting is `{setting.keyword}`"
 
@@ -203,7 +202,8 @@ def _find_block(place: Span) -> str:
     return ""
 
 
-def _phrases_of(meaning: Meaning, rest: str, names: _Names) -> list[str]:
+def find_phrases(meaning: Meaning, rest: str, names: Names) -> list[str]:
+    """Return the phrases of a setting that another word and the `rest` of its line may mean; empty if not known."""
     setting, phrase = meaning.setting, names.fill(meaning.phrase)
     value = clean(rest)
     if meaning.otherwise and value.lower() in NO:
@@ -235,7 +235,7 @@ def _write_singular(text: str) -> str:
 
 def cure_phrase(head: str, kind: str, phrase: Span, accepts: Callable[[str], bool]) -> str:
     """Return what to type instead of a line whose head is right and whose phrase is not; empty if not known."""
-    names = _Names(phrase.source)
+    names = Names(phrase.source)
     for known, pattern, answer in _NOT_YET:
         if head == known and re.search(pattern, phrase.text):
             return answer.format(forms=write_lines(head, [names.fill("DATASET")]))
@@ -285,15 +285,15 @@ def _is_line(word: str, kind: str, text: str) -> bool:
 
 def show_forms(head: str, kind: str, phrase: Span, accepts: Callable[[str], bool]) -> str:
     """Return lines of a setting as they may be, in this place."""
-    return _write_cure(head, phrase, list(filter(accepts, _fill_forms(head, kind, _Names(phrase.source))))[:4])
+    return _write_cure(head, phrase, list(filter(accepts, _fill_forms(head, kind, Names(phrase.source))))[:4])
 
 
 def example_line(head: str, kind: str, place: Span) -> str:
     """Return a line of a setting, for a block at `place`."""
-    return f"{head} {_fill_forms(head, kind, _Names(place.source))[0]}"
+    return f"{head} {_fill_forms(head, kind, Names(place.source))[0]}"
 
 
-def _fill_forms(head: str, kind: str, names: _Names) -> list[str]:
+def _fill_forms(head: str, kind: str, names: Names) -> list[str]:
     setting = next(one for one in list_settings(BLOCKS[kind], kind) if one.keyword == head)
     return [names.fill(form) for form in list_forms(setting, kind)]
 
@@ -319,7 +319,7 @@ def cure_part(
 def cure_statement(head: str, phrase: Span, opened: bool) -> str:
     """Return what to type instead of a statement whose head is right and whose phrase is not."""
     text, brace = phrase.text, " {" if opened or head in MUST_OPEN else ""
-    names = _Names(phrase.source)
+    names = Names(phrase.source)
     for known, pattern, answer in _NOT_YET:
         if head == known and re.search(pattern, text):
             place = re.search(r"\S*/\S*", text)
@@ -355,61 +355,11 @@ def example_phrases(head: str) -> tuple[str, ...]:
     return tuple(f"{form}{brace}".strip() for form in _FORMS.get(head, ("",)))
 
 
-# ---- overrides ----------------------------------------------------------------------------------------------------
+# ---- values of the command line ------------------------------------------------------------------------------------
 
 
-def cure_override(name: str, value: str, params: Iterable[str], blocks: Mapping[str, str], source: SourceText) -> str:
-    """Return the `-D` to give instead of one that names nothing; empty where that is not known.
-
-    `blocks` has the kind of each block that has a name; `source` is the pattern.
-    """
-    block, _, word = re.sub(r"[/:]+", ".", name).rpartition(".")
-    names, known = _Names(source), {spell_key(param): param for param in params}
-    if not block and (near := difflib.get_close_matches(spell_key(word)[:64], known, n=1, cutoff=0.75)):
-        return f"write `-D {known[near[0]]}={quote_value(value)}`"
-    for find in (find_setting, suggest_setting):
-        for home in _list_homes(block.rpartition(".")[2], blocks):
-            found = find(f"{word} {value}", blocks[home])
-            if found is not None:
-                keyword = found[0].setting.keyword
-                if found[0].phrase == "{} files":
-                    return _cure_files(home, value, known, source.text)
-                if not block and keyword in known.values():
-                    return f"write `-D {keyword}={quote_value(value)}`"
-                phrases = _phrases_of(*found, names) or list(list_forms(found[0].setting, blocks[home]))[:3] or [value]
-                given = [f"`-D {_quote_pair(f'{home}.{keyword}', one)}`" for one in phrases]
-                return f"write {' or '.join(given)}"
-    return names.fill(find_action(word).replace("the line ", "it ").format(value))
-
-
-def _cure_files(home: str, value: str, params: Mapping[str, str], text: str) -> str:
-    """Return the `-D` for another number of files of a data set, each with as many samples as before."""
-    if "files" in params and re.search(r"^\s*samples\s[^#\n]*\$files\b", text, re.MULTILINE):
-        return f"write `-D {params['files']}={quote_value(value)}`"
-    body = re.search(rf"^\s*dataset\s+{re.escape(home)}\s*{{(.*?)^\s*}}", text, re.MULTILINE | re.DOTALL)
-    lines = dict(re.findall(r"^\s*(samples|layout)\s+([^#\n]*)", body[1], re.MULTILINE)) if body else {}
-    layout = lines.get("layout", "file per sample").strip()
-    if layout.startswith("file per sample"):
-        return f"write `-D {home}.samples={quote_value(value)}`"
-    files = re.match(r"([\d_]+) files|shared file", layout)
-    samples = lines.get("samples", "").strip()
-    given = f"-D {_quote_pair(f'{home}.layout', f'{value} files')}"
-    if files and value.isdecimal() and re.fullmatch(r"[\d_]+", samples):
-        each = -(-int(samples) // int(files[1] or 1))
-        given = f"{given} -D {home}.samples={each * int(value)}"
-    return f"write `{given}`"
-
-
-def _list_homes(given: str, blocks: Mapping[str, str]) -> list[str]:
-    """Return the names of the blocks that a name may mean, the most likely first."""
-    kind = find_statement(given).partition(" ")[0]
-    first = [name for name in blocks if given == name or blocks[name] in (given, kind)]
-    first += difflib.get_close_matches(given, blocks, n=1)
-    others = [name for home in _HOMES for name in blocks if blocks[name] == home]
-    return list(dict.fromkeys([*first, *others]))
-
-
-def _quote_pair(name: str, value: str) -> str:
+def quote_pair(name: str, value: str) -> str:
+    """Return NAME=VALUE as a shell takes it."""
     return f'"{name}={value}"' if " " in name and not set(value) & {'"', "$"} else f"{name}={quote_value(value)}"
 
 
@@ -418,29 +368,6 @@ def quote_value(value: str) -> str:
     if '"' in value or "$" in value:
         return shlex.quote(value)
     return f'"{value}"' if re.search(r"[^\w.%/:-]", value) else value
-
-
-def cure_value(param: Param, accepts: Callable[[str], bool]) -> str:
-    """Return what to give instead of a value that its parameter cannot have; empty if not known."""
-    found = rewrite(param.value.text, accepts)
-    if not found and param.value is not param.default:
-        default = param.default.text
-        plain = filter(accepts, _PLAIN if "$" in default else ())
-        found = [next(plain, default)]
-    return write_override(param.value, found) if found else ""
-
-
-#: Values to type, where the default is a sum of other parameters.
-_PLAIN: Final = ("4", "4 MB", "10 ms")
-
-
-def cure_choice(param: Param, accepted: Sequence[str], blocks: Mapping[str, str], source: SourceText) -> str:
-    """Return what to give instead of a value that is none of those `accepted`; `blocks`, `source`: `cure_override`."""
-    if param.name == "api" and is_library(param.value.text):
-        way = cure_override("through", "library", (), blocks, source)
-        return f"{way}, by which the format's library reads; `dliosim compare` takes `--vary through=direct,library`"
-    found = rewrite(param.value.text, accepted.__contains__, accepted)
-    return write_override(param.value, found or accepted[:4])
 
 
 #: Words for the library of a format, which is no api but a way `through` it, and the formats that it reads.
