@@ -160,7 +160,7 @@ def is_parsed(rule: str, text: str) -> bool:
 class Names:
     """The names that a source defines, for the capitals in phrases."""
 
-    source: SourceText
+    source: SourceText  #: text of the pattern
 
     def fill(self, text: str) -> str:
         """Return a text with the first name of each kind, that of the file, or a number of files for the capitals."""
