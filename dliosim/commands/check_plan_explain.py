@@ -140,10 +140,11 @@ def _explain_word(word: str) -> str:
     from dliosim.language.diagnostics import catalogue, suggest_word
     from dliosim.language.setting_words import describe_setting, describe_statement
     from dliosim.language.syntax.rewrites import rewrite
-    from dliosim.measure.figures.words import describe_answer_word, describe_figure
+    from dliosim.measure.figures.words import describe_answer_word, describe_figure, describe_heading
 
-    exact = (describe_statement(word), describe_setting(word, exact=True), describe_answer_word(word))
-    text = "\n".join(dict.fromkeys(filter(None, exact))) or describe_figure(word)
+    shown = describe_figure(word), describe_answer_word(word)
+    exact = (describe_statement(word), describe_setting(word, exact=True), *shown)
+    text = "\n".join(dict.fromkeys(filter(None, exact))) or describe_heading(word)
     if not text:
         figure = next(iter(rewrite(word, lambda name: bool(describe_figure(name)))), "")
         text = describe_figure(figure) if figure else describe_setting(word)

@@ -32,3 +32,9 @@ def test_import_of_a_data_file_says_how_a_pattern_reads_it(tmp_path: Path, capsy
     said = capsys.readouterr().err
     assert f"`dliosim new mine --from {tmp_path / 'plain.h5'}` writes one" in said
     assert "error: error:" not in said
+
+
+@pytest.mark.parametrize("word", ["utilization", "throughput", "p99"])
+def test_explain_says_how_to_expect_a_figure(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", word]) == 0
+    assert f"write `expect {word} at " in capsys.readouterr().out

@@ -113,9 +113,13 @@ def read_comments(kind: type) -> dict[str, str]:
     }
 
 
+def _plain(word: str) -> str:
+    return " ".join(word.lower().removeprefix("--").removeprefix("utilization of ").removesuffix(" %").split())
+
+
 def describe_answer_word(word: str) -> str:
     """Return what a word of the first lines or of the tables of a command says, in any case; empty for other words."""
-    name = " ".join(word.lower().removeprefix("--").removeprefix("utilization of ").removesuffix(" %").split())
+    name = _plain(word)
     meanings = []
     if name in _OF_ANSWERS:
         meanings.append(f"`{name}` is a word of a run's first lines: {_OF_ANSWERS[name]} (docs/answer.md).")
@@ -126,14 +130,15 @@ def describe_answer_word(word: str) -> str:
         what = {"batch": "waits of steps for their batches", "call": "latencies of calls"}.get(quantile[1], "latencies")
         share = f"time that {quantile[2]} % of the {what} are below" if quantile[2] else f"greatest of the {what}"
         meanings.append(f"`{name}` is a column of tables: the {share}.")
-    return "\n".join(meanings) or _describe_heading(name)
+    return "\n".join(meanings)
 
 
-def _describe_heading(name: str) -> str:
+def describe_heading(word: str) -> str:
     """Return what the column of a heading has, by the figures that declare it; empty where none does."""
     from dliosim.measure.figures.declaration import result_figures
     from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
 
+    name = _plain(word)
     for kind, rows in ((EpochSummary, "an epoch"), (VerbSummary, "a save, a restore or another verb")):
         comments = read_comments(kind)
         for one in result_figures(kind):
