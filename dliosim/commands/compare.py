@@ -172,6 +172,7 @@ def _list_failed_variants(running: Sequence[VariantRun]) -> list[ExcludedVariant
 def _make_variant_result(one: VariantRun) -> VariantResult:
     last, variant, loop = one.last, one.variant, one.variant.verb if isinstance(one.variant.verb, Loop) else None
     is_raw = loop is not None and loop.access.through == "direct"
+    data = variant.workload.dataset(loop.dataset) if loop is not None and is_raw else None
     asked, granted = (last.hints_asked, last.hints_granted) if last is not None else ((), ())
     return VariantResult(
         variant.label,
@@ -184,8 +185,8 @@ def _make_variant_result(one: VariantRun) -> VariantResult:
         granted,
         variant.access.cache,
         loop.epochs if loop else 1,
-        variant.workload.dataset(loop.dataset).format if loop and is_raw else "",
-        bool(loop and is_raw and not loop.decode and variant.workload.dataset(loop.dataset).compress),
+        data.format if data is not None else "",
+        bool(data is not None and loop and not loop.decode and (data.compress or data.source)),
         _read_back_striping(one),
         # The time of reading an index differs between variants, and is in none of the passes.
         tuple(note for note in (last.notes if last is not None else ()) if not note.startswith("index:")),

@@ -104,6 +104,10 @@ train {
 expect utilization of train at least 90 %
 """
 
+#: A line about files of HDF5, and the comparison of ways to read them: reads alone, as compute would hide them.
+_HDF5_FILES: Final = r'from files "[^"]*\.(h5|hdf5|he5|nc4)"'
+_READERS_OF_HDF5: Final = '--vary through=direct,library -D train.epochs=1 -D train.readers=0 -D "compute=0 s"'
+
 
 def new_command(parsed: argparse.Namespace) -> int:
     """Write a new pattern, and say what to type next; return 0. Raises UsageError and ExecutionError."""
@@ -125,7 +129,10 @@ def new_command(parsed: argparse.Namespace) -> int:
     write_new(path, _rename(text, name))
     shown = printable(str(path)) + (f" --dir {printable(quote_word(str(place)))}" if place else "")
     sys.stderr.write(insert_program(f"wrote {printable(str(path))}; next: dliosim check {shown}\n"))
-    sys.stderr.write(insert_program(f"{'':{len(printable(str(path))) + 8}}then: mpiexec -n 2 dliosim run {shown}\n"))
+    indent = " " * (len(printable(str(path))) + 8)
+    sys.stderr.write(insert_program(f"{indent}then: mpiexec -n 2 dliosim run {shown}\n"))
+    if place and re.search(_HDF5_FILES, text):
+        sys.stderr.write(insert_program(f"{indent}or:   mpiexec -n 2 dliosim compare {shown} {_READERS_OF_HDF5}\n"))
     return 0
 
 

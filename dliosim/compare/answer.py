@@ -168,6 +168,13 @@ def _is_on(outcome: Outcome, one: VariantResult, kinds: frozenset[str]) -> bool:
 def _limits(outcome: Outcome, source: str) -> Iterator[str]:
     """Yield what such a comparison cannot show, variants that did not run first."""
     yield from (f"{one.label} not run: {' '.join(one.reason.split())}" for one in outcome.not_run)
+    raw = [one for one in outcome.measured if one.raw_format == "hdf5" and one.api == "posix"]
+    if raw:
+        left = any(one.is_left_compressed for one in raw)
+        compressed = (
+            ", and leaves what is compressed as it is: `decode on` decompresses it, as h5py does" if left else ""
+        )
+        yield f"`api posix` on HDF5 is not h5py: it reads samples' bytes in the file{compressed}"
     waited = _longest_core_wait(outcome)
     if waited >= CORE_WAIT_LIMIT:
         yield f"up to {percent(waited, 2)} of the time was waiting for a core, which is not storage's"
@@ -175,11 +182,6 @@ def _limits(outcome: Outcome, source: str) -> Iterator[str]:
         is_local = source != "unknown" and not any(_is_on(outcome, one, SERVER_KINDS) for one in outcome.measured)
         where = "one node and a local disk" if is_local else "one node"
         yield f"{where} cannot show what collective buffering is for"
-    raw = [one for one in outcome.measured if one.raw_format == "hdf5"]
-    if any(one.api == "posix" for one in raw):
-        left = any(one.api == "posix" and one.is_left_compressed for one in raw)
-        compressed = ", compressed, and only `decode on` or `through library` decompresses them" if left else ""
-        yield f"`api posix` on HDF5 is not h5py: it reads samples' bytes in the file{compressed}"
 
 
 def _advise(

@@ -100,6 +100,15 @@ def test_a_pattern_is_made_of_a_folder_of_any_files(file: str, capsys: pytest.Ca
     assert main([*shlex.split(check)[1:], "--ranks", "1", "-D", "train.batch=1 per rank"]) == 0
 
 
+@pytest.mark.parametrize(("name", "offered"), [("a.h5", True), ("a.npy", False)])
+def test_files_of_hdf5_are_compared_with_h5py(name: str, offered: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(name).touch()
+    assert main(["new", "mine", "--from", name]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 + offered
+    assert ("dliosim compare mine.dlio --dir . --vary through=direct,library" in lines[-1]) == offered
+
+
 def test_a_folder_without_files_has_no_data_to_name(capsys: pytest.CaptureFixture[str]) -> None:
     Path("empty").mkdir()
     assert main(["check", "empty"]) == 2

@@ -205,7 +205,9 @@ def test_raw_reads_of_hdf5_are_not_h5py() -> None:
     assert answer(raw).limits[1].startswith("`api posix` on HDF5 is not h5py")
     assert not any("compressed" in limit for limit in answer(raw).limits)
     left = replace(raw, measured=(replace(raw.measured[0], is_left_compressed=True), raw.measured[1]))
-    assert answer(left).limits[1].endswith(", compressed, and only `decode on` or `through library` decompresses them")
+    assert (
+        answer(left).limits[1].endswith("leaves what is compressed as it is: `decode on` decompresses it, as h5py does")
+    )
     other = replace(made, measured=(replace(made.measured[0], raw_format="tfrecord"), made.measured[1]))
     assert answer(other).limits[1:] == ()
 
