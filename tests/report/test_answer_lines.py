@@ -191,8 +191,12 @@ def test_how_often_to_save_is_said_or_why_it_is_unknown() -> None:
     part = text.index("EVERY    half: unknown, as only a part was saved; at the rate of that part:")
     assert text[part + 1].startswith("dliosim plan cosmoflow --ranks 4 --mtbf '4 h' --bandwidth '537 MB/s'")
     tiny = replace(half, verb=saved(2.0), part_of="1/1000 of the bytes of m")
-    text = " ".join("\n".join(lines_of(phases=(tiny,), mtbf=14_400.0)).split())
-    assert "rate of that part, a low guess from 25 MB a rank (-D m.scale=400 saves more): dliosim plan" in text
+    lines = lines_of(phases=(tiny,), mtbf=14_400.0, arguments=("run", "a.dlio", "--mtbf", "4 h"))
+    part = lines.index("EVERY    half: unknown; 25 MB a rank tell no rate, save more:")
+    assert lines[part + 1] == "mpiexec -n 4 dliosim run a.dlio --mtbf '4 h' -D m.scale=300"
+    unscaled = replace(tiny, part_of="2 of 4 ranks")
+    text = " ".join(" ".join(lines_of(phases=(unscaled,), mtbf=14_400.0)).split())
+    assert "a low guess from 25 MB a rank:" in text
     assert "EVERY    unknown, as nothing was saved" in lines_of(answered(), phases=tuple(loops), mtbf=14_400.0)
     assert not any(line.startswith("EVERY") for line in lines_of(answered(), phases=(*loops, save)))
 

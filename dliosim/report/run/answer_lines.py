@@ -7,6 +7,7 @@ import shlex
 import statistics
 from collections.abc import Iterator, Sequence
 
+from dliosim.measure.answers.command_line import command_line
 from dliosim.measure.figures.declaration import name_part, time_parts
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import FilePhase
@@ -88,18 +89,22 @@ def _best_intervals(run: RunSummary) -> Iterator[str]:
         ranks = [] if "--ranks" in options else ["--ranks", str(run.ranks)]
         planned = [run.program, "plan", pattern, *ranks, *options, "--mtbf", mtbf, *rate]
         part = next(phase.part_of for phase in run.saves if phase.name == unknown[0])
-        guess = _low_guess(statistics.fmean(one.bytes for one in verbs) / run.ranks, part)
+        rank_bytes = statistics.fmean(one.bytes for one in verbs) / run.ranks
+        if more := _larger_scale(rank_bytes, part):
+            yield f"{names}: unknown; {size(rank_bytes, 2)} a rank tell no rate, save more:\n{command_line(run, more)}"
+            return
+        guess = f", a low guess from {size(rank_bytes, 2)} a rank" if rank_bytes < _TINY else ""
         yield f"{names}: unknown, as only a part was saved; at the rate of that part{guess}:\n{shlex.join(planned)}"
 
 
-def _low_guess(rank_bytes: float, part: str) -> str:
-    """Return that the rate of so few bytes of a rank is a low guess, and the scale that saves more; empty for many."""
-    if rank_bytes >= _TINY:
-        return ""
+def _larger_scale(rank_bytes: float, part: str) -> str:
+    """Return the override by which a rank saves enough bytes for a rate; empty where it does, or none is known."""
     scaled = re.match(r"1/(\d+) of the bytes of (\S+)", part)
-    scale = float(f"{int(scaled[1]) * rank_bytes / _TINY:.0e}") if scaled else 0
-    larger = f" (-D {scaled[2]}.scale={scale:.0f} saves more)" if scaled and scale >= 1 else ""
-    return f", a low guess from {size(rank_bytes, 2)} a rank{larger}"
+    scale = int(int(scaled[1]) * rank_bytes / _TINY) if scaled else 0
+    if rank_bytes >= _TINY or scaled is None or scale < 1:
+        return ""
+    plain = scale - scale % 10 ** (len(str(scale)) - 1)  # one digit, and no less is saved
+    return f"{scaled[2]}.scale={plain}"
 
 
 def _best(name: str, costs: Costs, lost: str) -> str:
