@@ -36,9 +36,8 @@ class VariantResult:
     epochs: int  #: epochs of a pass; 1 for a save or restore
     #: format whose samples a loop reads without the format's library; empty where the library reads, and for others
     raw_format: str
-    is_left_compressed: (
-        bool  #: true where a loop does not decompress samples that are compressed, or may be (files that existed)
-    )
+    #: true where a loop does not decompress samples that are compressed, or may be (files that existed)
+    is_left_compressed: bool
     striping: str  #: striping that was granted to its data set; empty where none is asked for
     notes: tuple[str, ...]  #: notes of its loop, such as the queue of the kernel that it used
     passes: tuple[Pass, ...]  #: the warm-up, then one of every block
