@@ -72,7 +72,7 @@ pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; l
   table { font-size: .72rem; } th, td { padding-left: .5rem; }
   th:first-child, td:first-child { position: sticky; left: 0; background: #fff; min-width: 5.5rem; max-width: 7rem;
     white-space: normal; overflow-wrap: anywhere; padding-right: .4rem; }
-  thead th { max-width: 6rem; overflow-wrap: anywhere; }
+  thead th { max-width: 6rem; overflow-wrap: break-word; }
 }
 @media print {
   body { max-width: none; padding: 0; font-size: 10.5pt; }
