@@ -39,6 +39,15 @@ def seconds(value: float | None, digits: int = 4) -> str:
     return _format_unit(value, _TIMES, "s", digits)
 
 
+def long_time(value: float, digits: int = 4) -> str:
+    """Return a time in h or min without zeros at its end, as `6 h`; below two minutes as `seconds`."""
+    for least, unit, name in (3600, 3600, "h"), (120, 60, "min"):
+        if value >= least:
+            text = number(value / unit, digits)
+            return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {name}"
+    return seconds(value, digits)
+
+
 def size(value: float | None, digits: int = 4) -> str:
     """Return a number of bytes in powers of 1000."""
     if value is not None and 0 < value < 1000 and value == int(value):

@@ -12,6 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -53,9 +56,6 @@ Progress.tick = slow_tick
 from dliosim.cli import main
 sys.exit(main())
 """
-
-#: Training patterns that are shipped, and what makes them small enough.
-TRAINING = ("cosmoflow", "unet3d", "resnet50", "bert", "deepcam", "ffn", "webdataset")
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,7 @@ def measure(loop: Loop, library: Path, place: Path, epochs: int) -> Found:
     )
     ledger.unlink(missing_ok=True)
     results = json.loads((output / "results.json").read_text())
-    for file in output.iterdir():
-        file.unlink()
-    output.rmdir()
+    shutil.rmtree(output)
     (train,) = [phase for phase in results["phases"] if phase["kind"] == "train"]
     later = train["epochs"][1:]
     return Found(
@@ -215,39 +213,25 @@ def null_loops(library: Path, place: Path, epochs: int) -> None:
 
 
 def null_patterns(library: Path, place: Path, epochs: int) -> None:
-    """Read nothing in the training patterns that are shipped."""
-    for name in TRAINING:
+    """Read nothing in the loops with compute of every shipped pattern, with the values of its line `# small:`."""
+    for path in sorted((ROOT / "patterns").glob("*.dlio")):
+        small = re.search(r"^# small: (.+)$", path.read_text(), re.MULTILINE)
+        assert small, path
         for ranks in (1, 2, 4):
             output = place / "results"
-            run(
-                [
-                    mpiexec(),
-                    "-n",
-                    str(ranks),
-                    sys.executable,
-                    "-m",
-                    "dliosim.cli",
-                    "run",
-                    str(ROOT / f"patterns/{name}.dlio"),
-                    "--null",
-                    "--dir",
-                    str(place / "data"),
-                    "--output",
-                    str(output),
-                ],
-                600,
-            )
+            command = [mpiexec(), "-n", str(ranks), sys.executable, "-m", "dliosim.cli", "run", str(path)]
+            command += ["--null", "--dir", str(place / "data"), "--output", str(output), *shlex.split(small[1])]
+            run(command, 600)
             results = json.loads((output / "results.json").read_text())
-            for file in output.iterdir():
-                file.unlink()
-            output.rmdir()
-            shares = [
+            shutil.rmtree(output)
+            shares = tuple(
                 epoch["storage_utilization"]
                 for phase in results["phases"]
                 for epoch in phase.get("epochs", [])
                 if epoch["storage_utilization"] is not None
-            ]
-            report(f"{name}, --null, {ranks} ranks", 1.0, Found(tuple(shares), 0.0))
+            )
+            if shares:
+                report(f"{path.stem}, --null, {ranks} ranks", 1.0, Found(shares, 0.0))
 
 
 CASES = {

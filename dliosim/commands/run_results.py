@@ -28,11 +28,13 @@ from dliosim.execute.phases.context import Phase, Session
 from dliosim.language.compile import compile_pattern
 from dliosim.measure.answers.answer import answer_run
 from dliosim.measure.answers.expectations import evaluate
-from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.file_phases import SavePhase
+from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.model import Job, Workload
 from dliosim.model.expectation import goals_of
 from dliosim.model.verbs import flatten_verbs
+from dliosim.plan.forecast.checkpoint_footprint import complete_times
 from dliosim.readable import count
 from dliosim.report.files.results import answer_json, write_partial, write_results
 from dliosim.report.phase_titles import group_phases
@@ -90,7 +92,7 @@ def collect_results(
     with results_directory(parsed.output, workload.name, setup.started) as directory:
 
         def finish(phases: Sequence[Phase]) -> tuple[int, Path | None]:
-            summaries = tuple(phase.summary for phase in phases)
+            summaries = tuple(_add_whole(phase.summary, workload) for phase in phases)
             run = replace(
                 nothing_yet,
                 environment=describe_environment(session, node, summaries),
@@ -111,6 +113,14 @@ def collect_results(
 
         unfinished.begin(summarize_partial, lambda run: write_partial(directory(), run))
         yield finish
+
+
+def _add_whole(phase: PhaseSummary, workload: Workload) -> PhaseSummary:
+    """Return a phase, with how much all of the checkpoint is if it is a save of a part."""
+    if not isinstance(phase, SavePhase) or not phase.part_of:
+        return phase
+    times, ranks = complete_times(workload.checkpoint(phase.name), workload.job.ranks)
+    return replace(phase, whole_times=times, whole_ranks=ranks)
 
 
 def _find_needless(setup: Setup, finder: FileFinder, override: tuple[str, str]) -> list[str] | None:

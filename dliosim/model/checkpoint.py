@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Final, Literal
 
@@ -112,20 +112,19 @@ class Checkpoint:
         """Return how the state is held by the ranks of a job of `ranks` ranks."""
         return self.parallel or Split(1, 1, ranks)
 
-    def describe_part(self, split: Split) -> tuple[str, str]:
-        """Return which part of the checkpoint a split saves, and options that plan all of it; empty where it is all.
-
-        The time of a part does not give the time of the whole: the number of calls, syncs and renames does not shrink
-        with the bytes.
-        """
-        phrases, whole = [], []
+    def describe_part(self, split: Split) -> str:
+        """Return which part of the checkpoint a split saves; empty where it is all."""
+        phrases = []
         if self.model is not None and self.model.scale > 1:
             phrases.append(f"1/{self.model.scale} of the bytes of {self.model.name}")
-            whole.append(f"-D {self.model.name}.scale=1")
         if split.played:
             phrases.append(f"the first {split.played} of its {split.ranks} ranks alone")
-            whole.append(f"--ranks {split.ranks}")
-        return " and ".join(phrases), " ".join(whole)
+        return " and ".join(phrases)
+
+    def complete(self, ranks: int) -> Checkpoint:
+        """Return the checkpoint of which ranks of a job of `ranks` ranks save a part: of full scale, saved by all."""
+        model = self.model and replace(self.model, scale=1)
+        return replace(self, model=model, parallel=replace(self.split(ranks), played=0))
 
     def copies(self, split: Split) -> Copies:
         """Return which data-parallel rank saves a replica: the first one, or a rank that writes alone saves its own."""

@@ -15,7 +15,7 @@ from dliosim.plan.forecast.checkpoint_interval import (
     possible_interval,
     young_interval,
 )
-from dliosim.readable import number, seconds
+from dliosim.readable import long_time, seconds
 from dliosim.report.text_table import WIDTH, Column, format_columns, percent_cell
 
 EXPLAINED = (
@@ -40,18 +40,13 @@ class IntervalRow:
         return None if self.own is None else possible_interval(self.own, self.costs)
 
 
-def format_long_time(value: float) -> str:
-    """Return a time that may be hours."""
-    return f"{number(value / 3600)} h" if value >= 3600 else seconds(value)
-
-
 def explain_intervals(rows: Sequence[IntervalRow]) -> str:
     """Return the text below a table of these rows."""
     if not (
         raised := list(dict.fromkeys(row.own for row in rows if row.own is not None and row.own < row.costs.flush))
     ):
         return EXPLAINED
-    short = " and ".join(format_long_time(each) for each in raised)
+    short = " and ".join(long_time(each) for each in raised)
     return f"{EXPLAINED} An own interval of {short} is shorter than a flush, so not possible: raised to the flush."
 
 

@@ -184,19 +184,24 @@ SOURCED = [
 
 def test_how_often_to_save_is_said_or_why_it_is_unknown() -> None:
     save = SavePhase("model", "save", 2.0, verb=saved(2.0))
-    half = replace(save, name="half", part_of="1/2 of the bytes of m", verb=replace(saved(2.0), bytes=2**30))
+    verb = saved(2.0, bytes=2**30)
+    half = replace(save, name="half", part_of="1/2 of the bytes of m", whole_times=2.0, verb=verb)
     loops = run().loops
     text = lines_of(answered(advice=()), phases=(*loops, save, half), mtbf=14_400.0)
-    assert "EVERY    model 239 s (1.67 % lost in all): best, as the job fails every 4 h" in text
-    part = text.index("EVERY    half: unknown, as only a part was saved; at the rate of that part:")
-    assert text[part + 1].startswith("dliosim plan cosmoflow --ranks 4 --mtbf '4 h' --bandwidth '537 MB/s'")
+    # After the verdict, as it is what was asked.
+    assert [line[:9].strip() for line in text[1:4]] == ["ANSWER", "EVERY", "EVERY"]
+    assert text[2] == "EVERY    model 3.98 min (1.67 % lost in all): best, as the job fails every 4 h"
+    assert " ".join(" ".join(text[3:5]).split()) == (
+        "EVERY half 5.61 min (2.37 % lost in all) if the job fails every 4 h: an estimate, all of it at the 537 MB/s of "
+        "this part"
+    )
     tiny = replace(half, verb=saved(2.0), part_of="1/1000 of the bytes of m")
     lines = lines_of(phases=(tiny,), mtbf=14_400.0, arguments=("run", "a.dlio", "--mtbf", "4 h"))
     part = lines.index("EVERY    half: unknown; 25 MB a rank tell no rate, save more:")
     assert lines[part + 1] == "mpiexec -n 4 dliosim run a.dlio --mtbf '4 h' -D m.scale=300"
     unscaled = replace(tiny, part_of="2 of 4 ranks")
     text = " ".join(" ".join(lines_of(phases=(unscaled,), mtbf=14_400.0)).split())
-    assert "a low guess from 25 MB a rank:" in text
+    assert "of this part, a low guess from 25 MB a rank" in text
     assert "EVERY    unknown, as nothing was saved" in lines_of(answered(), phases=tuple(loops), mtbf=14_400.0)
     assert not any(line.startswith("EVERY") for line in lines_of(answered(), phases=(*loops, save)))
 
@@ -206,7 +211,7 @@ def test_saves_in_memory_say_nothing_about_how_often_to_save_nor_do_those_of_a_r
     place = replace(run().environment.file_systems[0], kind="tmpfs")
     tmpfs = replace(run().environment, file_systems=(place,))
     for part in ("", "1/2 of the bytes of m"):
-        phases = (replace(save, part_of=part, whole="-D m.scale=1"),)
+        phases = (replace(save, part_of=part),)
         made = {"phases": phases, "mtbf": 14_400.0}
         text = "\n".join(lines_of(environment=tmpfs, **made))
         assert "EVERY    model: unknown, as saves in memory say nothing about storage" in text

@@ -54,12 +54,45 @@ def test_a_loops_own_interval_is_the_time_of_its_steps_between_saves() -> None:
     assert one.interval == 30.0
 
 
-def test_of_a_part_of_a_checkpoint_there_is_no_interval_and_it_is_said_why() -> None:
-    part = replace(phase(saved(2.0)), part_of="1/10 of the bytes of m")
-    found = of(TRAIN, part, phase(saved(2.0), name="whole"))
+def test_restores_out_of_memory_are_no_restart() -> None:
+    def restart(*device: int | None) -> float:
+        restores = [phase(saved(5.0, device_bytes=each, bytes=100), "restore") for each in device]
+        (one,) = checkpoint_costs(of(phase(saved(2.0)), *restores))
+        return one.costs.restart
+
+    assert restart(0) == restart(98) == 2.0
+    assert restart(100) == restart(None) == restart(0, 100) == 5.0
+
+
+PART = replace(phase(saved(2.0)), part_of="1/10 of the bytes of m", whole_times=10.0)
+
+
+def test_times_of_a_part_that_tells_a_rate_are_multiplied_and_called_an_estimate() -> None:
+    large = 2**30
+    part = replace(PART, verb=saved(2.0, bytes=large))
+    found = of(TRAIN, part, phase(saved(5.0), "restore"), phase(saved(2.0), name="all"))
+    one, whole = checkpoint_costs(found)
+    assert (one.checkpoint, one.costs, one.is_estimate) == ("c", Costs(3600, 20.0, 50.0), True)
+    assert (one.rate, one.rank_bytes) == (large / 2, large / 4)
+    assert (whole.checkpoint, whole.is_estimate) == ("all", False)
+    assert "* c is an estimate: saves of only 1/10 of the bytes of m, and" in said(found)
+    assert [each["is_estimate"] for each in results_content(found)["intervals"]] == [True, False]
+
+
+def test_of_a_copy_to_buffers_each_rank_has_its_share_and_all_ranks_write_the_rest() -> None:
+    # 4 ranks of 16: all of it is 4 times the bytes, and the same for a rank.
+    verb = flushed(2.0, 8.0, bytes=2**30)
+    half = replace(phase(verb), part_of="the first 4 of its 16 ranks alone", whole_times=4.0, whole_ranks=16)
+    (one,) = checkpoint_costs(of(half))
+    assert one.costs == Costs(3600, 2.0, 40.0, flush=32.0)
+
+
+def test_of_a_part_that_is_too_small_there_is_no_interval_and_it_is_said_what_to_type() -> None:
+    found = of(TRAIN, PART, phase(saved(2.0), name="whole"))
     assert [one.checkpoint for one in checkpoint_costs(found)] == ["whole"]
-    assert "how often to save c is unknown: saves of only 1/10 of the bytes of m do not tell" in said(found)
-    assert "is unknown" not in said(of(TRAIN, part, mtbf=None))
+    unknown = "how often to save c is unknown: saves of only 1/10 of the bytes of m, 25 MB a rank, tell no rate"
+    assert f"{unknown}; `-D m.scale=3` saves more" in said(found)
+    assert "is unknown" not in said(of(TRAIN, PART, mtbf=None))
 
 
 def test_nothing_is_said_about_failures_unless_there_is_an_mtbf_nor_about_a_run_without_io() -> None:

@@ -168,11 +168,12 @@ def test_no_part_of_a_save_or_restore_is_counted_twice(made: Made) -> None:
 def test_with_an_mtbf_it_is_said_how_often_to_save_by_what_saves_took(made: Made) -> None:
     (found,) = made.results["intervals"]
     stalls = [phase["files"]["stall_seconds"]["max"] for phase in made.results["phases"] if phase["kind"] == "save"]
-    restores = [phase["files"]["seconds"] for phase in made.results["phases"] if phase["kind"] == "restore"]
     assert found["stall_seconds"] == pytest.approx(statistics.fmean(stalls))
-    assert found["restart_seconds"] == pytest.approx(statistics.median(restores))
+    # What was just saved is restored out of the page cache, which says nothing about a restart.
+    saves = [phase["files"]["seconds"] for phase in made.results["phases"] if phase["kind"] == "save"]
+    assert found["restart_seconds"] == pytest.approx(statistics.median(saves))
     assert found["young_seconds"] == pytest.approx((2 * found["stall_seconds"] * 4 * 3600) ** 0.5)
-    assert "how often to save if the job fails every 4.000 h on average" in made.printed
+    assert "how often to save if the job fails every 4 h on average" in made.printed
 
 
 def test_every_override_is_there_in_its_order() -> None:

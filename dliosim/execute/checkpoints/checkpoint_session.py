@@ -244,7 +244,7 @@ def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
     checkpoint = save.files.checkpoint
     unlocked = session.stores.lock_note(session.save_directory(checkpoint))
     dropped = striping_hint_note(checkpoint.access, checkpoint.stripe, save.record.hints)
-    part, whole = checkpoint.describe_part(checkpoint.split(session.world.size))
+    part = checkpoint.describe_part(checkpoint.split(session.world.size))
     smaller = part and f"only {part} was saved: its time says nothing about the time of a whole save"
     notes = tuple(filter(None, (unlocked, smaller, *save.notes, dropped)))
     if checkpoint.background is not None and checkpoint.background.staging is not None:
@@ -256,7 +256,6 @@ def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
             notes = (*notes, f"copying to staging buffers took up to {asked}: {slower}")
     save.record.root = session.place_name(checkpoint.root, session.save_directory(checkpoint))
     how = {"within": save.within, "fsync": checkpoint.fsync, "commit": checkpoint.commit, "part_of": part}
-    how["whole"] = whole
     return verb_phase(session, checkpoint.name, "save", save.record, checkpoint.access, notes, **how)
 
 

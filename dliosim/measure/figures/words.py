@@ -89,6 +89,7 @@ _OF_TABLES = {
     "runs": "how often a verb or a loop ran",
     "measured": "the variant that was ahead in the passes of a comparison that cannot say what to use",
     "holds": "the bytes that a data set or checkpoint needs on storage, where they are many",
+    "room": "the memory of nodes that ranks need and that is not there, and how many nodes have it",
     "limit": "what a comparison cannot show",
     "in calls": "the time of a verb that its calls took",
     "passed to ranks": "the time in which a restore sends what was read to other ranks",

@@ -51,8 +51,10 @@ class SavePhase(FilePhase):
     commit: str = "rename"
     #: why it holds less than the whole checkpoint (`scale`, `subset`)
     part_of: str = ""
-    #: options with which `plan` plans all of it; empty where it holds all
-    whole: str = ""
+    #: bytes of all of it / bytes of the part
+    whole_times: float = 1.0
+    #: ranks that save all of it; 0 where it holds all
+    whole_ranks: int = 0
 
     _apart = ("content", "rename")
 

@@ -55,8 +55,15 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
         writers,
         int(owned.max()),
         restore_bytes(files, files.split, once=False),
-        *checkpoint.describe_part(files.split),
+        checkpoint.describe_part(files.split),
     )
+
+
+def complete_times(checkpoint: Checkpoint, ranks: int) -> tuple[float, int]:
+    """Return bytes of all of a checkpoint / bytes of the part that `ranks` ranks save, and the ranks that save all."""
+    whole, part = checkpoint.complete(ranks), forecast_state(checkpoint, ranks, 1).bytes
+    everyone = whole.split(ranks).ranks
+    return (forecast_state(whole, everyone, 1).bytes / part if part else 1.0), everyone
 
 
 def restore_bytes(files: StateFiles, holder: Split, once: bool) -> int:

@@ -162,8 +162,7 @@ class StateForecast:
     writers: int  #: ranks that write any bytes
     most: int  #: bytes of the rank that saves most
     restored: float  #: bytes that all ranks read to continue from it
-    part_of: str  #: first text of `Checkpoint.describe_part`
-    whole: str  #: second text of `Checkpoint.describe_part`
+    part_of: str  #: text of `Checkpoint.describe_part`
 
     @property
     def bytes(self) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dliosim.model import Background, Checkpoint
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import Loop, flatten_verbs
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_counts import save_interval
+from dliosim.plan.forecast.checkpoint_footprint import forecast_state
 from dliosim.plan.forecast.checkpoint_interval import Costs
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
 
@@ -41,26 +42,36 @@ class Risk:
 class StateRisks:
     """The costs of one checkpoint."""
 
-    state: StateForecast  #: forecast of the checkpoint
-    #: one for each bandwidth; none where only a part of the checkpoint is saved, as costs do not shrink with the bytes
-    risks: tuple[Risk, ...]
-    own: tuple[tuple[str, float], ...]  #: (text, seconds) of the intervals of the pattern's loops
+    state: StateForecast  #: forecast of the checkpoint: of all of it where the workload saves a part
+    risks: tuple[Risk, ...]  #: one for each bandwidth
+    #: (text, seconds) of the intervals of the pattern's loops; none where these save a part
+    own: tuple[tuple[str, float], ...]
     knows_stall: bool  #: false for background saves whose copy to buffers has no pace: the copy counts as 0 s
+    part_of: str = ""  #: part that the workload saves; empty where it is all
+    ranks: int = 0  #: ranks that save the checkpoint
 
 
 def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureModel) -> Iterator[StateRisks]:
-    """Yield the cost of failures for each checkpoint that a workload saves."""
+    """Yield the cost of failures for each checkpoint that a workload saves, for all of it where it saves a part.
+
+    The costs of a part do not tell those of the whole: calls, syncs and renames do not shrink with the bytes.
+    """
     rates: tuple[float | None, ...] = BANDWIDTHS
     if failures.bandwidth is not None or failures.save_time is not None:
         rates = (failures.bandwidth,)
     for state in forecast.states:
-        checkpoint = workload.checkpoint(state.checkpoint)
-        each = tuple(
-            Risk(rate, _failure_costs(checkpoint, state, failures, rate)) for rate in rates if not state.part_of
-        )
+        checkpoint, ranks = workload.checkpoint(state.checkpoint), workload.job.ranks
+        whole = state
+        if state.part_of:
+            checkpoint = checkpoint.complete(ranks)
+            ranks = checkpoint.split(ranks).ranks
+            whole = forecast_state(checkpoint, ranks, state.saves)
+            whole = replace(whole, restored=state.restored * whole.bytes / max(state.bytes, 1))
+        each = tuple(Risk(rate, _failure_costs(checkpoint, whole, failures, rate)) for rate in rates)
         background = checkpoint.background
         known = background is None or background.staging is not None or failures.save_time is not None
-        yield StateRisks(state, each, tuple(_save_intervals(workload, checkpoint)), known)
+        own = () if state.part_of else tuple(_save_intervals(workload, checkpoint))
+        yield StateRisks(whole, each, own, known, state.part_of, ranks)
 
 
 def _failure_costs(checkpoint: Checkpoint, state: StateForecast, failures: FailureModel, rate: float | None) -> Costs:

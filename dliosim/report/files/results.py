@@ -36,7 +36,7 @@ from dliosim.report.files.hdf5_files import encode_ranks, encode_timeline
 from dliosim.report.run.checkpoints import CheckpointCosts, checkpoint_costs
 from dliosim.report.run.loops import latencies_by_loop
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 RESULTS = "results.json"
 #: The results so far of a run that a signal asked for them.
 PARTIAL = "results.partial.json"
@@ -146,6 +146,7 @@ def _interval(one: CheckpointCosts) -> dict[str, Any]:
     return {
         "name": one.checkpoint,
         "saves": one.saves,
+        "is_estimate": one.is_estimate,
         "stall_seconds": costs.stall,
         "flush_seconds": costs.flush,
         "restart_seconds": costs.restart,
@@ -174,7 +175,8 @@ _ABSENT: dict[str, Any] = {
     "fsync": None,
     "commit": None,
     "part_of": "",
-    "whole": "",
+    "whole_times": None,
+    "whole_ranks": None,
     "how": "",
     "verb": None,
 }

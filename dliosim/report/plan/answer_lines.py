@@ -10,7 +10,7 @@ from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Forecast, Storage
 from dliosim.plan.forecast.interval_forecast import Risk, StateRisks
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
-from dliosim.readable import count, percent, seconds, size
+from dliosim.readable import count, long_time, percent, seconds, size
 from dliosim.report.first_lines import ROW, first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.plan.tables import show_figure
 from dliosim.report.text_table import shorten_name
@@ -38,7 +38,8 @@ def plan_lines(
     nodes and their memory in the title, the longest first. Of loops after the first only the rate is there.
     """
     loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
-    rows = list(_loop_rows(loops[0], forecast.ranks, memory_left(forecast, memory))) if loops else []
+    rows = list(_missing_memory(forecast, memory))
+    rows += _loop_rows(loops[0], forecast.ranks, memory_left(forecast, memory)) if loops else []
     rows += [("ALSO", _rate(one, forecast.ranks)) for one in loops[1:2]]
     unread = [shorten_name(one.name) for one in loops_of(workload.verbs) if not one.dataset]
     rows += [("ALSO" if rows else "NEEDS", f"{name}: nothing, as it reads nothing") for name in unread[:1]]
@@ -60,6 +61,19 @@ def plan_lines(
         name_forms(forecast.workload), [f"{count(forecast.ranks, 'rank')} on {nodes}{note}" for note in notes]
     )
     return first_lines(*fit_rows(title, rows))
+
+
+def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, str]]:
+    """Yield that a node's memory has no room for what its ranks need, with the phase that needs most of it."""
+    if not 0 < memory < forecast.node_bytes:
+        return
+    most = max(forecast.phases, key=lambda phase: phase.memory.total)
+    what = f"{most.verb} {shorten_name(most.name)}"
+    buffers = " (buffers of saves in the background)" if most.memory.staging > most.memory.total / 2 else ""
+    fit = int((memory - forecast.index_bytes) // forecast.rank_bytes)
+    cure = f"; --nodes {-(-forecast.ranks // fit)} has room" if fit > 0 else "; one rank alone needs more"
+    needed, there = _two_digits(forecast.node_bytes), _two_digits(memory)
+    yield "ROOM", f"none: ranks need {needed} of a node's {there} in {what}{buffers}{cure}"
 
 
 def _loop_rows(needs: LoopNeeds, ranks: int, left: float) -> Iterator[tuple[str, str]]:
@@ -125,8 +139,8 @@ def _two_digits(value: float) -> str:
 def _best_intervals(one: StateRisks) -> str:
     """Return how often it is best to save, for up to three bandwidths."""
     name = shorten_name(one.state.checkpoint)
-    if not one.risks:
-        return f"{name}: plan all of it, with {one.state.whole}"
+    if one.part_of:
+        name = f"{name}, all {size(one.state.bytes)} of {count(one.ranks, 'rank')}"
     forms = [f"{name}: {', '.join(_best(one, risk, lost) for risk in one.risks[:3])}" for lost in _LOST]
     return next((form for form in forms if len(form) <= ROW), forms[-1])
 
@@ -136,7 +150,7 @@ def _best(one: StateRisks, risk: Risk, lost: str) -> str:
     best = best_interval(risk.costs)
     least = "" if one.knows_stall else "over "
     share = f" ({least}{percent(compute_waste(best, risk.costs).total, 3)}{lost})" if lost else ""
-    return f"{seconds(best, 3)}{share}{f' at {size(risk.bandwidth, 1)}/s' if risk.bandwidth else ''}"
+    return f"{long_time(best, 3)}{share}{f' at {size(risk.bandwidth, 1)}/s' if risk.bandwidth else ''}"
 
 
 def _save(needs: SaveNeeds, hint: str) -> str:

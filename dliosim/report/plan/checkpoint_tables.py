@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dliosim.model import Background, Checkpoint, Pace, Transformer, Workload
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
 from dliosim.plan.forecast.interval_forecast import StateRisks
-from dliosim.readable import count, number, seconds, size
-from dliosim.report.interval_table import IntervalRow, explain_intervals, format_long_time, interval_table
+from dliosim.readable import count, long_time, number, seconds, size
+from dliosim.report.interval_table import IntervalRow, explain_intervals, interval_table
 from dliosim.report.text_table import WIDTH, align_rows
 
 #: Of more parts than this, only the sum of their bytes is shown.
@@ -44,18 +44,17 @@ def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
     """Return how often to save each checkpoint, or a line that the pattern saves none."""
     if not found:
         return "how often to save: the pattern saves no checkpoint"
-    rows = [_interval_rows(one) for one in found if one.risks]
-    titles = [_title(mtbf, one) for one in found if one.risks]
-    tables = [interval_table(title, "bandwidth", each) for title, each in zip(titles, rows, strict=True)]
-    explained = [explain_intervals([row for each in rows for row in each])] if rows else []
-    unknown = [one.state.checkpoint for one in found if one.risks and not one.knows_stall]
+    rows = [_interval_rows(one) for one in found]
+    tables = [interval_table(_title(mtbf, one), "bandwidth", each) for one, each in zip(found, rows, strict=True)]
+    explained = explain_intervals([row for each in rows for row in each])
+    unknown = [one.state.checkpoint for one in found if not one.knows_stall]
     smaller = [
-        f"how often to save {one.state.checkpoint}: plan all of it, with {one.state.whole}. A save of only "
-        f"{one.state.part_of} does not tell the time of a whole one."
+        f"{one.state.checkpoint}: the interval is that of all of it on {count(one.ranks, 'rank')}. The rest of this "
+        f"plan is of only {one.part_of}, whose saves do not tell the time of a whole one."
         for one in found
-        if not one.risks
+        if one.part_of
     ]
-    notes = [*smaller, *explained, *([_UNKNOWN.format(names=", ".join(unknown))] if unknown else [])]
+    notes = [*smaller, explained, *([_UNKNOWN.format(names=", ".join(unknown))] if unknown else [])]
     return "\n\n".join([*tables, "\n".join(textwrap.fill(note, WIDTH) for note in notes)])
 
 
@@ -76,7 +75,7 @@ def _intervals(one: StateRisks) -> list[float | None]:
 def _title(mtbf: float, one: StateRisks) -> str:
     own = " or ".join(f"{text} of compute, {seconds(time)}" if text else seconds(time) for text, time in one.own)
     saved = f"{one.state.checkpoint} ({size(one.state.bytes)})"
-    text = f"how often to save {saved} if the job fails every {format_long_time(mtbf)}"
+    text = f"how often to save {saved} if the job fails every {long_time(mtbf)}"
     return f"{text} on average" + (f"; its own interval: {own}" if own else "")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import statistics
 from collections.abc import Iterator, Sequence
 
@@ -14,11 +12,18 @@ from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import NO_STORAGE, Answer, RunSummary, select_epochs
-from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
-from dliosim.readable import count, percent, seconds, size
+from dliosim.plan.forecast.checkpoint_interval import best_interval, compute_waste
+from dliosim.readable import count, long_time, percent, seconds, size
 from dliosim.report.first_lines import ROW, FirstRows, directory_forms, first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.phase_titles import group_phases, name_epochs
-from dliosim.report.run.checkpoints import checkpoint_costs, memory_checkpoints
+from dliosim.report.run.checkpoints import (
+    TELLING_BYTES,
+    CheckpointCosts,
+    checkpoint_costs,
+    larger_scale,
+    memory_checkpoints,
+    rank_bytes,
+)
 from dliosim.report.text_table import shorten_name
 
 #: Parts of the time are named from this share on, and no more than this many.
@@ -27,8 +32,8 @@ _WORTH_A_WORD, _PARTS = 0.01, 3
 #: Characters of the name of a checkpoint.
 _LONGEST_CHECKPOINT = 16
 
-#: Bytes of a rank in a save below which its rate says little of a large one.
-_TINY = 64 * 2**20
+#: Words for what is lost with the best interval, the longest first; '' for no room.
+_LOST = (" lost in all", " lost", "")
 
 #: Where bytes came from.
 _GOT_FROM = {"device": " from the device", "memory": " from memory, not from storage"}
@@ -52,9 +57,12 @@ def _answer_rows(run: RunSummary, with_all: bool) -> FirstRows:
     unread = {runs[0].name for runs in groups if runs[0].reads_nothing}
     answers = sorted(run.answers, key=lambda one: one.loop in unread)
     rows = list(_main_rows(groups[0], answers[0], with_all)) if answers else []
-    rows[1:1] = [("ALSO", text) for text in _other_answers(answers[1:])]
-    every = [("EVERY", text) for text in _best_intervals(run)]
-    rows += [*_file_rows("SAVES", run.saves, run), *every, *_file_rows("RESTORES", run.restores, run)]
+    # After the verdict, as who gives an MTBF asks how often to save.
+    rows[1:1] = [
+        *(("ALSO", text) for text in _other_answers(answers[1:])),
+        *(("EVERY", text) for text in _best_intervals(run)),
+    ]
+    rows += [*_file_rows("SAVES", run.saves, run), *_file_rows("RESTORES", run.restores, run)]
     return fit_rows(_title(run), rows, answers[0].advice if answers else ())
 
 
@@ -65,53 +73,42 @@ def _best_intervals(run: RunSummary) -> Iterator[str]:
     if run.null or not run.saves:
         yield f"unknown, as nothing was saved{' (--null)' if run.null else ''}"
         return
-    known = {one.checkpoint: one.costs for one in checkpoint_costs(run)}
+    costs = list(checkpoint_costs(run))
+    if known := [one for one in costs if not one.is_estimate]:
+        yield _best_in_row(known, f"best, as {_failing(run)}")
+    for one in costs:
+        if one.is_estimate:
+            guess = f", a low guess from {size(one.rank_bytes, 2)} a rank" if one.rank_bytes < TELLING_BYTES else ""
+            yield (
+                f"{_best(one, _LOST[0])} if {_failing(run)}: an estimate, all of it at the {size(one.rate, 3)}/s of "
+                f"this part{guess}"
+            )
     in_memory = [name for name in dict.fromkeys(phase.name for phase in run.saves) if name in memory_checkpoints(run)]
-    mtbf = f"{run.mtbf / 3600:.3g} h" if run.mtbf >= 3600 else seconds(run.mtbf, 2)
-    if known:
-        why = f"best, as the job fails every {mtbf}"
-        forms = [
-            f"{', '.join(_best(name, costs, lost) for name, costs in known.items())}: {why}"
-            for lost in (" lost in all", " lost", "")
-        ]
-        yield next((form for form in forms if len(form) <= ROW), forms[-1])
     if in_memory:
         names = shorten_name(", ".join(in_memory), _LONGEST_CHECKPOINT)
         yield f"{names}: unknown, as saves in memory say nothing about storage"
-    names_of_saves = dict.fromkeys(phase.name for phase in run.saves)
-    if unknown := [name for name in names_of_saves if name not in known and name not in in_memory]:
-        names = shorten_name(", ".join(unknown), _LONGEST_CHECKPOINT)
-        verbs = [phase.verb for phase in run.saves if phase.name == unknown[0]]
-        taken = sum(one.seconds for one in verbs)
-        rate = ["--bandwidth", f"{size(sum(one.bytes for one in verbs) / taken, 3)}/s"] if taken > 0 else []
-        pattern = run.arguments[1] if run.arguments[1:] and not run.arguments[1].startswith("-") else "PATTERN"
-        options = shlex.split(next(phase.whole for phase in run.saves if phase.name == unknown[0]))
-        ranks = [] if "--ranks" in options else ["--ranks", str(run.ranks)]
-        planned = [run.program, "plan", pattern, *ranks, *options, "--mtbf", mtbf, *rate]
-        part = next(phase.part_of for phase in run.saves if phase.name == unknown[0])
-        rank_bytes = statistics.fmean(one.bytes for one in verbs) / run.ranks
-        if more := _larger_scale(rank_bytes, part):
-            yield f"{names}: unknown; {size(rank_bytes, 2)} a rank tell no rate, save more:\n{command_line(run, more)}"
+    for name in dict.fromkeys(phase.name for phase in run.saves if phase.name not in in_memory):
+        if more := larger_scale(run, name):
+            part = size(rank_bytes(run, name), 2)
+            short = shorten_name(name, _LONGEST_CHECKPOINT)
+            yield f"{short}: unknown; {part} a rank tell no rate, save more:\n{command_line(run, more)}"
             return
-        guess = f", a low guess from {size(rank_bytes, 2)} a rank" if rank_bytes < _TINY else ""
-        yield f"{names}: unknown, as only a part was saved; at the rate of that part{guess}:\n{shlex.join(planned)}"
 
 
-def _larger_scale(rank_bytes: float, part: str) -> str:
-    """Return the override by which a rank saves enough bytes for a rate; empty where it does, or none is known."""
-    scaled = re.match(r"1/(\d+) of the bytes of (\S+)", part)
-    scale = int(int(scaled[1]) * rank_bytes / _TINY) if scaled else 0
-    if rank_bytes >= _TINY or scaled is None or scale < 1:
-        return ""
-    plain = scale - scale % 10 ** (len(str(scale)) - 1)  # one digit, and no less is saved
-    return f"{scaled[2]}.scale={plain}"
+def _best_in_row(known: Sequence[CheckpointCosts], why: str) -> str:
+    forms = [f"{', '.join(_best(one, lost) for one in known)}: {why}" for lost in _LOST]
+    return next((form for form in forms if len(form) <= ROW), forms[-1])
 
 
-def _best(name: str, costs: Costs, lost: str) -> str:
+def _failing(run: RunSummary) -> str:
+    return f"the job fails every {long_time(run.mtbf or 0.0, 3)}"
+
+
+def _best(one: CheckpointCosts, lost: str) -> str:
     """Return how often it is best to save a checkpoint, and what is lost with it, with the words `lost` if any."""
-    best = best_interval(costs)
-    share = f" ({percent(compute_waste(best, costs).total, 3)}{lost})" if lost else ""
-    return f"{shorten_name(name, _LONGEST_CHECKPOINT)} {seconds(best, 3)}{share}"
+    best = best_interval(one.costs)
+    share = f" ({percent(compute_waste(best, one.costs).total, 3)}{lost})" if lost else ""
+    return f"{shorten_name(one.checkpoint, _LONGEST_CHECKPOINT)} {long_time(best, 3)}{share}"
 
 
 def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:

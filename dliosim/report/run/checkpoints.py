@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -21,8 +22,8 @@ from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs
-from dliosim.readable import count, number, percent, seconds
-from dliosim.report.interval_table import IntervalRow, explain_intervals, format_long_time, interval_table
+from dliosim.readable import count, long_time, number, percent, seconds, size
+from dliosim.report.interval_table import IntervalRow, explain_intervals, interval_table
 from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.text_table import WIDTH, Column, format_columns, shorten_name, time_cell
 
@@ -35,10 +36,28 @@ class CheckpointCosts:
     checkpoint: str
     #: number of saves
     saves: int
-    #: costs of a save and of a failure; s
+    #: costs of a save and of a failure; s. Where only a part was saved, those of all of it, by the times of the part
     costs: Costs
+    #: which part was saved; empty where it was all
+    part_of: str
+    #: rate of the saves until they were complete, in B/s
+    rate: float
+    #: mean bytes of a rank in a save
+    rank_bytes: float
     #: mean time of steps between two saves, in the loops that made them; s; None if no loop made them
     interval: float | None
+
+    @property
+    def is_estimate(self) -> bool:
+        """Return True where only a part was saved."""
+        return bool(self.part_of)
+
+
+#: Share of the bytes of a restore that the device gives if the page cache gives none.
+_COLD = 0.99
+
+#: Bytes of a rank in a save below which its rate says little of a large one.
+TELLING_BYTES = 64 * 2**20
 
 
 def checkpoint_tables(run: RunSummary) -> str:
@@ -52,24 +71,66 @@ def checkpoint_tables(run: RunSummary) -> str:
 def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
     """Yield the costs of each saved checkpoint, if the MTBF is given: the mean stall and the median flush.
 
-    A checkpoint is left out where less was saved than the whole: its calls, syncs and renames do not shrink in
-    proportion. So is one that was saved to memory, which says nothing about storage.
+    Times of a part are multiplied: all ranks together write all of it at the rate of the part, and each rank copies its
+    own share at the same pace. A checkpoint is left out where the part is too small to tell a rate and `larger_scale`
+    saves more of it: its calls, syncs and renames do not shrink in proportion. So is one that was saved to memory,
+    which says nothing about storage.
 
     The stall is that of the slowest rank, with the deletion of old checkpoints where it waits for that. A restart takes
-    as long as the restores of the same checkpoint, else as long as its saves took until they were complete.
+    as long as the restores of the same checkpoint that read storage, else as long as its saves took until they were
+    complete.
     """
     if run.mtbf is None or run.null:
         return
-    left_out = {phase.name for phase in run.saves if phase.part_of} | memory_checkpoints(run)
+    in_memory = memory_checkpoints(run)
     for one in save_times(run):
-        if one.checkpoint in left_out:
+        if one.checkpoint in in_memory or larger_scale(run, one.checkpoint):
             continue
-        restores = [phase.verb.seconds for phase in run.restores if phase.name == one.checkpoint]
+        save = next(phase for phase in run.saves if phase.name == one.checkpoint)
+        times, ranks = save.whole_times, save.whole_ranks or run.ranks
+        stall = one.held * (times * run.ranks / ranks if one.flush else times)
         restart = run.restart_time
         if restart is None:
-            restart = statistics.median(restores) if restores else one.complete
-        costs = Costs(run.mtbf, one.held, restart, one.flush)
-        yield CheckpointCosts(one.checkpoint, one.saves, costs, _interval(run, one.checkpoint))
+            restart = times * (_restore_seconds(run, one.checkpoint) or one.complete)
+        yield CheckpointCosts(
+            one.checkpoint,
+            one.saves,
+            Costs(run.mtbf, stall, restart, times * one.flush),
+            save.part_of,
+            _save_rate(run, one.checkpoint),
+            rank_bytes(run, one.checkpoint),
+            _interval(run, one.checkpoint),
+        )
+
+
+def larger_scale(run: RunSummary, checkpoint: str) -> str:
+    """Return the override by which a rank saves enough bytes for a rate; empty where it does, or none is known."""
+    part = next(phase.part_of for phase in run.saves if phase.name == checkpoint)
+    scaled, saved = re.match(r"1/(\d+) of the bytes of (\S+)", part), rank_bytes(run, checkpoint)
+    scale = int(int(scaled[1]) * saved / TELLING_BYTES) if scaled else 0
+    if saved >= TELLING_BYTES or scaled is None or scale < 1:
+        return ""
+    plain = scale - scale % 10 ** (len(str(scale)) - 1)  # one digit, and no less is saved
+    return f"{scaled[2]}.scale={plain}"
+
+
+def rank_bytes(run: RunSummary, checkpoint: str) -> float:
+    """Return the mean bytes of a rank in a save of a checkpoint."""
+    return statistics.fmean(phase.verb.bytes for phase in run.saves if phase.name == checkpoint) / run.ranks
+
+
+def _save_rate(run: RunSummary, checkpoint: str) -> float:
+    """Return bytes / time of the saves of a checkpoint, as in SAVES."""
+    verbs = [phase.verb for phase in run.saves if phase.name == checkpoint]
+    taken = sum(one.seconds for one in verbs)
+    return sum(one.bytes_once for one in verbs) / taken if taken > 0 else 0.0
+
+
+def _restore_seconds(run: RunSummary, checkpoint: str) -> float | None:
+    """Return the median time of the restores of a checkpoint that did not read the page cache; None without any."""
+    verbs = [phase.verb for phase in run.restores if phase.name == checkpoint]
+    times = [one.seconds for one in verbs if one.device_bytes is None or one.device_bytes >= _COLD * one.bytes_once]
+    return statistics.median(times) if times else None
 
 
 def memory_checkpoints(run: RunSummary) -> set[str]:
@@ -160,17 +221,20 @@ def _background_line(loop: str, flushed: StepTimes, clear: StepTimes) -> str:
 
 def interval_section(run: RunSummary, width: int = WIDTH) -> str:
     """Return how often it is best to save, if the user gave the time between failures; else an empty text."""
-    rows = [IntervalRow(shorten_name(one.checkpoint), one.costs, one.interval) for one in checkpoint_costs(run)]
+    rows = [
+        IntervalRow(shorten_name(one.checkpoint) + " *" * one.is_estimate, one.costs, one.interval)
+        for one in checkpoint_costs(run)
+    ]
     smaller = "\n".join(textwrap.fill(note, width) for note in _partial_save_notes(run))
     if run.mtbf is None or not rows:
         return smaller
-    title = f"how often to save if the job fails every {format_long_time(run.mtbf)} on average, by the stalls measured"
+    title = f"how often to save if the job fails every {long_time(run.mtbf)} on average, by the stalls measured"
     table = f"{interval_table(title, '', rows, width)}\n\n{textwrap.fill(explain_intervals(rows), width)}"
     return f"{table}\n\n{smaller}" if smaller else table
 
 
 def _partial_save_notes(run: RunSummary) -> Iterator[str]:
-    """Yield a note for each checkpoint without an interval: less than the whole was saved, or in memory."""
+    """Yield a note for each checkpoint of which a part was saved, or which was saved in memory."""
     if run.mtbf is None or run.null:
         return
     in_memory = memory_checkpoints(run)
@@ -179,6 +243,15 @@ def _partial_save_notes(run: RunSummary) -> Iterator[str]:
     for name, part in dict.fromkeys((phase.name, phase.part_of) for phase in run.saves if phase.part_of):
         if name in in_memory:
             continue
-        unknown = f"how often to save {shorten_name(name)} is unknown"
-        text = f"{unknown}: saves of only {part} do not tell the time of a whole one"
-        yield f"{text}; `dliosim plan --mtbf` takes it from a bandwidth or a save time"
+        short, only = shorten_name(name), f"saves of only {part}"
+        if more := larger_scale(run, name):
+            text = (
+                f"how often to save {short} is unknown: {only}, {size(rank_bytes(run, name), 2)} a rank, tell no rate"
+            )
+            yield f"{text}; `-D {more}` saves more"
+        else:
+            yield (
+                f"* {short} is an estimate: {only}, and all of it would take as many times as long as it has more "
+                "bytes. What does not grow with the bytes (calls, syncs, renames) counts too often in it, and so does "
+                "what a cache of the device takes in"
+            )

@@ -91,15 +91,26 @@ def test_a_restart_of_65_536_ranks_reads_the_weights_of_each_data_parallel_rank(
     assert sizes["weights"] == pytest.approx(256 * 811.8e9, rel=1e-3)
 
 
-def test_from_saves_of_a_part_no_interval_follows() -> None:
+def test_of_a_part_the_interval_is_that_of_all_of_it() -> None:
     model = Transformer("m", 2, 64, 64, 4, 4, 100, scale=10)
     scaled = replace(CHECKPOINT, parts=(), model=model)
-    one = found(FailureModel(3600), scaled)
-    assert one.risks == ()
-    assert (one.state.part_of, one.state.whole) == ("1/10 of the bytes of m", "-D m.scale=1")
-    assert found(FailureModel(3600), replace(scaled, model=replace(model, scale=1))).risks
-    some = replace(CHECKPOINT, parallel=Split(1, 1, 8, played=4))
-    assert found(FailureModel(3600), some).state.whole == "--ranks 8"
+    one, whole = (
+        found(FailureModel(3600, bandwidth=1e9), replace(scaled, model=replace(model, scale=scale)))
+        for scale in (10, 1)
+    )
+    assert (one.part_of, one.state.part_of, one.ranks) == ("1/10 of the bytes of m", "", 4)
+    assert one.state.bytes == whole.state.bytes and one.risks == whole.risks
+    # 40 GB that 8 ranks share, of which 4 take part.
+    some = found(FailureModel(3600, bandwidth=1e9), replace(CHECKPOINT, parallel=Split(1, 1, 8, played=4)))
+    assert (some.part_of, some.ranks) == ("the first 4 of its 8 ranks alone", 8)
+    assert some.risks[0].costs == Costs(3600, 40, 40)
+
+
+def test_loops_that_save_a_part_have_no_interval_of_their_own() -> None:
+    loop = replace(LOOP, checkpoints=(Cadence("c", "steps", 10),))
+    part = replace(CHECKPOINT, parallel=Split(1, 1, 8, played=4))
+    assert found(FailureModel(3600), CHECKPOINT, loop).own
+    assert not found(FailureModel(3600), part, loop).own
 
 
 def test_what_the_processor_does_first_is_part_of_a_save() -> None:

@@ -26,9 +26,9 @@ def lines(name: str, ranks: int = 4, nodes: int = 1, memory: float = 16e9, **ove
 @pytest.mark.parametrize(
     ("scale", "failures", "text"),
     [
-        ("1", FailureModel(14_400.0), "state: 1725 s at 1 GB/s, 562 s at 10 GB/s, 179 s at 100 GB/s"),
-        ("1", FailureModel(14_400.0, save_time=30.0), "state: 910 s (6.51 % lost in all)"),
-        ("10000", FailureModel(14_400.0), "state: plan all of it, with -D llama3_8b.scale=1"),
+        ("1", FailureModel(14_400.0), "state: 28.8 min at 1 GB/s, 9.36 min at 10 GB/s, 2.99 min at 100 GB/s"),
+        ("1", FailureModel(14_400.0, save_time=30.0), "state: 15.2 min (6.51 % lost in all)"),
+        ("10000", FailureModel(14_400.0), "state, all 112.4 GB of 8 ranks: 28.8 min at 1 GB/s, 9.36 min at 10"),
     ],
 )
 def test_how_often_to_save_is_there_where_jobs_fail(scale: str, failures: FailureModel, text: str) -> None:
@@ -44,6 +44,17 @@ def test_every_pattern_has_at_most_eight_lines_that_are_not_cut(path: Path) -> N
     found = lines(path.stem, 16, 2)
     assert 2 <= len(found) <= 8
     assert not [text for text in found.values() if text.endswith("...")]
+
+
+def test_memory_that_a_node_does_not_have_comes_first_with_the_nodes_that_have_it() -> None:
+    found = lines("checkpoint_async", 8, memory=25e9, scale="1")
+    assert list(found)[1] == "ROOM"
+    assert found["ROOM"] == "none: ranks need 110 GB of a node's 25 GB in save state (buffers of"
+    assert found["then"] == "saves in the background); --nodes 8 has room"
+    assert "ROOM" not in lines("checkpoint_async", 8, 8, 25e9, scale="1")
+    alone = lines("checkpoint_async", 2, memory=25e9, scale="1")
+    assert alone["then"].endswith("; one rank alone needs more")
+    assert "ROOM" not in lines("checkpoint_async", 8, memory=0, scale="1")
 
 
 def test_checkpoints_that_no_storage_holds_are_said_with_what_holds_them() -> None:
