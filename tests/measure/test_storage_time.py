@@ -6,11 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.figures.summary import summarise
+from dliosim.measure.rank.records import EpochRecord
+from dliosim.measure.rank.step_times import ROW, PlannedSteps, StepAccount
 from dliosim.measure.rank.storage_time import align_syncs, limit_steps, split_waits
+from dliosim.measure.rank.time_series import EpochSeries
+from tests.examples import examples
+from tests.measure.ranks import on_ranks
 
 NS = np.int64
 
@@ -66,3 +73,50 @@ def test_a_rank_that_left_the_first_sync_late_does_not_count_from_then() -> None
     late[0] += 5
     found = limit_steps(np.maximum(rows_of(even, 20), rows_of(late, 20)))
     assert abs(found[1:-1, 1].sum() - 99 * 20) < 5
+
+
+def epoch_of(reads: list[list[int]], late: list[list[int]]) -> EpochSummary:
+    """An epoch of steps that read and compute 100, then meet; after each sync ranks go on late. Both (steps, ranks)."""
+    ranks, steps = len(reads[0]), len(reads)
+    left, readings = np.zeros(ranks, NS), []
+    for read, waits in zip(reads, late, strict=True):
+        fetched = left + read
+        arrived = fetched + 100
+        synced = arrived.max() + waits
+        columns = [left, left, fetched, read, 0 * left, 0 * left, fetched, arrived, arrived, synced, synced, 0 * left]
+        readings.append(np.stack([np.asarray(each, NS) for each in columns], axis=1))
+        left = synced
+
+    def record(rank: int) -> EpochRecord:
+        plan = PlannedSteps(np.ones(steps, NS), [1] * steps, [100] * steps, [], 1, False)
+        account = StepAccount(plan, rank, EpochSeries(), [], lambda since: np.empty((0, 2), NS))
+        account.start(0)
+        for number, rows in enumerate(readings):
+            ROW.pack_into(account.rows, number * ROW.size, *rows[rank].tolist())
+        account.work_out(steps)
+        return account.make_record(0, 1, 1, False)
+
+    summary = on_ranks(summarise, [record(rank) for rank in range(ranks)])[0]
+    assert summary is not None
+    return summary
+
+
+def test_a_rank_that_left_the_first_sync_late_is_busier_than_storage_alone_allows() -> None:
+    found = epoch_of([[0, 0], [50, 0], [50, 50]], [[0, 40], [0, 0], [0, 0]])
+    # Steps of 100 + 50, but the second rank's own clock has only 110 for its first one after the sync.
+    assert found.storage_utilization == pytest.approx(200 / (150 + 150))
+    assert (found.utilization_min, found.utilization_max) == pytest.approx((200 / 300, 200 / 260))
+
+
+@settings(max_examples=examples(100))
+@given(st.data(), st.integers(1, 4), st.integers(2, 8))
+def test_the_rank_that_is_busy_least_is_no_busier_than_with_storage_alone(
+    data: st.DataObject, ranks: int, steps: int
+) -> None:
+    def table(most: int) -> list[list[int]]:
+        row = st.lists(st.integers(0, most), min_size=ranks, max_size=ranks)
+        return data.draw(st.lists(row, min_size=steps, max_size=steps))
+
+    found = epoch_of(table(300), table(100))
+    assert found.utilization_min is not None and found.storage_utilization is not None
+    assert found.utilization_min <= found.storage_utilization * (1 + 1e-9)

@@ -234,7 +234,7 @@ def interval_section(run: RunSummary, width: int = WIDTH) -> str:
 
 
 def _partial_save_notes(run: RunSummary) -> Iterator[str]:
-    """Yield a note for each checkpoint of which a part was saved, or which was saved in memory."""
+    """Yield a note for each checkpoint that was saved in part, or in memory."""
     if run.mtbf is None or run.null:
         return
     in_memory = memory_checkpoints(run)

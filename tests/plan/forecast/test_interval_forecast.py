@@ -100,7 +100,7 @@ def test_of_a_part_the_interval_is_that_of_all_of_it() -> None:
     )
     assert (one.part_of, one.state.part_of, one.ranks) == ("1/10 of the bytes of m", "", 4)
     assert one.state.bytes == whole.state.bytes and one.risks == whole.risks
-    # 40 GB that 8 ranks share, of which 4 take part.
+    # 40 GB that 8 ranks share; 4 of them take part.
     some = found(FailureModel(3600, bandwidth=1e9), replace(CHECKPOINT, parallel=Split(1, 1, 8, played=4)))
     assert (some.part_of, some.ranks) == ("the first 4 of its 8 ranks alone", 8)
     assert some.risks[0].costs == Costs(3600, 40, 40)
