@@ -102,10 +102,10 @@ def epoch_of(reads: list[list[int]], late: list[list[int]]) -> EpochSummary:
 
 
 def test_a_rank_that_left_the_first_sync_late_is_busier_than_storage_alone_allows() -> None:
-    found = epoch_of([[0, 0], [50, 0], [50, 50]], [[0, 40], [0, 0], [0, 0]])
-    # Steps of 100 + 50, but the second rank's own clock has only 110 for its first one after the sync.
-    assert found.storage_utilization == pytest.approx(200 / (150 + 150))
-    assert (found.utilization_min, found.utilization_max) == pytest.approx((200 / 300, 200 / 260))
+    found = epoch_of([[0, 0], [50, 0], *[[50, 50]] * 8], [[0, 40], *[[0, 0]] * 9])
+    # Nine steps of 100 + 50, but the second rank's own clock has only 110 for its first one after the sync.
+    assert (found.utilization_min, found.utilization_max) == pytest.approx((900 / 1350, 900 / 1310))
+    assert found.storage_utilization == pytest.approx(900 / 1350, rel=0.01)
 
 
 @settings(max_examples=examples(100))
