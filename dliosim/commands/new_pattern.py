@@ -172,7 +172,7 @@ def _read_shipped(name: str, made: str) -> str:
         raise UsageError(f"--from {name}: no pattern that comes with dliosim\n  = help: {hint}")
     if Path(name).is_dir():
         hint = f"name them by `**/` in the pattern of `dliosim new {quote_word(made)} --from FILE`"
-        raise UsageError(f"--from {name}: no files in {name}, nor one folder below\n  = help: {hint}")
+        raise UsageError(f"--from {name}: no files in {name}, nor in folders below\n  = help: {hint}")
     if stem not in list_names():
         hint = join_hints(
             suggest_word(stem, list_names()), "`dliosim patterns` lists the patterns that come with dliosim"

@@ -21,7 +21,7 @@ from dliosim.pictures.catalogue import (
 )
 from dliosim.pictures.style import render_figure
 from dliosim.readable import count
-from dliosim.report.compare.answer_lines import comparison_rows
+from dliosim.report.compare.answer_lines import comparison_rows, more_limits
 from dliosim.report.compare.saved_table import not_run_lines, tables_of_comparison
 from dliosim.report.reader.load import SavedComparison, SavedRun, loop_titles
 from dliosim.report.run.all_tables import expectation_line
@@ -93,7 +93,9 @@ def _answer_pieces(one: SavedRun | SavedComparison) -> Iterator[str]:
     """Yield the answer of a result, as on a terminal, then what a run missed."""
     if isinstance(one, SavedComparison):
         found = one.comparison
-        yield html.answer(*comparison_rows(found, found.answer), found.answer.verdict, _kind(found.answer.verdict))
+        title, rows = comparison_rows(found, found.answer)
+        rows += more_limits(found, found.answer)
+        yield html.answer(title, rows, found.answer.verdict, _kind(found.answer.verdict))
         return
     verdict = one.run.answers[0].verdict if one.run.answers else ""
     yield html.answer(*answer_rows(one.run), verdict, _kind(verdict))

@@ -41,10 +41,13 @@ def check_library(settings: Settings, access: Access, dataset: Dataset, data: Se
         _check_library_calls(settings, access)
         return
     formats = ", ".join(name for name in sorted(format_names()) if has_library(replace(dataset, format=name)))
+    hint = f"leave `through` out; formats with a library: {formats}"
+    if not dataset.found:  # files that are there have the format that they have
+        hint = f"give `-D {dataset.name}.format=hdf5`, or {hint}"
     settings.report(
         "E216",
         f"format `{dataset.format}` has no library to read through",
-        f"leave `through` out; formats with a library: {formats}",
+        hint,
         ("through", "asks for the format's own library"),
         data.labels("format", "it has none", f"the format is {dataset.format} (the default)"),
     )

@@ -67,12 +67,12 @@ def describe_unreadable(path: Path) -> str:
 def name_data(path: Path) -> tuple[Path, str] | None:
     """Return the folder of data, and their names for `from files`; None where there are no files at the path.
 
-    Of a folder, those with the commonest ending; those in its folders, where it has no files itself.
+    Of a folder, those with the commonest ending; those at any depth below, where it has no files itself.
     """
     try:
         if path.is_file():
             return path.parent, _plain_name(path.name)
-        for names in ("*", "*/*"):
+        for names in ("*", "**/*"):
             suffixes = Counter(one.suffix for one in islice(path.glob(names), _LOOKED_AT) if one.is_file())
             for suffix, _ in suffixes.most_common(1):
                 return path, f"{'**/' if '/' in names else ''}*{_plain_name(suffix)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeAlias
 
@@ -12,7 +13,7 @@ from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_WITH_DIRECT_
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import STARVES, TOO_CLOSE, Advice, Answer, RunSummary, Spread
 from dliosim.model import MPI_APIS
-from dliosim.readable import percent
+from dliosim.readable import long_time, percent
 
 #: What one more override, name and phrase of a -D, does: names of earlier ones that say nothing next to it; None where
 #: the pattern cannot run with it.
@@ -89,7 +90,9 @@ def _narrow_interval(
     elif counted == sum(len(phase.epochs) for phase in runs):
         times = (half / distance) ** 2 if distance else math.inf  # an interval is as narrow as epochs' square root
         times = min(max(math.ceil(times) if times < _MOST_TIMES else _MOST_TIMES, _FEWEST_TIMES), _MOST_TIMES)
-        yield from change("run more epochs", "epochs", str(times * len(runs[0].epochs)))
+        epochs = times * len(runs[0].epochs)
+        whole = epochs * len(runs) * statistics.fmean(epoch.seconds for phase in runs for epoch in phase.epochs)
+        yield from change(f"run more epochs, for about {long_time(whole, 2)}", "epochs", str(epochs))
     else:
         if runs[0].cache != "off":
             yield from change("read past the page cache, so that all epochs count", "cache", "off")

@@ -9,6 +9,7 @@ from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.readable import count, number
 from dliosim.report.first_lines import (
     FirstRows,
+    Row,
     directory_forms,
     first_lines,
     first_rows,
@@ -52,10 +53,15 @@ def comparison_rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer)
     return fit_rows(title, list(_rows(found, answer)), answer.advice)
 
 
+def more_limits(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> list[Row]:
+    """Return the limits for which the first lines have no room."""
+    shown = comparison_rows(found, answer)[1]
+    return [row for row in _rows(found, answer) if row[0] == "LIMIT" and row not in shown]
+
+
 def limits_below(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> str:
     """Return the limits for which the first lines have no room, as lines below them; empty where there are none."""
-    shown = comparison_rows(found, answer)[1]
-    return first_rows([row for row in _rows(found, answer) if row[0] == "LIMIT" and row not in shown])
+    return first_rows(more_limits(found, answer))
 
 
 def name_target(what: str) -> str:
