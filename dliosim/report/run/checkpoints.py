@@ -44,7 +44,7 @@ class CheckpointCosts:
     rate: float
     #: mean bytes of a rank in a save
     rank_bytes: float
-    #: mean time of steps between two saves, in the loops that made them; s; None if no loop made them
+    #: mean time of steps between two saves, in the loops that made them; s; None if no loop made them, or only a part
     interval: float | None
 
     @property
@@ -99,7 +99,7 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
             save.part_of,
             _save_rate(run, one.checkpoint),
             rank_bytes(run, one.checkpoint),
-            _interval(run, one.checkpoint),
+            None if save.part_of else _interval(run, one.checkpoint),
         )
 
 
