@@ -80,8 +80,8 @@ def _best_intervals(run: RunSummary) -> Iterator[str]:
         if one.is_estimate:
             guess = f", a low guess from {size(one.rank_bytes, 2)} a rank" if one.rank_bytes < TELLING_BYTES else ""
             yield (
-                f"{_best(one, _LOST[0])} if {_failing(run)}: an estimate, all of it at the {size(one.rate, 3)}/s of "
-                f"this part{guess}"
+                f"{_best(one, _LOST[0])} if {_failing(run)}: an estimate, if storage keeps the "
+                f"{size(one.rate, 3)}/s of this part{guess}"
             )
     in_memory = [name for name in dict.fromkeys(phase.name for phase in run.saves) if name in memory_checkpoints(run)]
     if in_memory:

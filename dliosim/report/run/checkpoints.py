@@ -252,6 +252,6 @@ def _partial_save_notes(run: RunSummary) -> Iterator[str]:
         else:
             yield (
                 f"* {short} is an estimate: {only}, and all of it would take as many times as long as it has more "
-                "bytes. What does not grow with the bytes (calls, syncs, renames) counts too often in it, and so does "
-                "what a cache of the device takes in"
+                "bytes. Calls, syncs and renames do not grow so: for them the interval is too long. It is too short if "
+                "a cache of the device took in this part, but has no room for all of it"
             )
