@@ -7,6 +7,7 @@ import re
 import sys
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from dliosim import PATTERNS
@@ -14,8 +15,9 @@ from dliosim.commands.command_line.parser import quote_word
 from dliosim.commands.command_line.pattern_files import list_names
 from dliosim.commands.command_line.program import insert_program
 from dliosim.dlio import ENDINGS
-from dliosim.errors import HELP, ExecutionError, UsageError
+from dliosim.errors import HELP, DliosimError, ExecutionError, UsageError
 from dliosim.language.syntax.foreign_files import name_data
+from dliosim.model import Job
 from dliosim.readable import printable
 from dliosim.report.files.results import write_new
 
@@ -82,7 +84,7 @@ param api     = posix          "how samples are read" one of posix, mpi-independ
 dataset data {
     from files "FILES"          # below --dir; `*`, `?`, `[...]` for letters, `**/` for any folders
     # format   hdf5             # by the ending of the names, if left out; or: raw npy npz tfrecord parquet tar ...
-    # datasets "image", "label" # what a sample is made of (hdf5, npz, parquet); the largest, if left out
+    # datasets "image", "label" # what a sample is made of (hdf5, npz, parquet), if there is more than one
 }
 
 # ---- what is done, from top to bottom -----------------------------------------------------------------------------
@@ -157,9 +159,35 @@ def _choose_text(source: str | None, made: str) -> tuple[str, Path | None]:
         return _read_shipped(source, made), None
     folder, files = named
     text = _OWN_FILES.replace("FILES", files)
+    if line := _name_arrays(folder, files):
+        text = re.sub("# datasets .*", line, text)
     if "." not in files:  # an ending says the format; a file without one is a sample as it is
         text = text.replace("# format   hdf5             #", "format     raw              #")
     return text, folder
+
+
+def _name_arrays(folder: Path, files: str) -> str:
+    """Return the line that names all arrays of files; empty where the first one needs none, or cannot be read."""
+    from dliosim.execute.datasets.discovery import FileFinder
+    from dliosim.language.compile import compile_pattern
+    from dliosim.language.diagnostics import PatternError
+    from dliosim.report.progress.progress_line import ProgressLine
+
+    named = name_data(next((one for one in folder.glob(files) if one.is_file()), folder))
+    if named is None:
+        return ""
+    finder = FileFinder({"data": named[0]}, ProgressLine(None))
+    with TemporaryDirectory() as aside:
+        pattern = Path(aside, "one.dlio")
+        pattern.write_text(_OWN_FILES.replace("FILES", named[1]), encoding="utf-8")
+        try:
+            compile_pattern(pattern, [], Job(1), finder)
+        except PatternError as error:
+            cures = (re.match("write `(datasets [^`]+)`", line) for found in error.diagnostics for line in found.help)
+            return next((cure[1] for cure in cures if cure), "")
+        except (DliosimError, OSError):  # `check` says what is wrong with it
+            pass
+    return ""
 
 
 def _read_shipped(name: str, made: str) -> str:

@@ -1,11 +1,16 @@
-"""Settings that a format cannot use, and why; chunks that are too many, and samples that may be too small."""
+"""Settings that a format cannot use, and why, or needs; chunks that are too many, samples that may be too small."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from typing import Final
 
+from dliosim.errors import HELP
 from dliosim.model import LARGEST_SAMPLE, Dataset, Distribution
+
+#: Names that a message has at most.
+_MOST_NAMED: Final = 8
 
 _WHY: Final = {
     "header": "files of format {} begin as the format says; only raw files have a header of any size",
@@ -33,6 +38,13 @@ def refuse_unused(dataset: Dataset, form: str, taken: Collection[str] = ()) -> t
         "names": dataset.names != (),
     }
     return next(((name, _WHY[name].format(form)) for name in given if given[name] and name not in taken), None)
+
+
+def cure_names(names: Sequence[str]) -> str:
+    """Return the end of a message for files with several arrays: a line that names all; empty where none can."""
+    plain = all(re.fullmatch(r"[\w ./:+-]{1,60}", name) for name in names) and 0 < len(names) <= _MOST_NAMED
+    phrase = ", ".join(f'"{name}"' for name in names)
+    return f"{HELP}write `datasets {phrase}`, or some of them, in the data set" if plain else ""
 
 
 def refuse_sizes(dataset: Dataset, why: str) -> tuple[str, str] | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
 from dliosim.cli import main
 from dliosim.commands.command_line.pattern_files import list_names
+from dliosim.formats.unsupported import cure_names
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
 
@@ -94,6 +96,27 @@ def test_a_pattern_is_made_of_a_folder_of_any_files(file: str, capsys: pytest.Ca
     assert main(["new", "mine", "--from", "d"]) == 0
     check = capsys.readouterr().err.splitlines()[0].partition("next: ")[2]
     assert main([*shlex.split(check)[1:], "--ranks", "1", "-D", "train.batch=1 per rank"]) == 0
+
+
+@pytest.mark.parametrize("given", ["d/a.h5", "d/a.npz", "d"])
+def test_all_arrays_of_files_are_named_where_there_are_several(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("d").mkdir()
+    if given.endswith("npz"):
+        np.savez("d/a.npz", image=np.zeros((8, 8)), label=np.zeros(8))
+    else:
+        with h5py.File("d/a.h5", "w") as made:
+            made["image"], made["label"] = np.zeros((8, 8)), np.zeros(8)
+    assert main(["new", "mine", "--from", given]) == 0
+    assert '    datasets "image", "label"\n' in Path("mine.dlio").read_text()
+    check = capsys.readouterr().err.splitlines()[0].partition("next: ")[2]
+    assert main([*shlex.split(check)[1:], "--ranks", "1", "-D", "train.batch=1 per rank"]) == 0
+
+
+def test_names_that_a_line_cannot_have_are_left_to_the_user() -> None:
+    assert (
+        cure_names(["a/b c", "d-1"]) == '\n  = help: write `datasets "a/b c", "d-1"`, or some of them, in the data set'
+    )
+    assert cure_names([]) == cure_names(['a"']) == cure_names(["$a"]) == cure_names(["a"] * 9) == ""
 
 
 def test_a_folder_without_files_makes_no_pattern(capsys: pytest.CaptureFixture[str]) -> None:

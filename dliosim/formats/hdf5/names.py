@@ -14,6 +14,7 @@ from typing import Any, Final
 from h5py import h5d, h5g, h5l, h5o, h5s
 
 from dliosim.errors import ExecutionError
+from dliosim.formats.unsupported import cure_names
 
 _MOST_OBJECTS: Final = 100_000
 _MOST_SHOWN: Final = 8
@@ -91,7 +92,7 @@ def _find_longest(root: Any, path: Path) -> str:
         shown = ", ".join(f"`{name}`" for name in best[:_MOST_SHOWN])
         more = f" and {len(best) - _MOST_SHOWN} more" if len(best) > _MOST_SHOWN else ""
         text = f"{path} has several data sets of {most} samples"
-        raise ExecutionError(f"{text}, {shown}{more}: name those to read", "R401")
+        raise ExecutionError(f"{text}, {shown}{more}: name those to read{cure_names(best)}", "R401")
     return best[0]
 
 

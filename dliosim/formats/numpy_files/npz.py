@@ -42,7 +42,7 @@ from dliosim.formats.numpy_files.zip_headers import (
     trailer_sizes,
 )
 from dliosim.formats.protocols import Built, Bytes, Column, EncodeTime, FileIndex, Filter, Framed, Ints, LibraryReadable
-from dliosim.formats.unsupported import refuse_sizes
+from dliosim.formats.unsupported import cure_names, refuse_sizes
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
 
@@ -232,7 +232,7 @@ def _select_members(directory: Directory, names: tuple[str, ...], path: Path) ->
     for name in names:
         if name not in arrays:
             text = f"{path} has no array `{name}`, and these: {there}" if arrays else f"{path} holds no array"
-            raise ExecutionError(text, "R401")
+            raise ExecutionError(f"{text}{cure_names(list(arrays))}", "R401")
     return tuple(arrays[name] for name in names)
 
 
