@@ -122,7 +122,7 @@ class Checkpoint:
         return " and ".join(phrases)
 
     def complete(self, ranks: int) -> Checkpoint:
-        """Return the checkpoint of which ranks of a job of `ranks` ranks save a part: of full scale, saved by all."""
+        """Return all of a checkpoint that a job of `ranks` ranks saves in part: of full scale, saved by all its ranks."""
         model = self.model and replace(self.model, scale=1)
         return replace(self, model=model, parallel=replace(self.split(ranks), played=0))
 
