@@ -122,7 +122,7 @@ class Checkpoint:
         return " and ".join(phrases)
 
     def complete(self, ranks: int) -> Checkpoint:
-        """Return all of a checkpoint that a job of `ranks` ranks saves in part: of full scale, saved by all its ranks."""
+        """Return all of a checkpoint that a job of `ranks` ranks saves in part: of full scale and by all ranks."""
         model = self.model and replace(self.model, scale=1)
         return replace(self, model=model, parallel=replace(self.split(ranks), played=0))
 

@@ -76,7 +76,7 @@ def test_a_rank_that_left_the_first_sync_late_does_not_count_from_then() -> None
 
 
 def epoch_of(reads: list[list[int]], late: list[list[int]]) -> EpochSummary:
-    """An epoch of steps that read and compute 100, then meet; after each sync ranks continue late. Both (steps, ranks)."""
+    """An epoch of steps that read and compute 100, then meet; after each sync ranks continue late. (steps, ranks)."""
     ranks, steps = len(reads[0]), len(reads)
     left, readings = np.zeros(ranks, NS), []
     for read, waits in zip(reads, late, strict=True):
