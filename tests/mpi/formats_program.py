@@ -1,7 +1,8 @@
 """Run by every rank of a job: each format, written by these ranks by some api, and read in many ways, all verified.
 
-Rank 0 prints, as JSON, for each case the digest of its files, and for each way of reading a hash of the samples in
-the order in which they were read.
+Rank 0 prints, as JSON, of each case the digest of its files, and for each way of reading a hash of the samples in the
+order in which they were read; then how many figures of all that was done it compared with the forecast, and those that
+differ.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import gc
 import hashlib
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ from dliosim.model import (
     Workload,
     constant,
 )
+from dliosim.plan.forecast.forecast import forecast
 from dliosim.report.progress.progress_line import ProgressLine
+from tests.mpi.forecast_program import Compared, compare
 
 SAMPLES = 25  # of two ranks one has nothing in the last step
 SHARED, FEW, EACH = Layout("shared file", 1), Layout("files", 4), Layout("file per sample", SAMPLES)
@@ -96,40 +99,67 @@ DIRECT = {
     "mapped": Access(engine="mmap"),
     "queued": Access(engine="queued", depth=4),
     "independent": Access(api="mpi-independent"),
+    "scattered": Access(scatter=True),
     "each": Access(open="each sample"),
 }
 TOGETHER = {"collective": Access(api="mpi-collective"), "in rounds": Access(api="mpi-collective", transfer=2000)}
 LIBRARY = {"library": Access(through="library"), "library each": Access(through="library", open="each sample")}
-
-
-@dataclass(frozen=True)
-class Ranks:
-    world: World
-    directory: Path
-
-
-def run(ranks: Ranks, described: Dataset, verb: Prepare | Loop) -> list[str]:
-    """Perform one verb; the order hashes of its epochs on rank 0."""
-    workload = Workload("formats", "", 5, Job(ranks.world.size), (described,), (), (verb,))
-    session = Session(workload, ranks.world, {"data": ranks.directory}, Options(verify=True), ProgressLine(None))
-    phases = run_workload(session)
-    return [epoch.order_hash for phase in phases for epoch in getattr(phase.summary, "epochs", ())]
-
-
-def train(access: Access, decode: bool = False) -> Loop:
-    return Loop(
-        "train", "l", "d", access, batch=4, shuffle=Shuffle("globally"), last_batch="keep", epochs=2, decode=decode
-    )
+DECODED = {"decoded": Access(), "decoded ahead": Access(readers=2, prefetch=2)}
+#: In the order of the file, calls continue where those before them ended: only then is every figure known before.
+IN_ORDER = {
+    "each in order": Access(open="each sample"),
+    "each in pieces": Access(open="each sample", transfer=700),
+    "library in order": Access(through="library", open="each sample"),
+}
 
 
 def ways(described: Dataset) -> dict[str, Loop]:
-    found = dict(DIRECT)
+    """The loops of a case by the way of reading; all have one name, since the order of samples depends on it."""
+    found = DIRECT | DECODED | IN_ORDER
     if described.layout.files == 1:
         found |= TOGETHER
     if isinstance(bind(described), LibraryReadable):
         found |= LIBRARY
-    loops = {name: train(access) for name, access in found.items()}
-    return loops | {"decoded": train(Access(), True), "decoded ahead": train(Access(readers=2, prefetch=2), True)}
+    else:
+        del found["library in order"]
+    return {way: train(way, access) for way, access in found.items()}
+
+
+def train(way: str, access: Access) -> Loop:
+    shuffle = Shuffle() if way in IN_ORDER else Shuffle("globally")
+    return Loop("train", "l", "d", access, batch=4, shuffle=shuffle, last_batch="keep", epochs=2, decode=way in DECODED)
+
+
+def some_ways(described: Dataset, ranks: int, number: int) -> dict[str, Loop]:
+    """The loops for this number of ranks: all on one, every other on two, and one next to the first on more.
+
+    Many ranks on few cores take long to meet. `number` is that of the case.
+    """
+    first, *others = ways(described).items()
+    if ranks == 2:
+        others = others[number % 2 :: 2]
+    elif ranks > 2:
+        others = [others[number % len(others)]]
+    return dict([first, *others])
+
+
+@dataclass
+class Case:
+    """A data set in a directory of its own, and the comparison of what is done with it and was planned."""
+
+    described: Dataset
+    directory: Path
+    world: World
+    compared: Compared
+
+    def run(self, verb: Prepare | Loop, what: str) -> list[str]:
+        """Perform one verb, and compare it with its forecast; the order hashes of its epochs on rank 0."""
+        workload = Workload("formats", "", 5, Job(self.world.size), (self.described,), (), (verb,))
+        session = Session(workload, self.world, {"data": self.directory}, Options(verify=True), ProgressLine(None))
+        (phase,) = run_workload(session)
+        if self.world.rank == 0:
+            compare(forecast(workload).phases, phase, self.compared, what)
+        return [epoch.order_hash for epoch in getattr(phase.summary, "epochs", ())]
 
 
 def digest_of(directory: Path) -> str:
@@ -142,35 +172,30 @@ def digest_of(directory: Path) -> str:
 
 def main(comm: MPI.Intracomm, where: str) -> None:
     directory = Path(where)
-    gc.freeze()  # each loop looks for garbage, and would look through all modules
     world = make_world(comm, node_cores, "formats")
     outcome: dict[str, dict[str, object]] = {}
+    compared = Compared()
     apis = ("posix", "mpi-independent", "mpi-collective")
-    # Many ranks on few cores take long to meet: a quarter of the cases each, in two ways.
-    few = comm.size > 2
     for number, (name, described) in enumerate(CASES.items()):
-        if few and number % 4 != comm.size // 2:
-            continue
+        if comm.size > 2 and number % 4 != comm.size // 2:
+            continue  # a quarter of the cases
         place = directory / str(number)
         if comm.rank == 0:
             place.mkdir(parents=True)
         comm.Barrier()
+        gc.collect()
+        gc.freeze()  # each loop looks for garbage, and would look through all modules
         api = apis[number % (3 if described.layout.files == 1 else 2)]
-        run(Ranks(world, place), described, Prepare("d", Access(api=api, transfer=(None, 1000, 1 << 20)[number % 3])))
-        found: dict[str, object] = {"files": digest_of(place)}
-        loops = ways(described)
-        if few:
-            other = list(loops)[1:][number % (len(loops) - 1)]
-            loops = {"posix": loops["posix"], other: loops[other]}
-        elif comm.size == 2:  # every other way of each: one rank alone reads in all of them
-            others = list(loops)[1:][number % 2 :: 2]
-            loops = {"posix": loops["posix"]} | {other: loops[other] for other in others}
-        for way, loop in loops.items():
-            found[way] = run(Ranks(world, place), described, loop)
-        outcome[name] = found
+        case = Case(described, place, world, compared)
+        case.run(Prepare("d", Access(api=api, transfer=(None, 1000, 1 << 20)[number % 3])), f"{name}, prepare")
+        outcome[name] = {"files": digest_of(place)}
+        for way, loop in some_ways(described, comm.size, number).items():
+            hashes = case.run(loop, f"{name}, {way}")
+            if way not in IN_ORDER:
+                outcome[name][way] = hashes
     world.close()
     if comm.rank == 0:
-        print(json.dumps(outcome))
+        print(json.dumps({"cases": outcome, "compared": asdict(compared)}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A run does what `plan` says without `~` of a phase and an epoch: workloads of forecast(_formats)_program."""
+"""A run does what `plan` says without `~` of a phase and an epoch; of every format: test_run_formats."""
 
 from __future__ import annotations
 
@@ -19,17 +19,6 @@ def test_a_run_does_what_was_planned(ranks: int, tmp_path: Path) -> None:
     assert compared["differ"] == []
     # An estimate says nothing of a run: most figures of workloads as small as these must be exact.
     assert compared["same"] > 3 * compared["marked"] > 0
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_any_format_is_written_and_read_as_was_planned(ranks: int, tmp_path: Path) -> None:
-    pytest.importorskip("PIL")
-    pytest.importorskip("pyarrow")
-    compared = json.loads(run_main(ranks, "tests.mpi.forecast_formats_program", tmp_path).splitlines()[-1])
-    assert compared["differ"] == []
-    # Of what only its files know every figure is an estimate.
-    # With `sizes by file` in formats with an index, a fourth of all figures is.
-    assert compared["same"] > 2 * compared["marked"] > 0
 
 
 PREPARED = """dlio 1
