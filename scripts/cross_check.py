@@ -189,7 +189,8 @@ def compare_read(setting: Setting, compared: ReadRow) -> dict[str, Any]:
         )
         for epochs in (1, passes + dropped)
     )
-    dliosim(setting, ranks, one_epoch)  # prepares, unless the row before has
+    if not (setting.place / "data").exists():  # else the row before has prepared it
+        dliosim(setting, ranks, one_epoch)
     file = data_file(setting)
     warm(file)
     cached: list[float] = []

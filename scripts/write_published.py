@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from dliosim import PATTERNS
@@ -35,7 +36,7 @@ class Row:
     options: tuple[tuple[str, str], ...]  #: what `-D` gives
     cause: str = ""  #: of the difference
 
-    @property
+    @cached_property
     def plan_gb(self) -> float:
         """GB of 2^30 B that the loops of the pattern read by its plan."""
         workload, _ = compile_pattern(PATTERNS / f"{self.pattern}.dlio", self.options, Job(self.ranks))
