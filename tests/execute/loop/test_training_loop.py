@@ -67,7 +67,7 @@ def test_epochs_of_an_evaluation_count_from_1_in_each_of_its_runs(tmp_path: Path
 def test_the_records_of_epochs_that_are_over_take_no_memory(tmp_path: Path) -> None:
     class Counting(Terminal):
         def write(self, text: str) -> int:
-            alive.append(sum(isinstance(each, EpochRecord | StepAccount) for each in gc.get_objects()))
+            alive.append(sum(type(each) in (EpochRecord, StepAccount) for each in gc.get_objects()))
             return len(text)
 
     alive: list[int] = []
