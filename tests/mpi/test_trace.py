@@ -16,7 +16,7 @@ from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS
 from dliosim.trace.events import UNKNOWN, Events, Trace
 from dliosim.trace.file import read_trace
 from tests.mpi.launch import run_program
-from tests.mpi.waiting import run_command
+from tests.mpi.waiting import run_command, run_main
 from tests.trace.exports import complete_events, find_crossing, read_documents
 
 PATTERN = """\
@@ -343,14 +343,14 @@ def test_an_export_of_a_run_has_all_its_events_in_lanes_that_nest(tmp_path: Path
 def test_a_trace_of_which_a_part_is_lost_is_an_error_of_all_ranks_and_no_file(
     failing: int, what: str, message: str, tmp_path: Path
 ) -> None:
-    *outcomes, left = run_program(3, "tests.mpi.trace_program", str(failing), what, str(tmp_path)).splitlines()
+    *outcomes, left = run_main(3, "tests.mpi.trace_program", f"{failing}", what, tmp_path).splitlines()
     assert len(outcomes) == 3
     assert all(outcome.startswith("error") and message in outcome for outcome in outcomes)
     assert left == "[]"
 
 
 def test_a_trace_that_was_set_aside_is_whole(tmp_path: Path) -> None:
-    run_program(2, "tests.mpi.trace_program", "-1", "nothing", str(tmp_path))
+    run_main(2, "tests.mpi.trace_program", "-1", "nothing", tmp_path)
     events = read_trace(tmp_path / "trace.h5").events
     for rank in 0, 1:
         draw = np.random.default_rng(rank)

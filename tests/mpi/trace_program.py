@@ -5,6 +5,7 @@ The rank's number, what fails there, and a folder are arguments. Rank 0 prints t
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sys
@@ -22,14 +23,25 @@ from dliosim.trace import columns
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS
 from dliosim.trace.cut import TraceCut
 
-columns._KEPT = 100_000  # so that nearly all chunks are set aside
+#: The memory for chunks: so little that nearly all are set aside.
+KEPT = 100_000
 
 
 def limit_files(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-def main(comm: MPI.Intracomm, failing: int, what: str, folder: Path) -> None:
+def main(comm: MPI.Intracomm, rank: str, what: str, where: str) -> None:
+    usual, columns._KEPT = columns._KEPT, KEPT
+    try:
+        record(comm, int(rank), what, Path(where))
+    finally:
+        columns._KEPT = usual
+        limit_files(resource.RLIM_INFINITY)
+        gc.collect()  # an error and what it was raised in hold each other, and the file without a name
+
+
+def record(comm: MPI.Intracomm, failing: int, what: str, folder: Path) -> None:
     world = make_world(comm, node_cores, "trace")
     draw = np.random.default_rng(comm.rank)
     with Recording(world, TraceCut(), folder) as recording:
@@ -65,4 +77,4 @@ def main(comm: MPI.Intracomm, failing: int, what: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(MPI.COMM_WORLD, int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    main(MPI.COMM_WORLD, *sys.argv[1:])
