@@ -311,7 +311,8 @@ layout: file per sample | 8 files | file per rank | shared file
     num_files_train, num_files_eval, num_files, nrfiles, files, num_shards, shards -> {} files
     file_access
     file_per_process -> file per rank | shared file
-    num_subfolders_train, num_subfolders -> file per sample in {} folders
+    num_samples_per_file, samples_per_file, maxcount -> SAMPLES / {} files
+    num_subfolders_train, num_subfolders, num_folders, folders, subfolders -> file per sample in {} folders
 format: raw | tfrecord | npz | hdf5
     file_format, data_format, file_type, record_format
 header
@@ -324,7 +325,7 @@ stripe
     striping
 shape: 224 x 224 x 3 of uint8
     dims, dimensions, record_dims
-    dtype, element_type -> 224 x 224 x 3 of {}
+    dtype, element_type -> SHAPE of {}
 chunk: 4 samples | 4 MiB | 128 x 128
     chunk_size, chunks, chunking, row_group_size
 columns: 40 of float32, 160 of int64

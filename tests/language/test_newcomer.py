@@ -119,6 +119,8 @@ def type_line(case: Newcomer, line: str, block: str) -> str:
         number -= 1
     if block:
         del lines[number]
+        replaced = re.search("in place of `([^`]*)`", case.answer)
+        lines = [text for text in lines if not replaced or text.split() != replaced[1].split()]
         return write_pattern("\n".join(lines), [f"@ {block}", f"+ {line}"])
     lines[number] = line
     first = max((row for row in range(number) if lines[row].endswith("{")), default=0)

@@ -178,17 +178,21 @@ class Settings:
 
         found = self.context.found
 
-        def accepts(text: str) -> bool:
+        def find_mistakes(text: str) -> list[Diagnostic]:
+            """Return the mistakes of the line with another phrase."""
             before = len(found)
             made = replace(line, phrase=SourceText("", text).span(0, len(text)), sub=(text,))
             try:
                 if not made.is_off:
                     convert(self.parse_line(made))
-                return len(found) == before
-            except Mistake:
-                return False
+                return found[before:]
+            except Mistake as another:
+                return [another.diagnostic]
             finally:
                 del found[before:]
+
+        def accepts(text: str) -> bool:
+            return not find_mistakes(text)
 
         kind, given = self.block.kind, error.diagnostic
         known = re.fullmatch(f"write `{line.head} ([^`]*)`", given.help[0]) if given.help else None
@@ -207,6 +211,9 @@ class Settings:
         if given.code not in CURABLE:
             return error.replace_help(cure)
         cure = cure or cure_phrase(line.head, kind, line.phrase, accepts)
+        quoted = re.fullmatch('write it in quotes: `(".*")`', given.help[0]) if given.help else None
+        if not cure and quoted:  # a path that would still be wrong
+            cure = next((one.help[0] for one in find_mistakes(quoted[1]) if one.help), "")
         if not cure and (given.code == "E111" or not given.help):
             cure = show_forms(line.head, kind, line.phrase, accepts)
         return error.replace_help(cure)

@@ -12,7 +12,7 @@ from typing import Final
 
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.source import MAX_LINE_LENGTH, SourceText, Span
-from dliosim.language.syntax.vocabulary import MUST_OPEN
+from dliosim.language.syntax.vocabulary import MUST_OPEN, NOUNS, SETTINGS, STATEMENTS
 
 MAX_BLOCK_DEPTH: Final = 16
 _PIECE = re.compile(r'"[^"\n]*"|"|#[^\n]*|[{}\n]|[^"#{}\n]+')
@@ -103,16 +103,37 @@ def split_statements(source: SourceText) -> list[Statement]:
     if len(levels) > 1:
         brace = levels[-1].brace
         if brace is not None:
+            inside = _find_outer(levels[-2].statements[-1])
             end = source.span(len(source.text.rstrip()), len(source.text.rstrip()))
+            expected = Label(inside, "expected `}` above this line") if inside else None
             raise mistake(
                 "E004",
                 "a block is never closed",
                 brace,
                 "opened here",
-                more=[Label(end, "expected `}` before the end of the file")],
-                hint="add `}` on a line of its own",
+                more=[expected or Label(end, "expected `}` before the end of the file")],
+                hint=f"add `}}` on a line of its own above `{inside.text}`" if inside else _CLOSING_HINT,
             )
     return levels[0].statements
+
+
+_CLOSING_HINT: Final = "add `}` on a line of its own"
+
+
+def _find_outer(block: Statement) -> Span | None:
+    """Return the place of the first statement in a block that stands outside of blocks; None where there is none."""
+    head = re.match(r"\w+", block.span.text)
+    if head is None or head[0] == "repeat":
+        return None
+    known = SETTINGS.get(head[0], {})
+    for one in block.body or ():
+        word = re.match(r"(drop caches|\w+)\b", one.span.text)
+        if word is None or word[0] not in STATEMENTS or (head[0], word[0]) == ("checkpoint", "model"):
+            continue
+        # `checkpoint` is a setting of a loop, and a statement where it opens a block.
+        if word[0] not in known or (one.body is not None and word[0] in NOUNS):
+            return one.span
+    return None
 
 
 def block_needed(head: Span, name: str) -> Mistake:

@@ -53,15 +53,23 @@ def cure_head(line: Span, kind: str, *, opened: bool = False, elsewhere: bool = 
     `kind` is the kind of the block that the line is in, or empty; `opened`: a brace follows it; `elsewhere`: it may
     belong to another block.
     """
+    cure = _cure_head(line, kind, opened=opened, elsewhere=elsewhere)
+    block = re.match(r"\s*(\{[^{}\n]*\})", line.source.text[line.end :])
+    if opened and cure.startswith("leave the line out"):
+        return cure.replace("the line", "the line and the `}` of its block", 1)
+    return cure.replace("{`", f"{' '.join(block[1].split())}`") if block else cure  # a block on one line
+
+
+def _cure_head(line: Span, kind: str, *, opened: bool, elsewhere: bool) -> str:
     text, names = line.text[:200] + " {" * opened, Names(line.source)
     if re.match(r"//|/\*|--|;", text):
         return f"comments begin with `#`: write `# {clean(re.sub(r'^[/*;-]+|[*]/$', '', text))}`"
-    found = find_setting(text, kind) if kind in BLOCKS else None
+    found = find_meaning(text, kind, names) if kind in BLOCKS else None
     if found:
         return _replace_line(_write_setting(*found, names, ""), found[0].setting, line)
     if not elsewhere:
         return ""
-    homes = [(home, found) for home in HOMES if home != kind and (found := find_setting(text, home))]
+    homes = [(home, found) for home in HOMES if home != kind and (found := find_meaning(text, home, names))]
     if kind not in BLOCKS and (cure := _cure_statement(text, names, "" if opened else _cure_elsewhere(homes, names))):
         return cure
     word, rest = split_words(text, 1)
@@ -87,7 +95,10 @@ def _cure_elsewhere(homes: Sequence[tuple[str, tuple[Meaning, str]]], names: Nam
         return ""
     kind, found = homes[0]
     there = re.search(rf"^\s*{kind}\b.*\{{", names.source.text, re.MULTILINE)
-    return _write_setting(*found, names, kind if there else f"{kind} NAME{' transformer' * (kind == 'model')} {{")
+    if there is None:
+        return _write_setting(*found, names, f"{kind} NAME{' transformer' * (kind == 'model')} {{")
+    body = _find_block(names.source.span(there.end(), there.end()))
+    return _replace_given(_write_setting(*found, names, kind), found[0].setting, body, f"the block `{kind}`")
 
 
 def _cure_statement(text: str, names: Names, setting: str) -> str:
@@ -106,6 +117,8 @@ def _cure_statement(text: str, names: Names, setting: str) -> str:
         times = re.search(r"\d+", text)
         return f"write `repeat {times[0] if times else 3} {{`"
     assigned = re.match(r"(?:[a-z]+\s+)?([A-Za-z_]\w*)\s*=\s*(.+)", text)
+    if assigned and re.search(rf"\${assigned[1]}\b", names.source.text):
+        setting = ""  # the pattern has it as a parameter
     if assigned and re.search(rf"^\s*param\s+{assigned[1]}\b", names.source.text, re.MULTILINE):
         return f"leave it out, and write `param {assigned[1]} = {clean(assigned[2])}` where it is defined"
     if assigned:
@@ -166,6 +179,11 @@ class Names:
         """Return a text with the first name of each kind, that of the file, or a number of files for the capitals."""
         files = re.search(r"^\s*(?:layout|num_files\w*)\s*[:=]?\s*(\d+)", self.source.text, re.MULTILINE)
         text = text.replace("FILES", files[1] if files else "64").replace("FILE", self.source.file or "FILE")
+        shape = re.search(r"^\s*shape\s+([^#\n{}]*?)\s*(?:\bof\b.*)?$", self.source.text, re.MULTILINE)
+        text = text.replace("SHAPE", shape[1] if shape else "224 x 224 x 3")
+        samples = re.search(r"^\s*samples\s+([^#\n{}]*[^#\s{}])", self.source.text, re.MULTILINE)
+        if samples:
+            text = text.replace("SAMPLES", f"({samples[1]})" if re.search("[+-]", samples[1]) else samples[1])
         for kind in ("dataset", "checkpoint", "access"):
             found = re.search(rf"^\s*{kind}\s+([A-Za-z_]\w*)[^\n{{#]*\n?\s*{{", self.source.text, re.MULTILINE)
             if found:
@@ -182,13 +200,19 @@ def _write_setting(meaning: Meaning, rest: str, names: Names, home: str) -> str:
 
 def _replace_line(cure: str, setting: Declaration, line: Span) -> str:
     """Return a cure with the line of the block that it replaces, where a setting has one line and is given already."""
-    given = re.search(rf"^[^\S\n]*({setting.keyword}\b[^#\n{{}}]*)", _find_block(line), re.MULTILINE)
-    if given is None or setting.keyword in REPEATED:
+    return _replace_given(cure, setting, _find_block(line), "the block")
+
+
+def _replace_given(cure: str, setting: Declaration, body: str, block: str) -> str:
+    """Return a cure with the line of the text of a block that it replaces, if it is there."""
+    found = re.findall(rf"^[^\S\n]*({setting.keyword}\b[^#\n{{}}]*)", body, re.MULTILINE)
+    given = [" ".join(one.split()) for one in found]
+    written = re.fullmatch(r"write `([^`]*)`(?: in the block `\w+`)?", cure)
+    if written and written[1] in given:
+        return f"leave this line out: {block} has `{written[1]}`"
+    if not given or setting.keyword in REPEATED:
         return cure
-    there = " ".join(given[1].split())
-    if cure == f"write `{there}`":
-        return f"leave this line out: the block has `{there}`"
-    return f"{cure}, in place of `{there}`, and leave this line out"
+    return f"{cure}, in place of `{given[0]}`, and leave this line out"
 
 
 def _find_block(place: Span) -> str:
@@ -202,6 +226,14 @@ def _find_block(place: Span) -> str:
     return ""
 
 
+def find_meaning(words: str, kind: str, names: Names) -> tuple[Meaning, str] | None:
+    """Return what `find_setting` does, for a pattern with these names."""
+    found = find_setting(words, kind)
+    if found and found[0].before and "SAMPLES" in names.fill(found[0].phrase):
+        return found[0].before, found[1]
+    return found
+
+
 def find_phrases(meaning: Meaning, rest: str, names: Names) -> list[str]:
     """Return the phrases of a setting that another word and the `rest` of its line may mean; empty if not known."""
     setting, phrase = meaning.setting, names.fill(meaning.phrase)
@@ -212,7 +244,7 @@ def find_phrases(meaning: Meaning, rest: str, names: Names) -> list[str]:
         return [phrase]
 
     def accepts(text: str) -> bool:
-        return is_readable(setting, text) and ("$" in value or "$" not in text)
+        return is_readable(setting, text) and ("$" in value + phrase or " per " in value or "$" not in text)
 
     if re.search("[A-Za-z]", value):
         phrase = re.sub(r"\{\} (B|s|us)\b", "{}", phrase)
@@ -252,7 +284,20 @@ def cure_phrase(head: str, kind: str, phrase: Span, accepts: Callable[[str], boo
     found = rewrite(phrase.text, accepts, forms)
     if not found and any("CHECKPOINT" in form for form in forms):  # the pattern has none
         return _cure_unnamed(head, phrase, forms)
-    return _write_cure(head, phrase, found) if found and found != [phrase.text] else ""
+    cure = _write_cure(head, phrase, found) if found and found != [phrase.text] else ""
+    return f"{cure}{_write_dropped(head, phrase, found[0], names)}" if cure else ""
+
+
+def _write_dropped(head: str, phrase: Span, kept: str, names: Names) -> str:
+    """Return where to write a word that a cure leaves out, if it is a setting of another kind of block."""
+    end = re.search(r"\s([a-z]+)(\s+on)?$", phrase.text)
+    if phrase.source.name == COMMAND_LINE or end is None or end[1] == head or re.search(rf"\b{end[1]}\b", kept):
+        return ""
+    for kind in HOMES:
+        for setting in list_settings(BLOCKS[kind], kind):
+            if setting.keyword == end[1] and "on" in list_forms(setting, kind):
+                return f", and `{end[1]} on` in the block `{kind}`"
+    return ""
 
 
 def _cure_unnamed(head: str, phrase: Span, forms: Sequence[str]) -> str:
@@ -285,7 +330,10 @@ def _is_line(word: str, kind: str, text: str) -> bool:
 
 def show_forms(head: str, kind: str, phrase: Span, accepts: Callable[[str], bool]) -> str:
     """Return lines of a setting as they may be, in this place."""
-    return _write_cure(head, phrase, list(filter(accepts, _fill_forms(head, kind, Names(phrase.source))))[:4])
+    forms = list(filter(accepts, _fill_forms(head, kind, Names(phrase.source))))[:4]
+    cure = _write_cure(head, phrase, forms)
+    # Numbers are those of an example, and not what the user means.
+    return cure.replace("write ", "it is written as ", 1) if all(re.search("[0-9]", form) for form in forms) else cure
 
 
 def example_line(head: str, kind: str, place: Span) -> str:

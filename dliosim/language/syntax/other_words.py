@@ -3,7 +3,8 @@
 Loaded when there is a mistake. Next to their settings, the modules of the model have tables `OTHER_WORDS`: a line
 `SETTING`, or `SETTING: PHRASE | PHRASE` with phrases that can be typed, where the setting's declaration shows none.
 Below it are other words for the setting; `-> PHRASE` says what they mean, with `{}` for the value that stands behind
-the word, and `-> PHRASE | OTHER` has another phrase for `false`. Capitals stand for a name of the pattern.
+the word, and `-> PHRASE | OTHER` has another phrase for `false`. Capitals stand for a name of the pattern, or for what
+its line of that name has. A word of two settings means the later one, if the pattern has what its capitals stand for.
 """
 
 from __future__ import annotations
@@ -50,6 +51,13 @@ _STATEMENTS: Final = {
     "save CHECKPOINT": "save_checkpoint, write_checkpoint, torch.save",
     "restore CHECKPOINT": "load, load_checkpoint, read_checkpoint, torch.load, resume",
 }
+#: Words for the numbers of a job, by their names.
+_NAMES: Final = {
+    "$ranks": "rank, nranks, num_ranks, world_size, comm_size, np, nprocs, num_procs, processes, ntasks, gpus, "
+    "num_gpus, ngpus",
+    "$nodes": "node, nnodes, num_nodes, hosts, num_hosts",
+    "$ranks_per_node": "ppn, local_size, local_world_size, gpus_per_node, tasks_per_node, procs_per_node",
+}
 #: Words for what a pattern does not say, by what to do.
 _ELSEWHERE: Final = {
     "leave the line out: the launcher starts the ranks, as `mpiexec -n {} dliosim run FILE`": (
@@ -88,6 +96,7 @@ class Meaning:
     kind: str  #: kind of block that takes it
     phrase: str = ""  #: phrase that the word says; `{}` stands for a value
     otherwise: str = ""  #: phrase for `false`
+    before: Meaning | None = None  #: what the word means too: an earlier setting of its table
 
 
 # ---- words --------------------------------------------------------------------------------------------------------
@@ -117,6 +126,11 @@ def suggest_setting(words: str, kind: str) -> tuple[Meaning, str] | None:
 def find_statement(word: str) -> str:
     """Return the statement that a word means, as it is written, with `{}` for what stands behind the word; or empty."""
     return _find_entry(word, _STATEMENTS)
+
+
+def find_name(word: str) -> str:
+    """Return the name of a number of the job that a word means, as it is written; empty for other words."""
+    return _find_entry(word, _NAMES)
 
 
 def find_action(word: str) -> str:
@@ -156,7 +170,8 @@ def _list_meanings(kind: str) -> dict[str, Meaning]:
     found: dict[str, Meaning] = {}
     for keyword, (_, words) in _read_tables(kind).items():
         for word, phrase, otherwise in words:
-            found[spell_key(word)] = Meaning(settings[keyword], kind, phrase, otherwise)
+            before = found.get(spell_key(word))
+            found[spell_key(word)] = Meaning(settings[keyword], kind, phrase, otherwise, before)
     return found | {spell_key(keyword): Meaning(setting, kind) for keyword, setting in settings.items()}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from dliosim.language.source import SourceText
@@ -15,6 +16,7 @@ from dliosim.language.syntax.ast import Param
 from dliosim.language.syntax.cures import (
     HOMES,
     Names,
+    find_meaning,
     find_phrases,
     is_library,
     quote_pair,
@@ -23,7 +25,6 @@ from dliosim.language.syntax.cures import (
 )
 from dliosim.language.syntax.other_words import (
     find_action,
-    find_setting,
     find_statement,
     list_forms,
     spell_key,
@@ -41,7 +42,7 @@ def cure_override(name: str, value: str, params: Iterable[str], blocks: Mapping[
     names, known = Names(source), {spell_key(param): param for param in params}
     if not block and (near := difflib.get_close_matches(spell_key(word)[:64], known, n=1, cutoff=0.75)):
         return f"write `-D {known[near[0]]}={quote_value(value)}`"
-    for find in (find_setting, suggest_setting):
+    for find in (partial(find_meaning, names=names), suggest_setting):
         for home in _list_homes(block.rpartition(".")[2], blocks):
             found = find(f"{word} {value}", blocks[home])
             if found is not None:

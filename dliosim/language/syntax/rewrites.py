@@ -38,6 +38,11 @@ _LETTERS: Final = {
 _DIGITS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _YES: Final = {"true", "yes", "1", "on", "enabled", "enable"}
 NO: Final = {"false", "no", "0", "off", "disabled", "disable", "none", "null", "read", "sequential", "write"}
+#: Words of a spread, and those that share something, by the names of their numbers.
+_SPREAD: Final = r"(?:stdev|stddev|std(?:[ _]dev)?|sd|sigma|standard deviation)"
+_SHARERS: Final = {
+    **dict.fromkeys(("rank", "process", "gpu", "device", "accelerator"), "ranks"), "node": "nodes", "host": "nodes",
+}  # fmt: skip
 _TIMES: Final = {
     "s": "sec secs second seconds", "ms": "msec millisecond milliseconds", "us": "usec \u00b5s \u03bcs microseconds",
     "min": "minute minutes mins", "h": "hour hours hr", "B": "b byte bytes", "%": "percent",
@@ -120,25 +125,31 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     yield (re.sub(r"\biops\b(.*)$", r"throughput\1 samples/s", text),)
     yield (re.sub(r"\b([0-9]+(?:\.[0-9]+)?)[eE]\+?([0-9]{1,2})\b", _write_exponent, text),)
     yield (re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "_", text),)
-    yield (re.sub(r"\b([0-9]{1,4}) ?\*\* ?([0-9]{1,2})\b", lambda power: f"{int(power[1]) ** int(power[2]):_}", text),)
+    power = r"\b([0-9]{1,4}) ?(?:\*\*|\^) ?([0-9]{1,2})\b"
+    yield (re.sub(power, lambda found: f"{int(found[1]) ** int(found[2]):_}", text),)
     yield (re.sub(r"\b([0-9]{1,4}) ?<< ?([0-9]{1,2})\b", lambda shift: f"{int(shift[1]) << int(shift[2]):_}", text),)
     yield (re.sub(rf"\b({_NUMBER}) ?([kKmMgG]i?|thousand|million|billion)\b", _write_count, text),)
     yield (re.sub(r"^(?:int|float|str|round)\((.*)\)$", r"\1", text),)
     yield (re.sub(r"\b0x[0-9a-fA-F]{1,15}\b", lambda number: f"{int(number[0], 16):_}", text),)
     yield (re.sub(r"<=?", "at most ", re.sub(r">=?|=>|==?", "at least ", text)).replace("  ", " "),)
+    yield (re.sub(r"^(\w+) ?: ?\w+(?:\[\w+\])? ?= ?", r"\1 = ", text),)
+    yield (re.sub(r" ?(?:\bper|/) ?(?:seconds?|secs?)\b", "/s", text),)
+    yield (re.sub(rf"({_NUMBER})((?: [a-z]+)?) (?:per|each) ({'|'.join(_SHARERS)})$", _write_share, text),)
     yield _mend_draw(text)
     yield _mend_units(text)
     yield _round(text)
     yield _complete(text, forms)
     yield _draw_between(text)
     yield (re.sub(r"(?<![\w$.\"])[A-Za-z_]\w*\b(?!\()", _write_reference, text),)
+    if name := re.match(r"[A-Za-z]\w*(?:-\w+)+(?= \")", text):  # a title stands behind it
+        yield (name[0].replace("-", "_") + text[name.end() :],)
     if re.search(r"[A-Za-z][-_][A-Za-z]", text):
         yield (re.sub(r"(?<=[A-Za-z])[-_](?=[A-Za-z])", " ", text), _merge_words(text))
     yield (re.sub(r"\b([kMGTP]?B|[KMGTP]iB)$", r"\1/s", text),)
     yield (re.sub(r"[A-Za-z]+", lambda word: _write_digit(word[0]), text),)
     yield from _replace_words(text)
     yield (text.lstrip("."),)
-    yield (re.sub(r"\b(?:the|an?|level) ", "", text),)
+    yield (re.sub(r"\b(?:the|an?|one|level) ", "", text),)
     yield (re.sub(r"^(?:checkpoint|dataset|data set|model|loop|the|an?) ", "", text),)
     yield (re.sub(r"[\"']", "", text),)
     if re.fullmatch(r"\"[\w -]+\"|[A-Za-z]\w*(?:-\w+)+", text):
@@ -152,6 +163,8 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
         yield (" x ".join(re.split(r" ?[xX\u00d7*,] ?", re.sub(r"[()\[\]]", "", text), maxsplit=32)),)
     yield (re.sub(r"(?<=[0-9)]) ?[xX\u00d7](?: ?(?=[0-9$(])| (?=[A-Za-z]))", " * ", text),)
     yield from _fill(text, forms)
+    yield _share_a_word(text, forms)
+    yield from _insert(text, forms)
     yield from _spell(text, forms)
     yield (re.sub(r"^[$%@&{(]*([A-Za-z_]\w*)[%)}]*", r"$\1", text),)
     yield (text.lower(),)
@@ -167,11 +180,16 @@ def _write_count(number: re.Match[str]) -> str:
     return f"{int(value):_}" if value.denominator == 1 else number[0]
 
 
+def _write_share(share: re.Match[str]) -> str:
+    """Return what all ranks or nodes together have, where a text says what each has."""
+    return f"{share[1]} * ${_SHARERS[share[3]]}{share[2]}"
+
+
 def _draw_between(text: str) -> Iterator[str]:
     """Yield the distribution of a range, or of a mean and what is added or taken."""
     amount = rf"({_NUMBER}) ?({_UNIT})?"
     between = re.fullmatch(rf"(?:[a-z]+ )?\(?{amount} ?(?:to|and|-|\.\.|,) ?{amount}\)?", text)
-    around = re.fullmatch(rf"{amount} ?(?:\+/?-|\u00b1) ?{amount}", text)
+    around = re.fullmatch(rf"(?:mean )?{amount},?(?: with)? ?(?:\+/?-|\u00b1|{_SPREAD}) ?{amount}", text)
     for name, found in (("uniform", between), ("normal", around)):
         if found:
             yield f"{name}({found[1]} {found[2] or found[4] or ''}, {found[3]} {found[4] or ''})".replace(" ,", ",")
@@ -179,6 +197,11 @@ def _draw_between(text: str) -> Iterator[str]:
 
 def _mend_draw(text: str) -> Iterator[str]:
     """Yield a distribution with commas between its amounts, and with a unit for those that have none."""
+    # A spread is often written as a share of the mean.
+    share = re.search(rf"({_NUMBER}) ?({_UNIT})(.*?)({_NUMBER}) ?%", text)
+    if share and re.search(rf"^[a-z]+\(|{_SPREAD}|\+/?-|\u00b1", text):
+        spread = Decimal(share[1].replace("_", "")) * Decimal(share[4]) / 100
+        yield f"{text[: share.start(4)]}{spread:f} {share[2]}{text[share.end() :]}"
     found = re.search(r"\b([a-z]+)\(([^()]*)\)(?: ?([A-Za-z]+(?:/s)?))?", text)
     amounts = re.findall(rf"({_NUMBER}) ?([A-Za-z]+(?:/s)?)?", found[2]) if found else []
     if found is None or not amounts or re.sub(r"[\w./,\s]", "", found[2]):
@@ -276,7 +299,8 @@ def list_units(word: str) -> list[str]:
 
 def _replace_words(text: str) -> Iterator[Iterable[str]]:
     for word in re.findall(r"[A-Za-z][\w-]*", text)[:8]:
-        yield [re.sub(rf"\b{re.escape(word)}\b", better, text) for better in _WORDS.get(word.lower(), ())]
+        made = [re.sub(rf"\b{re.escape(word)}\b", better, text) for better in _WORDS.get(word.lower(), ())]
+        yield [re.sub(r"\b([a-z]\w*) \1\b", r"\1", one) for one in made]  # `latency p99` says it twice
 
 
 def _fill(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
@@ -301,6 +325,24 @@ def _fill_amounts(text: str, forms: tuple[str, ...]) -> Iterator[str]:
         if len(_AMOUNT.findall(form)) == len(amounts) and words <= set(re.findall(r"[a-z]+", form)):
             given = iter(amounts)
             yield _AMOUNT.sub(lambda _, given=given: next(given), form)  # type: ignore[misc]
+
+
+def _share_a_word(text: str, forms: tuple[str, ...]) -> Iterator[str]:
+    """Yield the forms that have a word of the text, as `buffer` of `buffer_size=1000`, with its numbers."""
+    if not re.fullmatch(r"[A-Za-z_]+ ?[=:]? ?[0-9_]+", text):
+        return
+    words = {word for word in re.findall(r"[a-z]+", text.lower()) if len(word) > 3}
+    shared = (form for form in forms if words & set(re.findall(r"[a-z]+", form)))
+    yield from (made for form in shared for made in _fill_amounts(re.sub(r"[^0-9]", "", text), (form,)))
+
+
+def _insert(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
+    """Yield the text with a word that all forms of its kind have inside, and which it lacks."""
+    given = set(text.split(" "))
+    inner = dict.fromkeys(word for form in forms for word in form.split(" ")[1:-1] if re.fullmatch("[a-z]{2,}|=", word))
+    gaps = [gap.start() for gap in re.finditer(" ", text)][-4:]
+    for word in [word for word in inner if word not in given][:4]:
+        yield [f"{text[:gap]} {word}{text[gap:]}" for gap in reversed(gaps)]
 
 
 def _spell(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
