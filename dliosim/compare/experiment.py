@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, Union
@@ -18,6 +19,7 @@ Compared: TypeAlias = Union[Loop, Save, Restore]
 #: Largest number of variants: a table of more cannot be read.
 MOST_VARIANTS: Final = 64
 
+_MOST_LISTED: Final = 8  # numbers of a range that are all listed
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -82,6 +84,8 @@ def parse_varied(texts: Sequence[str]) -> tuple[VariedSetting, ...]:
         if not equals or not name or not all(phrases):
             hint = "give its values, as in `--vary api=posix,mpi-independent`"
             raise UsageError(f"--vary {text}: expected NAME=VALUE,VALUE,...{HELP}{hint}")
+        if mended := _mend_values(values):
+            raise UsageError(f"--vary {text}: values have commas between them{HELP}write `--vary {name}={mended}`")
         twice = next((one for number, one in enumerate(phrases) if one in phrases[:number]), None)
         if twice is not None:
             raise UsageError(f"--vary {text}: `{twice}` is given twice")
@@ -89,6 +93,18 @@ def parse_varied(texts: Sequence[str]) -> tuple[VariedSetting, ...]:
             raise UsageError(f"--vary {name} is given twice: put all of its values into one")
         found.append(VariedSetting(name, phrases))
     return tuple(found)
+
+
+def _mend_values(text: str) -> str:
+    """Return the values of a list in brackets, a range, or numbers between spaces, with commas; empty for others."""
+    plain = text.strip()
+    if found := re.fullmatch(r"\[(.*)\]|\{(.*)\}", plain):
+        return re.sub(r"\s*,\s*", ",", (found[1] or found[2] or "").strip()) or "VALUE,VALUE"
+    if found := re.fullmatch(r"(\d{1,9}) ?(?:\.\.\.?|-|:|to) ?(\d{1,9})", plain):
+        low, high = int(found[1]), int(found[2])
+        inside = range(low, high + 1) if 0 < high - low < _MOST_LISTED else (low, high)
+        return ",".join(map(str, inside))
+    return ",".join(plain.split()) if re.fullmatch(r"\d+(?: +\d+)+", plain) else ""
 
 
 def split_values(text: str) -> tuple[str, ...]:
