@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dliosim.errors import ExecutionError
+from dliosim.errors import HELP, ExecutionError
 
 _DAMAGED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ESPIPE}
 
@@ -80,11 +80,12 @@ def wrap_call(call: str, path: Path | str, reading: bool = False) -> Iterator[No
         raise call_error(call, str(path), error, reading=reading) from error
 
 
-def rank_0_error(doing: str, error: OSError) -> ExecutionError:
-    """Return the error of something that rank 0 does for all; R402 where there is no room."""
+def rank_0_error(doing: str, error: OSError, cure: str = "") -> ExecutionError:
+    """Return the error of something that rank 0 does for all, and its `cure`; R402 where there is no room."""
     place = f": {error.filename}" if error.filename else ""
     code = "R402" if error.errno in NO_ROOM else None
-    return ExecutionError(f"rank 0 could not {doing}{place}: {error.strerror or error}", code)
+    help_line = f"{HELP}{cure}" if cure else ""
+    return ExecutionError(f"rank 0 could not {doing}{place}: {error.strerror or error}{help_line}", code)
 
 
 def truncation_error(call: str, path: str, offset: int, length: int, got: int) -> ExecutionError:

@@ -166,6 +166,7 @@ def test_a_place_that_cannot_be_made(place: Place) -> None:
     assert (
         only_error(done) == "error: rank 0 could not make the data directory: /proc/nothing: No such file or directory"
     )
+    assert "\n  = help: write `--dir DIR`, " in done.stderr
 
 
 def test_a_mistyped_place_is_not_made(place: Place) -> None:
@@ -189,8 +190,9 @@ def test_a_results_directory_that_cannot_be_written_is_found_before_the_run(plac
 def test_results_of_another_run_are_not_written_over(place: Place) -> None:
     place.output.mkdir()
     (place.output / "results.json").write_text("{}")
-    error = only_error(run_command(2, place.command(), place.directory), status=2)
-    assert error == f"error: --output {place.output} has the results of another run: name another, or move them away"
+    done = run_command(2, place.command(), place.directory)
+    assert only_error(done, status=2) == f"error: --output {place.output} has the results of another run"
+    assert f"  = help: write `--output {place.output}-2`, or move them away" in done.stderr
     assert (place.output / "results.json").read_text() == "{}"
 
 

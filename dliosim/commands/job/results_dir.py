@@ -10,9 +10,10 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, UsageError
 from dliosim.report.files.results import COMPARE, RESULTS
 
 #: The files that a run and a comparison write last: where one exists, all other files exist too.
@@ -29,7 +30,8 @@ def check_output_directory(given: str | None) -> None:
     if given == "":
         raise UsageError("--output is empty: name a directory")
     if given is not None and any((Path(given) / name).exists() for name in LAST):
-        raise UsageError(f"--output {given} has the results of another run: name another, or move them away")
+        cure = f"write `--output {_find_free(given)}`, or move them away"
+        raise UsageError(f"--output {given} has the results of another run{HELP}{cure}")
     place = Path(given or ".").absolute()
     while not os.path.lexists(place):
         place = place.parent
@@ -39,6 +41,11 @@ def check_output_directory(given: str | None) -> None:
     except OSError as error:
         # The original error names the temporary file, which the user does not know.
         raise OSError(error.errno, error.strerror, str(place)) from error
+
+
+def _find_free(given: str) -> str:
+    """Return the name of a directory that is not there yet, like the one given."""
+    return next(name for name in (f"{given.rstrip('/')}-{number}" for number in count(2)) if not os.path.lexists(name))
 
 
 @contextmanager

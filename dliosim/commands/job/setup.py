@@ -126,7 +126,9 @@ def open_sessions(
     ]
     for session in sessions:
         world.run_on_rank_0("find the directories", session.check_directories)
-    world.run_on_rank_0("make the results directory", check_output)
+    cure = "write `--output DIR`, with a directory that you may write to"
+    world.run_on_rank_0("make the results directory", check_output, cure)
     for session in [] if options.null else sessions:
-        world.run_on_rank_0("make the data directory", session.make_roots)
+        cure = "write `--dir DIR`, with a directory that you may write to, or one that can be made"
+        world.run_on_rank_0("make the data directory", session.make_roots, cure)
     return sessions

@@ -146,10 +146,11 @@ class World:
         self.agree_on_error(error)
         return value  # type: ignore[return-value]
 
-    def run_on_rank_0(self, doing: str, action: Callable[[], T]) -> T:
+    def run_on_rank_0(self, doing: str, action: Callable[[], T], cure: str = "") -> T:
         """Run `action` on rank 0 only; return its result, or raise its error, on every rank. Collective.
 
-        `doing` says in the message of an OSError what failed, as in "make the results directory".
+        `doing` says in the message of an OSError what failed, as in "make the results directory", and `cure` what to
+        type then.
         """
         value: T | None = None
         error: DliosimError | None = None
@@ -159,7 +160,7 @@ class World:
             except DliosimError as failure:
                 error = failure
             except OSError as failure:
-                error = rank_0_error(doing, failure)
+                error = rank_0_error(doing, failure, cure)
         value, error = self.broadcast_object((value, error) if self.rank == 0 else None)
         if error is not None:
             raise error.mark_shared()

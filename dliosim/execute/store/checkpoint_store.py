@@ -18,7 +18,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import NamedTuple
 
-from dliosim.errors import ExecutionError, UsageError
+from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error, wrap_call
 from dliosim.execute.safe_open import write_file
 from dliosim.execute.store.checkpoint_manifest import CheckpointManifest, load_manifest
@@ -316,7 +316,8 @@ def find_newest_complete(
             fault = str(error)
         notes.append(f"{directory.name}: {fault}")
     notes += [f"{entry.name}: was never finished" for _, kind, entry in sorted(list_entries(base)) if kind]
-    found = "; ".join(notes) or f"nothing was ever saved there by {ranks} ranks and this description"
+    cure = f"{HELP}put `save {name}` in front, or give the --dir where it was saved"
+    found = "; ".join(notes) or f"nothing was ever saved there by {ranks} ranks and this description{cure}"
     raise ExecutionError(f"no complete checkpoint of `{name}` in {base}: {found}", "R404")
 
 

@@ -188,7 +188,7 @@ def test_the_file_of_all_plans_is_read_first_and_checked(tmp_path: Path) -> None
 def test_what_others_have_saved_is_said(tmp_path: Path, split: Split, said: str) -> None:
     job = session(tmp_path)
     save(job, replace(CHECKPOINT, parallel=split))
-    with pytest.raises(ExecutionError, match="nothing was ever saved there") as caught:
+    with pytest.raises(ExecutionError, match=r"nothing was ever saved there[^\n]*\n  = help: put `save ") as caught:
         restore(job, CHECKPOINT, Restore("c"))
     assert caught.value.code == "R404"
     assert caught.value.message.endswith(f"; others have saved it there: say `{said}`")
