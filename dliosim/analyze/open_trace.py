@@ -136,6 +136,8 @@ def _recognise(path: Path) -> str:
         return "darshan"
     if head.startswith(b"\x89HDF\r\n\x1a\n"):
         return "hdf5"
+    if head.startswith(b"dlio "):
+        return f"a pattern, and no trace\n  = help: record a run of it first: mpiexec -n 4 dliosim run {path} --trace"
     for begin, kind, command in _OTHERS:
         if head.startswith(begin):
             return f"{kind}\n  = help: unpack it first: {command} {path}" if command else kind

@@ -28,8 +28,11 @@ def find_targets(place: Path, stores: CheckpointStores) -> Iterator[Target]:
     where there is no such directory.
     """
     if not place.is_dir():
-        hint = "write `dliosim verify dliosim-data`, or the --dir of a run"
-        raise UsageError(f"{place}: there is no such directory{HELP}{hint}")
+        usual = "dliosim-data"
+        is_usual = place.absolute() == Path(usual).absolute()
+        hint = f"write `dliosim verify {'DIR`, with' if is_usual else f'{usual}`, or'} the --dir of a run"
+        reason = "it is a file, and no directory" if place.exists() else "there is no such directory"
+        raise UsageError(f"{place}: {reason}{HELP}{hint}")
     if _DIGEST.fullmatch(place.parent.name) and any(entry == place for _, _, entry in list_entries(place.parent)):
         yield from _read_checkpoints(place.parent, stores, place)
         return

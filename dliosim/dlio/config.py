@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dliosim.dlio import ENDINGS
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, UsageError
 from dliosim.readable import printable
 
 #: A value of a file: a scalar, or a list.
@@ -276,7 +276,8 @@ def _override(values: dict[str, Value], text: str) -> None:
     """Apply `++workload.a.b=c`, `workload.a.b=c` or `~workload.a.b`, as Hydra does."""
     found = _OVERRIDE.fullmatch(text)
     if found is None or (found[3] is None) != (found[1] == "~"):
-        raise UsageError(f"{text}: expected an override such as ++workload.train.epochs=2")
+        cure = f"{HELP}write `-o {text}`" if text.endswith(".dlio") else ""
+        raise UsageError(f"{text}: expected an override such as ++workload.train.epochs=2{cure}")
     name = found[2]
     if found[3] is not None and not found[3].strip():
         raise UsageError(f"{text}: there is no value\n  = help: write `{text}4`, or `~{name}` for DLIO's default")

@@ -125,7 +125,7 @@ def _explain_missing(given: Path) -> str:
     cure = f"{HELP}write `dliosim report {shlex.quote(str(newest)) if here else newest}`"
     if given.is_file():
         inside = any((given.parent / name).exists() for name in (RESULTS, COMPARE))
-        return f"{given} is a file: " + (f"name its directory, {given.parent}" if inside else wanted)
+        return f"{given} is a file: " + (f"name its directory, {given.parent}" if inside else f"{wanted}{cure}")
     if not given.is_dir():
         return f"{given}: there is no such directory: {wanted}{cure}"
     missing = f"{given} has neither {RESULTS} nor {COMPARE}"
