@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
@@ -177,10 +178,39 @@ def test_a_root_to_which_a_checkpoint_is_drained_is_one_of_the_pattern(pattern: 
             "write `--vary through=direct,library`",
         ),
         (["verify", "nosuch"], "write `dliosim verify dliosim-data`"),
+        (["verify", "dliosim-data"], "write `dliosim verify DIR`, with the --dir of a run"),
+        (["compare", "resnet50", "--vary", "train.readers=[0, 2]"], "write `--vary train.readers=0,2`"),
+        (["compare", "resnet50", "--vary", "train.readers=0..3"], "write `--vary train.readers=0,1,2,3`"),
+        (["compare", "resnet50", "--vary", "train.readers=1-64"], "write `--vary train.readers=1,64`"),
+        (["compare", "resnet50", "--vary", "train.readers=0 2 4"], "write `--vary train.readers=0,2,4`"),
     ],
 )
 def test_a_wrong_value_is_answered_by_what_to_give(
     words: list[str], help_line: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 2
+    assert help_line in capfd.readouterr().err.partition("= help: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("line", "help_line"),
+    [
+        ("run made", "it has results: write `dliosim report made`"),
+        ("check .", "name a pattern in it, as `good.dlio`"),
+        ("compare made made", "write `dliosim report made made`"),
+        ("compare good.dlio good.dlio", "to compare two, run each, and report both results"),
+        ("analyze good.dlio", "record a run of it first: mpiexec -n 4 dliosim run good.dlio --trace"),
+        ("import w.yaml w.dlio", "write `-o w.dlio`"),
+        ("verify good.dlio", "write `dliosim verify dliosim-data`"),
+    ],
+)
+def test_a_file_in_a_wrong_place_is_answered_by_what_takes_it(
+    line: str, help_line: str, pattern: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(pattern.parent)
+    Path("made").mkdir()
+    Path("made/results.json").write_text("{}")
+    Path("w.yaml").write_text("dataset:\n  num_files_train: 4\n")
+    with contextlib.suppress(SystemExit):
+        assert main(line.split()) in (1, 2)
     assert help_line in capfd.readouterr().err.partition("= help: ")[2]

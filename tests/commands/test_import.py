@@ -167,9 +167,15 @@ def test_a_key_without_marks_is_answered_by_an_override(
     assert describe_misuse(given.split(), str(error.value)).endswith(f"write `dliosim {mended}`")
 
 
-def test_check_answers_a_key_without_marks_by_an_override(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "default", "reader.batch_size=4"]) == 2
+def test_check_answers_a_key_without_marks_by_what_the_file_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    assert main(["check", str(tmp_path / "w.yaml"), "reader.batch_size=4"]) == 2
     assert "= help: write `++reader.batch_size=4` for a key of a workload file" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["check", "default", "reader.batch_size=4"])
+    assert '= help: write `dliosim check default -D train.batch="4 per rank"`' in capsys.readouterr().err
 
 
 def test_an_override_without_a_value_is_refused_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,7 +136,7 @@ TYPED = [(case, *cure) for case in CASES for cure in list_cures(case)]
 
 @pytest.mark.parametrize(("case", "line", "block"), TYPED, ids=[f"{case.title}: {line}" for case, line, _ in TYPED])
 def test_the_line_of_the_answer_is_right(case: Newcomer, line: str, block: str, tmp_path: Path) -> None:
-    if line.startswith(("dliosim ", "mpiexec ", "srun ")):
+    if line.startswith(("dliosim ", "mpiexec ", "mpirun ", "srun ")):
         words = shlex.split(line)
         parsed = parse_words(words[words.index("dliosim") + 1 :])
         overrides = [word for one in getattr(parsed, "define", []) for word in ("-D", one)]

@@ -5,13 +5,16 @@ Functions are named, not imported: `--help` and `--version` load neither numpy n
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dliosim.commands.command_line import descriptions
 from dliosim.commands.command_line import option_types as types
+from dliosim.dlio import ENDINGS
 from dliosim.dlio.versions import VERSIONS
 
 #: Seconds after which a stall is reported. On Lustre and on NFS, a failover of a server or an eviction of a client ends
@@ -163,6 +166,15 @@ def _find_run_contradiction(parsed: Namespace) -> str:
     return _find_missing_mtbf(parsed, "restart_time")
 
 
+def _find_check_contradiction(parsed: Namespace) -> str:
+    """Return the words that are settings in the place of patterns, as argparse would say it."""
+    words = [word for word in parsed.pattern if re.fullmatch(r"[A-Za-z][\w.]*=\S+", word)]
+    pairs = [word for word in words if not Path(word).exists()]
+    imported = any(word.endswith(ENDINGS) for word in parsed.pattern)
+    is_alone = len(pairs) == len(parsed.pattern)
+    return f"unrecognized arguments: {' '.join(pairs)}" if pairs and not imported and not is_alone else ""
+
+
 def _find_report_contradiction(parsed: Namespace) -> str:
     if parsed.json and parsed.full:
         return "--json and --full: one prints an answer for scripts, the other tables"
@@ -292,6 +304,7 @@ COMMANDS: Final = {
         "say whether patterns are right, without running them",
         "dliosim check cosmoflow",
         (_option("pattern", "PATTERN", _PATTERN_HELP, nargs="+"), *_VALUES, *_job(4)),
+        find_contradiction=_find_check_contradiction,
     ),
     "plan": Command(
         "check_plan_explain:plan_command",

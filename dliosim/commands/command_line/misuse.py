@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from dliosim.commands.command_line.command_table import COMMANDS, EXAMPLES
 from dliosim.commands.command_line.parser import Misuse, parse_words, quote_word, split_overrides
-from dliosim.commands.command_line.pattern_files import locate_pattern
+from dliosim.commands.command_line.pattern_files import holds_results, locate_pattern
 from dliosim.dlio import ENDINGS
 from dliosim.dlio.keys import find_key
 
@@ -68,8 +68,16 @@ _OPTIONS: Final = {
     "trace": "traces, log, file, dir, input, path, results, result",
     "traces": "trace, traces, log, logs, file, dir, input, path, pfw, darshan",
     "--explain": "insight, why, describe",
+    "--from": "template, base, copy, example, like, source, extends",
     "--help": "usage, help, ?",
 }
+#: Other words for the values of options.
+_CHOICES: Final = {
+    "perfetto": "json, chrome, pfw, dftracer, trace",
+    "dxt": "txt, text, darshan",
+    "parquet": "arrow, feather, pandas",
+}
+_LAUNCHERS: Final = ("mpiexec", "mpirun", "srun")
 #: Options that are those of launchers, by what they say; and options that are needed nowhere.
 _KINDS: Final = {
     "ranks": "n, np, ranks, nprocs, nproc, num-procs, ntasks, processes, num-processes, nranks, num-ranks, world-size, "
@@ -196,6 +204,11 @@ def _mend_command(line: _Line) -> tuple[str, _Line | str | None]:
     word, rest = words[0], words[1:]
     if word in ("--help", "--version", "-h"):
         return "", line
+    if word in _LAUNCHERS:
+        start = next((at for at, one in enumerate(words) if one in COMMANDS or locate_pattern(one)), len(words))
+        ranks = tuple(one for one in words[:start] if one != "dliosim")
+        ranks = ranks if len(ranks) > 1 else (word, "-n", "4")
+        return f"`{word}` stands in front of dliosim", replace(line, words=words[start:], launcher=ranks)
     option = word.startswith("-")
     problem = f"no option `{word}`" if option else f"`{word}` is no command"
     command = next((one for one in rest if one in COMMANDS), "")
@@ -365,6 +378,11 @@ def _add_required(line: _Line, name: str, missing: Sequence[str]) -> tuple[str, 
         near = difflib.get_close_matches(one, line.words, n=1, cutoff=0.9)
         varied = next((pair for pair in pairwise(line.words) if pair[0] == "-D" and "," in pair[1]), None)
         number = next((w for before, w in pairwise(line.words) if w.isdecimal() and not before.startswith("-")), "")
+        others = [word for word in line.words[1:] if not word.startswith("-")]
+        if one == "--vary" and others and all(map(holds_results, others)):
+            return "results are compared by `dliosim report`", replace(line, words=("report", *line.words[1:]))
+        if one == "--vary" and len(list(filter(locate_pattern, others))) > 1:
+            ends = ("; it runs one pattern in several ways: to compare two, run each, and report both results",)
         if one == "--vary" and varied:
             line = line.replace(varied, [one, varied[1]])
         elif one == "--ranks" and number:
@@ -390,8 +408,8 @@ def _mend_extra(
     word, before = words[at], words[max(at - 2, 0) : at]
     problem = f"`dliosim {name}` does not take `{word}` here"
     if before[:1] in (("-D",), ("--vary",)):
-        equals = "=" if "=" not in before[1] else ","
-        return problem, line.replace([*before, word], [before[0], f"{before[1]}{equals}{word}"])
+        joint = _find_joint(before[0], before[1], word)
+        return problem, line.replace([*before, word], [before[0], f"{before[1]}{joint}{word}"])
     if word.startswith("workload=") and any(one.endswith(ENDINGS) for one in words):
         return problem, line.replace([word], [])  # Hydra's choice of a file, and there is one
     if "=" in word and "-D" in known:
@@ -406,6 +424,17 @@ def _mend_extra(
     if locate_pattern(word):
         problem = f"`dliosim {name}` takes one pattern"
     return problem, line.replace([word], [])
+
+
+def _find_joint(option: str, pair: str, word: str) -> str:
+    """Return what belongs between NAME=VALUE and the word behind it, which a shell has taken from it."""
+    if "=" not in pair:
+        return "" if word.startswith("=") else "="
+    if pair[-1] in "=," or word.startswith(","):
+        return ""
+    # A comma on either side parts the values already; a number is no second word of a phrase.
+    is_phrase = "," in pair + word or option == "-D"
+    return " " if is_phrase and not word.isdecimal() else ","
 
 
 def _mend_value(
@@ -429,8 +458,13 @@ def _mend_value(
     quoted = re.search(r"invalid choice: '(.*?)' ", reason)
     value = quoted[1] if quoted else line.words[line.words.index(option) + 1]
     problem = f"`{value}` is none of {', '.join(choices)}" if choices else f"`{option} {value}`: {reason}"
+    if len(choices) == 1 and value == line.words[-1] and line.words[-2] == name and not option.startswith("-"):
+        return f"`dliosim {name}` needs `{option}`", line.replace([value], [choices[0], value])
     usual = f"{value} {example[-1].partition(' ')[2]}".strip()  # in the unit of the example
-    found = usual if accepts(usual) else (rewrite(value, accepts, choices) or example[-1:])[0].replace("_", "")
+    same = _look_up(value, _CHOICES)
+    usual = same if same and accepts(same) else usual
+    forms = choices or example[-1].split(", ")
+    found = usual if accepts(usual) else (rewrite(value, accepts, forms) or example[-1:])[0].replace("_", "")
     return problem, line.replace([value], [found])
 
 

@@ -27,6 +27,8 @@ def find_pattern(given: str, keys: Sequence[str] = ()) -> Path:
     found = locate_pattern(given)
     if found is None:
         raise _missing_pattern(given)
+    if found.is_dir() and (hint := _describe_folder(found)):
+        raise _make_unreadable(given, "it is a directory", hint)
     if found != Path(given):
         sys.stderr.write(f"note: {printable(given)} is {printable(str(found))}\n")
     if found.suffix in ENDINGS and found.is_file():
@@ -64,6 +66,22 @@ def locate_pattern(given: str) -> Path | None:
         return None
 
 
+def holds_results(given: str) -> bool:
+    """Return whether a path is a directory that a run or a comparison wrote."""
+    from dliosim.report.files.results import COMPARE, RESULTS
+
+    return any((Path(given) / name).is_file() for name in (RESULTS, COMPARE))
+
+
+def _describe_folder(folder: Path) -> str:
+    """Return what to type in place of a folder of results or of patterns; empty for others."""
+    if holds_results(str(folder)):
+        return f"it has results: write `dliosim report {shlex.quote(str(folder))}`"
+    inside = sorted(str(path) for path in folder.glob("*.dlio"))
+    more = f", or another of its {len(inside)} patterns" if len(inside) > 1 else ""
+    return f"name a pattern in it, as `{shlex.quote(inside[0])}`{more}" if inside else ""
+
+
 def list_names() -> list[str]:
     """Return the names of the patterns that come with dliosim, sorted."""
     return sorted(path.stem for path in PATTERNS.glob("*.dlio"))
@@ -81,7 +99,7 @@ def print_report(name: str, pattern: Pattern) -> None:
 def _missing_pattern(given: str) -> PatternError:
     from dliosim.dlio.config import find_workload_file
     from dliosim.dlio.keys import find_key
-    from dliosim.language.diagnostics import Diagnostic, PatternError, join_hints, suggest_word
+    from dliosim.language.diagnostics import join_hints, suggest_word
 
     try:
         Path(given).exists()
@@ -99,4 +117,10 @@ def _missing_pattern(given: str) -> PatternError:
     elif given.startswith("workload="):
         near = join_hints(near, "A workload of DLIO is given by its file, as `FOLDER/NAME.yaml`;")
     hint = join_hints(near, "`dliosim patterns` lists the patterns that come with dliosim")
+    return _make_unreadable(given, reason, hint)
+
+
+def _make_unreadable(given: str, reason: str, hint: str) -> PatternError:
+    from dliosim.language.diagnostics import Diagnostic, PatternError
+
     return PatternError([Diagnostic("E103", f"cannot read the pattern: {reason}", help=(hint,), file=given)])

@@ -135,6 +135,7 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     yield (re.sub(r"^(\w+) ?: ?\w+(?:\[\w+\])? ?= ?", r"\1 = ", text),)
     yield (re.sub(r" ?(?:\bper|/) ?(?:seconds?|secs?)\b", "/s", text),)
     yield (re.sub(rf"({_NUMBER})((?: [a-z]+)?) (?:per|each) ({'|'.join(_SHARERS)})$", _write_share, text),)
+    yield (re.sub(rf"\b({_NUMBER}) ?(d|days?|w|weeks?)\b", _write_hours, text),)
     yield _mend_draw(text)
     yield _mend_units(text)
     yield _round(text)
@@ -178,6 +179,11 @@ def _write_exponent(number: re.Match[str]) -> str:
 def _write_count(number: re.Match[str]) -> str:
     value = Fraction(number[1].replace("_", "")) * _LETTERS[number[2].lower()]
     return f"{int(value):_}" if value.denominator == 1 else number[0]
+
+
+def _write_hours(days: re.Match[str]) -> str:
+    """Return a number of days or weeks, which are no units, in hours."""
+    return f"{Decimal(days[1].replace('_', '')) * (24 if days[2][0] == 'd' else 168):f} h"
 
 
 def _write_share(share: re.Match[str]) -> str:
