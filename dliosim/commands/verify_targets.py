@@ -28,9 +28,8 @@ def find_targets(place: Path, stores: CheckpointStores) -> Iterator[Target]:
     where there is no such directory.
     """
     if not place.is_dir():
-        usual = "dliosim-data"
-        is_usual = place.absolute() == Path(usual).absolute()
-        hint = f"write `dliosim verify {'DIR`, with' if is_usual else f'{usual}`, or'} the --dir of a run"
+        usual = Path("dliosim-data")
+        hint = f"write `dliosim verify {f'{usual}`, or' if usual.is_dir() else 'DIR`, with'} the --dir of a run"
         reason = "it is a file, and no directory" if place.exists() else "there is no such directory"
         raise UsageError(f"{place}: {reason}{HELP}{hint}")
     if _DIGEST.fullmatch(place.parent.name) and any(entry == place for _, _, entry in list_entries(place.parent)):

@@ -121,8 +121,10 @@ def _explain_missing(given: Path) -> str:
     """Return why there are no results, and which directory to name instead."""
     wanted = "name a directory that `dliosim run` or `dliosim compare` wrote"
     here = sorted({one.parent for name in (RESULTS, COMPARE) for one in Path().glob(f"*/{name}")})
-    newest = max(here, key=lambda one: one.stat().st_mtime, default=Path("dliosim-results-*"))
-    cure = f"{HELP}write `dliosim report {shlex.quote(str(newest)) if here else newest}`"
+    cure = f"{HELP}there are none here: `mpiexec -n 4 dliosim run cosmoflow` writes some"
+    if here:
+        newest = max(here, key=lambda one: one.stat().st_mtime)
+        cure = f"{HELP}write `dliosim report {shlex.quote(str(newest))}`"
     if given.is_file():
         inside = any((given.parent / name).exists() for name in (RESULTS, COMPARE))
         return f"{given} is a file: " + (f"name its directory, {given.parent}" if inside else f"{wanted}{cure}")

@@ -179,10 +179,11 @@ def message(given: Path) -> str:
     return str(found.value)
 
 
-def test_what_is_no_directory_of_results_says_what_to_name(tmp_path: Path) -> None:
+def test_what_is_no_directory_of_results_says_what_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert f"{tmp_path} has neither results.json nor compare.json: name a directory" in message(tmp_path)
     assert f"{tmp_path / 'nowhere'}: there is no such directory: " in message(tmp_path / "nowhere")
-    assert "write `dliosim report dliosim-results-*`" in message(tmp_path)
+    assert "there are none here: `mpiexec -n 4 dliosim run cosmoflow` writes some" in message(tmp_path)
     (tmp_path / "file").touch()
     assert f"{tmp_path / 'file'} is a file: name a directory that" in message(tmp_path / "file")
 
