@@ -96,7 +96,7 @@ def parse_varied(texts: Sequence[str]) -> tuple[VariedSetting, ...]:
 
 
 def _mend_values(text: str) -> str:
-    """Return the values of a list in brackets, a range, or numbers between spaces, with commas; empty for others."""
+    """Return the values of a list in brackets, a range, or what other signs part, with commas; empty for others."""
     plain = text.strip()
     if found := re.fullmatch(r"\[(.*)\]|\{(.*)\}", plain):
         return re.sub(r"\s*,\s*", ",", (found[1] or found[2] or "").strip()) or "VALUE,VALUE"
@@ -104,6 +104,8 @@ def _mend_values(text: str) -> str:
         low, high = int(found[1]), int(found[2])
         inside = range(low, high + 1) if 0 < high - low < _MOST_LISTED else (low, high)
         return ",".join(map(str, inside))
+    if "," not in plain and re.search(r";|\||\b(?:vs|versus|or)\b", plain):
+        return ",".join(re.split(r"\s*(?:;|\||\b(?:vs|versus|or)\b\.?)\s*", plain))
     return ",".join(plain.split()) if re.fullmatch(r"\d+(?: +\d+)+", plain) else ""
 
 
