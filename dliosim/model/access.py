@@ -176,7 +176,7 @@ engine
 hints: library | two-phase | two-phase 4 aggregators buffer 16 MiB | no-aggregation
     collective_buffering -> two-phase | no-aggregation
     aggregators -> two-phase {} aggregators
-hint
+hint: "romio_cb_read" = "enable"
     mpi_info, mpi_hint
 order
     sort, sort_by_offset -> by offset | as planned

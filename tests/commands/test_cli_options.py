@@ -177,11 +177,12 @@ def test_a_root_to_which_a_checkpoint_is_drained_is_one_of_the_pattern(pattern: 
             ["compare", "resnet50", "--vary", "api=posix,h5py"],
             "write `--vary through=direct,library`",
         ),
-        (["verify", "nosuch"], "write `dliosim verify dliosim-data`"),
-        (["verify", "dliosim-data"], "write `dliosim verify DIR`, with the --dir of a run"),
+        (["verify", "nosuch"], "write `dliosim verify DIR`, with the --dir of a run"),
         (["compare", "resnet50", "--vary", "train.readers=[0, 2]"], "write `--vary train.readers=0,2`"),
         (["compare", "resnet50", "--vary", "train.readers=0..3"], "write `--vary train.readers=0,1,2,3`"),
         (["compare", "resnet50", "--vary", "train.readers=1-64"], "write `--vary train.readers=1,64`"),
+        (["compare", "resnet50", "--vary", "api=posix; mpi-independent"], "write `--vary api=posix,mpi-independent`"),
+        (["compare", "resnet50", "--vary", "api=posix vs mpi-independent"], "write `--vary api=posix,mpi-independent`"),
         (["compare", "resnet50", "--vary", "train.readers=0 2 4"], "write `--vary train.readers=0,2,4`"),
     ],
 )
@@ -209,6 +210,7 @@ def test_a_file_in_a_wrong_place_is_answered_by_what_takes_it(
 ) -> None:
     monkeypatch.chdir(pattern.parent)
     Path("made").mkdir()
+    Path("dliosim-data").mkdir()
     Path("made/results.json").write_text("{}")
     Path("w.yaml").write_text("dataset:\n  num_files_train: 4\n")
     with contextlib.suppress(SystemExit):

@@ -268,6 +268,8 @@ def _mend_option(line: _Line, name: str, option: str, known: dict[str, dict[str,
         return write(*([same] if same.startswith("-") else []), *([value] if value and takes_value else []))
     if name == "patterns":
         return write()
+    if known.get(f"--{value}", {}).get("action") == "store_true":  # `--format json`
+        return write(f"--{value}")
     if "--vary" in known and "," in value:
         return write("--vary", f"{plain.replace('-', '_')}={value}")
     if found := _mend_by_language(write, plain, value):

@@ -173,7 +173,7 @@ class Settings:
 
     def _cure(self, line: Setting, error: Mistake, convert: Callable[[SyntaxNode], T]) -> Mistake:
         """Return the mistake of a line with what to type instead, where that is known."""
-        from dliosim.language.syntax.cures import cure_phrase, show_forms
+        from dliosim.language.syntax.cures import cure_phrase, show_forms, write_lines
         from dliosim.language.syntax.override_cures import cure_value
 
         found = self.context.found
@@ -209,6 +209,10 @@ class Settings:
             elif is_typed and (used := re.compile(rf"\${param.name}\b")).search(place.text):
                 cure = cure_value(param, partial(_accepts_within, accepts, used, line.phrase.text))
         if given.code not in CURABLE:
+            # `gzip-9` has a hyphen, which is read as a minus.
+            plain = re.sub(r"(?<=[a-z])-(?=[0-9])", " ", line.phrase.text)
+            if plain != line.phrase.text and accepts(plain):
+                cure = cure or write_lines(line.head, [plain])
             return error.replace_help(cure)
         cure = cure or cure_phrase(line.head, kind, line.phrase, accepts)
         quoted = re.fullmatch('write it in quotes: `(".*")`', given.help[0]) if given.help else None

@@ -24,7 +24,7 @@ from dliosim.language.syntax.other_words import (
     suggest_setting,
 )
 from dliosim.language.syntax.parser import parse
-from dliosim.language.syntax.rewrites import MAX_LENGTH, NO, clean, rewrite
+from dliosim.language.syntax.rewrites import MAX_LENGTH, NO, add_shares, clean, rewrite
 from dliosim.language.syntax.vocabulary import BLOCKS, LOOPS, MUST_OPEN, REPEATED, SETTINGS, STATEMENTS
 from dliosim.model import EXPECTABLE
 from dliosim.units import COUNT, UNITS, Dimension
@@ -36,6 +36,11 @@ _NOT_YET: Final = (
         "prepare",
         r"\b(to|in|into|at)\b",
         "{forms}: where data go is an option of the command, `--dir {place}`, and `path` a folder in it",
+    ),
+    (
+        "save",
+        r"\b(to|in|into|at|as)\b",
+        "{forms}: where it goes is the `path` of its block `checkpoint`, below `--dir`",
     ),
     (
         "restore",
@@ -237,14 +242,14 @@ def find_meaning(words: str, kind: str, names: Names) -> tuple[Meaning, str] | N
 def find_phrases(meaning: Meaning, rest: str, names: Names) -> list[str]:
     """Return the phrases of a setting that another word and the `rest` of its line may mean; empty if not known."""
     setting, phrase = meaning.setting, names.fill(meaning.phrase)
-    value = clean(rest)
+    value = add_shares(clean(rest)) if meaning.kind == "dataset" else clean(rest)
     if meaning.otherwise and value.lower() in NO:
         return [names.fill(meaning.otherwise)]
     if phrase and "{}" not in phrase:
         return [phrase]
 
     def accepts(text: str) -> bool:
-        return is_readable(setting, text) and ("$" in value + phrase or " per " in value or "$" not in text)
+        return is_readable(setting, text) and ("$" in value + phrase or "$" not in text)
 
     if re.search("[A-Za-z]", value):
         phrase = re.sub(r"\{\} (B|s|us)\b", "{}", phrase)
@@ -277,11 +282,12 @@ def cure_phrase(head: str, kind: str, phrase: Span, accepts: Callable[[str], boo
     if (own := phrase.text.partition(" ")[0]) in SETTINGS[kind] and _is_line(own, kind, phrase.text):
         return f"write `{phrase.text}`, a setting of its own, in place of `{head}`"
     for word in re.finditer(r"\s([a-z]\w*)(?=\s)", phrase.text):
-        before, after = phrase.text[: word.start()].strip(), phrase.text[word.start() + 1 :]
+        before, after = phrase.text[: word.start()].strip(" ;,"), phrase.text[word.start() + 1 :]
         if word[1] in SETTINGS[kind] and accepts(before):
             return f"write `{head} {before}` and `{after}`, a line each"
     forms = _fill_forms(head, kind, names)
-    found = rewrite(phrase.text, accepts, forms)
+    # A data set is that of all ranks; what a loop has is that of each rank.
+    found = rewrite(add_shares(phrase.text) if kind == "dataset" else phrase.text, accepts, forms)
     if not found and any("CHECKPOINT" in form for form in forms):  # the pattern has none
         return _cure_unnamed(head, phrase, forms)
     cure = _write_cure(head, phrase, found) if found and found != [phrase.text] else ""
@@ -375,9 +381,28 @@ def cure_statement(head: str, phrase: Span, opened: bool) -> str:
             return answer.format(forms=f"write `{head} {name}`", place=place[0] if place else "DIR", name=name)
     if len(text) > MAX_LENGTH:
         return ""
+    if head == "workload" and (titled := re.fullmatch(r"([A-Za-z_]\w*) ([\w ,.-]+)", text)):
+        text = f'{titled[1]} "{titled[2]}"'
+    if lines := _split_lines(head, phrase.text):
+        return f"write {', '.join(lines[:-1])} and {lines[-1]}, a line each"
     forms = [names.fill(form) for form in _FORMS.get(head, ())]
     found = rewrite(text, lambda made: _is_statement(f"{head} {made}"), forms) if text else forms
-    return write_lines(head, [made + brace for made in found]) if found and found != [text] else ""
+    return write_lines(head, [made + brace for made in found]) if found and found != [phrase.text] else ""
+
+
+def _split_lines(head: str, text: str) -> list[str]:
+    """Return the lines of a statement that says several things at once; empty where it does not."""
+    if found := re.fullmatch(r"(.*\S) ([0-9]+|\$\w+) ?(?:times|x)", text):
+        return [f"`repeat {found[2]} {{`", f"`{head} {found[1]}`", "`}`"] if _is_statement(f"{head} {found[1]}") else []
+    if found := re.fullmatch(r"(.*\S) (extends|include) \"?([\w./-]+)\"?", text):
+        parts = [f"{head} {found[1]}", f'{found[2]} "{found[3].removesuffix(".dlio")}.dlio"']
+    elif found := re.fullmatch(r"([^\";]*); ?([^\";]+)", text):
+        parts = [f"{head} {found[1]}".strip(), found[2]]
+    elif head in ("prepare", "save", "restore") and re.fullmatch(r"\w+(?:(?:,| and| &) ?\w+)+", text):
+        parts = [f"{head} {one}" for one in re.split(r"(?:,| and| &) ?", text)]
+    else:
+        return []
+    return [f"`{part}`" for part in parts] if all(map(_is_statement, parts)) else []
 
 
 _FORMS: Final = {

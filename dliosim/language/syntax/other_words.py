@@ -40,7 +40,7 @@ _STATEMENTS: Final = {
     "infer {": "inference, serve, predict",
     "dataset NAME {": "data, data_set, dataloader, input",
     "checkpoint NAME {": "checkpointing, ckpt",
-    "expect utilization at least {}": "au, metric, accelerator_utilization, goal, expect",
+    "expect utilization at least {}": "au, metric, accelerator_utilization, goal, expect, assert, require",
     "pause {}": "sleep, wait, delay",
     "barrier": "mpi_barrier, sync",
     "drop caches": "drop_cache, drop_page_cache, clear_cache, clear, flush_cache, flush, invalidate, cold, cold_cache",

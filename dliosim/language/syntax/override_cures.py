@@ -86,12 +86,22 @@ def _list_homes(given: str, blocks: Mapping[str, str]) -> list[str]:
 
 def cure_value(param: Param, accepts: Callable[[str], bool]) -> str:
     """Return what to give instead of a value that its parameter cannot have; empty if not known."""
+    if param.value is param.default and (domain := _write_domain(param.value.text)):
+        return f"write `param {param.name} = {domain}`"
     found = rewrite(param.value.text, accepts)
     if not found and param.value is not param.default:
         default = param.default.text
         plain = filter(accepts, _PLAIN if "$" in default else ())
         found = [next(plain, default)]
     return write_override(param.value, found) if found else ""
+
+
+def _write_domain(text: str) -> str:
+    """Return the value and the domain of a parameter that a range or a list gives; empty for other texts."""
+    if found := re.fullmatch(r"(.*\S) in [\[(]?([0-9_]+) ?(?:\.\.\.?|-|,|to) ?([0-9_]+)[\])]?", text):
+        return f"{found[1]} between {found[2]} and {found[3]}"
+    found = re.fullmatch(r"\[ ?(([\w \"]+),[\w \",]+)\]", text)
+    return f"{found[2]} one of {found[1]}" if found else ""
 
 
 #: Values to type, where the default is a sum of other parameters.

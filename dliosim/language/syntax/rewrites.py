@@ -64,6 +64,7 @@ _WORDS: Final = {
     "adamw": ("adam",), "libaio": ("queued",),
     "io_uring": ("queued",), "aio": ("queued",), "psync": ("preadv",), "sync": ("preadv",), "pread": ("preadv",),
     "random": ("samples globally each epoch", "uniform"), "seed": ("samples globally each epoch",),
+    "tp": ("tensor",), "pp": ("pipeline",), "dp": ("data",), "from": ("written by",),
     "single": ("shared",), "direct": ("off",), "float16": ("fp16",), "float32": ("fp32",), "bfloat16": ("bf16",),
 }  # fmt: skip
 
@@ -131,10 +132,17 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     yield (re.sub(rf"\b({_NUMBER}) ?([kKmMgG]i?|thousand|million|billion)\b", _write_count, text),)
     yield (re.sub(r"^(?:int|float|str|round)\((.*)\)$", r"\1", text),)
     yield (re.sub(r"\b0x[0-9a-fA-F]{1,15}\b", lambda number: f"{int(number[0], 16):_}", text),)
-    yield (re.sub(r"<=?", "at most ", re.sub(r">=?|=>|==?", "at least ", text)).replace("  ", " "),)
+    compared = re.sub(r">=?|=>|==?|\b(?:more|greater|higher|better) than\b|\b(?:above|over)\b", "at least ", text)
+    compared = re.sub(r"<=?|\b(?:less|lower|fewer) than\b|\b(?:below|under)\b", "at most ", compared)
+    yield (re.sub(" +", " ", compared),)
     yield (re.sub(r"^(\w+) ?: ?\w+(?:\[\w+\])? ?= ?", r"\1 = ", text),)
     yield (re.sub(r" ?(?:\bper|/) ?(?:seconds?|secs?)\b", "/s", text),)
-    yield (re.sub(rf"({_NUMBER})((?: [a-z]+)?) (?:per|each) ({'|'.join(_SHARERS)})$", _write_share, text),)
+    yield (re.sub(rf"^({_NUMBER}) ?/s$", _write_arrivals, text),)
+    yield (re.sub(rf"(\$\w+) ?({_UNIT})", r"\1 * 1 \2", text),)
+    yield (re.sub(r"^\"?([\w.]+)\"? ?[:=] ?\"?([\w.]+)\"?$", r'"\1" = "\2"', text),)
+    yield (re.sub(rf"^({_NUMBER}) ?([a-z]+),? (?:and )?({_NUMBER}) ?([a-z]+)$", _add_times, text),)
+    yield (re.sub(r"^(\w+) ?: ", r"\1 ", text),)
+    yield (re.sub(r"\b([a-z]+)[-= ]([0-9])", r"\1 \2", text),)
     yield (re.sub(rf"\b({_NUMBER}) ?(d|days?|w|weeks?)\b", _write_hours, text),)
     yield _mend_draw(text)
     yield _mend_units(text)
@@ -186,9 +194,22 @@ def _write_hours(days: re.Match[str]) -> str:
     return f"{Decimal(days[1].replace('_', '')) * (24 if days[2][0] == 'd' else 168):f} h"
 
 
-def _write_share(share: re.Match[str]) -> str:
+def add_shares(text: str) -> str:
     """Return what all ranks or nodes together have, where a text says what each has."""
-    return f"{share[1]} * ${_SHARERS[share[3]]}{share[2]}"
+    pattern = rf"({_NUMBER})((?: [a-z]+)?) (?:per|each) ({'|'.join(_SHARERS)})$"
+    return re.sub(pattern, lambda share: f"{share[1]} * ${_SHARERS[share[3]]}{share[2]}", text)
+
+
+def _add_times(times: re.Match[str]) -> str:
+    """Return the sum of two times that are written side by side."""
+    units = [_TIME_UNITS.get(unit, unit) for unit in (times[2], times[4])]
+    return f"{times[1]} {units[0]} + {times[3]} {units[1]}"
+
+
+def _write_arrivals(rate: re.Match[str]) -> str:
+    """Return the time from one request to the next, for a number of requests a second."""
+    value = float(rate[1].replace("_", ""))
+    return f"1 per rank every {1000 / value:g} ms" if value else rate[0]
 
 
 def _draw_between(text: str) -> Iterator[str]:
@@ -307,6 +328,7 @@ def _replace_words(text: str) -> Iterator[Iterable[str]]:
     for word in re.findall(r"[A-Za-z][\w-]*", text)[:8]:
         made = [re.sub(rf"\b{re.escape(word)}\b", better, text) for better in _WORDS.get(word.lower(), ())]
         yield [re.sub(r"\b([a-z]\w*) \1\b", r"\1", one) for one in made]  # `latency p99` says it twice
+    yield (re.sub(r"[A-Za-z][\w-]*", lambda word: _WORDS.get(word[0].lower(), (word[0],))[0], text),)
 
 
 def _fill(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
