@@ -243,7 +243,7 @@ def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: Ve
 
 def _wrong_dimension(figure: str, value: Value, phrase: Span) -> Mistake:
     """Return the E111 for a value that cannot bound a figure; mostly its unit was left out."""
-    from dliosim.language.syntax.cures import cure_statement
+    from dliosim.language.syntax.line_cures import cure_statement
 
     expectable, missing = EXPECTABLE[figure], value.dimension == COUNT
     needed = " or ".join(str(_DIMENSIONS.get(unit, COUNT)) for unit in expectable.units)

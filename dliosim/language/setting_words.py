@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 from dliosim.language.settings.setting_overlay import blocks_by_name
-from dliosim.language.syntax.cures import example_phrases, write_lines
+from dliosim.language.syntax.cures import write_lines
 from dliosim.language.syntax.declarations import Declaration
+from dliosim.language.syntax.line_cures import example_phrases
 from dliosim.language.syntax.loader import Loader
 from dliosim.language.syntax.other_words import find_setting, list_forms
 from dliosim.language.syntax.override_cures import cure_override

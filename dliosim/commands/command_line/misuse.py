@@ -1,7 +1,7 @@
 """Cures of command lines: the line to type instead of one that cannot be read. Loaded when there is a mistake.
 
-A line is mended one mistake after the other until the parser takes it, so what is shown can be typed. Tables have the
-other words of the field for commands and options; words of settings are those of the language.
+A line is mended one mistake after the other until the parser takes it, so what is shown can be typed. Other words
+of the field for commands and options are in `other_words`; words of settings are those of the language.
 """
 
 from __future__ import annotations
@@ -16,91 +16,23 @@ from itertools import pairwise
 from typing import Any, Final
 
 from dliosim.commands.command_line.command_table import COMMANDS, EXAMPLES
+from dliosim.commands.command_line.other_words import (
+    BEFORE_COMMANDS,
+    CHOICES,
+    KINDS,
+    LAUNCHERS,
+    LETTERS,
+    NO_COMMANDS,
+    OPTIONS,
+    OTHER_COMMANDS,
+    find_name,
+)
 from dliosim.commands.command_line.parser import Misuse, parse_words, quote_word, split_overrides
 from dliosim.commands.command_line.pattern_files import holds_results, locate_pattern
 from dliosim.dlio import ENDINGS
 from dliosim.dlio.keys import find_key
 
 _MOST_MENDS: Final = 10
-
-#: Other words for commands.
-_COMMANDS: Final = {
-    "run": "simulate, start, execute, exec, train, training, bench, benchmark, launch, prepare, generate, workload, "
-    "datagen, submit, go, infer, save, restore",
-    "check": "validate, lint, parse, test, configview, syntax",
-    "plan": "estimate, predict, datasize, forecast, size, dryrun, dry-run, plan-only, count, preview",
-    "report": "results, result, plot, view, html, png, page, csv-report, reportgen, summary, pictures",
-    "analyze": "analyse, diagnose, insights, darshan, drishti, dfanalyzer, profile, why",
-    "trace": "export, perfetto, timeline, dxt, tracing",
-    "explain": "info, describe, doc, docs, man, show, cat, print, what, resolve",
-    "compare": "diff, versus, vs, tune, sweep, ab",
-    "verify": "fsck, scrub, checksum",
-    "patterns": "list, ls, examples, workloads, models, catalogue",
-    "--help": "help, usage, h, ?",
-    "--version": "version, v, V",
-}
-#: First of two words for a command of MLPerf Storage's program, as in `training datagen`.
-_BEFORE_COMMANDS: Final = ("training", "checkpointing", "reports")
-#: What is no command, by what to do.
-_NO_COMMANDS: Final = {
-    "data are files below --dir: write `rm -r dliosim-data`": "clean, cleanup, clear, remove, delete, rm, purge",
-    "write `pip install 'dliosim[report]'` (in a checkout: `pip install '.[report]'`), or another extra": "install, "
-    "init, setup",
-}
-#: Other words for options and arguments, of the commands that have them.
-_OPTIONS: Final = {
-    "--dir": "data-dir, data-folder, datadir, data, prefix, scratch, directory, dataset-path, data-path, path, "
-    "checkpoint-folder, checkpoint-dir, root-dir, target",
-    "--output": "out, o, outdir, output-dir, results-dir, result-dir, results, log-dir, output-folder, save",
-    "--null": "no-io, dummy, noop, without-io",
-    "--seed": "random-seed, s",
-    "--html": "page, output-html, plot, plots, output, o, out",
-    "--png": "pictures, figures, pdf, svg",
-    "--json": "output-format, json-output, as-json",
-    "--repeat": "repeats, repetitions, runs, iterations, trials",
-    "--caches": "cache",
-    "-D": "define, def, param, params, set, override, config, p, d, D, o, O",
-    "pattern": "pattern, workload, model, file, f, conf, input, script, benchmark, app",
-    "place": "dir, directory, data-dir, path, root",
-    "results": "dir, results, result, input",
-    "--format": "fmt, form, as, type, to",
-    "--part": "cut, steps, filter, select, only, time, times",
-    "trace": "traces, log, file, dir, input, path, results, result",
-    "traces": "trace, traces, log, logs, file, dir, input, path, pfw, darshan",
-    "--explain": "insight, why, describe",
-    "--from": "template, base, copy, example, like, source, extends",
-    "--help": "usage, help, ?",
-}
-#: Other words for the values of options.
-_CHOICES: Final = {
-    "perfetto": "json, chrome, pfw, dftracer, trace",
-    "dxt": "txt, text, darshan",
-    "parquet": "arrow, feather, pandas",
-}
-_LAUNCHERS: Final = ("mpiexec", "mpirun", "srun")
-#: Options that are those of launchers, by what they say; and options that are needed nowhere.
-_KINDS: Final = {
-    "ranks": "n, np, ranks, nprocs, nproc, num-procs, ntasks, processes, num-processes, nranks, num-ranks, world-size, "
-    "num-accelerators, num-client-hosts, nproc-per-node, num-gpus, gpus, numjobs, j",
-    "of a node": "ppn, npernode, ntasks-per-node, ranks-per-node, procs-per-node, tasks-per-node, gpus-per-node",
-    "nodes": "nodes, nnodes, num-nodes, N",
-    "hosts": "hosts, host, hostfile, machinefile",
-    "srun": "partition, account, mem, cpus-per-task, c, job-name, qos, constraint, exclusive, time",
-    "needless": "verbose, v, vv, quiet, q, debug, force, yes, y, k, w, r, strict, color, progress, keep, "
-    "client-host-memory-in-gb, allow-run-as-root",
-}
-#: Options of IOR and fio that are letters, by the words of settings.
-_LETTERS: Final = {
-    "t": "transfer",
-    "a": "api",
-    "b": "size",
-    "s": "samples",
-    "e": "epochs",
-    "i": "epochs",
-    "B": "odirect",
-    "C": "shift",
-    "F": "file_per_process",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +136,7 @@ def _mend_command(line: _Line) -> tuple[str, _Line | str | None]:
     word, rest = words[0], words[1:]
     if word in ("--help", "--version", "-h"):
         return "", line
-    if word in _LAUNCHERS:
+    if word in LAUNCHERS:
         start = next((at for at, one in enumerate(words) if one in COMMANDS or locate_pattern(one)), len(words))
         ranks = tuple(one for one in words[:start] if one != "dliosim")
         ranks = ranks if len(ranks) > 1 else (word, "-n", "4")
@@ -216,10 +148,10 @@ def _mend_command(line: _Line) -> tuple[str, _Line | str | None]:
         at = words.index(command)
         return problem, line.replace(words[: at + 1], [command, word, *words[1:at]])
     plain = word.lstrip("-")
-    if action := _look_up(plain, _NO_COMMANDS):
+    if action := find_name(plain, NO_COMMANDS):
         return problem, action
-    near = plain if plain in COMMANDS else _look_up(plain, _COMMANDS)
-    if word in _BEFORE_COMMANDS and rest and (rest[0] in COMMANDS or _look_up(rest[0], _COMMANDS)):
+    near = plain if plain in COMMANDS else find_name(plain, OTHER_COMMANDS)
+    if word in BEFORE_COMMANDS and rest and (rest[0] in COMMANDS or find_name(rest[0], OTHER_COMMANDS)):
         return problem, replace(line, words=rest)
     if near == "--help":
         return problem, _Line((rest[0], "--help") if rest and rest[0] in COMMANDS else ("--help",))
@@ -255,12 +187,12 @@ def _mend_option(line: _Line, name: str, option: str, known: dict[str, dict[str,
     def write(*new: str) -> _Line:
         return line.replace(old, new)
 
-    kind = _look_up(plain, _KINDS)
+    kind = find_name(plain, KINDS)
     if kind == "needless":
         return write()
     if kind:
         return _mend_ranks(line, kind, option, value, old, "--ranks" in known)
-    same = _look_up(plain, {one: _OPTIONS[one] for one in _OPTIONS if one in known or one == "--help"})
+    same = find_name(plain, {one: OPTIONS[one] for one in OPTIONS if one in known or one == "--help"})
     if same == "-D":
         return write("-D", *([value] if value else [])) if "=" not in value else _define(write(), value)
     if same:
@@ -291,7 +223,7 @@ def _mend_by_command(
     # An option that another command has is meant as such, unless a letter of this command's own is missing.
     if near := difflib.get_close_matches(option, known, n=1, cutoff=0.9 if homes else 0.75):
         return write(near[0], *values)
-    other = homes[0] if homes else _look_up(option.lstrip("-"), _COMMANDS)
+    other = homes[0] if homes else find_name(option.lstrip("-"), OTHER_COMMANDS)
     if not other:
         return None
     if other == name:
@@ -306,7 +238,7 @@ def _mend_by_command(
 def _mend_by_language(write: Callable[..., _Line], plain: str, value: str) -> _Line | None:
     """Mend an option that is a statement of the language, or a word that says nothing."""
     from dliosim.language.source import SourceText
-    from dliosim.language.syntax.cures import cure_head
+    from dliosim.language.syntax.line_cures import cure_head
     from dliosim.language.syntax.other_words import find_action, find_statement
     from dliosim.language.syntax.vocabulary import VERBS
 
@@ -366,7 +298,7 @@ def _write_setting(word: str, value: str, words: Sequence[str]) -> list[str]:
         return [f"++{key}={value}"]
     off = word.startswith(("no-", "without-")) and not value
     name = re.sub(r"^(no|without)-", "", word) if off else word
-    return shlex.split(find_override(path, _LETTERS.get(name, name.replace("-", "_")), "off" if off else value))
+    return shlex.split(find_override(path, LETTERS.get(name, name.replace("-", "_")), "off" if off else value))
 
 
 def _add_required(line: _Line, name: str, missing: Sequence[str]) -> tuple[str, _Line | None]:
@@ -463,13 +395,8 @@ def _mend_value(
     if len(choices) == 1 and value == line.words[-1] and line.words[-2] == name and not option.startswith("-"):
         return f"`dliosim {name}` needs `{option}`", line.replace([value], [choices[0], value])
     usual = f"{value} {example[-1].partition(' ')[2]}".strip()  # in the unit of the example
-    same = _look_up(value, _CHOICES)
+    same = find_name(value, CHOICES)
     usual = same if same and accepts(same) else usual
     forms = choices or example[-1].split(", ")
     found = usual if accepts(usual) else (rewrite(value, accepts, forms) or example[-1:])[0].replace("_", "")
     return problem, line.replace([value], [found])
-
-
-def _look_up(word: str, table: dict[str, str]) -> str:
-    words = (word, word.lower() if len(word) > 1 else word)
-    return next((name for name, others in table.items() if any(one in others.split(", ") for one in words)), "")

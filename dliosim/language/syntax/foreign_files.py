@@ -11,7 +11,7 @@ from typing import Final
 
 from dliosim.language.diagnostics import Mistake, mistake
 from dliosim.language.source import SourceText
-from dliosim.language.syntax.cures import cure_head
+from dliosim.language.syntax.line_cures import cure_head
 
 #: What a file is, by what its first lines look like; the first that fits.
 _LOOKS: Final = (

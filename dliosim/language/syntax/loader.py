@@ -374,7 +374,7 @@ def _add_cure(error: Mistake, statement: Statement) -> Mistake:
     given = error.diagnostic
     if found is None or given.code not in ("E002", "E003") or (given.help and given.help[0].startswith("write `from")):
         return error
-    from dliosim.language.syntax.cures import cure_statement
+    from dliosim.language.syntax.line_cures import cure_statement
 
     head, _, phrase = found
     return error.replace_help(cure_statement(head, phrase, statement.opened is not None))
@@ -401,7 +401,7 @@ def _split_known_head(statement: Statement, known: dict[str, str], kind: str) ->
 
 def unknown_setting(statement: Statement, word: Span, kind: str, known: dict[str, str]) -> Mistake:
     """Return the E001 for an unknown word, with what to type, or the words that are valid there."""
-    from dliosim.language.syntax.cures import cure_head
+    from dliosim.language.syntax.line_cures import cure_head
 
     what = "setting" if kind and kind != "repeat" else "statement"
     where = f" in `{kind}`" if kind else ""
@@ -418,7 +418,7 @@ def unknown_setting(statement: Statement, word: Span, kind: str, known: dict[str
 
 def foreign_setting(statement: Statement, head: str, kind: str, place: Span) -> Mistake:
     """Return the E210 for a setting that other kinds of block take."""
-    from dliosim.language.syntax.cures import cure_head
+    from dliosim.language.syntax.line_cures import cure_head
 
     homes = ", ".join(f"`{home}`" for home in vocabulary.block_kinds(head))
     where = f"`{kind}` does not take `{head}`" if kind else f"`{head}` stands outside of a block"
