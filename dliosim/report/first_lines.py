@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,9 @@ _MOST = 8
 
 #: Characters of a name in a title that has no room for all of it.
 _LONGEST_NAME = 24
+
+#: The space between a number and its unit, at which no line ends.
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[kMGTPE]?B(?:/s)?|[mun]?s|min|h)(?![\w/]))")
 
 #: Name and text of a row. Lines of a text after the first are commands.
 Row: TypeAlias = tuple[str, str]
@@ -98,4 +102,6 @@ def _join(parts: Sequence[str]) -> str:
 
 
 def _wrap(text: str, first: str, later: str) -> str:
-    return textwrap.fill(text, SCREEN, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
+    joined = _UNIT.sub("\0", text)
+    made = textwrap.fill(joined, SCREEN, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
+    return made.replace("\0", " ")

@@ -192,8 +192,8 @@ def test_how_often_to_save_is_said_or_why_it_is_unknown() -> None:
     assert [line[:9].strip() for line in text[1:4]] == ["ANSWER", "EVERY", "EVERY"]
     assert text[2] == "EVERY    model 3.98 min (1.67 % lost in all): best, as the job fails every 4 h"
     assert " ".join(" ".join(text[3:5]).split()) == (
-        "EVERY half 5.61 min (2.37 % lost in all) if the job fails every 4 h: an estimate, if storage keeps the "
-        "537 MB/s of this part"
+        "EVERY half 5.6 min (2.4 % lost in all) if the job fails every 4 h: an estimate for all 2.15 GB, if storage "
+        "keeps the 537 MB/s of this part"
     )
     tiny = replace(half, verb=saved(2.0), part_of="1/1000 of the bytes of m")
     lines = lines_of(phases=(tiny,), mtbf=14_400.0, arguments=("run", "a.dlio", "--mtbf", "4 h"))

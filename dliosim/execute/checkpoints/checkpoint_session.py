@@ -245,7 +245,7 @@ def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
     unlocked = session.stores.lock_note(session.save_directory(checkpoint))
     dropped = striping_hint_note(checkpoint.access, checkpoint.stripe, save.record.hints)
     part = checkpoint.describe_part(checkpoint.split(session.world.size))
-    smaller = part and f"only {part} was saved: its time says nothing about the time of a whole save"
+    smaller = part and f"only {part} was saved: its time is not that of a whole save"
     notes = tuple(filter(None, (unlocked, smaller, *save.notes, dropped)))
     if checkpoint.background is not None and checkpoint.background.staging is not None:
         slow = np.array([save.late_ns, save.record.stage_ns], np.int64)

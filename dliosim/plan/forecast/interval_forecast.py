@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dliosim.model import Background, Checkpoint
 from dliosim.model.epoch_size import steps_of_epoch
@@ -11,8 +13,11 @@ from dliosim.model.verbs import Loop, flatten_verbs
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_counts import save_interval
 from dliosim.plan.forecast.checkpoint_footprint import forecast_state
-from dliosim.plan.forecast.checkpoint_interval import Costs
+from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
+
+#: Share of the time that saves and failures may cost: a rate is named with which they do.
+LOSS = 0.05
 
 #: Bandwidths of all ranks together, in B/s: rows of the table where no bandwidth is given.
 BANDWIDTHS = (1e9, 10e9, 100e9, 1e12)
@@ -49,6 +54,8 @@ class StateRisks:
     knows_stall: bool  #: false for background saves whose copy to buffers has no pace: the copy counts as 0 s
     part_of: str = ""  #: part that the workload saves; empty where it is all
     ranks: int = 0  #: ranks that save the checkpoint
+    #: bandwidth, in B/s, with which `LOSS` is lost in all; None where one is given, and where none loses so little
+    needed: float | None = None
 
 
 def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureModel) -> Iterator[StateRisks]:
@@ -57,7 +64,9 @@ def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureMode
     The costs of a part do not tell those of the whole: calls, syncs and renames do not shrink with the bytes.
     """
     rates: tuple[float | None, ...] = BANDWIDTHS
-    if failures.bandwidth is not None or failures.save_time is not None:
+    in_background = any(one.background for one in workload.checkpoints)  # the save time is that of the copy alone
+    is_given = failures.bandwidth is not None or (failures.save_time is not None and not in_background)
+    if is_given:
         rates = (failures.bandwidth,)
     for state in forecast.states:
         checkpoint, ranks = workload.checkpoint(state.checkpoint), workload.job.ranks
@@ -71,7 +80,26 @@ def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureMode
         background = checkpoint.background
         known = background is None or background.staging is not None or failures.save_time is not None
         own = () if state.part_of else tuple(_save_intervals(workload, checkpoint))
-        yield StateRisks(whole, each, own, known, state.part_of, ranks)
+        needed = None
+        if known and not is_given:
+            needed = _needed_rate(partial(_failure_costs, checkpoint, whole, failures))
+        yield StateRisks(whole, each, own, known, state.part_of, ranks, needed)
+
+
+def _needed_rate(costs_at: Callable[[float], Costs]) -> float | None:
+    """Return the bandwidth at which the best interval loses `LOSS`, B/s; None where any loses more."""
+
+    def is_enough(rate: float) -> bool:
+        costs = costs_at(rate)
+        return compute_waste(best_interval(costs), costs).total <= LOSS
+
+    slow, fast = 1.0, 1e18
+    if not is_enough(fast):
+        return None
+    while fast > 1.001 * slow:
+        middle = math.sqrt(slow * fast)
+        slow, fast = (slow, middle) if is_enough(middle) else (middle, fast)
+    return fast
 
 
 def _failure_costs(checkpoint: Checkpoint, state: StateForecast, failures: FailureModel, rate: float | None) -> Costs:

@@ -94,6 +94,7 @@ def answer_json(run: RunSummary, place: Path | str | None) -> str:
         "results": None if place is None else str(place),
         "partial": run.partial and asdict(run.partial),
         "answer": [asdict(answer) for answer in run.answers],
+        "intervals": [_interval(one) for one in checkpoint_costs(run)],
         "missed": [asdict(result) for result in run.expectations if result.is_missed],
     }
     return json.dumps(drop_nonfinite(content), allow_nan=False) + "\n"

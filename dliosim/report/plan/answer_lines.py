@@ -8,18 +8,15 @@ from dliosim.model import Workload
 from dliosim.plan.forecast.checkpoint_interval import best_interval, compute_waste
 from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Forecast, Storage
-from dliosim.plan.forecast.interval_forecast import Risk, StateRisks
+from dliosim.plan.forecast.interval_forecast import LOSS, Risk, StateRisks
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
 from dliosim.readable import count, long_time, percent, seconds, size
-from dliosim.report.first_lines import ROW, first_lines, fit_rows, fit_title, name_forms
+from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.plan.tables import show_figure
 from dliosim.report.text_table import shorten_name
 
 #: Shares of an epoch from which on memory has nearly all of it, and below which nearly nothing.
 _ALL, _NONE = 0.99, 0.01
-
-#: Words for what is lost with the best interval, the longest first; '' for no room.
-_LOST = (" lost in all", " lost", "")
 
 #: Bytes that no file system has.
 _TOO_MUCH = 1e18
@@ -47,6 +44,7 @@ def plan_lines(
     rows += [("HOLDS", _holding(one)) for one in forecast.storage if one.bytes * one.copies > _TOO_MUCH][:1]
     rows += [("SAVES", _save(one, hint)) for one in saves]
     rows += [("EVERY", _best_intervals(one)) for one in risks]
+    rows += [("NEEDS", _needed_rate(one)) for one in risks if one.needed]
     rows += [
         (
             phase.verb.upper(),
@@ -136,21 +134,29 @@ def _two_digits(value: float) -> str:
     return size(float(f"{value:.1e}"), 2)
 
 
+def _needed_rate(one: StateRisks) -> str:
+    rate = f"{show_figure(one.needed or 0.0, size, True)}/s"
+    return f"{shorten_name(one.state.checkpoint)}: {rate} to lose {percent(LOSS, 1)} to saves and failures in all"
+
+
 def _best_intervals(one: StateRisks) -> str:
-    """Return how often it is best to save, for up to three bandwidths."""
+    """Return how often it is best to save, for up to three bandwidths, and what is lost with it."""
     name = shorten_name(one.state.checkpoint)
     if one.part_of:
         name = f"{name}, all {size(one.state.bytes)} of {count(one.ranks, 'rank')}"
-    forms = [f"{name}: {', '.join(_best(one, risk, lost) for risk in one.risks[:3])}" for lost in _LOST]
-    return next((form for form in forms if len(form) <= ROW), forms[-1])
+    if not one.knows_stall:
+        flushes = ", ".join(f"{long_time(risk.costs.flush, 2)}{_at(risk)}" for risk in one.risks[:3])
+        return f"{name}: unknown, as the copy of a save is: give `--save-time`. A flush takes {flushes}"
+    return f"{name}: {', '.join(map(_best, one.risks[:3]))}"
 
 
-def _best(one: StateRisks, risk: Risk, lost: str) -> str:
-    """Return how often it is best to save at a bandwidth, and what is lost with it, with the words `lost` if any."""
+def _best(risk: Risk) -> str:
     best = best_interval(risk.costs)
-    least = "" if one.knows_stall else "over "
-    share = f" ({least}{percent(compute_waste(best, risk.costs).total, 3)}{lost})" if lost else ""
-    return f"{long_time(best, 3)}{share}{f' at {size(risk.bandwidth, 1)}/s' if risk.bandwidth else ''}"
+    return f"{long_time(best, 2)} ({percent(compute_waste(best, risk.costs).total, 2)} lost){_at(risk)}"
+
+
+def _at(risk: Risk) -> str:
+    return f" at {size(risk.bandwidth, 1)}/s" if risk.bandwidth else ""
 
 
 def _save(needs: SaveNeeds, hint: str) -> str:

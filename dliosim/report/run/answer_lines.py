@@ -32,6 +32,12 @@ _WORTH_A_WORD, _PARTS = 0.01, 3
 #: Characters of the name of a checkpoint.
 _LONGEST_CHECKPOINT = 16
 
+#: Above this share that is lost, a job makes no progress.
+_NO_PROGRESS = 0.99
+
+#: The longest save may take this many times as long as the shortest one.
+_UNEVEN = 2.0
+
 #: Words for what is lost with the best interval, the longest first; '' for no room.
 _LOST = (" lost in all", " lost", "")
 
@@ -75,14 +81,13 @@ def _best_intervals(run: RunSummary) -> Iterator[str]:
         return
     costs = list(checkpoint_costs(run))
     if known := [one for one in costs if not one.is_estimate]:
-        yield _best_in_row(known, f"best, as {_failing(run)}")
+        yield _best_in_row(known, f"best, as {_failing(run)}") + "".join(map(_unevenness, known))
     for one in costs:
         if one.is_estimate:
             guess = f", a low guess from {size(one.rank_bytes, 2)} a rank" if one.rank_bytes < TELLING_BYTES else ""
-            yield (
-                f"{_best(one, _LOST[0])} if {_failing(run)}: an estimate, if storage keeps the "
-                f"{size(one.rate, 3)}/s of this part{guess}"
-            )
+            kept = f"if storage keeps the {size(one.rate, 3)}/s of this part{guess}"
+            estimate = f"an estimate for all {size(one.whole_bytes, 3)}, {kept}{_unevenness(one)}"
+            yield f"{_best(one, _LOST[0])} if {_failing(run)}: {estimate}"
     in_memory = [name for name in dict.fromkeys(phase.name for phase in run.saves) if name in memory_checkpoints(run)]
     if in_memory:
         names = shorten_name(", ".join(in_memory), _LONGEST_CHECKPOINT)
@@ -100,15 +105,26 @@ def _best_in_row(known: Sequence[CheckpointCosts], why: str) -> str:
     return next((form for form in forms if len(form) <= ROW), forms[-1])
 
 
+def _unevenness(one: CheckpointCosts) -> str:
+    """Return that saves differ much, after a semicolon; empty where they do not."""
+    times = f"{seconds(one.shortest, 2)} to {seconds(one.longest, 2)}"
+    saves = f"saves of {shorten_name(one.checkpoint, _LONGEST_CHECKPOINT)}"
+    return f"; {saves} took {times}, so repeat it" if one.longest > _UNEVEN * one.shortest else ""
+
+
 def _failing(run: RunSummary) -> str:
     return f"the job fails every {long_time(run.mtbf or 0.0, 3)}"
 
 
 def _best(one: CheckpointCosts, lost: str) -> str:
     """Return how often it is best to save a checkpoint, and what is lost with it, with the words `lost` if any."""
-    best = best_interval(one.costs)
-    share = f" ({percent(compute_waste(best, one.costs).total, 3)}{lost})" if lost else ""
-    return f"{shorten_name(one.checkpoint, _LONGEST_CHECKPOINT)} {long_time(best, 3)}{share}"
+    best, digits = best_interval(one.costs), 2 if one.is_estimate else 3
+    whole = compute_waste(best, one.costs).total
+    name = shorten_name(one.checkpoint, _LONGEST_CHECKPOINT)
+    if whole > _NO_PROGRESS:
+        return f"{name} at no interval (over {percent(_NO_PROGRESS, 2)} lost)"
+    share = f" ({percent(whole, digits)}{lost})" if lost else ""
+    return f"{name} {long_time(best, digits)}{share}"
 
 
 def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:

@@ -44,6 +44,11 @@ class CheckpointCosts:
     rate: float
     #: mean bytes of a rank in a save
     rank_bytes: float
+    #: bytes of all of it
+    whole_bytes: float
+    #: time of the shortest and of the longest save until it was complete, without waiting for the one before, s
+    shortest: float
+    longest: float
     #: mean time of steps between two saves, in the loops that made them; s; None if no loop made them, or only a part
     interval: float | None
 
@@ -88,7 +93,9 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
             continue
         save = next(phase for phase in run.saves if phase.name == one.checkpoint)
         times, ranks = save.whole_times, save.whole_ranks or run.ranks
-        stall = one.held * (times * run.ranks / ranks if one.flush else times)
+        # A save waits for the one before only because this run saves so often.
+        waited = statistics.fmean(phase.verb.wait_seconds.max for phase in run.saves if phase.name == one.checkpoint)
+        stall = max(one.held - waited, 0.0) * (times * run.ranks / ranks if one.flush else times)
         restart = run.restart_time
         if restart is None:
             restart = times * (_restore_seconds(run, one.checkpoint) or one.complete)
@@ -99,6 +106,8 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
             save.part_of,
             _save_rate(run, one.checkpoint),
             rank_bytes(run, one.checkpoint),
+            times * save.verb.bytes,
+            *_extremes(run, one.checkpoint),
             None if save.part_of else _interval(run, one.checkpoint),
         )
 
@@ -119,10 +128,17 @@ def rank_bytes(run: RunSummary, checkpoint: str) -> float:
     return statistics.fmean(phase.verb.bytes for phase in run.saves if phase.name == checkpoint) / run.ranks
 
 
-def _save_rate(run: RunSummary, checkpoint: str) -> float:
-    """Return bytes / time of the saves of a checkpoint, as in SAVES."""
+def _extremes(run: RunSummary, checkpoint: str) -> tuple[float, float]:
+    """Return the shortest and the longest time of a save, without waiting for the one before."""
     verbs = [phase.verb for phase in run.saves if phase.name == checkpoint]
-    taken = sum(one.seconds for one in verbs)
+    times = [one.seconds - one.wait_seconds.max for one in verbs]
+    return min(times), max(times)
+
+
+def _save_rate(run: RunSummary, checkpoint: str) -> float:
+    """Return bytes / time of the saves of a checkpoint, without waiting for the one before."""
+    verbs = [phase.verb for phase in run.saves if phase.name == checkpoint]
+    taken = sum(one.seconds - one.wait_seconds.max for one in verbs)
     return sum(one.bytes_once for one in verbs) / taken if taken > 0 else 0.0
 
 

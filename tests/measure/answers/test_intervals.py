@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import pytest
 from hypothesis import assume, given
@@ -67,3 +68,19 @@ def test_what_was_taken_from_storage_excuses_no_more_than_that(spread: Spread, b
     assert doubt.endswith("may be what is missing") == (spread.mean >= bound * (1 - excused))
     assert judge_bound(Spread(2.0, 2.0, 2.0), 1.0, False, 0.4, "it slept")[0] is Outcome.MISSED
     assert judge_bound(Spread(2.0, 2.0, 2.0), 1.0, False, 0.5, "it slept")[0] is Outcome.UNDECIDED
+
+
+def test_epochs_that_change_in_the_middle_of_a_run_decide_nothing_about_what_lies_between() -> None:
+    # Something else began to use the storage after the sixth epoch.
+    disturbed = [0.97] * 6 + [0.5] * 19
+    found = mean_interval(disturbed, [0.01] * 25)
+    assert found.low < 0.5 and found.high > 0.75
+    # The same values in another order are chance.
+    mixed = [0.97 if number % 4 == 0 and number < 24 else 0.5 for number in range(25)]
+    assert half(mixed, [0.01] * 25) < half(disturbed, [0.01] * 25) / 2
+
+
+@given(st.lists(shares, min_size=10, max_size=40))
+def test_groups_make_an_interval_no_narrower(values: list[float]) -> None:
+    spread = math.sqrt(statistics.variance(values) / len(values))
+    assert half(values, [0.0] * len(values)) >= 2.0 * spread * (1 - 1e-9)

@@ -26,9 +26,9 @@ def lines(name: str, ranks: int = 4, nodes: int = 1, memory: float = 16e9, **ove
 @pytest.mark.parametrize(
     ("scale", "failures", "text"),
     [
-        ("1", FailureModel(14_400.0), "state: 28.8 min at 1 GB/s, 9.36 min at 10 GB/s, 2.99 min at 100 GB/s"),
-        ("1", FailureModel(14_400.0, save_time=30.0), "state: 15.2 min (6.51 % lost in all)"),
-        ("10000", FailureModel(14_400.0), "state, all 112.4 GB of 8 ranks: 28.8 min at 1 GB/s, 9.36 min at 10"),
+        ("1", FailureModel(14_400.0), "state: 29 min (13 % lost) at 1 GB/s, 9.4 min (4.0 % lost) at 10 GB/s,"),
+        ("1", FailureModel(14_400.0, save_time=30.0), "state: 15 min (6.5 % lost)"),
+        ("10000", FailureModel(14_400.0), "state, all 112.4 GB of 8 ranks: 29 min (13 % lost) at 1 GB/s, 9.4 min"),
     ],
 )
 def test_how_often_to_save_is_there_where_jobs_fail(scale: str, failures: FailureModel, text: str) -> None:
