@@ -106,9 +106,12 @@ train {
 expect utilization of train at least 90 %
 """
 
-#: A line about files of HDF5, and the comparison of ways to read them: reads alone, as compute would hide them.
+#: A line about files of HDF5, and the comparison of ways to read them: reads alone, as compute would hide
+#: them, that decompress, as h5py does.
 _HDF5_FILES: Final = r'from files "[^"]*\.(h5|hdf5|he5|nc4)"'
-_READERS_OF_HDF5: Final = '--vary through=direct,library -D train.epochs=1 -D train.readers=0 -D "compute=0 s"'
+_READERS_OF_HDF5: Final = (
+    '--vary through=direct,library -D train.decode=on -D train.epochs=1 -D train.readers=0 -D "compute=0 s"'
+)
 
 
 def new_command(parsed: argparse.Namespace) -> int:

@@ -63,6 +63,8 @@ def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[t
         yield NO_STORAGE, _IN_MEMORY
     if outcome.repetitions < FEWEST:
         yield FEW, f"{count(outcome.repetitions, 'repetition')}, and fewer than {FEWEST} show nothing"
+    elif _is_unequal_work(outcome):
+        yield FEW, "the library decompresses, and `through direct` does not: no equal work if the files are compressed"
     elif (most := _greatest_difference(outcome)) <= _SMALL:
         yield from ((NO_STORAGE, reason) for reason in _memory_reasons(outcome, source))
         yield EITHER, f"none differs by more than {percent(most, 2)} from {outcome.measured[0].label}"
@@ -78,6 +80,13 @@ def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[t
         yield TOO_CLOSE, f"{percent(waited, 2)} of the loop was waiting for a core, and may be the difference"
     if None in shares and outcome.environment.is_oversubscribed:
         yield TOO_CLOSE, "there are more ranks than cores: waiting for a core may be the difference"
+
+
+def _is_unequal_work(outcome: Outcome) -> bool:
+    """Return whether some variants may leave samples compressed that the library of others decompresses."""
+    return any(one.is_left_compressed for one in outcome.measured) and not all(
+        one.raw_format for one in outcome.measured
+    )
 
 
 def _greatest_difference(outcome: Outcome) -> float:
@@ -170,11 +179,7 @@ def _limits(outcome: Outcome, source: str) -> Iterator[str]:
     yield from (f"{one.label} not run: {' '.join(one.reason.split())}" for one in outcome.not_run)
     raw = [one for one in outcome.measured if one.raw_format == "hdf5" and one.api == "posix"]
     if raw:
-        left = any(one.is_left_compressed for one in raw)
-        compressed = (
-            ", and leaves what is compressed as it is: `decode on` decompresses it, as h5py does" if left else ""
-        )
-        yield f"`api posix` on HDF5 is not h5py: it reads samples' bytes in the file{compressed}"
+        yield "`api posix` on HDF5 is not h5py: it reads samples' bytes in the file"
     waited = _longest_core_wait(outcome)
     if waited >= CORE_WAIT_LIMIT:
         yield f"up to {percent(waited, 2)} of the time was waiting for a core, which is not storage's"
@@ -195,6 +200,8 @@ def _advise(
         )
     elif in_memory:
         yield Advice("put the data on the storage in question: --dir DIR")
+    elif _is_unequal_work(outcome) and accepts(decoded := (f"{outcome.what}.decode", "on")):
+        yield Advice("let all decompress", command_line(outcome, "=".join(decoded)))
     elif verdict == FEW:
         yield Advice("repeat it more often", command_line(outcome, option=("--repeat", "8")))
     elif cold := _read_from_storage(outcome, source, accepts):

@@ -99,7 +99,9 @@ def compile_variants(
     if len(variants) < 2:
         reasons = "".join(f"; not run: {one.label}: {' '.join(one.reason.split())}" for one in left_out)
         few = f"nothing to compare: {count(len(variants), 'variant')} can run, and a comparison takes two"
-        raise UsageError(f"{few}{reasons}\n  = help: vary what can differ here: `--vary api=posix,mpi-independent`")
+        is_refused = left_out and any(one.name == "api" for one in varied)
+        hint = "through=direct,library" if is_refused else "api=posix,mpi-independent"
+        raise UsageError(f"{few}{reasons}\n  = help: vary what can differ here: `--vary {hint}`")
     if len(variants) > MOST_VARIANTS:
         raise UsageError(f"{len(variants)} variants, and at most {MOST_VARIANTS} can be compared: vary less at a time")
     plan = ComparisonPlan(verb_title(chosen), tuple(varied), tuple(variants), tuple(left_out), without_saves)

@@ -335,8 +335,10 @@ def _warn_unused(context: CompileContext, overrides: Sequence[str]) -> None:
         if noun.own and noun.name not in context.used:
             report(f"{noun.kind} `{noun.name}`", noun.place, mentioned[noun.name] > 1)
     for param in document.params.values():
-        if param.own and param.name not in context.scope.used:
-            report(f"parameter `{param.name}`", param.place, mentioned["$" + param.name] > 0)
+        replaced = mentioned["$" + param.name] > 0
+        # One with its default is replaced on purpose, too.
+        if param.own and param.name not in context.scope.used and not (replaced and param.value == param.default):
+            report(f"parameter `{param.name}`", param.place, replaced)
 
 
 def _sort_diagnostics(found: list[Diagnostic]) -> list[Diagnostic]:

@@ -129,8 +129,10 @@ def test_what_nothing_refers_to_is_distinguished_from_what_an_override_took_away
     lines = [f"param p{number} = 1" for number in range(200)]
     text = f"{chr(10).join(lines)}\n{DATA}train {{\n read universe\n steps $p7\n}}\n"
     path = patterns.file("unused.dlio", f"workload a\n{text}")
-    plain, overridden = (compile_pattern(path, given, Job(2))[1] for given in ([], [("train.steps", "1")]))
-    assert (len(plain), len(overridden)) == (199, 200)
+    all_given = ([], [("train.steps", "1")], [("train.steps", "1"), ("p7", "2")])
+    plain, defaulted, overridden = (compile_pattern(path, given, Job(2))[1] for given in all_given)
+    # A parameter that nobody gave is replaced on purpose.
+    assert (len(plain), len(defaulted), len(overridden)) == (199, 199, 200)
     assert [found.message for found in overridden if "-D" in found.labels[0].text] == ["parameter `p7` is never used"]
 
 

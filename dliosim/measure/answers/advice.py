@@ -13,7 +13,7 @@ from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_WITH_DIRECT_
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import STARVES, TOO_CLOSE, Advice, Answer, RunSummary, Spread
 from dliosim.model import MPI_APIS
-from dliosim.readable import long_time, percent
+from dliosim.readable import count, long_time, percent
 
 #: What one more override, name and phrase of a -D, does: names of earlier ones that say nothing next to it; None where
 #: the pattern cannot run with it.
@@ -139,7 +139,8 @@ def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts, most_ranks: 
     changed = "" if needless is None else "=".join(override)
     if changed or ranks < crowd:
         command = command_line(run, changed, needless or (), ranks=ranks * run.nodes)
-        return Advice("give each rank and reader a core", command)
+        fewer = f", with {count(ranks * run.nodes, 'rank')}" if ranks < crowd else ""
+        return Advice(f"give each rank and reader a core{fewer}", command)
     if 1 + readers > cores:
         return Advice(f"use a node of {1 + readers} cores, for the rank and its readers")
     return Advice("each has a core, but waited: other work had it; repeat this when the machine is quiet")
