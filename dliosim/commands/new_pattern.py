@@ -204,6 +204,8 @@ def _read_shipped(name: str, made: str) -> str:
     if Path(name).is_dir():
         hint = f"name them by `**/` in the pattern of `dliosim new {quote_word(made)} --from FILE`"
         raise UsageError(f"--from {name}: no files in {name}, nor in folders below\n  = help: {hint}")
+    if stem not in list_names() and Path(name).suffix not in ("", ".dlio"):
+        raise UsageError(f"--from {name}: there is no such file\n  = help: name a file of data, or its folder")
     if stem not in list_names():
         hint = join_hints(
             suggest_word(stem, list_names()), "`dliosim patterns` lists the patterns that come with dliosim"

@@ -61,7 +61,7 @@ figcaption p { margin: .25rem 0; }
 pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; line-height: 1.4; }
 @media screen and (max-width: 47rem) {
   .scroll.wide::before,
-  figure .scroll::before { content: "Wider than the screen: scroll sideways"; display: block; position: sticky;
+  figure .scroll::before { content: "What is wider than the screen scrolls sideways"; display: block; position: sticky;
     left: 0; color: #0b5394; font-size: .85rem; }
 }
 @media (max-width: 40rem) {

@@ -13,7 +13,8 @@ from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.rank.records import CAUSES
 from dliosim.measure.results.checkpoint_overhead import loop_overheads, save_times
 from dliosim.measure.results.run_summary import NO_STORAGE, RunSummary, Spread
-from dliosim.readable import ABSENT, number, percent, seconds, size
+from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
+from dliosim.readable import ABSENT, long_time, number, percent, seconds, size
 from dliosim.report.compare.answer_lines import comparison_lines, limits_below
 from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
@@ -21,6 +22,7 @@ from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.reader.labels import variant_names
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.run.answer_lines import answer_lines, device_share
+from dliosim.report.run.checkpoints import checkpoint_costs
 from dliosim.report.run.conditions import cache_state
 from dliosim.report.run.loops import name_cause
 from dliosim.report.run.warnings import warnings_of
@@ -81,6 +83,7 @@ def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
     tables["files: mean time until a run of the verb was complete, and bytes by time"] = _verb_rows(summaries)
     tables[_ABOUT_BACKGROUND] = _background_rows(summaries)
     tables[_ABOUT_HELD] = _share_rows(summaries)
+    tables[_ABOUT_INTERVALS] = _interval_rows(summaries)
     headings = ["", *(textwrap.fill(one.label, _HEADING) for one in runs)]
     return [_make_table(title, headings, rows) for title, rows in tables.items() if runs and rows]
 
@@ -354,6 +357,7 @@ def _verb_rows(runs: Sequence[RunSummary]) -> _Rows:
 _ABOUT_BACKGROUND = (
     "saves in the background: how long one held the slowest rank (mean), and its flush next to the steps (median)"
 )
+_ABOUT_INTERVALS = "how often to save at the failures given (--mtbf): all of a checkpoint, also where a part was saved"
 _ABOUT_HELD = "saves: the share of the time of all epochs, saves included, in which they held the ranks"
 
 
@@ -365,8 +369,28 @@ def _background_rows(runs: Sequence[RunSummary]) -> _Rows:
         found = [of_run.get(name) for of_run in stalls]
         if any(one and one.flush for one in found):  # else it is the time of the save, as in the table of files
             rows.append((f"stall of {_shorten(name)}", *(seconds(one.held if one else None, 3) for one in found)))
-            rows.append((f"flush of {_shorten(name)}", *(seconds(one.flush if one else None, 3) for one in found)))
+            flushes = (seconds(one.flush if one and one.flush else None, 3) for one in found)
+            rows.append((f"flush of {_shorten(name)}", *flushes))
     return rows
+
+
+def _interval_rows(runs: Sequence[RunSummary]) -> _Rows:
+    """Return the best interval between saves of each checkpoint and what it follows from, where jobs fail."""
+    known = [{one.checkpoint: one for one in checkpoint_costs(run)} for run in runs]
+    rows: _Rows = []
+    for name in dict.fromkeys(name for of_run in known for name in of_run):
+        found = [of_run.get(name) for of_run in known]
+        for title, show in _INTERVAL_FIGURES:
+            rows.append((f"{_shorten(name)}: {title}", *(ABSENT if one is None else show(one.costs) for one in found)))
+    return rows
+
+
+_INTERVAL_FIGURES: list[tuple[str, Callable[[Costs], str]]] = [
+    ("save every", lambda costs: long_time(best_interval(costs), 3)),
+    ("lost in all", lambda costs: percent(compute_waste(best_interval(costs), costs).total, 3)),
+    ("stall", lambda costs: seconds(costs.stall, 3)),
+    ("restart", lambda costs: seconds(costs.restart, 3)),
+]
 
 
 def _share_rows(runs: Sequence[RunSummary]) -> _Rows:

@@ -204,7 +204,7 @@ def test_a_page_of_ten_results_has_less_than_2_megabytes(tmp_path: Path) -> None
 def test_a_picture_that_is_wider_than_a_phone_says_so(tmp_path: Path) -> None:
     text = one_run(tmp_path)
     narrow = text[text.index("@media screen and (max-width: 47rem)") :]
-    assert 'figure .scroll::before { content: "Wider than the screen: scroll sideways"' in narrow
+    assert 'figure .scroll::before { content: "What is wider than the screen scrolls sideways"' in narrow
     assert all(piece.startswith('<img alt="') for piece in re.findall(r'<div class="scroll">(<img.{9})', text))
 
 

@@ -16,7 +16,7 @@ from dliosim.execute.node.environment import free_bytes
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.phases.context import Session
 from dliosim.execute.store.checkpoint_store import checkpoint_numbers, count_leftover_bytes
-from dliosim.model import Checkpoint, Dataset, Prepare
+from dliosim.model import Checkpoint, Dataset, Prepare, Restore
 from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.checkpoint_counts import minimum_saves
@@ -112,9 +112,20 @@ def _copies_need(
         copies = min(saves, max(checkpoint.keep + flights - len(checkpoint_numbers(base)), flights))
     what = f"checkpoint `{checkpoint.name}`" + (f" ({copies} copies at once)" if copies > 1 else "")
     what = what if root == checkpoint.root else f"what is drained of {what}"
-    less = f"-D {checkpoint.name}.keep=1" if copies > flights + 1 else ""
     place, leftover = session.place_directory(root, base), partial(count_leftover_bytes, base)
-    return _SpaceNeed(place, base, what, copies * each, leftover, lambda room: less)
+    less = partial(_less_of_checkpoint, session, checkpoint, copies > flights + 1, copies * each)
+    return _SpaceNeed(place, base, what, copies * each, leftover, less)
+
+
+def _less_of_checkpoint(session: Session, checkpoint: Checkpoint, has_spare: bool, size: int, room: int) -> str:
+    """Return the -D for fewer copies of a checkpoint, unless all are restored, else for a smaller model."""
+    restores = (verb for verb, _ in flatten_verbs(session.workload.verbs) if isinstance(verb, Restore) and verb.each)
+    if has_spare and all(verb.checkpoint != checkpoint.name for verb in restores):
+        return f"-D {checkpoint.name}.keep=1"
+    if checkpoint.model is None or size <= room:
+        return ""
+    scale = f"{-(-checkpoint.model.scale * size // max(room, 1)):d}"
+    return f"-D {checkpoint.model.name}.scale={int(scale[0]) + 1}{'0' * (len(scale) - 1)}"
 
 
 def _fewer_samples(dataset: Dataset, size: int, room: int) -> str:

@@ -143,7 +143,7 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     yield (re.sub(rf"^({_NUMBER}) ?([a-z]+),? (?:and )?({_NUMBER}) ?([a-z]+)$", _add_times, text),)
     yield (re.sub(r"^(\w+) ?: ", r"\1 ", text),)
     yield (re.sub(r"\b([a-z]+)[-= ]([0-9])", r"\1 \2", text),)
-    yield (re.sub(rf"\b({_NUMBER}) ?(d|days?|w|weeks?)\b", _write_hours, text),)
+    yield (re.sub(rf"\b({_NUMBER}) ?(d|days?|w|weeks?|years?)\b", _write_hours, text),)
     yield _mend_draw(text)
     yield _mend_units(text)
     yield _round(text)
@@ -190,8 +190,9 @@ def _write_count(number: re.Match[str]) -> str:
 
 
 def _write_hours(days: re.Match[str]) -> str:
-    """Return a number of days or weeks, which are no units, in hours."""
-    return f"{Decimal(days[1].replace('_', '')) * (24 if days[2][0] == 'd' else 168):f} h"
+    """Return a number of days, weeks or years, which are no units, in hours."""
+    hours = {"d": 24, "w": 168, "y": 8760}[days[2][0]]
+    return f"{Decimal(days[1].replace('_', '')) * hours:f} h"
 
 
 def add_shares(text: str) -> str:
