@@ -206,6 +206,19 @@ def test_how_often_to_save_is_said_or_why_it_is_unknown() -> None:
     assert not any(line.startswith("EVERY") for line in lines_of(answered(), phases=(*loops, save)))
 
 
+def test_saves_that_differ_are_repeated_and_failures_that_come_too_often_leave_no_interval() -> None:
+    saves = [SavePhase("model", "save", each, verb=saved(each)) for each in (1.0, 2.5)]
+
+    def every(mtbf: float, *phases: SavePhase) -> str:
+        rows = " ".join(" ".join(lines_of(phases=phases, mtbf=mtbf)).split())
+        return rows.partition("EVERY ")[2].partition(" SAVES")[0]
+
+    text = every(14_400.0, *saves)
+    assert text.endswith("fails every 4 h; saves of model took 1.0 s to 2.5 s, so repeat it")
+    assert "repeat" not in every(14_400.0, saves[0], saves[0])
+    assert every(0.1, saves[0]).startswith("model at no interval (over 99 % lost)")
+
+
 def test_saves_in_memory_say_nothing_about_how_often_to_save_nor_do_those_of_a_run_without_io() -> None:
     save = SavePhase("model", "save", 2.0, verb=saved(2.0))
     place = replace(run().environment.file_systems[0], kind="tmpfs")

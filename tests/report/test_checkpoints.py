@@ -48,6 +48,12 @@ def test_without_restores_a_restart_takes_as_long_as_a_save_until_it_is_complete
     assert with_restart.costs == Costs(3600, 2.0, 60.0)
 
 
+def test_to_wait_for_the_save_before_is_no_part_of_a_stall() -> None:
+    waited = replace(flushed(2.0, 8.0), wait_seconds=spread(0.5))
+    (one,) = checkpoint_costs(of(phase(waited)))
+    assert one.costs.stall == pytest.approx(2.0 - waited.wait_seconds.max)
+
+
 def test_a_loops_own_interval_is_the_time_of_its_steps_between_saves() -> None:
     saves = [phase(saved(2.0), within="train"), phase(saved(2.0), within="train"), phase(saved(2.0))]
     (one,) = checkpoint_costs(of(TRAIN, *saves))

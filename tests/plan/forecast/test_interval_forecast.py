@@ -30,7 +30,7 @@ from dliosim.model import (
 )
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.checkpoint_footprint import restore_bytes
-from dliosim.plan.forecast.checkpoint_interval import Costs
+from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.interval_forecast import BANDWIDTHS, FailureModel, StateRisks, forecast_risks
 
@@ -104,6 +104,20 @@ def test_of_a_part_the_interval_is_that_of_all_of_it() -> None:
     some = found(FailureModel(3600, bandwidth=1e9), replace(CHECKPOINT, parallel=Split(1, 1, 8, played=4)))
     assert (some.part_of, some.ranks) == ("the first 4 of its 8 ranks alone", 8)
     assert some.risks[0].costs == Costs(3600, 40, 40)
+
+
+def test_the_rate_is_named_with_which_a_twentieth_is_lost() -> None:
+    one = found(FailureModel(3600))
+    assert one.needed is not None
+    costs = found(FailureModel(3600, bandwidth=one.needed)).risks[0].costs
+    assert compute_waste(best_interval(costs), costs).total == pytest.approx(0.05, rel=1e-2)
+    assert found(FailureModel(3600, bandwidth=1e9)).needed is None
+    assert found(FailureModel(3600, restart_time=600.0)).needed is None  # restarts alone lose more
+    unknown = replace(CHECKPOINT, background=Background())
+    assert found(FailureModel(3600), unknown).needed is None
+    # The save time of one in the background is that of its copy: the flush takes what the bandwidth makes it.
+    copied = found(FailureModel(3600, save_time=3.0), unknown)
+    assert [risk.costs.flush for risk in copied.risks] == [40e9 / rate for rate in BANDWIDTHS]
 
 
 def test_loops_that_save_a_part_have_no_interval_of_their_own() -> None:
