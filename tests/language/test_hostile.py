@@ -131,7 +131,7 @@ def test_what_nothing_refers_to_is_distinguished_from_what_an_override_took_away
     path = patterns.file("unused.dlio", f"workload a\n{text}")
     all_given = ([], [("train.steps", "1")], [("train.steps", "1"), ("p7", "2")])
     plain, defaulted, overridden = (compile_pattern(path, given, Job(2))[1] for given in all_given)
-    # A parameter that nobody gave is replaced on purpose.
+    # A parameter with its default is replaced on purpose.
     assert (len(plain), len(defaulted), len(overridden)) == (199, 199, 200)
     assert [found.message for found in overridden if "-D" in found.labels[0].text] == ["parameter `p7` is never used"]
 

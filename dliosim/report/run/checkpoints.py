@@ -46,8 +46,9 @@ class CheckpointCosts:
     rank_bytes: float
     #: bytes of all of it
     whole_bytes: float
-    #: time of the shortest and of the longest save until it was complete, without waiting for the one before, s
+    #: time of the shortest save until it was complete, without waiting for the one before, s
     shortest: float
+    #: the same of the longest one, s
     longest: float
     #: mean time of steps between two saves, in the loops that made them; s; None if no loop made them, or only a part
     interval: float | None
