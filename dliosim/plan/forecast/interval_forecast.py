@@ -82,11 +82,11 @@ def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureMode
         own = () if state.part_of else tuple(_save_intervals(workload, checkpoint))
         needed = None
         if known and not is_given:
-            needed = _needed_rate(partial(_failure_costs, checkpoint, whole, failures))
+            needed = _find_rate(partial(_failure_costs, checkpoint, whole, failures))
         yield StateRisks(whole, each, own, known, state.part_of, ranks, needed)
 
 
-def _needed_rate(costs_at: Callable[[float], Costs]) -> float | None:
+def _find_rate(costs_at: Callable[[float], Costs]) -> float | None:
     """Return the bandwidth at which the best interval loses `LOSS`, B/s; None where any loses more."""
 
     def is_enough(rate: float) -> bool:

@@ -44,7 +44,7 @@ def plan_lines(
     rows += [("HOLDS", _holding(one)) for one in forecast.storage if one.bytes * one.copies > _TOO_MUCH][:1]
     rows += [("SAVES", _save(one, hint)) for one in saves]
     rows += [("EVERY", _best_intervals(one)) for one in risks]
-    rows += [("NEEDS", _needed_rate(one)) for one in risks if one.needed]
+    rows += [("NEEDS", _describe_need(one)) for one in risks if one.needed]
     rows += [
         (
             phase.verb.upper(),
@@ -134,7 +134,7 @@ def _two_digits(value: float) -> str:
     return size(float(f"{value:.1e}"), 2)
 
 
-def _needed_rate(one: StateRisks) -> str:
+def _describe_need(one: StateRisks) -> str:
     rate = f"{show_figure(one.needed or 0.0, size, True)}/s"
     return f"{shorten_name(one.state.checkpoint)}: {rate} to lose {percent(LOSS, 1)} to saves and failures in all"
 
@@ -145,17 +145,17 @@ def _best_intervals(one: StateRisks) -> str:
     if one.part_of:
         name = f"{name}, all {size(one.state.bytes)} of {count(one.ranks, 'rank')}"
     if not one.knows_stall:
-        flushes = ", ".join(f"{long_time(risk.costs.flush, 2)}{_at(risk)}" for risk in one.risks[:3])
+        flushes = ", ".join(f"{long_time(risk.costs.flush, 2)}{_name_bandwidth(risk)}" for risk in one.risks[:3])
         return f"{name}: unknown, as the copy of a save is: give `--save-time`. A flush takes {flushes}"
     return f"{name}: {', '.join(map(_best, one.risks[:3]))}"
 
 
 def _best(risk: Risk) -> str:
     best = best_interval(risk.costs)
-    return f"{long_time(best, 2)} ({percent(compute_waste(best, risk.costs).total, 2)} lost){_at(risk)}"
+    return f"{long_time(best, 2)} ({percent(compute_waste(best, risk.costs).total, 2)} lost){_name_bandwidth(risk)}"
 
 
-def _at(risk: Risk) -> str:
+def _name_bandwidth(risk: Risk) -> str:
     return f" at {size(risk.bandwidth, 1)}/s" if risk.bandwidth else ""
 
 
