@@ -51,7 +51,7 @@ def mean_interval(values: Sequence[float], errors: Sequence[float]) -> Spread:
     t judges by the number of epochs. In simulations the interval had the true mean in 91 to 97 % of the cases, with two
     epochs in 87 to 97 % (docs/design.md).
 
-    Where epochs next to each other are more alike than chance makes them, as when something else begins to use the
+    Where epochs next to each other differ less than chance makes them, as when something else begins to use the
     storage, they are no independent values: then the means of groups of them are.
     """
     many, mean = len(values), statistics.fmean(values)
