@@ -89,6 +89,7 @@ def _interval(one: StateRisks, risk: Risk) -> dict[str, Any]:
         "stall_seconds": costs.stall if one.knows_stall else None,
         "flush_seconds": costs.flush,
         "restart_seconds": costs.restart,
+        "needs_bytes_per_second": one.needed,
         "best": _loss(best_interval(costs), costs, one.knows_stall),
         "own": [_loss(possible_interval(time, costs), costs, one.knows_stall) for _, time in one.own],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from dliosim.model import Workload
@@ -69,9 +70,12 @@ def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, st
     what = f"{most.verb} {shorten_name(most.name)}"
     buffers = " (buffers of saves in the background)" if most.memory.staging > most.memory.total / 2 else ""
     fit = int((memory - forecast.index_bytes) // forecast.rank_bytes)
-    cure = f"; --nodes {-(-forecast.ranks // fit)} has room" if fit > 0 else "; one rank alone needs more"
+    cure = f"`--nodes {-(-forecast.ranks // fit)}` has room" if fit > 0 else "one rank alone needs more"
     needed, there = _two_digits(forecast.node_bytes), _two_digits(memory)
-    yield "ROOM", f"none: ranks need {needed} of a node's {there} in {what}{buffers}{cure}"
+    yield (
+        "ROOM",
+        f"none: ranks need {needed} of a node's {there} in {what}{buffers}; {cure}, or say a node's `--memory`",
+    )
 
 
 def _loop_rows(needs: LoopNeeds, ranks: int, left: float) -> Iterator[tuple[str, str]]:
@@ -135,8 +139,14 @@ def _two_digits(value: float) -> str:
 
 
 def _describe_need(one: StateRisks) -> str:
-    rate = f"{show_figure(one.needed or 0.0, size, True)}/s"
+    rate = f"{show_figure(_round_up(one.needed or 0.0), size, True)}/s"
     return f"{shorten_name(one.state.checkpoint)}: {rate} to lose {percent(LOSS, 1)} to saves and failures in all"
+
+
+def _round_up(value: float) -> float:
+    """Return a number of two digits that is not below a value."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
+    return math.ceil(value / unit - 1e-9) * unit
 
 
 def _best_intervals(one: StateRisks) -> str:

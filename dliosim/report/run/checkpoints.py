@@ -40,7 +40,7 @@ class CheckpointCosts:
     costs: Costs
     #: which part was saved; empty where it was all
     part_of: str
-    #: rate of the saves until they were complete, in B/s
+    #: rate from which `costs` follow, B/s: bytes / stall, in the background bytes / flush
     rate: float
     #: mean bytes of a rank in a save
     rank_bytes: float
@@ -105,7 +105,7 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
             one.saves,
             Costs(run.mtbf, stall, restart, times * one.flush),
             save.part_of,
-            _save_rate(run, one.checkpoint),
+            save.verb.bytes / written if (written := one.flush or stall / times) > 0 else 0.0,
             rank_bytes(run, one.checkpoint),
             times * save.verb.bytes,
             *_extremes(run, one.checkpoint),
@@ -134,13 +134,6 @@ def _extremes(run: RunSummary, checkpoint: str) -> tuple[float, float]:
     verbs = [phase.verb for phase in run.saves if phase.name == checkpoint]
     times = [one.seconds - one.wait_seconds.max for one in verbs]
     return min(times), max(times)
-
-
-def _save_rate(run: RunSummary, checkpoint: str) -> float:
-    """Return bytes / time of the saves of a checkpoint, without waiting for the one before."""
-    verbs = [phase.verb for phase in run.saves if phase.name == checkpoint]
-    taken = sum(one.seconds - one.wait_seconds.max for one in verbs)
-    return sum(one.bytes_once for one in verbs) / taken if taken > 0 else 0.0
 
 
 def _restore_seconds(run: RunSummary, checkpoint: str) -> float | None:
@@ -269,6 +262,6 @@ def _partial_save_notes(run: RunSummary) -> Iterator[str]:
         else:
             yield (
                 f"* {short} is an estimate: {only}, and all of it would take as many times as long as it has more "
-                "bytes. Calls, syncs and renames do not grow so: for them the interval is too long. It is too short if "
+                "bytes, the copy to buffers as many times as a rank has more. Calls, syncs and renames do not grow so: for them the interval is too long. It is too short if "
                 "a cache of the device took in this part, but has no room for all of it"
             )
