@@ -262,6 +262,7 @@ def _partial_save_notes(run: RunSummary) -> Iterator[str]:
         else:
             yield (
                 f"* {short} is an estimate: {only}, and all of it would take as many times as long as it has more "
-                "bytes, the copy to buffers as many times as a rank has more. Calls, syncs and renames do not grow so: for them the interval is too long. It is too short if "
-                "a cache of the device took in this part, but has no room for all of it"
+                "bytes, the copy to buffers as many times as a rank has more. Calls, syncs and renames do not grow so: "
+                "for them the interval is too long. It is too short if a cache of the device took in this part, but "
+                "has no room for all of it"
             )
