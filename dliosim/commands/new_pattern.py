@@ -137,7 +137,9 @@ def new_command(parsed: argparse.Namespace) -> int:
     indent = " " * (len(printable(str(path))) + 8)
     sys.stderr.write(insert_program(f"{indent}then: mpiexec -n 2 dliosim run {shown}\n"))
     if place and re.search(_HDF5_FILES, text):
-        sys.stderr.write(insert_program(f"{indent}or:   mpiexec -n 2 dliosim compare {shown} {_READERS_OF_HDF5}\n"))
+        sys.stderr.write(
+            insert_program(f"{indent}or, next to h5py: mpiexec -n 2 dliosim compare {shown} {_READERS_OF_HDF5}\n")
+        )
     return 0
 
 

@@ -179,7 +179,7 @@ def _limits(outcome: Outcome, source: str) -> Iterator[str]:
     yield from (f"{one.label} not run: {' '.join(one.reason.split())}" for one in outcome.not_run)
     raw = [one for one in outcome.measured if one.raw_format == "hdf5" and one.api == "posix"]
     if raw:
-        yield "`api posix` on HDF5 is not h5py: it reads samples' bytes in the file"
+        yield "`through direct` is POSIX reads of samples' bytes in the HDF5 file, not h5py"
     waited = _longest_core_wait(outcome)
     if waited >= CORE_WAIT_LIMIT:
         yield f"up to {percent(waited, 2)} of the time was waiting for a core, which is not storage's"
@@ -206,11 +206,13 @@ def _advise(
         yield Advice("repeat it more often", command_line(outcome, option=("--repeat", "8")))
     elif cold := _read_from_storage(outcome, source, accepts):
         yield cold
-    elif verdict == TOO_CLOSE or _longest_core_wait(outcome) >= CORE_WAIT_LIMIT:
+    elif verdict == TOO_CLOSE or (_longest_core_wait(outcome) >= CORE_WAIT_LIMIT and _can_free_cores(outcome)):
         yield _free_cores(outcome)
     elif verdict == NO_DIFFERENCE:
         more = ("--repeat", str(4 * outcome.repetitions))
-        yield Advice("a difference half as large takes four times as many", command_line(outcome, option=more))
+        quiet = ", on a quiet machine" if _longest_core_wait(outcome) >= CORE_WAIT_LIMIT else ""
+        text = f"a difference half as large takes four times as many{quiet}"
+        yield Advice(text, command_line(outcome, option=more))
 
 
 def _read_from_storage(outcome: Outcome, source: str, accepts: Callable[[tuple[str, str]], bool]) -> Advice | None:
@@ -225,12 +227,20 @@ def _read_from_storage(outcome: Outcome, source: str, accepts: Callable[[tuple[s
     return None
 
 
+def _can_free_cores(outcome: Outcome) -> bool:
+    """Return whether fewer ranks or readers would leave each a core; else other work had it."""
+    return outcome.environment.is_oversubscribed or _has_readers(outcome)
+
+
+def _has_readers(outcome: Outcome) -> bool:
+    return any(one.median("reader_core_wait_share") is not None for one in outcome.measured)
+
+
 def _free_cores(outcome: Outcome) -> Advice:
     """Return how each rank gets a core of its own."""
     environment = outcome.environment
     if environment.is_oversubscribed:
         fewer = environment.cores_per_node * outcome.nodes
         return Advice("give each rank a core", command_line(outcome, ranks=fewer))
-    has_readers = any(one.median("reader_core_wait_share") is not None for one in outcome.measured)
-    fewer_readers = ", or with fewer `readers`" if has_readers else ""
+    fewer_readers = ", or with fewer `readers`" if _has_readers(outcome) else ""
     return Advice(f"repeat this when the machine is quiet{fewer_readers}")

@@ -202,7 +202,7 @@ def test_one_node_cannot_show_what_collective_buffering_is_for() -> None:
 def test_raw_reads_of_hdf5_are_not_h5py() -> None:
     made = cold(1.0, 2.0)
     raw = replace(made, measured=(replace(made.measured[0], raw_format="hdf5"), made.measured[1]))
-    assert answer(raw).limits[1].startswith("`api posix` on HDF5 is not h5py")
+    assert answer(raw).limits[1].startswith("`through direct` is POSIX reads")
     assert answer(raw).verdict == "use"
     other = replace(made, measured=(replace(made.measured[0], raw_format="tfrecord"), made.measured[1]))
     assert answer(other).limits[1:] == ()
@@ -241,6 +241,8 @@ def test_waits_for_cores_are_a_limit_of_any_answer_and_the_next_command_gives_ea
     assert found.limits[1:] == ("up to 30 % of the time was waiting for a core, which is not storage's",)
     assert found.advice[0].command == "mpiexec -n 2 dliosim compare cosmoflow.dlio"
     assert answer(cold(1.0, 3.0, core_wait_share=0.04)).limits[1:] == ()
+    # Other work had the cores, and the answer is clear nevertheless.
+    assert answer(cold(1.0, 3.0, core_wait_share=0.3, reader_core_wait_share=None)).advice == ()
     readers = answer(cold(1.0, 3.0, core_wait_share=0.0, reader_core_wait_share=0.2))
     assert readers.limits[1].startswith("up to 20 %") and "fewer `readers`" in readers.advice[0].text
 
