@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import zlib
 from collections.abc import Sequence
@@ -137,7 +138,8 @@ def _recognise(path: Path) -> str:
     if head.startswith(b"\x89HDF\r\n\x1a\n"):
         return "hdf5"
     if head.startswith(b"dlio "):
-        return f"a pattern, and no trace\n  = help: record a run of it first: mpiexec -n 4 dliosim run {path} --trace"
+        record = f"mpiexec -n 4 dliosim run {shlex.quote(str(path))} --trace"
+        return f"a pattern, and no trace\n  = help: record a run of it first: {record}"
     for begin, kind, command in _OTHERS:
         if head.startswith(begin):
             return f"{kind}\n  = help: unpack it first: {command} {path}" if command else kind

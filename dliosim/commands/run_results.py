@@ -87,7 +87,8 @@ def collect_results(
 
     def summarize_partial(signal: str) -> RunSummary:
         phases, missing = session.finished.partial_phases(signal, verbs)
-        return replace(nothing_yet, seconds=setup.seconds, phases=phases, partial=missing)
+        summaries = tuple(_add_whole(phase, workload) for phase in phases)
+        return replace(nothing_yet, seconds=setup.seconds, phases=summaries, partial=missing)
 
     with results_directory(parsed.output, workload.name, setup.started) as directory:
 

@@ -202,7 +202,7 @@ def _advise(
         yield Advice("put the data on the storage in question: --dir DIR")
     elif _is_unequal_work(outcome) and accepts(decoded := (f"{outcome.what}.decode", "on")):
         yield Advice("let all decompress", command_line(outcome, "=".join(decoded)))
-    elif verdict == FEW:
+    elif verdict == FEW and outcome.repetitions < FEWEST:
         yield Advice("repeat it more often", command_line(outcome, option=("--repeat", "8")))
     elif cold := _read_from_storage(outcome, source, accepts):
         yield cold

@@ -42,7 +42,7 @@ def refuse_unused(dataset: Dataset, form: str, taken: Collection[str] = ()) -> t
 
 def cure_names(names: Sequence[str]) -> str:
     """Return the end of a message for files with several arrays: a line that names all; empty where none can."""
-    plain = all(re.fullmatch(r"[\w ./:+-]{1,60}", name) for name in names) and 0 < len(names) <= _MOST_NAMED
+    plain = all(re.fullmatch(r"(?=.*\S)[\w ./:+-]{1,60}", name) for name in names) and 0 < len(names) <= _MOST_NAMED
     phrase = ", ".join(f'"{name}"' for name in names)
     return f"{HELP}write `datasets {phrase}`, or some of them, in the data set" if plain else ""
 

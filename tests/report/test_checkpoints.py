@@ -85,6 +85,13 @@ def test_times_of_a_part_that_tells_a_rate_are_multiplied_and_called_an_estimate
     assert [each["is_estimate"] for each in results_content(found)["intervals"]] == [True, False]
 
 
+@pytest.mark.parametrize("digits", [11, 400, 5000])
+def test_a_scale_that_no_model_has_is_no_error(digits: int) -> None:
+    part = replace(PART, part_of=f"1/{'9' * digits} of the bytes of m", whole_times=0.0)
+    (one,) = checkpoint_costs(of(part))
+    assert one.costs.stall == 0.0
+
+
 def test_of_a_copy_to_buffers_each_rank_has_its_share_and_all_ranks_write_the_rest() -> None:
     # 4 ranks of 16: all of it is 4 times the bytes, and the same for a rank.
     verb = flushed(2.0, 8.0, bytes=2**30)

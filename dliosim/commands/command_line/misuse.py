@@ -139,8 +139,9 @@ def _mend_command(line: _Line) -> tuple[str, _Line | str | None]:
     if word in LAUNCHERS:
         start = next((at for at, one in enumerate(words) if one in COMMANDS or locate_pattern(one)), len(words))
         ranks = tuple(one for one in words[:start] if one != "dliosim")
-        ranks = ranks if len(ranks) > 1 else (word, "-n", "4")
-        return f"`{word}` stands in front of dliosim", replace(line, words=words[start:], launcher=ranks)
+        ranks = ranks if len(ranks) > 1 and start < len(words) else (word, "-n", "4")
+        behind = words[start:] or ("run", "cosmoflow")
+        return f"`{word}` stands in front of dliosim", replace(line, words=behind, launcher=ranks)
     option = word.startswith("-")
     problem = f"no option `{word}`" if option else f"`{word}` is no command"
     command = next((one for one in rest if one in COMMANDS), "")

@@ -21,6 +21,9 @@ from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.checkpoint_counts import minimum_saves
 
+#: The greatest `scale` of a model that is advised: the smallest tensors do not shrink any more.
+_LARGEST_SCALE = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class _SpaceNeed:
@@ -122,10 +125,12 @@ def _less_of_checkpoint(session: Session, checkpoint: Checkpoint, has_spare: boo
     restores = (verb for verb, _ in flatten_verbs(session.workload.verbs) if isinstance(verb, Restore) and verb.each)
     if has_spare and all(verb.checkpoint != checkpoint.name for verb in restores):
         return f"-D {checkpoint.name}.keep=1"
-    if checkpoint.model is None or size <= room:
+    if checkpoint.model is None or not 0 < room < size:
         return ""
-    scale = f"{-(-checkpoint.model.scale * size // max(room, 1)):d}"
-    return f"-D {checkpoint.model.name}.scale={int(scale[0]) + 1}{'0' * (len(scale) - 1)}"
+    scale = -(-checkpoint.model.scale * size // room)
+    unit = 10 ** (len(str(scale)) - 1)
+    plain = -(-scale // unit) * unit
+    return f"-D {checkpoint.model.name}.scale={plain}" if plain <= _LARGEST_SCALE else ""
 
 
 def _fewer_samples(dataset: Dataset, size: int, room: int) -> str:

@@ -193,7 +193,8 @@ def cure_statement(head: str, phrase: Span, opened: bool) -> str:
     for known, pattern, answer in _NOT_YET:
         if head == known and re.search(pattern, text):
             place = re.search(r"\S*/\S*", text)
-            name = text.split()[0]
+            first = text.split()[0].strip('"')
+            name = names.fill(_FORMS[head][0]) if re.fullmatch(pattern, first) else first
             return answer.format(forms=f"write `{head} {name}`", place=place[0] if place else "DIR", name=name)
     if len(text) > MAX_LENGTH:
         return ""
@@ -206,6 +207,10 @@ def cure_statement(head: str, phrase: Span, opened: bool) -> str:
     return write_lines(head, [made + brace for made in found]) if found and found != [phrase.text] else ""
 
 
+#: What joins names in other languages.
+_JOINT: Final = "(?:, ?| and | ?& ?)"
+
+
 def _split_lines(head: str, text: str) -> list[str]:
     """Return the lines of a statement that says several things at once; empty where it does not."""
     if found := re.fullmatch(r"(.*\S) ([0-9]+|\$\w+) ?(?:times|x)", text):
@@ -214,8 +219,8 @@ def _split_lines(head: str, text: str) -> list[str]:
         parts = [f"{head} {found[1]}", f'{found[2]} "{found[3].removesuffix(".dlio")}.dlio"']
     elif found := re.fullmatch(r"([^\";]*); ?([^\";]+)", text):
         parts = [f"{head} {found[1]}".strip(), found[2]]
-    elif head in ("prepare", "save", "restore") and re.fullmatch(r"\w+(?:(?:,| and| &) ?\w+)+", text):
-        parts = [f"{head} {one}" for one in re.split(r"(?:,| and| &) ?", text)]
+    elif head in ("prepare", "save", "restore") and re.fullmatch(rf"\w+(?:{_JOINT}\w+)+", text):
+        parts = [f"{head} {one}" for one in re.split(_JOINT, text)]
     else:
         return []
     return [f"`{part}`" for part in parts] if all(map(_is_statement, parts)) else []

@@ -64,7 +64,7 @@ def plan_lines(
 
 def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, str]]:
     """Yield that a node's memory has no room for what its ranks need, with the phase that needs most of it."""
-    if not 0 < memory < forecast.node_bytes:
+    if not forecast.phases or not 0 < memory < forecast.node_bytes:
         return
     most = max(forecast.phases, key=lambda phase: phase.memory.total)
     what = f"{most.verb} {shorten_name(most.name)}"

@@ -82,7 +82,8 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
     saves more of it: its calls, syncs and renames do not shrink in proportion. So is one that was saved to memory,
     which says nothing about storage.
 
-    The stall is that of the slowest rank, with the deletion of old checkpoints where it waits for that. A restart takes
+    The stall is that of the slowest rank, with the deletion of old checkpoints where it waits for that, without the
+    longest wait of any rank for the save before. A restart takes
     as long as the restores of the same checkpoint that read storage, else as long as its saves took until they were
     complete.
     """
@@ -105,7 +106,7 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
             one.saves,
             Costs(run.mtbf, stall, restart, times * one.flush),
             save.part_of,
-            save.verb.bytes / written if (written := one.flush or stall / times) > 0 else 0.0,
+            save.verb.bytes / written if (written := one.flush or stall / (times or 1.0)) > 0 else 0.0,
             rank_bytes(run, one.checkpoint),
             times * save.verb.bytes,
             *_extremes(run, one.checkpoint),
@@ -116,7 +117,7 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
 def larger_scale(run: RunSummary, checkpoint: str) -> str:
     """Return the override by which a rank saves enough bytes for a rate; empty where it does, or none is known."""
     part = next(phase.part_of for phase in run.saves if phase.name == checkpoint)
-    scaled, saved = re.match(r"1/(\d+) of the bytes of (\S+)", part), rank_bytes(run, checkpoint)
+    scaled, saved = re.match(r"1/([0-9]{1,10}) of the bytes of (\S+)", part), rank_bytes(run, checkpoint)
     scale = int(int(scaled[1]) * saved / TELLING_BYTES) if scaled else 0
     if saved >= TELLING_BYTES or scaled is None or scale < 1:
         return ""
@@ -132,7 +133,7 @@ def rank_bytes(run: RunSummary, checkpoint: str) -> float:
 def _extremes(run: RunSummary, checkpoint: str) -> tuple[float, float]:
     """Return the shortest and the longest time of a save, without waiting for the one before."""
     verbs = [phase.verb for phase in run.saves if phase.name == checkpoint]
-    times = [one.seconds - one.wait_seconds.max for one in verbs]
+    times = [max(one.seconds - one.wait_seconds.max, 0.0) for one in verbs]
     return min(times), max(times)
 
 

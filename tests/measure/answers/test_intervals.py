@@ -80,7 +80,10 @@ def test_epochs_that_change_in_the_middle_of_a_run_decide_nothing_about_what_lie
     assert half(mixed, [0.01] * 25) < half(disturbed, [0.01] * 25) / 2
 
 
-@given(st.lists(shares, min_size=10, max_size=40))
-def test_groups_make_an_interval_no_narrower(values: list[float]) -> None:
-    spread = math.sqrt(statistics.variance(values) / len(values))
-    assert half(values, [0.0] * len(values)) >= 2.0 * spread * (1 - 1e-9)
+@pytest.mark.parametrize("many", [12, 13, 19, 40])
+def test_the_groups_act_wherever_half_of_the_epochs_differ(many: int) -> None:
+    half_of_it = many // 2
+    changed = [0.9] * half_of_it + [0.5] * (many - half_of_it)
+    mixed = [changed[number * 5 % many] for number in range(many)] if many % 5 else sorted(changed[::2]) * 2
+    assert half(changed, [0.0] * many) > 1.2 * 1.96 * statistics.stdev(changed) / math.sqrt(many)
+    assert half(changed, [0.0] * many) >= half(mixed, [0.0] * many)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.language.compile import compile_pattern
-from dliosim.model import Job
+from dliosim.model import Job, Workload
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.interval_forecast import FailureModel, forecast_risks
 from dliosim.report.plan.answer_lines import plan_lines
@@ -55,6 +55,11 @@ def test_memory_that_a_node_does_not_have_comes_first_with_the_nodes_that_have_i
     alone = lines("checkpoint_async", 2, memory=25e9, scale="1")
     assert alone["ROOM"].startswith("none: ranks need 110 GB of a node's 25 GB in save state")
     assert "ROOM" not in lines("checkpoint_async", 8, memory=0, scale="1")
+
+
+def test_a_pattern_that_does_no_io_needs_no_room() -> None:
+    workload = Workload("w", "", 1, Job(4), (), (), ())
+    assert plan_lines(workload, forecast(workload), 1e6).startswith("w")
 
 
 def test_checkpoints_that_no_storage_holds_are_said_with_what_holds_them() -> None:
