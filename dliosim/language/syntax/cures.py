@@ -21,6 +21,7 @@ from dliosim.language.syntax.other_words import (
 from dliosim.language.syntax.parser import parse
 from dliosim.language.syntax.rewrites import NO, add_shares, clean, rewrite
 from dliosim.language.syntax.vocabulary import BLOCKS, SETTINGS
+from dliosim.model import ELEMENTS
 
 #: Kinds of block in which a line may belong that stands elsewhere, the most likely first.
 HOMES: Final = ("dataset", "train", "checkpoint", "model", "access", "infer", "restore", "prepare", "convert")
@@ -117,6 +118,10 @@ def cure_phrase(head: str, kind: str, phrase: Span, accepts: Callable[[str], boo
     if head == "api" and is_library(phrase.text):
         given = phrase.source.text.partition("api")[0] if phrase.source.name == COMMAND_LINE else ""
         return f"write `{given}through=library`" if given else _cure_library(phrase)
+    if head == "size" and (typed := re.fullmatch(r"([0-9_]+) ?(?!byte)([a-z]\w+?)s?", phrase.text)):
+        shapes = rewrite(f"{typed[1]} of {typed[2]}", lambda text: text.rpartition(" of ")[2] in ELEMENTS)
+        if shapes and kind == "dataset":
+            return f"{write_lines('shape', shapes[:1])}, in place of `size`"
     if (own := phrase.text.partition(" ")[0]) in SETTINGS[kind] and _is_line(own, kind, phrase.text):
         return f"write `{phrase.text}`, a setting of its own, in place of `{head}`"
     for word in re.finditer(r"\s([a-z]\w*)(?=\s)", phrase.text):
