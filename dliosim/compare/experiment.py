@@ -105,7 +105,8 @@ def _mend_values(text: str) -> str:
         inside = range(low, high + 1) if 0 < high - low < _MOST_LISTED else (low, high)
         return ",".join(map(str, inside))
     if "," not in plain and re.search(r";|\||\b(?:vs|versus|or)\b", plain):
-        return ",".join(re.split(r"\s*(?:;|\||\b(?:vs|versus|or)\b\.?)\s*", plain))
+        values = re.split(r"\s*(?:;|\||\b(?:vs|versus|or)\b\.?)\s*", plain)
+        return ",".join(values) if all(values) and '"' not in plain else ""
     return ",".join(plain.split()) if re.fullmatch(r"\d+(?: +\d+)+", plain) else ""
 
 

@@ -99,7 +99,9 @@ def cure_value(param: Param, accepts: Callable[[str], bool]) -> str:
 def _write_domain(text: str) -> str:
     """Return the value and the domain of a parameter that a range or a list gives; empty for other texts."""
     if found := re.fullmatch(r"(.*\S) in [\[(]?([0-9_]+) ?(?:\.\.\.?|-|,|to) ?([0-9_]+)[\])]?", text):
-        return f"{found[1]} between {found[2]} and {found[3]}"
+        low, high = int(found[2]), int(found[3])
+        is_inside = not found[1].isdecimal() or low <= int(found[1]) <= high
+        return f"{found[1]} between {low} and {high}" if low < high and is_inside else ""
     found = re.fullmatch(r"\[ ?(([\w \"]+),[\w \",]+)\]", text)
     return f"{found[2]} one of {found[1]}" if found else ""
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -59,6 +60,7 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
     )
 
 
+@lru_cache(maxsize=16)
 def complete_times(checkpoint: Checkpoint, ranks: int) -> tuple[float, int]:
     """Return bytes of all of a checkpoint / bytes of the part that `ranks` ranks save, and the ranks that save all."""
     whole, part = checkpoint.complete(ranks), forecast_state(checkpoint, ranks, 1).bytes

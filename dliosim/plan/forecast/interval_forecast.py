@@ -63,13 +63,12 @@ def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureMode
 
     The costs of a part do not tell those of the whole: calls, syncs and renames do not shrink with the bytes.
     """
-    rates: tuple[float | None, ...] = BANDWIDTHS
-    in_background = any(one.background for one in workload.checkpoints)  # the save time is that of the copy alone
-    is_given = failures.bandwidth is not None or (failures.save_time is not None and not in_background)
-    if is_given:
-        rates = (failures.bandwidth,)
     for state in forecast.states:
         checkpoint, ranks = workload.checkpoint(state.checkpoint), workload.job.ranks
+        # The save time of one in the background is that of its copy: its flush needs a bandwidth, too.
+        is_timed = failures.save_time is not None and checkpoint.background is None
+        is_given = failures.bandwidth is not None or is_timed
+        rates: tuple[float | None, ...] = (failures.bandwidth,) if is_given else BANDWIDTHS
         whole = state
         if state.part_of:
             checkpoint = checkpoint.complete(ranks)

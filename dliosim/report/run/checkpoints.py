@@ -83,9 +83,8 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
     which says nothing about storage.
 
     The stall is that of the slowest rank, with the deletion of old checkpoints where it waits for that, without the
-    longest wait of any rank for the save before. A restart takes
-    as long as the restores of the same checkpoint that read storage, else as long as its saves took until they were
-    complete.
+    longest wait of any rank for the save before. A restart takes as long as the restores of the same checkpoint that
+    read storage, else as long as its saves took until they were complete.
     """
     if run.mtbf is None or run.null:
         return

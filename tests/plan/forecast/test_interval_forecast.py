@@ -120,6 +120,14 @@ def test_the_rate_is_named_with_which_a_twentieth_is_lost() -> None:
     assert [risk.costs.flush for risk in copied.risks] == [40e9 / rate for rate in BANDWIDTHS]
 
 
+def test_a_save_time_stands_for_the_bandwidth_of_a_checkpoint_that_blocks_next_to_one_in_the_background() -> None:
+    both = (CHECKPOINT, replace(CHECKPOINT, name="d", path="d", background=Background()))
+    workload = Workload("w", "", 1, Job(4), (DATASET,), both, (Save("c"), Save("d")))
+    blocking, other = forecast_risks(workload, forecast(workload), FailureModel(3600, save_time=30.0))
+    assert [risk.costs for risk in blocking.risks] == [Costs(3600, 30, 30)]
+    assert len(other.risks) == len(BANDWIDTHS)
+
+
 def test_loops_that_save_a_part_have_no_interval_of_their_own() -> None:
     loop = replace(LOOP, checkpoints=(Cadence("c", "steps", 10),))
     part = replace(CHECKPOINT, parallel=Split(1, 1, 8, played=4))
