@@ -12,7 +12,7 @@ from dliosim.compare.pass_figures import LOOP, STALL, Measured, Pass, Subject, f
 from dliosim.measure.figures.summary import RANK_COLUMNS
 from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
-from tests.report.sample import epoch, flushed, saved, spread
+from tests.report.sample import change, epoch, flushed, saved, spread
 
 
 def phase(api: str = "mpi-collective", **hints: str) -> PhaseSummary:
@@ -113,8 +113,8 @@ def test_no_stall_is_still_a_time() -> None:
 def test_bytes_that_ranks_share_or_memory_kept_count_once_against_the_device() -> None:
     def share(**second: object) -> object:
         halves = epoch(0).bytes // 2
-        first = replace(epoch(0), distinct_bytes=halves, storage_amplification=0.5)
-        later = replace(first, **{"epoch": 1, "storage_amplification": 0.0, **second})
+        first = change(epoch(0), distinct_bytes=halves, storage_amplification=0.5)
+        later = change(first, **{"epoch": 1, "storage_amplification": 0.0, **second})
         whole = LoopPhase("train", "train", 1.0, epochs=(first, later), cache="off")
         return made(whole).figures["device_share"]
 
@@ -126,7 +126,7 @@ def test_bytes_that_ranks_share_or_memory_kept_count_once_against_the_device() -
 
 def test_parts_of_pages_that_no_sample_has_are_no_bytes_of_the_device_unless_the_pass_began_cold() -> None:
     """Samples of 1 kB: the device gave as many bytes as were asked for, in pages that are four times as large."""
-    small = replace(epoch(0), bytes=64_000, bytes_moved=64_000, storage_amplification=1.0)
+    small = change(epoch(0), bytes=64_000, bytes_moved=64_000, storage_amplification=1.0)
     whole = LoopPhase("train", "train", 1.0, epochs=(small,), resident_share=0.0)
     assert made(whole).figures["device_share"] == pytest.approx(1.0)
     assert made(replace(whole, resident_share=0.5)).figures["device_share"] == pytest.approx(1000 / 5096)

@@ -33,6 +33,7 @@ from dliosim.readable import size
 from dliosim.report.reader.comparison import ComparisonResult
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, load_results
 from tests.pictures.sample import SAMPLE, write_comparison, write_run
+from tests.report.sample import change
 
 
 @pytest.fixture(scope="module")
@@ -373,7 +374,7 @@ def test_columns_of_time_add_up_to_the_wall_time_of_the_epochs_that_count(saved:
 def test_utilization_of_storage_alone_stands_next_to_that_with_all_waits_and_the_goal(loop: LoopResult) -> None:
     shares = (1.0, 1.0, 0.5, 0.0)
     epochs = [
-        replace(epoch, storage_utilization=0.5 + epoch.epoch / 10, storage_amplification=share)
+        change(epoch, storage_utilization=0.5 + epoch.epoch / 10, storage_amplification=share)
         for epoch, share in zip(loop.epochs, shares, strict=True)
     ]
     answer = replace(answer_of(loop), verdict="does not feed", source="device", epochs=(1, 2), goal=0.85)

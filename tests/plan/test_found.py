@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dliosim import cli
 from dliosim.errors import PlanError
 from dliosim.formats.protocols import Column, FileIndex
 from dliosim.formats.registry import bind
@@ -201,3 +204,21 @@ def test_bytes_of_encoded_samples_are_forecast_as_a_run_counts_them(samples, pie
         loop, dataset, Placement(indexed(dataset, index), True), Job(1), [PassRange(1, 1, 1)], False
     )
     assert counted.bytes.total == plan.length.sum()
+
+
+@pytest.mark.parametrize(
+    ("first", "steps"), [(0, 64), (1024, 1)], ids=["less than a byte each", "nothing but a fill value"]
+)
+def test_samples_that_a_codec_leaves_next_to_nothing_of_are_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], first: int, steps: int
+) -> None:
+    with h5py.File(tmp_path / "masks.h5", "w") as file:
+        masks = file.create_dataset("masks", (2048, 8), "u1", chunks=(1024, 8), compression="gzip")
+        masks[first:] = 0
+        stored = masks.id.get_storage_size()
+    text = 'dlio 1\nworkload w\ndataset d { from files "masks.h5" }\ntrain {\nread d\nbatch 16 per rank\n'
+    (tmp_path / "masks.dlio").write_text(f"{text}epochs 2\nsteps {steps}\ncompute 1 ms\n}}\n")
+    assert cli.main(["plan", f"{tmp_path / 'masks.dlio'}", "--dir", f"{tmp_path}", "--ranks", "2"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"DATA {0 if first else stored} B each epoch by all ranks, " in said
+    assert ("; calls move 64 times as many bytes" in said) == (not first)

@@ -42,6 +42,10 @@ def blank_summary(kind: type[S], **known: Any) -> S:
     return kind(**{one.name: NOTHING.get(str(one.type)) for one in fields(kind)} | known)  # type: ignore[arg-type]
 
 
+#: Ratios to the bytes asked, with the figures that they follow from.
+_RATIOS = {"amplification": "read_call_bytes", "storage_amplification": "device_bytes"}
+
+
 def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummary:
     """An epoch of four ranks, 16 steps of one sample; the first takes `factor` times as long to read."""
     wait = 4.1e-3 * factor
@@ -82,8 +86,6 @@ def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummar
         slowest_rank_share=0.4375,
         least_sync_wait_seconds=0.0004,
         oversleep_share=0.00125,
-        amplification=1.001,
-        storage_amplification=1.0,
         depth=1.0,
         dlio_au=0.16 / wall * 1.01,
         dlio_samples_per_second=4 * 14 / wall,
@@ -91,7 +93,16 @@ def epoch(index: int = 0, factor: float = 1.0, **changed: object) -> EpochSummar
         extent_hash=0xAAAA_BBBB_CCCC_DDDD * (index + 1) % 2**64,
         core_wait_seconds=spread(0.0013),
     )
-    return replace(summary, **changed)  # type: ignore[arg-type]
+    return change(summary, **({"amplification": 1.001, "storage_amplification": 1.0} | changed))
+
+
+def change(one: EpochSummary, **changed: object) -> EpochSummary:
+    """The epoch with other figures; those of `_RATIOS` change the bytes that they are ratios of."""
+    ratios = {_RATIOS[name]: changed.pop(name) for name in tuple(changed) if name in _RATIOS}
+    changed_epoch = replace(one, **changed)  # type: ignore[arg-type]
+    asked = changed_epoch.bytes
+    known = {name: None if ratio is None else round(ratio * asked) for name, ratio in ratios.items()}
+    return replace(changed_epoch, **known)
 
 
 def times_of(summary: VerbSummary) -> dict[str, TimeSpread]:

@@ -11,7 +11,7 @@ from dliosim.measure.results.run_summary import Advice, Answer, RunSummary, Spre
 from dliosim.report.phase_titles import name_epochs
 from dliosim.report.run.answer_lines import answer_lines
 from dliosim.report.run.checkpoints import interval_section
-from tests.report.sample import run, saved, spread
+from tests.report.sample import change, run, saved, spread
 
 
 def flat(value: float) -> Spread:
@@ -116,7 +116,7 @@ def test_other_loops_have_their_answer_next_to_the_first_however_many_there_are(
 
 def test_what_cache_memory_kept_did_not_come_from_the_page_cache() -> None:
     (loop, *_) = run().loops
-    kept = tuple(replace(one, bytes_moved=0, amplification=0.0) for one in loop.epochs[1:])
+    kept = tuple(change(one, bytes_moved=0, amplification=0.0) for one in loop.epochs[1:])
     lines = lines_of(answered(), phases=(replace(loop, epochs=(loop.epochs[0], *kept)),))
     assert "MEMORY   epochs 2 to 5 came from `cache memory`: not counted" in lines
 

@@ -17,7 +17,7 @@ from dliosim.report.run import warnings
 from dliosim.report.run.all_tables import expectation_line
 from dliosim.report.run.all_tables import run_report as all_tables
 from dliosim.report.run.loops import latencies_by_loop
-from tests.report.sample import epoch, run, spread, verb
+from tests.report.sample import change, epoch, run, spread, verb
 
 GOLDEN = Path(__file__).parent / "run.txt"
 
@@ -347,6 +347,12 @@ def test_what_a_library_or_whole_units_read_besides_is_not_put_down_to_somebody_
     whole = replace(more, bytes_moved=3 * more.bytes)
     (found,) = warnings_of(phase_of(epoch(0), whole, api="posix", cache="page"))
     assert found.endswith("samples are in units (chunks, row groups) that are read whole for each of them")
+    masks = epoch(0, bytes=16, bytes_moved=2048, amplification=None)
+    (found,) = warnings_of(phase_of(masks, api="posix", cache="page"))
+    assert found.startswith("train: 128 bytes went through read calls for each byte asked: ")
+    assert found.endswith("read whole for each of them, and have 0.25 B each of these")
+    (found,) = warnings_of(phase_of(replace(masks, bytes=0), api="posix", cache="page"))
+    assert found.startswith("train: 2.048 kB went through read calls for 0 B asked: ")
     (found,) = warnings_of(phase_of(epoch(0), more, api="posix", cache="page"))
     assert found.endswith("something else in these processes has read the rest")
 
@@ -403,17 +409,17 @@ def test_epochs_that_came_from_the_cache_are_named(cold, said):
 def test_ranks_that_ask_for_the_same_bytes_are_warned_about_where_the_device_gave_exactly_half():
     whole = epoch(0)
     half = {"distinct_bytes": whole.bytes // 2, "storage_amplification": 0.5}
-    phases = phase_of(replace(whole, **half), replace(whole, epoch=2, **half))
+    phases = phase_of(change(whole, **half), change(whole, epoch=2, **half))
     (found,) = warnings_of(phases, environment=ON_DISK)
     different = "ranks asked for 181.0 MB, and only 90.51 MB are different bytes: the page cache or another rank gave"
     assert found.startswith(f"train: in epochs 1 and 2 {different}")
     assert re.search(r"^1 +\S+ +\S+ +0\.5000 ", report_of(*phases.epochs, environment=ON_DISK), re.MULTILINE)
-    warm = replace(whole, distinct_bytes=whole.bytes // 2, storage_amplification=0.24)
+    warm = change(whole, distinct_bytes=whole.bytes // 2, storage_amplification=0.24)
     assert [" read less than half of" in line for line in warnings_of(phase_of(warm), environment=ON_DISK)] == [
         True,
         False,
     ]
-    for alone in (replace(whole, storage_amplification=1.0), replace(whole, **half | {"storage_amplification": 1.0})):
+    for alone in (change(whole, storage_amplification=1.0), change(whole, **half | {"storage_amplification": 1.0})):
         assert warnings_of(phase_of(alone), environment=ON_DISK) == [], "with O_DIRECT the device gives all"
     read = verb(1.0, content_seconds=spread(0.0), distinct_bytes=90_511_552, device_bytes=90_511_552)
     restored = file_phase_of("restore", read)
@@ -506,7 +512,7 @@ def test_what_memory_kept_is_none_of_the_storage():
     first = epoch(0, storage_amplification=1.0)
     kept = [epoch(number, bytes_moved=0, storage_amplification=0.0) for number in (1, 2)]
     assert warnings_of(phase_of(first, *kept), environment=ON_DISK) == []
-    half = [replace(each, bytes_moved=each.bytes // 2, storage_amplification=0.4) for each in kept]
+    half = [change(each, bytes_moved=each.bytes // 2, storage_amplification=0.4) for each in kept]
     assert warnings_of(phase_of(first, *half), environment=ON_DISK) == []
 
 

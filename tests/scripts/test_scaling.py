@@ -20,7 +20,7 @@ from dliosim.measure.results.machine import Environment, FileSystem
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import RunSummary
 from tests.mpi.launch import Job, mpiexec, running
-from tests.report.sample import epoch, spread, verb
+from tests.report.sample import change, epoch, spread, verb
 from tests.report.sample import run as sample
 from tests.scripts.stubs import RUNS, SCRIPTS, calls, environment, run, stub
 
@@ -196,7 +196,7 @@ def run_of(ranks: int, seconds: float, cores: int = 8, **changed: Any) -> RunSum
     """A run of one loop, whose first epoch alone counts, and of a checkpoint."""
     known = {"bytes": 1_000_000_000, "bytes_moved": 1_000_000_000, "storage_amplification": 1.0} | changed
     first = epoch(0, loop_seconds=seconds, **known)
-    warm = replace(first, epoch=1, loop_seconds=seconds / 9, storage_amplification=0.0)
+    warm = change(first, epoch=1, loop_seconds=seconds / 9, storage_amplification=0.0)
     train = LoopPhase("train", "train", 30.0, epochs=(first, warm, warm), resident_share=0.0)
     save = SavePhase("model", "save", 1.0, verb=verb(1.0, bytes=500_000_000))
     where = FileSystem("data", "/scratch", "ext4")

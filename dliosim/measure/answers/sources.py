@@ -68,7 +68,7 @@ def epoch_source(epoch: EpochSummary, in_memory: bool = False, began_cold: bool 
     """
     if epoch.null:
         return "null"
-    if in_memory or not epoch.unique_bytes:
+    if in_memory or not epoch.asks_storage:
         return "memory"
     if epoch.device_bytes is None:
         return "unknown"
@@ -85,6 +85,8 @@ def share_of_device(device: int, asked: int, warm_samples: int) -> float:
     These are the samples of epochs that did not begin cold: parts of pages that no sample has could stand for bytes out
     of memory.
     """
+    if not asked:  # samples of less than a byte each, in units that are read whole
+        return 1.0 if device else 0.0
     share = device / asked
     return share if share < _ALL else min(share, max(device / (asked + _PAGE * warm_samples), _NONE))
 
@@ -154,5 +156,7 @@ def _choose_uncounted(
 def _memory_reason(run: RunSummary, runs: Sequence[LoopPhase]) -> str:
     if run.is_stored_on(runs[0], MEMORY_KINDS):
         return "the data are in a file system in memory"
-    kept = all(not epoch.unique_bytes for phase in runs for epoch in phase.epochs)
-    return "`cache memory` kept all samples" if kept else "all bytes came from the page cache"
+    if any(epoch.asks_storage for phase in runs for epoch in phase.epochs):
+        return "all bytes came from the page cache"
+    kept = runs[0].cache == "memory"
+    return "`cache memory` kept all samples" if kept else "its samples take no bytes in their files"

@@ -21,10 +21,8 @@ def utilization(epochs: Sequence[EpochSummary]) -> float | None:
 
 def bytes_per_second(epochs: Sequence[EpochSummary]) -> float | None:
     """Return all bytes / all time in the loop, in bytes/s; None where nothing was read."""
-    seconds = sum(epoch.loop_seconds for epoch in epochs)
-    if seconds <= 0 or any(epoch.null or not epoch.bytes for epoch in epochs):
-        return None
-    return sum(epoch.bytes for epoch in epochs) / seconds
+    seconds, whole = sum(epoch.loop_seconds for epoch in epochs), sum(epoch.bytes for epoch in epochs)
+    return whole / seconds if whole and seconds > 0 and not any(epoch.null for epoch in epochs) else None
 
 
 def samples_per_second(epochs: Sequence[EpochSummary]) -> float | None:
@@ -35,9 +33,10 @@ def samples_per_second(epochs: Sequence[EpochSummary]) -> float | None:
 
 def mean_by_bytes(figure: str, epochs: Sequence[EpochSummary]) -> float | None:
     """Return the mean of a ratio to the bytes asked, weighted by these; None without any bytes."""
-    known = [(ratio, epoch.bytes) for epoch in epochs if (ratio := getattr(epoch, figure)) is not None]
-    total = sum(weight for _, weight in known)
-    return sum(ratio * weight for ratio, weight in known) / total if total and len(known) == len(epochs) else None
+    known = [(getattr(epoch, figure), epoch.bytes) for epoch in epochs if epoch.bytes]
+    if not known or any(ratio is None for ratio, _ in known):
+        return None
+    return float(sum(ratio * weight for ratio, weight in known) / sum(weight for _, weight in known))
 
 
 def latencies(epochs: Sequence[EpochSummary]) -> Latencies:

@@ -213,10 +213,13 @@ def quotient(above: str, below: str, unit: float = 1.0) -> Callable[[Reduced], f
 
 
 class Derived(Generic[T]):
-    """A figure that follows from others of its summary: like a property, and in results.json."""
+    """A figure that follows from others of its summary: like a property, and in results.json.
 
-    def __init__(self, get: Callable[[Any], T]) -> None:
-        self.get, self.__doc__ = get, get.__doc__
+    `shown` says how tables on a terminal have it: arguments of `figure`.
+    """
+
+    def __init__(self, get: Callable[[Any], T], **shown: Any) -> None:
+        self.get, self.shown, self.__doc__ = get, shown, get.__doc__
 
     def __get__(self, summary: Any, owner: type | None = None) -> T:
         return self.get(summary)
@@ -279,7 +282,7 @@ def result_figures(summary: type, table: str | None = None) -> list[ResultFigure
         (one.name, str(one.type), one.metadata) for one in fields(summary) if one.metadata.get("saved", True)
     ]
     derived = [(name, one) for name, one in vars(summary).items() if isinstance(one, Derived)]
-    found += [(name, one.get.__annotations__["return"], {}) for name, one in derived]
+    found += [(name, one.get.__annotations__["return"], one.shown) for name, one in derived]
     figures = [
         ResultFigure(
             f"{name}_seconds" if kind == "Histogram" else name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from dliosim.measure.figures.declaration import (
     BoundShares,
@@ -146,15 +147,13 @@ class EpochSummary:
     least_sync_wait_seconds: float | None = figure(of=Reduced.least_sync_wait)
     #: sum over ranks of (`compute_ns` - compute asked) / sum of compute asked
     oversleep_share: Signed | None = figure("over-\nsleep", "causes", optional=True, of=Reduced.oversleep_share)
-    #: bytes by read calls of the whole process (/proc/self/io; without those of reading that file) / `bytes`; `null`
-    #: where that file is missing on any rank, and where it does not count what is read (`engine mmap`, `engine
-    #: queued`): -1 in ranks.h5
-    amplification: float | None = figure(
-        "read() /\nasked", "checks", optional=True, usual=1.0, of=quotient("rchar", "bytes")
-    )
-    #: bytes from storage below the page cache (/proc/self/io) / `bytes`; `null` where the kernel does not count what is
-    #: read from the file system, which is found by reading one page before the loop: -1 in ranks.h5
-    storage_amplification: float | None = figure("device /\nasked", of=quotient("read_bytes", "bytes"))
+    #: bytes by read calls of the whole process (/proc/self/io; without those of reading that file); `null` where that
+    #: file is missing on any rank, and where it does not count what is read (`engine mmap`, `engine queued`): -1 in
+    #: ranks.h5
+    read_call_bytes: int | None = figure(of=lambda ranks: ranks.total_if_known("rchar"))
+    #: bytes from storage below the page cache (/proc/self/io), which gives the others; `null` where the kernel does not
+    #: count what is read from the file system, which is found by reading one page before the loop: -1 in ranks.h5
+    device_bytes: int | None = figure(of=lambda ranks: ranks.total_if_known("read_bytes"))
     #: sum over ranks of the latencies of all read calls / sum of their I/O busy: the mean number of calls in flight
     #: while any was, by `engine queued` and by several readers. 1 without either, and then not in the table; `null`
     #: without calls
@@ -208,20 +207,25 @@ class EpochSummary:
         return min(self.bytes, self.bytes_moved)
 
     @property
+    def asks_storage(self) -> bool:
+        """Return whether calls asked for bytes of files: not where `cache memory` had them all, or files hold none."""
+        return bool(self.bytes_moved) and self.distinct_bytes != 0
+
+    @property
     def unique_bytes(self) -> int:
         """Return `bytes_from_storage`, where known without what several ranks of a node asked for again."""
         asked = self.bytes_from_storage
         return asked if self.distinct_bytes is None else min(asked, self.distinct_bytes)
 
-    @Derived
-    def read_call_bytes(self) -> int | None:
-        """Return the bytes of `amplification`: those of the read calls of all ranks."""
-        return None if self.amplification is None else round(self.amplification * self.bytes)
+    @partial(Derived, heading="read() /\nasked", table="checks", optional=True, usual=1.0)
+    def amplification(self) -> float | None:
+        """Return `read_call_bytes` / `bytes`; None where the first is unknown or the second is 0."""
+        return None if self.read_call_bytes is None or not self.bytes else self.read_call_bytes / self.bytes
 
-    @Derived
-    def device_bytes(self) -> int | None:
-        """Return the bytes of `storage_amplification`: those from the device. Page caches give the others."""
-        return None if self.storage_amplification is None else round(self.storage_amplification * self.bytes)
+    @partial(Derived, heading="device /\nasked")
+    def storage_amplification(self) -> float | None:
+        """Return `device_bytes` / `bytes`; None where the first is unknown or the second is 0."""
+        return None if self.device_bytes is None or not self.bytes else self.device_bytes / self.bytes
 
     @property
     def bytes_once(self) -> int:

@@ -30,6 +30,7 @@ class LoopNeeds:
     data_bytes: float  #: different bytes that a node reads in all epochs
     #: greatest share of the last epoch's bytes that the page cache of a node can have from the epochs before
     memory_share: float
+    amplification: float | None  #: bytes that calls move for each byte asked, where units or pages are read whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,10 @@ def loop_needs(workload: Workload, forecast: Forecast, memory: float) -> Iterato
         first, epochs = phases[0], sum(one.times for one in phases)
         seen, each, data = _node_data(workload, loop, first, epochs)
         share = 0.0 if loop.access.cache == "off" or not data else min(seen, room / data)
-        yield LoopNeeds(loop, first.demand, first.bytes.total, first.bytes.estimated, epochs, each, data, share)
+        asked = first.bytes
+        yield LoopNeeds(
+            loop, first.demand, asked.total, asked.estimated, epochs, each, data, share, first.amplification
+        )
 
 
 def save_needs(workload: Workload, forecast: Forecast) -> Iterator[SaveNeeds]:
@@ -94,7 +98,7 @@ def _node_data(workload: Workload, loop: Loop, first: PhaseForecast, epochs: int
     if not _moves_samples(loop):
         return float(epochs > 1), each, each
     # Each epoch is another draw: a sample is new with the same probability each time.
-    new = 1 - each / whole
+    new = 1 - each / whole if whole else 0.0  # files may hold no byte of the samples, as where a chunk is a fill value
     return 1 - new ** (epochs - 1), each, whole * (1 - new**epochs)
 
 

@@ -142,7 +142,11 @@ def _column_ranges(
 
 
 def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return file, first offset and bytes of each sample; samples that share an encoded unit share its bytes evenly."""
+    """Return file, first offset and bytes of each sample.
+
+    The samples of an encoded unit share its bytes evenly, in whole bytes whose sum is that of the unit. So a sample has
+    0 bytes where a unit has more samples than bytes, as masks and labels have once they are compressed.
+    """
     file = index.files_of(samples)
     within = samples - index.first_sample[file]
     offset, total = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
@@ -154,7 +158,8 @@ def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
         running = np.zeros(len(column.length) + 1, np.int64)
         np.cumsum(column.length, out=running[1:])
         stored = running[unit + column.pieces[file]] - running[unit]
-        share = stored // _samples_per_unit(index, column, file, unit, within - row)
+        each, rest = np.divmod(stored, held := _samples_per_unit(index, column, file, unit, within - row))
+        share = each + (row + 1) * rest // held - row * rest // held
         total += np.where(row_bytes > 0, np.minimum(row_bytes, stored), share)
     return file, offset, total
 

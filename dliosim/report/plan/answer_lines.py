@@ -11,13 +11,16 @@ from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Forecast, Storage
 from dliosim.plan.forecast.interval_forecast import LOSS, Risk, StateRisks
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
-from dliosim.readable import count, long_time, percent, seconds, size
+from dliosim.readable import count, long_time, number, percent, seconds, size
 from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.plan.tables import show_figure
 from dliosim.report.text_table import shorten_name
 
 #: Shares of an epoch from which on memory has nearly all of it, and below which nearly nothing.
 _ALL, _NONE = 0.99, 0.01
+
+#: Bytes that calls move for each byte asked, from which on this is said.
+_AMPLIFIED = 2.0
 
 #: Bytes that no file system has.
 _TOO_MUCH = 1e18
@@ -87,7 +90,9 @@ def _loop_rows(needs: LoopNeeds, ranks: int, left: float) -> Iterator[tuple[str,
     asked = show_figure(needs.epoch_bytes, size, needs.estimated)
     mean = show_figure(needs.epoch_bytes / ranks, size, needs.estimated)
     one, several = ("pass", "passes") if needs.loop.arrivals else ("epoch", "epochs")
-    yield "DATA", f"{asked} each {one} by all ranks, {mean} a rank; {count(needs.epochs, one, several)}"
+    more = needs.amplification or 0.0
+    moved = f"; calls move {number(more, 2)} times as many bytes" if more > _AMPLIFIED else ""
+    yield "DATA", f"{asked} each {one} by all ranks, {mean} a rank; {count(needs.epochs, one, several)}{moved}"
     yield from zip(("MEMORY", ""), _memory(needs, left, one), strict=False)
 
 

@@ -166,7 +166,7 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer, with_all: bool) -> Ite
     if others and answer.source in ("device", "unknown", "mixed"):
         came = "may have come" if answer.source == "unknown" else "came"
         where = "came from the page cache, all or in part".replace("came", came, 1)
-        if not any(epochs[number - 1].unique_bytes for number in others):
+        if not any(epochs[number - 1].asks_storage for number in others):
             where = "came from `cache memory`"
         yield "MEMORY", f"{name_epochs(others)} {where}: not counted"
     whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -153,17 +154,28 @@ def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase], answer: 
             f"an epoch took {number(quickest, 3)} times as long with I/O as without: something else delayed the run "
             "without, and no slowdown is to be trusted"
         )
-    worst = max(epochs, key=lambda epoch: epoch.amplification or 0.0)
-    if (worst.amplification or 0.0) > _AMPLIFIED:
+    worst = max(epochs, key=_read_ratio)
+    if _read_ratio(worst) > _AMPLIFIED:
         why = _amplification_cause(runs[0], worst)
-        yield f"{number(worst.amplification, 3)} bytes went through read calls for each byte asked: {why}"
+        many = f"{number(_read_ratio(worst), 3)} bytes went through read calls for each byte asked"
+        yield f"{many if worst.bytes else f'{size(worst.bytes_moved)} went through read calls for 0 B asked'}: {why}"
+
+
+def _read_ratio(epoch: EpochSummary) -> float:
+    """Return the bytes of read calls, or those moved where the kernel does not count them, for each byte asked."""
+    read = epoch.bytes_moved if epoch.read_call_bytes is None else epoch.read_call_bytes
+    if not epoch.bytes:
+        return math.inf if epoch.bytes_moved else 0.0
+    return read / epoch.bytes
 
 
 def _amplification_cause(phase: LoopPhase, epoch: EpochSummary) -> str:
     if phase.through == "library":
         return "the format's library reads more than samples (indexes, whole chunks or row groups)"
     if phase.cache != "off" and epoch.bytes_moved > _AMPLIFIED * epoch.bytes:
-        return "samples are in units (chunks, row groups) that are read whole for each of them"
+        each = epoch.bytes / max(epoch.samples, 1)
+        part = f", and have {number(each, 2)} B each of these" if each < 1 else ""
+        return f"samples are in units (chunks, row groups) that are read whole for each of them{part}"
     if phase.api == "mpi-collective":
         return "mpi-collective reads all bytes between samples; see the hints romio_cb_read and romio_ds_read"
     if phase.api == "mpi-independent":

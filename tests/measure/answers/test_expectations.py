@@ -61,6 +61,8 @@ def test_utilization_is_that_of_storage_alone_over_all_epochs_that_count():
     ("epochs", "kind", "changed", "said"),
     [
         ([epoch(0, storage_amplification=0.0)], "ext4", {}, "all bytes came from the page cache"),
+        ([epoch(0, bytes=0, device_bytes=0)], "ext4", {}, "all bytes came from the page cache"),
+        ([epoch(0, bytes=0, bytes_moved=0)], "ext4", {}, "its samples take no bytes in their files"),
         ([epoch(0, storage_amplification=0.0)], "tmpfs", {}, "in a file system in memory"),
         ([cold(storage_amplification=0.5, storage_utilization=0.1)], "ext4", {}, "the page cache gave "),
         ([cold(storage_amplification=None)], "lustre", {}, "may have come from"),

@@ -97,15 +97,16 @@ def test_parts_of_a_sample_follow_each_other_in_its_contents(made: list[FileInde
 
 
 @given(files())
-def test_the_samples_of_a_file_share_what_is_encoded_in_it_evenly_however_full_units_are(made: list[FileIndex]) -> None:
+def test_samples_that_share_a_unit_have_all_of_its_bytes_together_and_each_an_even_part(made: list[FileIndex]) -> None:
     index = concat_indexes(made)
     _, _, length = sample_places(index, np.arange(index.first_sample[-1]))
     for number, one in enumerate(made):
-        encoded = all(column.row_bytes == 0 for column in one.columns)
-        if encoded:
-            found = int(length[index.first_sample[number] : index.first_sample[number + 1]].sum())
-            whole = sum(int(column.length.sum()) for column in one.columns)
-            assert whole - one.samples * len(one.columns) < found <= whole
+        if all(column.row_bytes == 0 for column in one.columns):
+            found = length[index.first_sample[number] : index.first_sample[number + 1]]
+            assert found.sum() == sum(int(column.length.sum()) for column in one.columns)
+    shared = Column(1_000, 1, 0, 100_000, np.array([50]), np.array([1_300]))
+    _, _, length = sample_places(concat_indexes([FileIndex(900, 10_000, (shared,))]), np.arange(900))
+    assert (length.sum(), length.min(), length.max()) == (1_300, 1, 2)
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 1), st.lists(st.integers(0, 1), min_size=1, max_size=4))
