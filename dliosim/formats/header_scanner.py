@@ -16,7 +16,7 @@ from typing import Final
 from dliosim.errors import ExecutionError
 from dliosim.mincore import find_resident_pages
 
-PAGE: Final = 4096
+LEAST_BLOCK: Final = 4096
 """The smallest read where the next header is near, bytes: storage reads a page anyway."""
 
 BLOCK: Final = 256 * 1024
@@ -140,7 +140,7 @@ def read_at(descriptor: int, count: int, offset: int, least: int | None = None) 
 class Scanner:
     """Reads an open file from front to back: in blocks where headers are close together, one by one where they are far.
 
-    Blocks grow from `PAGE` to `BLOCK` while headers follow each other closely. A header that is further away than the
+    Blocks grow from `LEAST_BLOCK` to `BLOCK` while headers follow each other closely. A header further away than the
     length of the last block is read alone. So memory is bounded, small records are not read one by one, and little more
     than the headers of large records is read.
     """
@@ -161,7 +161,7 @@ class Scanner:
     def _read(self, offset: int, count: int) -> None:
         last = len(self._data)
         gap = offset - (self._at + last)
-        near = gap <= min(max(last, PAGE), _NEAR)
-        want = max(count, min(BLOCK, max(PAGE, 2 * last))) if near else count
+        near = gap <= min(max(last, LEAST_BLOCK), _NEAR)
+        want = max(count, min(BLOCK, max(LEAST_BLOCK, 2 * last))) if near else count
         self._data, self._at = read_at(self.descriptor, want, offset, least=count), offset
         self.touched += len(self._data)

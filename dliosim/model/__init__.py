@@ -2,7 +2,6 @@
 
 from dliosim.model.access import (
     MPI_APIS,
-    PAGE,
     Access,
     Api,
     By,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, TypeAlias
 
+from dliosim.model.direct_io import DIRECT_ALIGNMENT
 from dliosim.model.job import MAX_RANKS, Job
 from dliosim.model.phrase import Phrase
-
-#: Alignment that O_DIRECT (`cache off`) needs for offsets, lengths and memory; bytes.
-PAGE: Final = 4096
 
 Api: TypeAlias = str
 """posix, mpi-independent, mpi-collective, or the name of a backend of another package."""
@@ -19,7 +17,7 @@ MPI_APIS: Final = ("mpi-independent", "mpi-collective")
 
 Through = Literal["direct", "library"]
 By = Literal["batch", "batch in turn", "sample"]
-Engine = Literal["preadv", "mmap", "queued"]
+Engine = Literal["preadv", "pread", "mmap", "queued"]
 HintSet = Literal["library", "two-phase", "no-aggregation"]
 Order = Literal["as planned", "by offset"]
 Communicator: TypeAlias = Literal["world", "node"] | int
@@ -55,8 +53,8 @@ class Access:
     open: Annotated[Literal["each sample", "each epoch", "once"], Phrase(blocks=READING)] = "once"
     #: cache between calls and storage. `page`: leave the page cache alone. `off`: O_DIRECT, posix only. Reading raw
     #: samples needs aligned ones, so usually `align 4 KiB`. In other formats, and in files that existed already, the
-    #: layout is fixed, and calls are widened to whole pages. Writing needs nothing: what is not aligned goes through
-    #: the page cache. `memory`: each rank keeps its first bytes in memory after the first epoch, up to this size; not
+    #: layout is fixed, and calls are widened to whole pages of 4 KiB, or to more where the kernel says that the file
+    #: system asks for it. Writing needs nothing: what is not aligned goes through the page cache. `memory`: each rank keeps its first bytes in memory after the first epoch, up to this size; not
     #: where a sample is several ranges or shares what is read: `datasets` above 1, `compress`, a `chunk` of fewer bytes
     #: than a sample, `parquet`; only for reading
     cache: Annotated[Literal["page", "off", "memory"], Phrase("page | off | memory SIZE")] = "page"
@@ -67,12 +65,13 @@ class Access:
     #: `scatter` and `readers ... by sample` are refused with it
     through: Annotated[Through, Phrase(blocks=READING)] = "direct"
     #: how each reader makes the calls of `api posix`. `preadv`: one after the other (with `api mpi-independent`, one
-    #: MPI_File_read_at); `api mpi-collective` takes no `engine`. `mmap`: posix only: files are mapped, and a batch is
-    #: copied out of the page cache at once; neither with `cache off` nor with a `transfer`. `queued`: up to `depth`
-    #: calls of each reader in flight at the same time (1 to 32768, 32 if not given), for storage that is only fast with
-    #: many requests at once; mostly with `cache off`. With `api mpi-independent` by MPI_File_iread_at: MPICH then shows
-    #: the storage one call at a time for each open file
-    engine: Annotated[Engine, Phrase("preadv | mmap | queued [depth COUNT]", blocks=READING)] = "preadv"
+    #: MPI_File_read_at); `api mpi-collective` takes no `engine`. `pread`: posix only: the same by pread, for libraries
+    #: that intercept calls (DAOS's libioil and libpil4dfs do not see Python's preadv). `mmap`: posix only: files are
+    #: mapped, and a batch is copied out of the page cache at once; neither with `cache off` nor with a `transfer`.
+    #: `queued`: up to `depth` calls of each reader in flight at once (1 to 32768, 32 if not given), for storage that is
+    #: only fast with many requests; mostly with `cache off`. With `api mpi-independent` by MPI_File_iread_at: MPICH then
+    #: shows the storage one call at a time for each open file
+    engine: Annotated[Engine, Phrase("preadv | pread | mmap | queued [depth COUNT]", blocks=READING)] = "preadv"
     depth: int = 0  #: calls in flight with `queued`, else 0
     #: named set of hints. `library`: no hint, the MPI library's defaults. `two-phase`, `two-phase 4 aggregators buffer
     #: 16 MiB`: collective buffering on and data sieving off, for reading and writing; with this many aggregators (or as
@@ -97,6 +96,9 @@ class Access:
     #: ranks and sends each its own (MPI_Scatterv); for `api posix` and `mpi-independent`, without `readers`. While it
     #: reads, the other ranks are in data wait; calls and bytes moved are counted on the rank that makes them
     scatter: Annotated[bool, Phrase("by node | off", blocks=READING)] = False
+
+    #: alignment of O_DIRECT in bytes: what the file systems of a run ask for (`execute.node.direct_io`), else 4096
+    alignment: int = field(default=DIRECT_ALIGNMENT, compare=False)
 
     @property
     def batches(self) -> int:
@@ -129,7 +131,7 @@ class Access:
     @property
     def page(self) -> int:
         """Alignment of read calls in bytes; 1 where they are not widened."""
-        return PAGE if self.cache == "off" else 1
+        return self.alignment if self.cache == "off" else 1
 
     @property
     def counts_reads(self) -> bool:
@@ -137,7 +139,7 @@ class Access:
 
         It does not for a mapping or a queue. For a backend of another package this is not known, and taken as no.
         """
-        return self.is_mpi or (self.api == "posix" and self.engine == "preadv")
+        return self.is_mpi or (self.api == "posix" and self.engine in ("preadv", "pread"))
 
 
 def communicator_size(communicator: Communicator, job: Job) -> int:

@@ -80,6 +80,6 @@ def _find_unprepared(verbs: Iterable[Verb], prepared: set[str], found: dict[str,
 def _json_value(value: Any) -> Any:
     """Return a value for JSON; dataclasses with their class, since a barrier and `drop caches` have no fields."""
     if is_dataclass(value):
-        content = {each.name: _json_value(getattr(value, each.name)) for each in fields(value)}
+        content = {each.name: _json_value(getattr(value, each.name)) for each in fields(value) if each.compare}
         return {"is": type(value).__name__, **content}
     return [_json_value(each) for each in value] if isinstance(value, tuple) else value

@@ -34,6 +34,7 @@ class Call(IntEnum):
     LIBRARY_OPEN = 17
     LIBRARY_READ = 18
     LIBRARY_CLOSE = 19
+    PREAD = 20
 
 
 #: Of each call its kind, its layer and its name.
@@ -58,6 +59,7 @@ CALLS: Final = {
     Call.LIBRARY_OPEN: ("open", "library", "open by the library"),
     Call.LIBRARY_READ: ("read", "library", "read by the library"),
     Call.LIBRARY_CLOSE: ("close", "library", "close by the library"),
+    Call.PREAD: ("read", "posix", "pread64"),
 }
 
 #: The names of all calls, in the order of their numbers: the first names of a run's events.

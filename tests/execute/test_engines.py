@@ -25,7 +25,7 @@ from dliosim.execute.backends.buffers import address_of, allocate
 from dliosim.execute.backends.contract import Files, OverlappingReader, Reader
 from dliosim.execute.backends.io_uring import IoUring, LinuxAio, ReadQueue, make_queue
 from dliosim.execute.backends.mmap_reader import MappedReader
-from dliosim.execute.backends.posix import PosixReader
+from dliosim.execute.backends.posix import PosixReader, PreadReader
 from dliosim.execute.backends.registry import backend_of
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import make_batches, slot_count
@@ -33,12 +33,13 @@ from dliosim.execute.testing.backend_contract import check_lifetime, check_missi
 from dliosim.execute.testing.contract_fixtures import BATCHES, Rows, call_contents
 from dliosim.measure.rank.histogram import Histogram
 from dliosim.measure.rank.meter import MeterGroup
-from dliosim.model import PAGE, Access
+from dliosim.model import Access
+from dliosim.model.direct_io import DIRECT_ALIGNMENT
 from dliosim.plan.samples.io_requests import Calls, Extents, plan_calls
 from tests.execute.calls import make_calls
 from tests.execute.failing import shrinking
 
-READERS = {"preadv": PosixReader, "mmap": MappedReader, "queued": QueuedReader}
+READERS = {"preadv": PosixReader, "pread": PreadReader, "mmap": MappedReader, "queued": QueuedReader}
 
 
 def name(file: int) -> str:
@@ -151,7 +152,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(
     assert not thread.is_alive() and open_files() == before
 
 
-@pytest.mark.parametrize("engine", ["preadv", "queued"])
+@pytest.mark.parametrize("engine", ["preadv", "pread", "queued"])
 def test_a_sample_of_several_calls_is_opened_once(tmp_path: Path, data: list[bytes], engine: str) -> None:
     rows = [(0, 100 * k, 100) for k in range(90)] + [(1, 0, 100), (1, 500, 100)]
     one, into = reader(tmp_path, engine, open="each sample", transfer=100), allocate(9200)
@@ -249,7 +250,7 @@ def test_a_batch_of_more_calls_than_the_queue_holds_is_whole(
 def direct_calls(rows: list[tuple[int, int]]) -> Calls:
     offset, length = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     zero = np.zeros(len(rows), np.int64)
-    return plan_calls(Extents(zero, zero, offset, length, np.array([0, len(rows)])), None, page=PAGE)
+    return plan_calls(Extents(zero, zero, offset, length, np.array([0, len(rows)])), None, page=DIRECT_ALIGNMENT)
 
 
 def test_reads_past_the_cache_are_widened_and_end_with_the_file(tmp_path: Path, data: list[bytes], queue: str) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dliosim.errors import ExecutionError
 from dliosim.execute.node.environment import find_mount
 from dliosim.formats.contract_tests import write_framed, write_resolved
-from dliosim.formats.header_scanner import BLOCK, PAGE, Scanner, file_to_read
+from dliosim.formats.header_scanner import BLOCK, LEAST_BLOCK, Scanner, file_to_read
 from dliosim.formats.protocols import FileIndex, Format, Framed, Resolved
 from dliosim.formats.registry import bind
 from dliosim.model import Compression
@@ -54,7 +54,7 @@ def test_near_headers_are_read_in_blocks_that_grow_to_a_bound(descriptor: int, m
     scanner = Scanner(descriptor)
     for offset in range(0, LENGTH - 12, 100):
         scanner.take(offset, 12)
-    assert calls[:3] == [PAGE, 2 * PAGE, 4 * PAGE]
+    assert calls[:3] == [LEAST_BLOCK, 2 * LEAST_BLOCK, 4 * LEAST_BLOCK]
     assert max(calls) == BLOCK
     assert scanner.touched < LENGTH + len(calls) * 12
 
@@ -63,7 +63,7 @@ def test_far_headers_are_read_alone(descriptor: int) -> None:
     scanner = Scanner(descriptor)
     for offset in range(0, LENGTH - 12, 60_000):
         scanner.take(offset, 12)
-    assert scanner.touched == PAGE + (-(-(LENGTH - 12) // 60_000) - 1) * 12
+    assert scanner.touched == LEAST_BLOCK + (-(-(LENGTH - 12) // 60_000) - 1) * 12
 
 
 def test_calls_that_give_less_are_repeated(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -259,7 +259,7 @@ class Drawing:
         elif self.chance(0.2) and "datasets" not in data and "compress" not in data and form != "parquet":
             lines["cache"] = f"memory {self.one('3 kB', '9 kB', '1 MB')}"
         if api == "posix" and "transfer" not in lines and lines.get("cache") != "off":
-            lines |= self.some(0.3, "engine", "mmap", "preadv")
+            lines |= self.some(0.3, "engine", "mmap", "preadv", "pread")
         if api != "mpi-collective" and "engine" not in lines:
             lines |= self.some(0.3, "engine", "queued", f"queued depth {self.number(1, 9)}")
         if api != "posix":

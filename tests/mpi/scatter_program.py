@@ -14,7 +14,8 @@ from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.mpi.job_abort import job_name
 from dliosim.execute.mpi.world import World, file_communicator, free_communicator, make_world
 from dliosim.execute.testing.contract_fixtures import SIZE, fixture_name, make_calls, random_steps
-from dliosim.model import PAGE, Access
+from dliosim.model import Access
+from dliosim.model.direct_io import DIRECT_ALIGNMENT
 from dliosim.plan.samples.io_requests import Extents, plan_calls
 
 ACCESSES = [
@@ -55,10 +56,14 @@ def check_batches(world: World, access: Access, directory: Path, contents: list[
 
 def check_direct(world: World, directory: Path, content: bytes) -> None:
     """Parts of the buffer begin at pages, and calls that reach beyond the end of a file are whole."""
-    offset = np.array([0, SIZE // PAGE * PAGE]) if world.rank % 2 else np.array([PAGE * (world.rank + 1)])
+    offset = (
+        np.array([0, SIZE // DIRECT_ALIGNMENT * DIRECT_ALIGNMENT])
+        if world.rank % 2
+        else np.array([DIRECT_ALIGNMENT * (world.rank + 1)])
+    )
     length = np.minimum(3000, SIZE - offset)
     zeros = np.zeros_like(offset)
-    planned = plan_calls(Extents(zeros, zeros, offset, length, np.array([0, len(offset)])), None, PAGE)
+    planned = plan_calls(Extents(zeros, zeros, offset, length, np.array([0, len(offset)])), None, DIRECT_ALIGNMENT)
     largest = np.array([planned.buffer_size])
     world.allreduce(largest, "max")
     files = Files(directory, fixture_name, lambda file: SIZE, True, world.comm)

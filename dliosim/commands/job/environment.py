@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from mpi4py import MPI
 from mpi4py import __version__ as mpi4py_version
 
 from dliosim import __version__
+from dliosim.execute.backends.registry import list_accesses
 from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.execute.node.environment import find_mount, mpi_io, mpi_library
 from dliosim.execute.node.memory import available_memory
@@ -19,6 +21,15 @@ from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.phases.context import Session
 from dliosim.measure.results.machine import Environment, FileSystem
 from dliosim.measure.results.phase import PhaseSummary
+from dliosim.model.direct_io import DIRECT_ALIGNMENT
+from dliosim.readable import size
+
+#: Variables that change what MPI-IO does: of ROMIO, Intel MPI, Cray MPICH and Open MPI.
+_MPI_IO_VARIABLES: Final = (
+    *("ROMIO_HINTS", "ROMIO_FSTYPE_FORCE", "ROMIO_PRINT_HINTS"),
+    *("I_MPI_EXTRA_FILESYSTEM", "I_MPI_EXTRA_FILESYSTEM_FORCE", "MPICH_MPIIO_HINTS"),
+    *("OMPI_MCA_io", "OMPI_MCA_fs_ufs_lock_algorithm", "OMPI_MCA_io_ompio_num_aggregators"),
+)
 
 
 def describe_environment(session: Session, node: NodeLoad, phases: Sequence[PhaseSummary]) -> Environment:
@@ -42,8 +53,22 @@ def describe_environment(session: Session, node: NodeLoad, phases: Sequence[Phas
             ("versions", f"{versions}, Python {platform.python_version()}"),
             ("kernel", f"{platform.system()} {platform.release()} {platform.machine()}"),
             ("first host", MPI.Get_processor_name()),
+            *_describe_direct_io(session),
+            *_list_variables(os.environ),
         ),
     )
+
+
+def _describe_direct_io(session: Session) -> Iterator[tuple[str, str]]:
+    """Yield the alignment of `cache off` where file systems ask for more than a plan has."""
+    asked = max((access.page for access, _ in list_accesses(session.workload)), default=1)
+    if asked > DIRECT_ALIGNMENT:
+        yield "O_DIRECT", f"calls are widened to {size(asked)}, as a file system asks, and not to 4 KiB as in `plan`"
+
+
+def _list_variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the variables by which a site changes MPI-IO without a word in the pattern."""
+    yield from ((name, environ[name]) for name in _MPI_IO_VARIABLES if environ.get(name))
 
 
 def _describe_root(name: str, session: Session) -> FileSystem:

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 from mpi4py import MPI
 
 from dliosim.commands.command_line.options import describe_dataset, parse_used_roots
@@ -18,7 +19,9 @@ from dliosim.commands.command_line.program import find_program
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.mpi_entry import DamageDiagnosticsError, DiagnosticsError, run_job
 from dliosim.commands.job.terminal import has_colours, user_terminal
+from dliosim.execute.backends.registry import list_accesses
 from dliosim.execute.mpi.world import World
+from dliosim.execute.node.direct_io import find_alignment, set_alignment
 from dliosim.execute.phases.context import OpenDataset, Options, Session
 from dliosim.execute.stalls.watcher import StallLimits
 from dliosim.execute.store.checkpoint_store import CheckpointStores
@@ -131,4 +134,19 @@ def open_sessions(
     for session in [] if options.null else sessions:
         cure = "write `--dir DIR`, with a directory that you may write to, or one that can be made"
         world.run_on_rank_0("make the data directory", session.make_roots, cure)
-    return sessions
+    return sessions if options.null else _align_direct_io(sessions)
+
+
+def _align_direct_io(sessions: list[Session]) -> list[Session]:
+    """Return the sessions with the alignment that file systems ask of O_DIRECT, the same on all ranks. Collective.
+
+    The first rank of each node asks, as nodes may have disks of their own. Nothing is asked where all use the cache.
+    """
+    if not any(access.cache == "off" for each in sessions for access, _ in list_accesses(each.workload)):
+        return sessions
+    world, places = sessions[0].world, list(sessions[0].roots.values())
+    for dataset in [one for each in sessions for one in each.workload.datasets if one.found in each.sources]:
+        places.append(sessions[0].roots[dataset.root] / sessions[0].sources[dataset.found].names[0])
+    asked = np.array([find_alignment(places) if world.node.rank == 0 else 0], np.int64)
+    alignment = int(world.allreduce(asked, "max")[0])
+    return [replace(each, workload=set_alignment(each.workload, alignment)) for each in sessions]

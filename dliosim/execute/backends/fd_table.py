@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import resource
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from time import perf_counter_ns
 
@@ -17,10 +18,16 @@ from dliosim.execute.backends.contract import Files
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import SAFE, close_read
 from dliosim.measure.rank.meter import Meter
-from dliosim.model import PAGE, Access
+from dliosim.model import Access
+from dliosim.model.direct_io import resume_offset
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import Call
 from dliosim.trace.recorder import CallLog
+
+_C = ctypes.CDLL(None, use_errno=True)
+_PREAD = getattr(_C, "pread64", _C.pread)
+_PREAD.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64)
+_PREAD.restype = ctypes.c_ssize_t
 
 # Files that a reader opens together with `open each sample`: enough to make the fixed cost of a group negligible.
 _TOGETHER = 64
@@ -40,6 +47,8 @@ class OpenFiles:
         # The files of open descriptors, in a run whose calls are recorded.
         self._file_of: dict[int, int] = {}
         self.direct = access.cache == "off"
+        self.call_name = "pread" if access.engine == "pread" else "preadv"
+        self._recorded = Call.PREAD if access.engine == "pread" else Call.READ
         self._access = access
         self._meter = meter
         self._directory = str(files.directory)
@@ -131,30 +140,35 @@ class OpenFiles:
         self.close(self.kept.values())
         self.kept.clear()
 
+    @property
+    def read_call(self) -> Callable[[int, list[memoryview], int], int]:
+        """Function that reads from a descriptor into a buffer, at an offset; it returns bytes or raises OSError."""
+        return pread if self._access.engine == "pread" else os.preadv
+
     def resume_read(self, descriptor: int, file: int, buffer: memoryview, offset: int, got: int) -> int:
-        """Read the rest by preadv after a call that returned `got` bytes, too few; return the bytes of all calls.
+        """Read the rest by `read_call` after a call that returned `got` bytes, too few; return the bytes of all calls.
 
         With O_DIRECT a widened call may end early, but only at the planned end of the file. If it ends inside a page
         elsewhere, that page is read again. Raises ExecutionError if the file ends too early or a call fails.
         """
         while got < len(buffer) and not (self.direct and offset + got == self._file_size(file)):
-            begin, began = got // PAGE * PAGE if self.direct else got, perf_counter_ns()
+            begin, began = resume_offset(got, self._access.page), perf_counter_ns()
             try:
-                reached = begin + os.preadv(descriptor, [buffer[begin:]], offset + begin)
+                reached = begin + self.read_call(descriptor, [buffer[begin:]], offset + begin)
             except OSError as error:
-                raise self.read_error("preadv", file, offset + begin, len(buffer) - begin, error) from error
+                raise self.read_error(self.call_name, file, offset + begin, len(buffer) - begin, error) from error
             if reached <= got:
-                raise truncation_error("preadv", self.path(file), offset, len(buffer), got)
+                raise truncation_error(self.call_name, self.path(file), offset, len(buffer), got)
             self._meter.calls += 1
             if self._meter.log is not None:
                 asked = len(buffer) - begin
-                self._meter.log.add_call(Call.READ, began, file, offset + begin, asked, reached - begin)
+                self._meter.log.add_call(self._recorded, began, file, offset + begin, asked, reached - begin)
             got = reached
         return got
 
     def read_error(self, call: str, file: int, offset: int, length: int, error: OSError) -> ExecutionError:
         """Return the error of a read that failed."""
-        hint = f"`cache off`: O_DIRECT refuses this read, which is aligned to {PAGE} bytes"
+        hint = f"`cache off`: O_DIRECT refuses this read, which is aligned to {self._access.alignment} bytes"
         where = f" of {length} bytes at offset {offset}"
         refused = self.direct and error.errno == errno.EINVAL
         return call_error(call, self.path(file), error, where, hint if refused else "", reading=True)
@@ -177,6 +191,19 @@ class OpenFiles:
                 need = "fewer `readers` need fewer"
             return f"the limit is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}: {need}"
         return direct_hint(error) if self.direct else ""
+
+
+def pread(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+    """Read into the only buffer by pread of the C library; return the bytes. Raises OSError.
+
+    Not `os.pread`, which reads into memory of its own: that would be a copy, and O_DIRECT needs aligned memory.
+    """
+    (buffer,) = buffers
+    place = ctypes.byref(ctypes.c_char.from_buffer(buffer))
+    while (got := _PREAD(descriptor, place, len(buffer), offset)) < 0:
+        if (number := ctypes.get_errno()) != errno.EINTR:
+            raise OSError(number, os.strerror(number))
+    return int(got)
 
 
 def direct_hint(error: OSError) -> str:

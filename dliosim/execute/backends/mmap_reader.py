@@ -17,7 +17,7 @@ from dliosim.execute.backends.contract import FileReader, Files
 from dliosim.execute.backends.fd_table import OpenFiles
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import close_read
-from dliosim.model import PAGE, Access
+from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import Call
 
@@ -171,8 +171,8 @@ def _advise_random(mappings: list[_Mapping], calls: Calls) -> None:
     """Let the kernel read only what is asked for: a single page by its fault, several pages of a sample at once."""
     for mapping in mappings:
         _advise(mapping, mmap.MADV_RANDOM)
-    if int(calls.length.max()) > PAGE:
-        first = calls.offset // PAGE * PAGE
+    if int(calls.length.max()) > mmap.PAGESIZE:
+        first = calls.offset // mmap.PAGESIZE * mmap.PAGESIZE
         for mapping, at, size in zip(
             mappings, first.tolist(), (calls.offset + calls.length - first).tolist(), strict=True
         ):

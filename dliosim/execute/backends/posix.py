@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Sequence
 from itertools import repeat
@@ -18,7 +19,8 @@ from dliosim.execute.backends.fd_table import OpenFiles, direct_hint
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import CREATE_OR_TRUNCATE, close_written, open_regular
 from dliosim.measure.rank.meter import Meter
-from dliosim.model import PAGE, Access
+from dliosim.model import Access
+from dliosim.model.direct_io import split_write
 from dliosim.plan.samples.io_requests import Calls, sample_heads
 from dliosim.trace.calls import Call
 
@@ -34,7 +36,7 @@ class PosixReader(FileReader):
         self._pieces: CallBufferCache[list[memoryview]] = CallBufferCache(lambda piece, _: [piece])
 
     def read(self, calls: Calls, into: memoryview) -> int:
-        """Read every call by preadv; return the bytes. Raises ExecutionError."""
+        """Read every call; return the bytes. Raises ExecutionError."""
         if not len(calls.file):
             return 0
         cut = self._pieces.cut_buffer(calls, into)
@@ -104,7 +106,7 @@ class PosixReader(FileReader):
 
         # `zip` and `map` make each call when the loop below asks for it: between two calls run only a clock reading and
         # a comparison.
-        results = zip(map(os.preadv, descriptors, buffers, offsets), lengths)  # noqa: B905
+        results = zip(map(self._table.read_call, descriptors, buffers, offsets), lengths)  # noqa: B905
         began = now()
         try:
             stamps = [now() for got, length in results if got == length or resume_row(got)]
@@ -113,12 +115,18 @@ class PosixReader(FileReader):
         except OSError as error:
             row = len(buffers) - length_hint(offsets) - 1
             file, offset = int(calls.file[row]), int(calls.offset[row])
-            raise self._table.read_error("preadv", file, offset, lengths[row], error) from error
+            raise self._table.read_error(self._table.call_name, file, offset, lengths[row], error) from error
         meter = self.meter
         meter.add_run(began, stamps, calls)
         meter.calls += len(stamps)
         meter.moved += moved
         return moved
+
+
+class PreadReader(PosixReader):
+    """Reads files by pread, likewise (`engine pread`)."""
+
+    _recorded = Call.PREAD
 
 
 class PosixWriter:
@@ -129,7 +137,8 @@ class PosixWriter:
         self.meter = Meter(lambda _: str(path))
         self.path = path
         self._descriptor = self._direct = -1
-        self._bounce = allocate(_BOUNCE) if access.cache == "off" else memoryview(b"")
+        self._alignment = access.page
+        self._bounce = allocate(max(_BOUNCE, self._alignment)) if access.cache == "off" else memoryview(b"")
         before = perf_counter_ns()
         try:
             self._descriptor = open_regular(path, CREATE_OR_TRUNCATE if create else os.O_WRONLY)
@@ -150,8 +159,7 @@ class PosixWriter:
         if self._direct < 0:
             self._write(self._descriptor, offset, data)
             return
-        head = min(-offset % PAGE, len(data))
-        body = (len(data) - head) // PAGE * PAGE
+        head, body = split_write(offset, len(data), self._alignment)
         if head:
             self._write(self._descriptor, offset, data[:head])
         if body:
@@ -207,11 +215,11 @@ class PosixWriter:
                 )
 
     def _write_direct(self, offset: int, data: memoryview) -> None:
-        if address_of(data) % PAGE == 0:
+        if address_of(data) % min(self._alignment, mmap.PAGESIZE) == 0:  # no kernel asks more of memory than a page
             self._write(self._direct, offset, data)
             return
         bounce = self._bounce
-        for first in range(0, len(data), _BOUNCE):
-            piece = data[first : first + _BOUNCE]
+        for first in range(0, len(data), len(bounce)):
+            piece = data[first : first + len(bounce)]
             bounce[: len(piece)] = piece
             self._write(self._direct, offset + first, bounce[: len(piece)])

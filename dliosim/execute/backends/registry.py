@@ -19,7 +19,7 @@ from dliosim.execute.backends.mpiio_nonblocking import QueuedIndependentReader
 from dliosim.execute.backends.mpiio_reader import CollectiveReader, IndependentReader
 from dliosim.execute.backends.mpiio_writer import CollectiveWriter, IndependentWriter
 from dliosim.execute.backends.null import NullReader
-from dliosim.execute.backends.posix import PosixReader, PosixWriter
+from dliosim.execute.backends.posix import PosixReader, PosixWriter, PreadReader
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import create_file, remove_file
 from dliosim.model import Access, Engine, Loop, Prepare, Restore, Save, Workload
@@ -47,6 +47,7 @@ class Backend:
 
 _ENGINES: dict[Engine, Callable[[Access, Files], Reader]] = {
     "preadv": PosixReader,
+    "pread": PreadReader,
     "mmap": MappedReader,
     "queued": QueuedReader,
 }
@@ -101,11 +102,11 @@ def backend_of(name: str) -> Backend:
 def require_backends(workloads: Iterable[Workload]) -> None:
     """Load every backend that workloads name. Raises UsageError [R403] if one is missing or cannot write as needed."""
     for workload in workloads:
-        for access, writes in _list_accesses(workload):
+        for access, writes in list_accesses(workload):
             _require_backend(access, writes)
 
 
-def _list_accesses(workload: Workload) -> Iterator[tuple[Access, bool]]:
+def list_accesses(workload: Workload) -> Iterator[tuple[Access, bool]]:
     """Yield the access of each verb of a workload, and whether it writes."""
     for verb, _ in flatten_verbs(workload.verbs):
         if isinstance(verb, Loop):

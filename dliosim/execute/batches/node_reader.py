@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 
 import numpy as np
@@ -14,7 +15,7 @@ from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import Batches
 from dliosim.execute.mpi.world import World
-from dliosim.model import PAGE, Access
+from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.plan.samples.sample_to_file import align_up
 
@@ -28,7 +29,7 @@ def make_scattered_batches(world: World, access: Access, files: Files, size: int
     Raises ExecutionError, [R402] where there is no memory for the buffer.
     """
     reads = world.node.rank == 0
-    slot = align_up(size + _CALLED.size, PAGE)
+    slot = align_up(size + _CALLED.size, max(access.page, mmap.PAGESIZE))
     buffer = allocate(slot * world.node.size if reads else slot)
     [reader] = open_readers(access, files, null=not reads)
     return ScatteredBatches(world, reader, buffer, slot, access.page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -11,9 +12,9 @@ from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.datasets.frame_encoder import extend_checksum, make_bodies
 from dliosim.formats.protocols import EncodeTime
 from dliosim.measure.rank.stopwatch import Stopwatch
-from dliosim.model import PAGE
 from dliosim.plan.samples.places import FramedPlaces
 from dliosim.plan.samples.prepare_partition import FilePart
+from dliosim.plan.samples.sample_to_file import align_up
 from dliosim.plan.samples.sizes import sample_sizes, sample_strides
 
 #: The most bytes, files and samples that are made together, and the most bytes and samples of a small file.
@@ -36,11 +37,11 @@ def group_small_parts(parts: Iterable[FilePart]) -> Iterator[list[FilePart]]:
     size = samples = 0
     for part in parts:
         small = is_small(part)
-        size += _round_to_pages(part.length)
+        size += align_up(part.length, mmap.PAGESIZE)
         samples += part.last_sample - part.first_sample
         if run and (not small or size > _BYTES or samples > _SAMPLES or len(run) == _FILES):
             yield run
-            run, size, samples = [], _round_to_pages(part.length), part.last_sample - part.first_sample
+            run, size, samples = [], align_up(part.length, mmap.PAGESIZE), part.last_sample - part.first_sample
         run.append(part)
         if not small:
             yield run
@@ -69,7 +70,8 @@ class SmallFileBuffer:
 
     def _encode_run(self) -> None:
         run, places, form = self._run, self._places, self._places.form
-        taken = np.array([_round_to_pages(part.length) for part in run], np.int64)
+        # Each file begins at a page of memory, from which O_DIRECT writes without another copy.
+        taken = np.array([align_up(part.length, mmap.PAGESIZE) for part in run], np.int64)
         ends = np.cumsum(taken)
         if len(self._buffer) < ends[-1]:
             self._buffer = allocate(int(ends[-1]))
@@ -92,8 +94,3 @@ class SmallFileBuffer:
                 value = extend_checksum(form, samples[own], sizes[own], out[header:end], value)
                 out[:header] = form.write_header(count, end, value)
                 out[end:] = form.write_trailer(count, end, value)
-
-
-def _round_to_pages(length: int) -> int:
-    """Round up to whole pages: each file begins at a page, for O_DIRECT."""
-    return -(-length // PAGE) * PAGE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dliosim.language.checks.external_readers import check_plugin
 from dliosim.language.diagnostics import Label
 from dliosim.language.settings.block_settings import Settings
-from dliosim.model import MPI_APIS, PAGE, Access, Dataset, Loop
+from dliosim.model import MPI_APIS, Access, Dataset, Loop
+from dliosim.model.direct_io import DIRECT_ALIGNMENT
 from dliosim.plugins import APIS
 
 
@@ -62,7 +63,9 @@ def check_collective(settings: Settings, loop: Loop, dataset: Dataset, data: Set
 
 def _can_bypass_cache(settings: Settings, access: Access) -> bool:
     """Return False, and report E206, where api or transfer cannot do what `cache off` asks."""
-    if access.cache != "off" or (not access.is_mpi and (access.transfer is None or access.transfer >= PAGE)):
+    if access.cache != "off" or (
+        not access.is_mpi and (access.transfer is None or access.transfer >= DIRECT_ALIGNMENT)
+    ):
         return True
     if access.is_mpi:
         settings.report(
@@ -90,10 +93,10 @@ def check_alignment(settings: Settings, loop: Loop, dataset: Dataset, data: Sett
     if dataset.format != "raw" or dataset.source:
         return  # samples cannot be aligned, so the reader widens calls to whole pages
     alone = dataset.layout.files == dataset.samples
-    aligned = dataset.header % PAGE == 0 and (alone or (dataset.constant_size or 1) % PAGE == 0)
-    if aligned or dataset.align % PAGE == 0:
+    aligned = dataset.header % DIRECT_ALIGNMENT == 0 and (alone or (dataset.constant_size or 1) % DIRECT_ALIGNMENT == 0)
+    if aligned or dataset.align % DIRECT_ALIGNMENT == 0:
         return
-    head = "align" if data.find_line("align") is not None else "header" if dataset.header % PAGE else "size"
+    head = "align" if data.find_line("align") is not None else "header" if dataset.header % DIRECT_ALIGNMENT else "size"
     settings.report(
         "E206",
         "`cache off` needs aligned samples",
@@ -144,7 +147,7 @@ def check_engine(settings: Settings, access: Access) -> None:
     if api == "mpi-collective":
         hint = "leave `engine` out, or use `api posix`"
         refused = "E211", f"api {api}", "one collective call reads the whole batch, however MPI does it", hint
-    elif api == "mpi-independent" and mapped:
+    elif api == "mpi-independent" and access.engine in ("mmap", "pread"):
         refused = "E211", f"api {api}", "MPI-IO makes a call for each piece", "`api posix` can; or `engine preadv`"
     elif mapped and access.cache == "off":
         hint = "use `engine queued` or `engine preadv`; or `cache page`"
@@ -157,6 +160,7 @@ def check_engine(settings: Settings, access: Access) -> None:
     code, setting, reason, hint = refused
     what = {
         "preadv": "one call after the other",
+        "pread": "one call after the other",
         "mmap": "a batch is copied out of a mapping of the page cache",
         "queued": "each rank keeps calls of its own in flight",
     }[access.engine]

@@ -62,7 +62,7 @@ _WORDS: Final = {
     "each": ("every",), "after": ("every",), "webdataset": ("tar",), "wds": ("tar",), "numpy": ("npy", "npz"),
     "binary": ("raw",), "megatron": ("indexed",), "half": ("float16",), "byte": ("uint8",), "int": ("int32",),
     "adamw": ("adam",), "libaio": ("queued",),
-    "io_uring": ("queued",), "aio": ("queued",), "psync": ("preadv",), "sync": ("preadv",), "pread": ("preadv",),
+    "io_uring": ("queued",), "aio": ("queued",), "psync": ("preadv",), "sync": ("preadv",),
     "random": ("samples globally each epoch", "uniform"), "seed": ("samples globally each epoch",),
     "tp": ("tensor",), "pp": ("pipeline",), "dp": ("data",), "from": ("written by",),
     "single": ("shared",), "direct": ("off",), "float16": ("fp16",), "float32": ("fp32",), "bfloat16": ("bf16",),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.model import Split
+from dliosim.model.direct_io import widest_call
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.shards import (
     StoredBlock,
@@ -192,12 +193,7 @@ def _rows_per_step(width: int, transfer: int | None, page: int) -> int:
     """Return the rows of a strided block that a step reads; 0 where one row does not fit."""
     if transfer is None:
         return _MOST_ROWS
-    return min(_MOST_ROWS, max(1, transfer // widen_to_pages(width, page))) if width <= transfer else 0
-
-
-def widen_to_pages(length: int, page: int) -> int:
-    """Return the largest number of bytes of a call for `length` bytes at any offset, if it begins and ends at pages."""
-    return length if page == 1 else -(-length // page) * page + page
+    return min(_MOST_ROWS, max(1, transfer // widest_call(width, page))) if width <= transfer else 0
 
 
 def count_steps(found: Iterable[StoredBlock], transfer: int | None, whole: bool, page: int = 1) -> ReadTotals:
@@ -213,7 +209,7 @@ def count_steps(found: Iterable[StoredBlock], transfer: int | None, whole: bool,
     for contiguous, some in groupby(found, lambda fetch: fetch.is_contiguous):
         if contiguous:
             count, most = count_pieces(sum_bytes(some), transfer, whole)
-            made, calls, largest = made + count, calls + count, max(largest, widen_to_pages(most, page))
+            made, calls, largest = made + count, calls + count, max(largest, widest_call(most, page))
             continue
         for fetch in sum_bytes(some):
             strided = count_strided(fetch.block.row1 - fetch.block.row0, fetch.block.width, transfer, page)
@@ -224,6 +220,6 @@ def count_steps(found: Iterable[StoredBlock], transfer: int | None, whole: bool,
 def count_strided(rows: int, width: int, transfer: int | None, page: int) -> ReadTotals:
     """Return the totals of the steps of `rows` ranges of `width` bytes that do not follow one another."""
     if together := _rows_per_step(width, transfer, page):
-        return ReadTotals(-(-rows // together), rows, rows * width, min(rows, together) * widen_to_pages(width, page))
+        return ReadTotals(-(-rows // together), rows, rows * width, min(rows, together) * widest_call(width, page))
     calls = rows * -(-width // (transfer or width))
-    return ReadTotals(calls, calls, rows * width, widen_to_pages(transfer or width, page))
+    return ReadTotals(calls, calls, rows * width, widest_call(transfer or width, page))

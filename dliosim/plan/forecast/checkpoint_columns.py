@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model import Split
+from dliosim.model.direct_io import widest_call
 from dliosim.plan.checkpoints.layout import StateFiles
-from dliosim.plan.checkpoints.reshard import ReadTotals, check_holder, count_strided, widen_to_pages
+from dliosim.plan.checkpoints.reshard import ReadTotals, check_holder, count_strided
 from dliosim.plan.checkpoints.shard_sizes import Column, share_start
 
 #: Stretches that are handled together: 8 bytes in each of about thirty columns.
@@ -146,7 +147,7 @@ class StateCounter:
             nonlocal runs, largest
             if most := int(lengths.max(initial=0)):
                 runs += int((lengths > 0).sum() if transfer is None else (-(-lengths // transfer)).sum())
-                largest = max(largest, widen_to_pages(min(most, transfer or most), page))
+                largest = max(largest, widest_call(min(most, transfer or most), page))
 
         for rows in self._iterate_stretches(needs):
             if not len(rows.part):

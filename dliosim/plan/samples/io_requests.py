@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
+from dliosim.model.direct_io import widen_range
 from dliosim.model.epoch_size import LARGEST_TABLE
-from dliosim.plan.samples.sample_to_file import align_values
 from dliosim.units import format_bytes
 
 Place = TypeVar("Place", int, NDArray[np.int64])
@@ -165,7 +165,7 @@ def plan_calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
         raise PlanError(f"transfer of {transfer} B: reads that bypass the cache are multiples of {page} B")
     first, last = extents.offset, extents.offset + extents.length
     if page > 1:
-        first, last = first // page * page, align_values(last, page)
+        first, last = widen_range(first, last, page)
     if transfer is None:
         start, step_bytes = _pack_steps(last - first, extents.step_start)
         at = start if page == 1 else start + (extents.offset - first)

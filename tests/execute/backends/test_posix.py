@@ -25,7 +25,8 @@ from dliosim.execute.backends.posix import PosixReader, PosixWriter
 from dliosim.execute.backends.registry import backend_of
 from dliosim.execute.io_errors import truncation_error
 from dliosim.execute.testing.backend_contract import check_full
-from dliosim.model import PAGE, Access
+from dliosim.model import Access
+from dliosim.model.direct_io import DIRECT_ALIGNMENT
 from dliosim.plan.samples.io_requests import Extents, plan_calls
 from tests.execute.calls import make_calls
 from tests.execute.failing import failing
@@ -164,7 +165,7 @@ def test_the_limit_of_open_files_is_raised() -> None:
 def direct_calls(rows: list[tuple[int, int]]) -> object:
     offset, length = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     zero = np.zeros(len(rows), np.int64)
-    return plan_calls(Extents(zero, zero, offset, length, np.array([0, len(rows)])), None, page=PAGE)
+    return plan_calls(Extents(zero, zero, offset, length, np.array([0, len(rows)])), None, page=DIRECT_ALIGNMENT)
 
 
 def test_reads_past_the_cache_are_widened_and_end_with_the_file(tmp_path: Path, data: list[bytes]) -> None:
@@ -187,8 +188,8 @@ def test_a_file_that_ends_inside_the_last_page_too_early_is_truncated(tmp_path: 
 
 
 @given(
-    cut=st.lists(st.integers(1, 5 * PAGE), max_size=6),
-    size=st.integers(5 * PAGE, 6 * PAGE),
+    cut=st.lists(st.integers(1, 5 * DIRECT_ALIGNMENT), max_size=6),
+    size=st.integers(5 * DIRECT_ALIGNMENT, 6 * DIRECT_ALIGNMENT),
     cache=st.sampled_from(["page", "off"]),
 )
 def test_a_read_that_ends_early_is_gone_on_with(cut: list[int], size: int, cache: str) -> None:
@@ -203,7 +204,7 @@ def test_a_read_that_ends_early_is_gone_on_with(cut: list[int], size: int, cache
     with TemporaryDirectory() as made:
         content = os.urandom(size)
         Path(made, name(0)).write_bytes(content)
-        one, into = reader(Path(made), lambda file: size, cache=cache), allocate(8 * PAGE)
+        one, into = reader(Path(made), lambda file: size, cache=cache), allocate(8 * DIRECT_ALIGNMENT)
         rows: Any = direct_calls([(10, size - 10)]) if cache == "off" else make_calls([[(0, 10, size - 10)]])
         try:
             with mock.patch.object(os, "preadv", short):
@@ -241,7 +242,7 @@ def test_a_file_system_without_o_direct_is_named_where_it_was_asked_for(
     one = reader(tmp_path, cache=cache)
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(ExecutionError, match=r"open failed on .*: Invalid argument") as read:
-        one.read(make_calls([[(0, 0, 10)]]), allocate(PAGE))
+        one.read(make_calls([[(0, 0, 10)]]), allocate(DIRECT_ALIGNMENT))
     with pytest.raises(ExecutionError, match=r"open failed on .*: Invalid argument") as written:
         PosixWriter(Access(cache=cache), tmp_path / "out", create=True)  # type: ignore[arg-type]
     for found in (read, written):
