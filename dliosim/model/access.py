@@ -54,9 +54,10 @@ class Access:
     #: cache between calls and storage. `page`: leave the page cache alone. `off`: O_DIRECT, posix only. Reading raw
     #: samples needs aligned ones, so usually `align 4 KiB`. In other formats, and in files that existed already, the
     #: layout is fixed, and calls are widened to whole pages of 4 KiB, or to more where the kernel says that the file
-    #: system asks for it. Writing needs nothing: what is not aligned goes through the page cache. `memory`: each rank keeps its first bytes in memory after the first epoch, up to this size; not
-    #: where a sample is several ranges or shares what is read: `datasets` above 1, `compress`, a `chunk` of fewer bytes
-    #: than a sample, `parquet`; only for reading
+    #: system asks for it. Writing needs nothing: what is not aligned goes through the page cache. `memory`: each rank
+    #: keeps its first bytes in memory after the first epoch, up to this size; not where a sample is several ranges or
+    #: shares what is read: `datasets` above 1, `compress`, a `chunk` of fewer bytes than a sample, `parquet`; only for
+    #: reading
     cache: Annotated[Literal["page", "off", "memory"], Phrase("page | off | memory SIZE")] = "page"
     memory: int = 0  #: bytes that each rank keeps in RAM with `cache memory`, else 0
     #: `direct`: the ranges of the file that hold a sample are read, by the `api`. `library`: the format's own library
@@ -69,8 +70,8 @@ class Access:
     #: that intercept calls (DAOS's libioil and libpil4dfs do not see Python's preadv). `mmap`: posix only: files are
     #: mapped, and a batch is copied out of the page cache at once; neither with `cache off` nor with a `transfer`.
     #: `queued`: up to `depth` calls of each reader in flight at once (1 to 32768, 32 if not given), for storage that is
-    #: only fast with many requests; mostly with `cache off`. With `api mpi-independent` by MPI_File_iread_at: MPICH then
-    #: shows the storage one call at a time for each open file
+    #: only fast with many requests; mostly with `cache off`. With `api mpi-independent` by MPI_File_iread_at: MPICH
+    #: then shows the storage one call at a time for each open file
     engine: Annotated[Engine, Phrase("preadv | pread | mmap | queued [depth COUNT]", blocks=READING)] = "preadv"
     depth: int = 0  #: calls in flight with `queued`, else 0
     #: named set of hints. `library`: no hint, the MPI library's defaults. `two-phase`, `two-phase 4 aggregators buffer

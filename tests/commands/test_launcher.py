@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dliosim.commands.job.launcher import launcher_cores, library_environment, library_settings
+from dliosim.commands.job.launcher import launcher_cores, launcher_rank, library_environment, library_settings
 
 THREADS, PROVIDER, YIELD = "OPENBLAS_NUM_THREADS", "FI_PROVIDER", "MPIR_CVAR_ENABLE_HEAVY_YIELD"
 
@@ -28,6 +28,22 @@ def test_a_network_is_left_alone_on_one_node_and_waits_sleep_where_ranks_outnumb
     here: str, ranks: str, variables: set[str]
 ) -> None:
     assert set(library_settings({"MPI_LOCALNRANKS": here, "PMI_SIZE": ranks}, 2)) == variables
+
+
+@pytest.mark.parametrize(
+    ("environ", "rank"),
+    [
+        ({}, 0),
+        ({"PMI_RANK": "3", "SLURM_PROCID": "0"}, 3),
+        ({"PMIX_RANK": "3"}, 3),
+        ({"FLUX_TASK_RANK": "3"}, 3),
+        ({"PALS_RANKID": "3"}, 3),
+        ({"SLURM_PROCID": "3"}, 3),
+        ({"PALS_RANKID": ""}, 0),
+    ],
+)
+def test_the_launcher_says_which_process_prints_before_mpi_is_there(environ: dict[str, str], rank: int) -> None:
+    assert launcher_rank(environ) == rank
 
 
 def test_what_somebody_has_set_stays() -> None:

@@ -187,12 +187,15 @@ class Drawing:
             lines["datasets"] = f"{parts}"
         lines |= self._size(form, parts, samples)
         if form in ("hdf5", "parquet") and self.chance(0.5):
-            lines["chunk"] = self.one(f"{self.number(1, 5)} samples", f"{self.number(1, 900)} B")
+            many = self.number(1, samples if self.chance(0.4) else 5)
+            lines["chunk"] = self.one(f"{many} samples", f"{self.number(1, 900)} B")
         codecs = {"hdf5": ("gzip 1", "gzip", "lzf"), "npz": ("gzip 4",), "parquet": ("gzip 2", "snappy", "zstd 3")}
         if form in codecs:
-            lines |= self.some(0.35, "compress", *codecs[form])
+            lines |= self.some(0.5, "compress", *codecs[form])
         if form not in ("jpeg", "png", "csv"):
-            lines |= self.some(0.2, "compressible", "2 : 1", "5 : 2")
+            # The last two are masks and labels: a sample has less than a byte of its chunk.
+            much = ("50 : 1", "1000 : 1") if "compress" in lines else ()
+            lines |= self.some(0.6 if much else 0.2, "compressible", "2 : 1", "5 : 2", *much)
         return lines
 
     def _size(self, form: str, parts: int, samples: int) -> Lines:

@@ -40,9 +40,10 @@ def launcher_size(environ: Mapping[str, str]) -> int | None:
     """Return the number of processes that the launcher says it started; None if there is no launcher.
 
     An allocation is no launch: SLURM_NTASKS is set for everything inside an salloc. So only the variables of a step
-    that srun started count, after those of a launcher inside such a step.
+    that srun started count, after those of a launcher inside such a step. Flux removes its variables from the shell of
+    an allocation (flux-environment(7)); PALS of HPE's Cray does not set its size in every release.
     """
-    for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"):
+    for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", "PALS_SIZE"):
         if environ.get(name, "").isdigit():
             return int(environ[name])
     step, tasks = environ.get("SLURM_STEP_ID", ""), environ.get("SLURM_STEP_NUM_TASKS", "")
