@@ -98,7 +98,7 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
             return nothing if verb.once and rank else every_unit
         place = int(places[rank])
         needs = counts.units_to_restore(place)
-        if not verb.once:
+        if not verb.once or (not verb.sent and not holder.coordinates(place)[2]):
             return count_units(needs)
         lone = count_units(needs.keep_parts(~counts.tensors))
         if holder.coordinates(place)[2]:

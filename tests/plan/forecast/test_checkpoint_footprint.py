@@ -80,6 +80,15 @@ def test_what_a_restore_reads_in_all_is_the_sum_of_what_each_rank_is_planned_to(
     assert restore_bytes(files, holder, once) == sum(fetch.block.length for fetch in read)
 
 
+@pytest.mark.parametrize("sent", [True, False])
+def test_calls_of_a_restore_once_are_those_of_its_passes(sent: bool) -> None:
+    """Rank 0 needs the end of the first part and the beginning of the next, in one call if both are in one pass."""
+    parts = (Part("w", 100, "whole"), Part("o", 60, "per rank"))
+    checkpoint = replace(CHECKPOINT, parts=parts, writers=Writers("shared file"), pieces="whole")
+    verb = Restore("c", written_by=Split(1, 1, 2), parallel=Split(6, 1, 1), once=True, sent=sent)
+    assert forecast_restore(checkpoint, verb, 6, 1).calls.total == (12 if sent else 11)
+
+
 def test_what_each_rank_kept_for_itself_is_restored_once_by_other_ranks() -> None:
     own = replace(CHECKPOINT, parts=(Part("o", 70, "per rank"), Part("w", 100, "whole")))
     files = state_files(own, Split(1, 1, 6))
