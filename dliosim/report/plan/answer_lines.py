@@ -85,7 +85,9 @@ def _loop_rows(needs: LoopNeeds, ranks: int, left: float) -> Iterator[tuple[str,
     yield "NEEDS", _rate(needs, ranks)
     demand = needs.demand
     if demand and demand.goal and not needs.loop.access.readers:
-        rate = f"{show_figure(demand.rate * ranks, size, True)}/s" if demand.rate else "more than any storage has"
+        rate = "more than any storage has"
+        if demand.rate is not None:
+            rate = f"{show_figure(demand.rate * ranks, size, True)}/s"
         yield "READING", f"{rate} while steps wait, as no `readers` read ahead of them"
     asked = show_figure(needs.epoch_bytes, size, needs.estimated)
     mean = show_figure(needs.epoch_bytes / ranks, size, needs.estimated)

@@ -73,7 +73,7 @@ def _p99(epoch: EpochSummary) -> float | None:
 
 
 def _reads(epoch: EpochSummary) -> bool:
-    return epoch.bytes > 0 and not epoch.null
+    return (epoch.bytes > 0 or epoch.asks_storage) and not epoch.null
 
 
 def _rate_cell(rate: float | None) -> str:

@@ -174,7 +174,7 @@ def _amplification_cause(phase: LoopPhase, epoch: EpochSummary) -> str:
         return "the format's library reads more than samples (indexes, whole chunks or row groups)"
     if phase.cache != "off" and epoch.bytes_moved > _AMPLIFIED * epoch.bytes:
         each = epoch.bytes / max(epoch.samples, 1)
-        part = f", and have {number(each, 2)} B each of these" if each < 1 else ""
+        part = f", and have {number(each, 2)} B each of these" if 0 < each < 1 else ""
         return f"samples are in units (chunks, row groups) that are read whole for each of them{part}"
     if phase.api == "mpi-collective":
         return "mpi-collective reads all bytes between samples; see the hints romio_cb_read and romio_ds_read"
