@@ -28,12 +28,16 @@ def two_sided_probability(t: float, freedom: int) -> float:
     return 1.0 - central_probability(t, freedom)
 
 
-def critical_value(level: float, freedom: int) -> float:
-    """Return the t that |T| exceeds with probability `level`, in (0, 1); found by bisection."""
+def critical_value(level: float, freedom: float) -> float:
+    """Return the t that |T| exceeds with probability `level`, in (0, 1); between whole degrees on a straight line."""
+    whole = math.floor(freedom)
+    if freedom > whole:
+        share = freedom - whole
+        return (1.0 - share) * critical_value(level, whole) + share * critical_value(level, whole + 1)
     low, high = 0.0, 1.0
-    while two_sided_probability(high, freedom) > level:
+    while two_sided_probability(high, whole) > level:
         high *= 2
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if two_sided_probability(middle, freedom) > level else (low, middle)
+        low, high = (middle, high) if two_sided_probability(middle, whole) > level else (low, middle)
     return high

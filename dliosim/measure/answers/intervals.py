@@ -18,9 +18,8 @@ _LEVEL = 0.05
 #: Standard errors to either side of the mean of many steps, at that level.
 _STEP_ERRORS = 2.0
 
-#: Groups of epochs, and how much more their means may vary than those of independent epochs: by chance they vary more
-#: in 0.2 (10 epochs) to 7 % of the cases (50 and more, simulated).
-_GROUPS, _UNLIKE = 5, 2.1
+#: Epochs that are like those next to them count as no fewer independent ones than this.
+_FEWEST = 4.0
 
 #: From this share of a loop on, waits for a core say more than all that is left.
 _MOST = 0.5
@@ -48,30 +47,30 @@ def mean_interval(values: Sequence[float], errors: Sequence[float]) -> Spread:
     """Return the mean of the values of epochs with its 95 % interval; `errors` are the standard errors of each.
 
     Two independent parts: the steps' scatter, known by the errors, and what epochs differ beyond that, which Student's
-    t judges by the number of epochs. In simulations the interval had the true mean in 91 to 97 % of the cases, with two
-    epochs in 87 to 97 % (docs/design.md).
-
-    Where epochs next to each other differ less than chance makes them, as when something else begins to use the
-    storage, they are no independent values: then the means of groups of them are.
+    t judges by the number of independent epochs. docs/design.md has how often the interval held the true mean.
     """
     many, mean = len(values), statistics.fmean(values)
     within = sum(error**2 for error in errors) / many
     half_squared = _STEP_ERRORS**2 * within / many
     if many > 1:
+        independent = _independent_epochs(values, mean)
         beyond = max(statistics.variance(values) - within, 0.0)
-        groups = _group_means(values)
-        if groups and many / _GROUPS * statistics.variance(groups) > _UNLIKE * statistics.variance(values):
-            half_squared += critical_value(_LEVEL, _GROUPS - 1) ** 2 * statistics.variance(groups) / _GROUPS
-        else:
-            half_squared += critical_value(_LEVEL, many - 1) ** 2 * beyond / many
+        half_squared += critical_value(_LEVEL, independent - 1) ** 2 * beyond / independent
     half = math.sqrt(half_squared)
     return Spread(mean, max(mean - half, 0.0), mean + half)  # no figure is below 0
 
 
-def _group_means(values: Sequence[float]) -> list[float]:
-    """Return the means of `_GROUPS` groups of values next to each other; none of fewer than two values a group."""
-    edges = [len(values) * group // _GROUPS for group in range(_GROUPS + 1)]
-    return [statistics.fmean(values[a:b]) for a, b in pairwise(edges)] if len(values) >= 2 * _GROUPS else []
+def _independent_epochs(values: Sequence[float], mean: float) -> float:
+    """Return how many independent epochs say as much about the mean: fewer than all where neighbours are close.
+
+    They are where something else begins to use the storage in the middle of a run. With a correlation r from one epoch
+    to the next, n of them say as much as n (1 - r) / (1 + r). The same values once more never count as fewer.
+    """
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    products = math.fsum((one - mean) * (other - mean) for one, other in pairwise(values))
+    if products <= 0.0:
+        return len(values)
+    return max(len(values) * (squares - products) / (squares + products), min(len(values), _FEWEST))
 
 
 def judge_bound(interval: Spread, bound: float, is_least: bool, excused: float, excuse: str) -> tuple[Outcome, str]:
