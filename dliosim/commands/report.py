@@ -29,7 +29,9 @@ def report_command(parsed: argparse.Namespace) -> int:
     if parsed.html is not None and not parsed.html.lower().endswith((".html", ".htm")):
         # So the page never overwrites a result, in any order of arguments.
         raise UsageError(f"--html {parsed.html}: name a file that ends in .html")
-    results = load_results(parsed.results, with_arrays=True)
+    from dliosim.pictures.catalogue import draws_each
+
+    results = load_results(parsed.results, with_arrays=draws_each(parsed.results))
     try:
         if parsed.html is not None:
             _write_page(results, Path(parsed.html))
@@ -62,14 +64,14 @@ def _show_all(results: Sequence[SavedRun | SavedComparison]) -> str:
     return "\n".join(map(str.__add__, heads, texts))
 
 
-def _write_page(results: list[SavedRun | SavedComparison], path: Path) -> None:
+def _write_page(results: Sequence[SavedRun | SavedComparison], path: Path) -> None:
     from dliosim.pictures.html_report import page
 
     write_atomic(path, page(results).encode())
     sys.stdout.write(f"page: {printable(str(path))}\n")
 
 
-def _write_pictures(results: list[SavedRun | SavedComparison], directory: Path) -> None:
+def _write_pictures(results: Sequence[SavedRun | SavedComparison], directory: Path) -> None:
     from dliosim.pictures.catalogue import write_pictures
 
     names, left_out = write_pictures(results, directory)

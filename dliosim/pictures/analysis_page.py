@@ -22,37 +22,25 @@ _HOW = (
 
 def page(view: View, figures: Figures, findings: Sequence[Finding]) -> str:
     """Return the page as HTML, complete in itself; the same for the same trace."""
-    tables = list(list_tables(figures, findings))
-    pictures = list(_picture_pieces(view, figures))
-    parts = [("Time", "time", ()), *([("Pictures", "pictures", ())] if pictures else []), ("All tables", "tables", ())]
-    title = printable(f"What {figures.job.path} says")
-    body = [
-        html.heading(1, title),
-        html.items([printable(line) for line in _describe(figures)], "where"),
-        *_insight_pieces(figures, findings),
-        html.contents(parts),
-        html.heading(2, "Time", "time"),
-        html.table(tables[0]),
-        html.paragraph(split_note(figures)),
-        html.items([printable(note) for note in figures.job.notes]),
-        *pictures,
-        html.heading(2, "All tables", "tables"),
-        *map(html.table, tables[1:]),
-    ]
-    return html.document(title, body)
+    time, *others = list_tables(figures, findings)
+    split = [html.table(time), html.paragraph(split_note(figures))]
+    job = html.items([printable(" ".join(describe_job(figures.job, figures)))], "where")
+    return html.page(
+        printable(f"What {figures.job.path} says"),
+        [job, *_insight_pieces(figures, findings)],
+        [
+            html.Section("Pictures", list(_picture_pieces(view, figures))),
+            html.Section("Time", [*split, html.items([printable(note) for note in figures.job.notes])]),
+            html.Section("All tables", list(map(html.table, others))),
+        ],
+    )
 
 
 def _picture_pieces(view: View, figures: Figures) -> Iterator[str]:
-    """Yield the pictures that a trace has something for, below their heading."""
+    """Yield the pictures that a trace has something for."""
     with apply_style():
-        for number, (name, caption, drawn) in enumerate(list_pictures(view, figures)):
-            if not number:
-                yield html.heading(2, "Pictures", "pictures")
+        for name, caption, drawn in list_pictures(view, figures):
             yield html.picture(name, caption, render_figure(drawn, "svg"))
-
-
-def _describe(figures: Figures) -> list[str]:
-    return [" ".join(describe_job(figures.job, figures))]
 
 
 def _insight_pieces(figures: Figures, findings: Sequence[Finding]) -> Iterator[str]:

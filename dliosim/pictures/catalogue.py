@@ -36,6 +36,15 @@ from dliosim.report.reader.comparison import ComparisonResult
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.reader.loops import RecordedEpoch
 
+#: Of more results than this only pictures of all together are drawn: those of one take about a second.
+MOST_DRAWN = 8
+
+#: Sentence on pictures that are left out for that.
+LEFT_OUT = (
+    f"Pictures of each result are left out with more than {MOST_DRAWN} results; `dliosim report DIR --html page.html` "
+    "draws those of one."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -62,6 +71,11 @@ class TimeScales:
     epochs: float = 0.0  #: recorded epochs together, without saves
     steps: float = 0.0  #: first steps of an epoch
     ranks: float = 0.0  #: epochs that count, of one rank
+
+
+def draws_each(results: Sequence[object]) -> bool:
+    """Return if pictures of each result, or directory of one, are drawn, not only those of all together."""
+    return len(results) <= MOST_DRAWN
 
 
 def time_scales(loops: Sequence[LoopResult]) -> TimeScales:
@@ -302,6 +316,9 @@ def _galleries(results: Sequence[SavedRun | SavedComparison]) -> Iterator[tuple[
     runs = [one for one in results if isinstance(one, SavedRun)]
     for title in loop_titles(runs):
         yield ("all", title), runs_gallery(runs, title)
+    if not draws_each(results):
+        yield ("all",), Gallery((), (LEFT_OUT,))
+        return
     scales = scales_by_title(runs)
     for one in results:
         name = Path(one.place).absolute().name

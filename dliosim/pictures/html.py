@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from urllib.parse import quote
 
@@ -101,8 +102,36 @@ def _text(text: str) -> str:
     return _BLANK.sub("\N{NO-BREAK SPACE}", escape(text))
 
 
-def document(title: str, body: Sequence[str]) -> str:
-    """Return a whole page. Its policy forbids everything that is not in it: scripts, and content from elsewhere."""
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading of a page, what is below it, and headings below it; those without content are left out."""
+
+    title: str  #: text of the heading
+    pieces: Sequence[str] = ()  #: HTML below the heading
+    parts: Sequence[tuple[str, Sequence[str]]] = ()  #: headings below it, each with its HTML
+
+
+def page(title: str, answer: Sequence[str], sections: Sequence[Section]) -> str:
+    """Return a whole page: the answer, links to the sections, then these in their order: pictures, tables, conditions.
+
+    Its policy forbids everything that is not in it: scripts, and content from elsewhere.
+    """
+    body: list[str] = []
+    links: list[str] = []
+    for section in sections:
+        pieces, parts = list(filter(None, section.pieces)), [one for one in section.parts if any(one[1])]
+        if not pieces and not parts:
+            continue
+        anchor = f"section-{len(links) + 1}"
+        inner = [(name, f"{anchor}-{number}") for number, (name, _) in enumerate(parts, 1)]
+        links.append(f"<li>{_link(section.title, anchor)}{_list_links(inner)}</li>")
+        body += [_heading(2, section.title, anchor), *pieces]
+        for (name, to), (_, below) in zip(inner, parts, strict=True):
+            body += [_heading(3, name, to), *below]
+    return _document(title, [f"<h1>{_text(title)}</h1>", *answer, f"<nav><ul>{''.join(links)}</ul></nav>", *body])
+
+
+def _document(title: str, body: Sequence[str]) -> str:
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     head = [
         "<!DOCTYPE html>",
@@ -119,9 +148,16 @@ def document(title: str, body: Sequence[str]) -> str:
     return "\n".join([*head, *body, "</body>", "</html>", ""])
 
 
-def heading(level: int, text: str, anchor: str = "") -> str:
-    """Return a heading; `anchor` comes from this package, so it is safe."""
-    return f"<h{level}{_id(anchor)}>{_text(text)}</h{level}>"
+def _heading(level: int, text: str, anchor: str) -> str:
+    return f'<h{level} id="{anchor}">{_text(text)}</h{level}>'
+
+
+def _link(text: str, anchor: str) -> str:
+    return f'<a href="#{anchor}">{_text(text)}</a>'
+
+
+def _list_links(entries: Sequence[tuple[str, str]]) -> str:
+    return f"<ul>{''.join(f'<li>{_link(*one)}</li>' for one in entries)}</ul>" if entries else ""
 
 
 def paragraph(text: str, kind: str = "") -> str:
@@ -173,18 +209,6 @@ def verdicts(rows: Sequence[tuple[str, str, str, str]]) -> str:
     return f'<ul class="answer">{lines}</ul>' if rows else ""
 
 
-def contents(entries: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> str:
-    """Return links to anchors of this page, in two levels: (text, anchor, entries below)."""
-
-    def link(text: str, anchor: str) -> str:
-        return f'<a href="#{escape(anchor)}">{_text(text)}</a>'
-
-    def sublist(inner: Sequence[tuple[str, str]]) -> str:
-        return f"<ul>{''.join(f'<li>{link(*one)}</li>' for one in inner)}</ul>" if inner else ""
-
-    return f"<nav><ul>{''.join(f'<li>{link(text, to)}{sublist(inner)}</li>' for text, to, inner in entries)}</ul></nav>"
-
-
 def table(content: Table) -> str:
     """Return a table in parts that are no wider than the page, as on a terminal; names of rows are wrapped."""
     brief = [row and (row[0][:_NAME], *row[1:]) for row in content.rows]
@@ -217,10 +241,6 @@ def picture(title: str, caption: str, svg: bytes) -> str:
         f'<figure><h4>{escape(title)}</h4><div class="scroll"><img alt="{escape(title)}" '
         f'src="data:image/svg+xml,{data}"></div><figcaption>{figure_text}</figcaption></figure>'
     )
-
-
-def _id(anchor: str) -> str:
-    return f' id="{escape(anchor)}"' if anchor else ""
 
 
 def _class(kind: str) -> str:

@@ -1,19 +1,22 @@
-"""One page of all results: first next to each other, then each result."""
+"""One page of all results: answers, pictures side by side and of each result, then tables, and conditions last."""
 
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from dliosim.compare.answer import EITHER, NO_DIFFERENCE, USE
 from dliosim.measure.results.run_summary import FEEDS, STARVES, TOO_CLOSE
 from dliosim.pictures import html
 from dliosim.pictures.catalogue import (
+    LEFT_OUT,
+    MOST_DRAWN,
     Gallery,
     TimeScales,
     comparison_gallery,
     draw_pictures,
+    draws_each,
     files_gallery,
     loop_gallery,
     runs_gallery,
@@ -40,44 +43,24 @@ _KINDS = {FEEDS: "good", USE: "good", EITHER: "good", STARVES: "bad", TOO_CLOSE:
 _LONGEST_TITLE = 100
 
 
-@dataclass(slots=True)
-class _Section:
-    """A heading with its content."""
-
-    title: str  #: text of the heading
-    anchor: str  #: anchor of the heading
-    pieces: list[str] = field(default_factory=list)  #: HTML below the heading
-    parts: list[tuple[str, str]] = field(default_factory=list)  #: (title, anchor) of headings inside
-
-    def add_part(self, title: str) -> None:
-        anchor = f"{self.anchor}-{len(self.parts) + 1}"
-        self.parts.append((title, anchor))
-        self.pieces.append(html.heading(3, title, anchor))
-
-
 def page(results: Sequence[SavedRun | SavedComparison]) -> str:
     """Return the page as HTML, complete in itself; the same for the same results."""
     runs = [one for one in results if isinstance(one, SavedRun)]
-    scales = scales_by_title(runs)
-    sections = [_overview_section(runs)] if runs else []
+    comparisons = [one for one in results if isinstance(one, SavedComparison)]
     is_only = len(results) == 1
-    for i, one in enumerate(results):
-        title, anchor = "Conditions and pictures" if is_only else one.label, f"result-{i + 1}"
-        if isinstance(one, SavedRun):
-            sections.append(_run_section(one, title, anchor, scales))
-        else:
-            sections.append(_comparison_section(one, title, anchor))
-        sections[-1].pieces[:0] = () if is_only else _answer_pieces(one)
-    title = _title(results)
-    body = [
-        html.heading(1, title),
-        *(_answer_pieces(results[0]) if is_only else _verdict_pieces(results)),
-        html.contents([(one.title, one.anchor, one.parts) for one in sections]),
-        html.paragraph(_HOW, "faint"),
+    side_by_side = tables_of_runs(runs)
+    tables = [html.table(one) for one in side_by_side if one.title != CONDITIONS]
+    differing = [html.table(one) for one in side_by_side if one.title == CONDITIONS and not is_only]
+    places = [html.items(label_places(results))]
+    details = [(one.label, list(_condition_pieces(one))) for one in results if draws_each(results)]
+    sections = [
+        *([_picture_section(results[0], scales_by_title(runs))] if is_only else _several_sections(results, runs)),
+        html.Section("Warnings", [html.items([f"Warning: {line}" for line in warnings_of_runs(runs)], "warnings")]),
+        html.Section("Tables", [*tables, *(piece for one in comparisons for piece in _table_pieces(one))]),
+        html.Section("Conditions", details[0][1] if is_only else [*places, *differing], () if is_only else details),
     ]
-    for section in sections:
-        body += [html.heading(2, section.title, section.anchor), *section.pieces]
-    return html.document(title, body)
+    answer = _answer_pieces(results[0]) if is_only else _verdict_pieces(results)
+    return html.page(_title(results), [*answer, html.paragraph(_HOW, "faint")], sections)
 
 
 def _title(results: Sequence[SavedRun | SavedComparison]) -> str:
@@ -99,11 +82,12 @@ def _answer_pieces(one: SavedRun | SavedComparison) -> Iterator[str]:
         return
     verdict = one.run.answers[0].verdict if one.run.answers else ""
     yield html.answer(*answer_rows(one.run), verdict, _kind(verdict))
-    yield html.items([expectation_line(each) for each in one.run.expectations if each.is_missed], "missed")
+    for kind, is_missed in (("missed", True), ("", False)):
+        yield html.items([expectation_line(each) for each in one.run.expectations if each.is_missed == is_missed], kind)
 
 
 def _verdict_pieces(results: Sequence[SavedRun | SavedComparison]) -> Iterator[str]:
-    """Yield the verdict of each comparison and on each loop of each run, then what runs missed."""
+    """Yield the verdict of each comparison and on each loop of each run, then what runs missed; of many only counts."""
     rows: list[tuple[str, str, str, str]] = []
     missed: list[str] = []
     for one in results:
@@ -117,6 +101,11 @@ def _verdict_pieces(results: Sequence[SavedRun | SavedComparison]) -> Iterator[s
                 (f"{one.label}, {answer.loop}", answer.verdict, _kind(answer.verdict), f": {text}" if text else "")
             )
         missed += [f"{one.label}: {expectation_line(each)}" for each in one.run.expectations if each.is_missed]
+    if not draws_each(results):
+        counts = Counter(verdict for _, verdict, _, _ in rows)
+        rows = [(f"{many} of {len(rows)} answers", verdict, _kind(verdict), "") for verdict, many in counts.items()]
+        if more := missed[MOST_DRAWN:]:
+            missed[MOST_DRAWN:] = [f"and {count(len(more), 'line')} more"]
     yield html.verdicts(rows)
     yield html.items(missed, "missed")
 
@@ -126,65 +115,52 @@ def _kind(verdict: str) -> str:
     return _KINDS.get(verdict, "plain")
 
 
-def _overview_section(runs: Sequence[SavedRun]) -> _Section:
-    section = _Section("Results side by side" if len(runs) > 1 else "Figures", "side-by-side")
-    section.pieces.append(html.items([f"Warning: {line}" for line in warnings_of_runs(runs)], "warnings"))
-    section.pieces.append(html.items(label_places(runs)))
-    # The conditions of a single run are in its own section.
-    tables = [one for one in tables_of_runs(runs) if len(runs) > 1 or one.title != CONDITIONS]
-    section.pieces += map(html.table, tables)
-    for title in loop_titles(runs):
-        gallery = runs_gallery(runs, title)
-        if gallery.pictures:
-            section.add_part(title)
-            section.pieces += _format_pictures(gallery)
-    return section
+def _several_sections(
+    results: Sequence[SavedRun | SavedComparison], runs: Sequence[SavedRun]
+) -> Iterator[html.Section]:
+    """Yield the pictures of all results together, then the answer and the pictures of each, where they are not many."""
+    together = [(title, list(_format_pictures(runs_gallery(runs, title)))) for title in loop_titles(runs)]
+    left_out = [] if draws_each(results) else [html.paragraph(LEFT_OUT)]
+    yield html.Section("Results side by side", left_out, together)
+    if draws_each(results):
+        scales = scales_by_title(runs)
+        for one in results:
+            section = _picture_section(one, scales)
+            yield html.Section(one.label, [*_answer_pieces(one), *section.pieces], section.parts)
 
 
-def _run_section(saved: SavedRun, title: str, anchor: str, scales: Mapping[str, TimeScales]) -> _Section:
-    run = saved.run
+def _picture_section(one: SavedRun | SavedComparison, scales: Mapping[str, TimeScales]) -> html.Section:
+    """Return the pictures of one result: of the comparison, or of each loop, of saves and restores."""
+    if isinstance(one, SavedComparison):
+        return html.Section("Pictures", list(_format_pictures(comparison_gallery(one.comparison))))
+    parts = [(loop.title, list(_format_pictures(loop_gallery(one, loop, scales[loop.title])))) for loop in one.loops]
+    parts.append(("Saves and restores", list(_format_pictures(files_gallery(one)))))
+    without = html.paragraph("A run without loops, saves and restores has no pictures.", "faint")
+    return html.Section("Pictures", () if any(pieces for _, pieces in parts) else [without], parts)
+
+
+def _table_pieces(saved: SavedComparison) -> Iterator[str]:
+    """Yield the tables of a comparison, and its notes."""
+    found = saved.comparison
+    yield from map(html.table, tables_of_comparison(saved, [one.label for one in found.variants]))
+    yield html.items([*not_run_lines(found), *found.notes])
+
+
+def _condition_pieces(one: SavedRun | SavedComparison) -> Iterator[str]:
+    """Yield under which conditions a result was made, with its notes and its pattern."""
+    if isinstance(one, SavedComparison):
+        found = one.comparison
+        overrides = [("override", f"-D {name}={value}") for name, value in found.overrides]
+        caches = [("caches", f"{found.caches} before each pass")] if found.caches else []
+        machine = environment_rows(found.environment, found.ranks, found.nodes)
+        yield html.definitions([("directory", one.place), *overrides, *caches, *machine])
+        return
+    run = one.run
     launcher = ("mpiexec", "-n", str(run.ranks)) if run.ranks > 1 else ()
     command = [("command", shlex.join((*launcher, run.program, *run.arguments)))] if run.arguments else []
-    section = _Section(title, anchor)
-    section.pieces += [
-        html.definitions([("directory", saved.place), *conditions(run), ("started", run.started), *command]),
-        html.items([expectation_line(one) for one in run.expectations if not one.is_missed]),
-    ]
-    for loop in saved.loops:
-        section.add_part(loop.title)
-        section.pieces += [
-            html.paragraph(note) for note in dict.fromkeys(note for one in loop.phases for note in one.notes)
-        ]
-        section.pieces += _format_pictures(loop_gallery(saved, loop, scales[loop.title]))
-    files = files_gallery(saved)
-    if files.pictures:
-        section.add_part("Saves and restores")
-        section.pieces += _format_pictures(files)
-    if not section.parts:
-        section.pieces.append(html.paragraph("A run without loops, saves and restores has no pictures.", "faint"))
-    section.pieces.append(html.collapse_text("The pattern", run.pattern))
-    return section
-
-
-def _comparison_section(saved: SavedComparison, title: str, anchor: str) -> _Section:
-    found = saved.comparison
-    section = _Section(title, anchor)
-    section.pieces.append(html.items(found.notes))
-    labels = [one.label for one in found.variants]
-    section.pieces += [html.table(one) for one in tables_of_comparison(saved, labels)]
-    section.pieces.append(html.items(not_run_lines(found)))
-    section.pieces.append(
-        html.definitions(
-            [
-                ("directory", saved.place),
-                *(("override", f"-D {name}={value}") for name, value in found.overrides),
-                *([("caches", f"{found.caches} before each pass")] if found.caches else []),
-                *environment_rows(found.environment, found.ranks, found.nodes),
-            ]
-        )
-    )
-    section.pieces += _format_pictures(comparison_gallery(found))
-    return section
+    notes = dict.fromkeys((f"note {loop.title}", note) for loop in one.loops for p in loop.phases for note in p.notes)
+    yield html.definitions([("directory", one.place), ("started", run.started), *command, *conditions(run), *notes])
+    yield html.collapse_text("The pattern", run.pattern)
 
 
 def _format_pictures(gallery: Gallery) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,27 +65,23 @@ def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     lines = sum(max(wrap_text(one.label, 34).count("\n"), 1) + 1 for one in rated)
     drawn = figure(height=1.6 + 0.17 * lines)
     left, right = drawn.subplots(1, 2, sharey=True)
-    for row, one in enumerate(rated):
-        left.plot([min(one.epochs), max(one.epochs)], [row, row], color=SERIES[0], linewidth=1.8)
-        left.plot(
-            [one.rate],
-            [row],
-            marker="o",
-            markersize=7,
-            color=SERIES[0],
-            markerfacecolor="white" if one.is_doubtful else SERIES[0],
-        )
-        if one.needs:
-            left.plot([one.needs], [row], marker="|", markersize=16, markeredgewidth=2.2, color=NEEDED)
-        begin = 0.0
-        for part, colour in PARTS.items():
-            share = max(one.shares.get(part, 0.0), 0.0)
-            right.barh(row, share, left=begin, height=0.62, color=colour, linewidth=0)
+    rows = range(len(rated))
+    left.hlines(rows, [min(one.epochs) for one in rated], [max(one.epochs) for one in rated], SERIES[0], linewidth=1.8)
+    for is_doubtful, face in ((False, SERIES[0]), (True, "white")):
+        dots = [(one.rate, row) for row, one in enumerate(rated) if one.is_doubtful == is_doubtful]
+        left.plot(*_columns(dots), "o", markersize=7, color=SERIES[0], markerfacecolor=face)
+    needs = [(one.needs, row) for row, one in enumerate(rated) if one.needs]
+    left.plot(*_columns(needs), "|", markersize=16, markeredgewidth=2.2, color=NEEDED)
+    begins = [0.0] * len(rated)
+    for part, colour in PARTS.items():
+        shares = [max(one.shares.get(part, 0.0), 0.0) for one in rated]
+        right.barh(rows, shares, left=begins, height=0.62, color=colour, linewidth=0)
+        ink = INK if part in ("compute", "sync wait", "checkpoint") else "white"
+        for row, (begin, share) in enumerate(zip(begins, shares, strict=True)):
             if share > 0.09:
-                ink = INK if part in ("compute", "sync wait", "checkpoint") else "white"
                 middle = begin + share / 2
                 right.text(middle, row, percent(share, 2), ha="center", va="center", color=ink, fontsize=8)
-            begin += share
+        begins = list(map(operator.add, begins, shares))
     left.set_xlim(0, 1.08 * max(max(*one.epochs, one.needs or 0.0) for one in rated) or 1.0)
     left.xaxis.set_major_locator(MaxNLocator(5))
     if in_bytes:
@@ -106,6 +103,11 @@ def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
         )
     drawn.legend(handles=handles, loc="outside upper right", ncols=len(handles), handlelength=1.2, columnspacing=1.4)
     return drawn
+
+
+def _columns(pairs: Sequence[tuple[float, int]]) -> list[list[float]]:
+    """Return the first and the second of each pair."""
+    return [[pair[i] for pair in pairs] for i in (0, 1)]
 
 
 def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -160,7 +161,7 @@ def test_the_page_begins_with_the_answer_as_on_a_terminal(tmp_path: Path) -> Non
     shown = body_text(text)
     places = [shown.index(" ".join(line.split())) for line in answer_lines(saved.run).splitlines()[1:]]
     assert places == sorted(places)
-    assert places[-1] < shown.index("Figures")
+    assert places[-1] < shown.index("Utilization by epoch")
     assert "loop needs 2.91 GB/s, got 1.97 GB/s from the device (epoch 1)" in shown
     assert "missed: expect" not in shown and "MISSED: expect utilization of train at least 75 %" in shown
     assert f"<code>{escape(advice['command'])}</code>" in text
@@ -192,6 +193,40 @@ def test_several_results_begin_with_the_verdict_of_each_and_have_labels_by_what_
         assert f"{label}</h2>" in text
     assert "(1)" not in shown
     assert shown.index("MISSED: expect") < shown.index("Results side by side ")
+
+
+@pytest.mark.parametrize("names", [["run"], ["cmp"], ["run", "other", "cmp"]])
+def test_a_page_has_the_answer_then_all_pictures_then_tables_and_hashes_last(tmp_path: Path, names: list[str]) -> None:
+    for name in ("run", "other"):
+        write_run(tmp_path / name, ranks=2, steps=4, epochs=2)
+    write_comparison(tmp_path / "cmp")
+    text = page(load_results([str(tmp_path / name) for name in names], with_arrays=True))
+    marks = ['class="answer', "<figure>", "</figure>", "<table>", "</table>", "<dt>directory</dt>"]
+    places = [place for mark in marks for place in (text.index(mark), text.rindex(mark))]
+    first = dict(zip(marks, places[::2], strict=True))
+    last = dict(zip(marks, places[1::2], strict=True))
+    assert first['class="answer'] < first["<figure>"] < last["</figure>"] < first["<table>"]
+    assert first["</table>"] < first["<dt>directory</dt>"]
+    assert len(set(names)) == text.count("<dt>directory</dt>")
+
+
+def test_of_many_results_only_pictures_of_all_together_are_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "0", ranks=2, steps=4, epochs=2)
+    for number in range(1, 9):
+        shutil.copytree(tmp_path / "0", tmp_path / f"{number}")
+    given = [str(place) for place in sorted(tmp_path.iterdir())]
+    assert main(["report", *given, "--html", str(tmp_path / "page.html"), "--png", str(tmp_path / "png")]) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert len(svgs(text)) == 1
+    assert "with more than 8 results; `dliosim report DIR --html page.html` draws those of one" in body_text(text)
+    assert "9 of 9 answers: does not feed" in body_text(text) and "and 1 line more" in body_text(text)
+    assert all(f": {place}" in body_text(text) for place in given)
+    assert {path.name for path in (tmp_path / "png").iterdir()} == {
+        f"all-train-side-by-side.{kind}" for kind in ("png", "svg")
+    }
+    assert "are left out with more than 8 results" in capsys.readouterr().out
 
 
 def test_a_page_of_ten_results_has_less_than_2_megabytes(tmp_path: Path) -> None:
