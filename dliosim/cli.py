@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from dliosim.commands.command_line.program import insert_program
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.launcher import launcher_rank, library_environment
 from dliosim.commands.job.signals import capture_signals
-from dliosim.commands.job.terminal import discard_output
+from dliosim.commands.job.terminal import discard_output, open_streams
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.readable import printable
 
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # where it takes ASCII alone, another character is a question mark
+    open_streams()
     if arguments is None and given[:1] in (["run"], ["compare"], ["verify"]):
         capture_signals()  # before the imports: these take a second, or a minute for many ranks on a slow file system
     with _mute_other_ranks():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -256,3 +257,40 @@ def test_who_stops_reading_early_is_no_error(pattern: str) -> None:
 def test_words_of_the_first_lines_are_explained(capsys: pytest.CaptureFixture[str], word: str, meaning: str) -> None:
     assert main(["explain", "--", word]) == 0
     assert meaning in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "status"),
+    [
+        (">&-", ["run", "{pattern}", "--null", "--output", "results"], 0),
+        (">&-", ["plan", "{pattern}", "--ranks", "2"], 0),
+        (">&-", ["--version"], 0),
+        (">&-", ["check", "{wrong}"], 2),
+        ("<&- >&- 2>&-", ["run", "{pattern}", "--null", "--output", "results"], 0),
+        ("2>&-", ["check", "{wrong}"], 2),
+    ],
+)
+def test_closed_streams_are_as_those_that_nobody_reads(
+    tmp_path: Path, pattern: str, wrong: str, closed: str, arguments: list[str], status: int
+) -> None:
+    words = [word.format(pattern=pattern, wrong=wrong) for word in arguments]
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "dliosim.cli", *words]
+    done = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == status, done.stderr
+    assert done.stdout == "" and "Traceback" not in done.stderr and "fault in dliosim" not in done.stderr
+    assert (tmp_path / "results" / "results.json").is_file() == ("results" in arguments)
+
+
+def test_a_path_that_the_locale_cannot_write_is_named_with_the_locale(tmp_path: Path) -> None:
+    path = tmp_path / "places.dlio"
+    path.write_text(PATTERN.replace('path     "d"', 'path     "ünï"').replace("a test", "größe"), "utf-8")
+    settings = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ends = []
+    for change in ({}, {"LC_ALL": "C.UTF-8"}):
+        command = [sys.executable, "-m", "dliosim.cli", "explain", str(path)]
+        done = subprocess.run(command, env=os.environ | settings | change, capture_output=True, check=False)
+        ends.append((done.returncode, done.stdout.decode("utf-8").splitlines()[1:2], done.stderr.decode("ascii")))
+    (refused, _, message), (done_well, title, nothing) = ends
+    assert refused == 2 and message.startswith('error[E208]: a path that this locale cannot write: "\\xfcn\\xef"')
+    assert "the encoding of the locale `POSIX`" in message and "`export LC_ALL=C.UTF-8`" in message
+    assert (done_well, title, nothing) == (0, ['workload tiny "größe"'], "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
@@ -74,6 +75,22 @@ def print_text(text: str) -> OSError | None:
         discard_output()
         return None if isinstance(error, BrokenPipeError) else error
     return None
+
+
+def open_streams() -> None:
+    """Discard what goes to standard streams that are closed (`>&-`), and replace what these cannot encode by `?`.
+
+    Without this a file that is opened gets the number of a closed one, and messages of libraries land in it.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is not in use, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def discard_output() -> None:

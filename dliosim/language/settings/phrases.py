@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
@@ -77,6 +78,15 @@ def path_below_root(_: Scope, node: SyntaxNode, keyword: str = "path") -> str:
         hint = f'write `{keyword} "{name}"`{given}; ' if re.fullmatch(r"[^\t\\$]{1,80}", name) else ""
         hint += "paths are below `--dir`, or `--root NAME=DIR`"
         raise mistake("E208", f"a path that leaves its root: {node.text}", node.span, reason, hint=hint)
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        locale = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or "POSIX"
+        hint = "give the locale one of UTF-8, as `export LC_ALL=C.UTF-8`, on all nodes"
+        label = f"`{text[error.start : error.end]}` is not in {error.encoding}, the encoding of the locale `{locale}`"
+        raise mistake(
+            "E208", f"a path that this locale cannot write: {node.text}", node.span, label, hint=hint
+        ) from error
     return "/".join(part for part in parts if part not in ("", ".")) or "."
 
 
