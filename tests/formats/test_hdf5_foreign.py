@@ -247,6 +247,22 @@ def test_what_has_no_ranges_of_samples_is_refused_with_the_reason(
     assert str(tmp_path / "x") in found.value.message
 
 
+def test_a_virtual_data_set_is_named_with_what_it_is_made_of_and_is_never_passed_over(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x", "w") as file:
+        _virtual(file)
+    with pytest.raises(ExecutionError, match=r"data set `a` is virtual: its samples are elsewhere; read `elsewhere`$"):
+        hdf5(described(size=1)).index(tmp_path / "x")
+    with h5py.File(tmp_path / "x", "a") as file:
+        file["g/times"] = np.zeros(11)
+        layout = h5py.VirtualLayout((3, 6, 4), "i2")
+        for number in range(3):
+            layout[number] = h5py.VirtualSource(".", f"part{number}", (6, 4))
+        file.create_virtual_dataset("A", layout)
+    named = r"`A` is virtual.*; read `part0`, `part1`, `part2`, or name those of this file.*\n.*`datasets \"g/times\"`"
+    with pytest.raises(ExecutionError, match=named):
+        hdf5(described(size=1)).index(tmp_path / "x")
+
+
 def test_of_a_missing_name_it_is_said_what_there_is(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x", "w") as file:
         file["g/b"] = file["c"] = VALUES

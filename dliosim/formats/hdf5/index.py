@@ -28,7 +28,7 @@ from dliosim.formats.hdf5.filters import (
     needs_elements,
 )
 from dliosim.formats.hdf5.geometry import ChunkGrid, chunk_grid
-from dliosim.formats.hdf5.names import find_datasets
+from dliosim.formats.hdf5.names import describe_virtual, find_datasets
 from dliosim.formats.header_scanner import FileLook, file_to_look_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter
 
@@ -114,7 +114,7 @@ def _column(path: Path, name: str, dset: Any, size: int) -> tuple[str, int, Colu
     create = dset.get_create_plist()
     layout = create.get_layout()
     if layout == h5d.VIRTUAL:
-        raise ExecutionError(f"{where} is virtual: its data are in other files", "R401")
+        raise ExecutionError(f"{where} {describe_virtual(dset)}", "R401")
     if layout == h5d.COMPACT:
         raise ExecutionError(f"{where} is compact: its data are in its header, where HDF5 does not report them", "R401")
     if create.get_external_count():

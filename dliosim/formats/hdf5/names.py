@@ -76,16 +76,22 @@ def _list_present(root: Any, path: Path) -> str:
 
 
 def _find_longest(root: Any, path: Path) -> str:
-    """Return the data set with the longest first dimension."""
+    """Return the data set with the longest first dimension; ExecutionError where a virtual one may be longer."""
     rows: dict[str, int] = {}
+    virtual: dict[str, str] = {}
     for name, dset in _walk_datasets(root, path):
         if dset.get_create_plist().get_layout() == h5d.VIRTUAL:
-            continue  # its shape would open the files that it is made of
+            virtual[name] = describe_virtual(dset)  # its shape would open the files that it is made of
+            continue
         space = dset.get_space()
         if space.get_simple_extent_type() == h5s.SIMPLE:
             rows[name] = int(space.shape[0])
+    if virtual:
+        name, text = next(iter(virtual.items()))
+        others = f", or name those of this file to read{cure_names(sorted(rows))}" if rows else ""
+        raise ExecutionError(f"{path}: data set `{name}` {text}{others}", "R401")
     if not rows:
-        raise ExecutionError(f"{path} has no data set with samples", "R401")
+        raise ExecutionError(f"{path} has no data set with samples; links to other files are not followed", "R401")
     most = max(rows.values())
     best = sorted(name for name, count in rows.items() if count == most)
     if len(best) > 1:
@@ -94,6 +100,18 @@ def _find_longest(root: Any, path: Path) -> str:
         text = f"{path} has several data sets of {most} samples"
         raise ExecutionError(f"{text}, {shown}{more}: name those to read{cure_names(best)}", "R401")
     return best[0]
+
+
+def describe_virtual(dset: Any) -> str:
+    """Return that a data set is virtual, and what to read in its place: files, or data sets of the same file (`.`)."""
+    create = dset.get_create_plist()
+    sources = [
+        (create.get_virtual_filename(i), create.get_virtual_dsetname(i))
+        for i in range(min(create.get_virtual_count(), _MOST_OBJECTS))
+    ]
+    found = dict.fromkeys(f"`{(name if file == '.' else file)[:60]}`" for file, name in sources)
+    shown = ", ".join(islice(found, _MOST_SHOWN)) + (", ..." if len(found) > _MOST_SHOWN else "")
+    return f"is virtual: its samples are elsewhere; read {shown or 'the files that it is made of'}"
 
 
 def _walk_datasets(root: Any, path: Path) -> Iterator[tuple[str, Any]]:
