@@ -159,7 +159,8 @@ def _condition_pieces(one: SavedRun | SavedComparison) -> Iterator[str]:
     launcher = ("mpiexec", "-n", str(run.ranks)) if run.ranks > 1 else ()
     command = [("command", shlex.join((*launcher, run.program, *run.arguments)))] if run.arguments else []
     notes = dict.fromkeys((f"note {loop.title}", note) for loop in one.loops for p in loop.phases for note in p.notes)
-    yield html.definitions([("directory", one.place), ("started", run.started), *command, *conditions(run), *notes])
+    known = sorted(conditions(run), key=lambda pair: pair[0] == "digest")  # hashes last
+    yield html.definitions([("directory", one.place), ("started", run.started), *command, *notes, *known])
     yield html.collapse_text("The pattern", run.pattern)
 
 
