@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dliosim.analyze.access import Access, Direction
 from dliosim.analyze.changes import Change
-from dliosim.analyze.figures import Figures, Job
+from dliosim.analyze.figures import Figures, Job, MpiWait
 from dliosim.analyze.files import FileKind
 from dliosim.analyze.fleet import FleetRow
 from dliosim.analyze.functions import Function, Sizes
@@ -45,6 +45,7 @@ RECORDS = {
     "each of `files`": FileKind,
     "each of `ranks`": Rank,
     "`straggler`": Straggler,
+    "`mpi_wait`": MpiWait,
     "`bandwidth`": Bandwidth,
     "each of `times` and `others`, of two jobs": Change,
     "a line for each of several jobs": FleetRow,

@@ -8,7 +8,7 @@ bytes are those of the counters, which miss no call.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.analyze.access import ALIGNMENT, SMALL, Access, Direction
-from dliosim.analyze.figures import Figures
+from dliosim.analyze.figures import Figures, MpiWait, pipe_notes
 from dliosim.analyze.files import FileKind, file_suffix
 from dliosim.analyze.functions import Function
 from dliosim.analyze.ranks import Rank, find_slowest
 from dliosim.analyze.time_split import Split, TimeSplit, spread
-from dliosim.analyze.view import PURPOSES, View, find_purpose
+from dliosim.analyze.view import PURPOSES, View, find_pipes, find_purpose
+from dliosim.readable import count as count_words
+from dliosim.readable import seconds as time_words
 from dliosim.trace.events import FileCounters
 
 _BINS: Final = ["0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"]
@@ -32,9 +34,23 @@ _SIDES: Final = {
     "read": ("READS", "BYTES_READ", "MAX_BYTE_READ", "F_READ_TIME"),
     "write": ("WRITES", "BYTES_WRITTEN", "MAX_BYTE_WRITTEN", "F_WRITE_TIME"),
 }
+#: Names of calls of DFS and DAOS, next to those.
+_DAOS_CALLS: Final = {
+    "read": ("READXS", "ARRAY_READS", "OBJ_FETCHES", "KV_GETS"),
+    "write": ("WRITEXS", "ARRAY_WRITES", "OBJ_UPDATES", "KV_PUTS"),
+}
+#: Modules with sizes of calls.
+_SIZED: Final = ("POSIX", "DFS", "DAOS")
 _TIMES: Final = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
-_METADATA: Final = ("OPENS", "STATS", "SEEKS", "FSYNCS", "FDSYNCS", "FLUSHES", "SYNCS", "INDEP_OPENS", "COLL_OPENS")
+_METADATA: Final = (
+    *("OPENS", "STATS", "SEEKS", "FSYNCS", "FDSYNCS", "FLUSHES", "SYNCS", "INDEP_OPENS", "COLL_OPENS"),
+    *("GLOBAL_OPENS", "LOOKUPS", "DUPS", "GET_SIZES", "PUNCHES", "REMOVES"),
+    *("OBJ_OPENS", "OBJ_PUNCHES", "ARRAY_OPENS", "ARRAY_GET_SIZES", "ARRAY_SET_SIZES", "ARRAY_STATS", "KV_OPENS"),
+)
 _MPI_CALLS: Final = tuple(f"{how}_{side}" for how in ("INDEP", "COLL", "SPLIT", "NB") for side in ("READS", "WRITES"))
+
+#: Seconds above which a mean open or stat waits for something else than a file system.
+_LONGEST_OPEN: Final = 10.0
 
 _NO_METADATA: Final = "DXT has reads and writes alone: I/O in the time split is without opens and stats"
 
@@ -44,6 +60,21 @@ class _Module:
     """Counters of a module, 0 where Darshan has none."""
 
     table: FileCounters  #: the counters
+
+    def select(self, rows: NDArray[np.bool_]) -> _Module:
+        """Return some rows of the counters, with their files alone."""
+        table = self.table
+        numbers, file = np.unique(table.file[rows], return_inverse=True)
+        return _Module(
+            FileCounters(
+                table.module,
+                file.astype(np.int32),
+                table.rank[rows],
+                {name: column[rows] for name, column in table.counts.items()},
+                {name: column[rows] for name, column in table.seconds.items()},
+                tuple(table.files[number] for number in numbers.tolist()),
+            )
+        )
 
     def count(self, *names: str) -> NDArray[np.int64]:
         """Return the sum of some counters in each row; Darshan's -1 for unknown counts 0."""
@@ -59,66 +90,160 @@ class _Module:
         """Return the reads or writes in each row; of MPI-IO, of all its ways."""
         name = _SIDES[side][0]
         ways = [one for one in _MPI_CALLS if one.endswith(name)]
-        return self.count(*(ways if self.table.module == "MPI-IO" else [name]))
+        return self.count(*(ways if self.table.module == "MPI-IO" else [name, *_DAOS_CALLS[side]]))
+
+    def add_up(self, values: NDArray[Any], groups: int, ranks: int) -> NDArray[np.float64]:
+        """Return the sum of each group, with each rank's equal part of what all ranks have together; (groups,)."""
+        own = self.table.rank >= 0
+        total = np.zeros(groups) + np.bincount(self.table.rank[own], values[own], groups)
+        total[:ranks] += values[~own].sum() / max(ranks, 1)
+        return total
 
 
 def add_counters(view: View, figures: Figures) -> Figures:
     """Return the figures with those that the counters of a Darshan log say better than its events."""
-    tables = {one.module: _Module(one) for one in view.trace.counters}
-    # POSIX is below MPI-IO; STDIO's calls are not among those of POSIX.
-    bases = [tables[name] for name in ("POSIX", "STDIO") if name in tables]
-    if "POSIX" not in tables and "MPI-IO" in tables:
+    whole = {one.module: _Module(one) for one in view.trace.counters}
+    tables, notes = _leave_out_waits(whole, figures)
+    # POSIX is below MPI-IO, and DAOS below DFS; STDIO's calls are not among those of POSIX.
+    bases = [tables[name] for name in ("POSIX", "STDIO", "DFS") if name in tables]
+    if "DAOS" in tables and "DFS" not in tables:
+        bases.append(tables["DAOS"])
+    if "MPI-IO" in tables and not {"POSIX", "DFS", "DAOS"} & set(tables):
         bases.append(tables["MPI-IO"])
     if not bases:
         return figures
-    ranks = _list_ranks(figures, bases, has_events=len(view.events) > 0)
+    ranks, waits = _list_ranks(figures, bases, tables, has_events=len(view.events) > 0)
     job = replace(
         figures.job,
+        notes=(*notes, *figures.job.notes),
         operations=sum(one.operations for one in ranks),
-        time_by_slowest=min(_time_by_slowest(bases, len(ranks)), figures.job.seconds),
+        time_by_slowest=min(_time_by_slowest(bases, len(ranks), figures.job.ranks), figures.job.seconds),
     )
     found = replace(
         figures,
         job=job,
-        access=_describe_access(bases, tables.get("MPI-IO"), len(ranks)),
+        access=_describe_access(bases, tables.get("MPI-IO"), figures.job.ranks),
         files=_list_files(bases),
         functions=_list_functions(list(tables.values())),
         ranks=ranks,
+        mpi_wait=waits,
     )
     if len(view.events):
         return replace(found, job=replace(found.job, notes=(*found.job.notes, _NO_METADATA)))
     return replace(found, split=_split_time(figures.job.seconds, ranks), straggler=find_slowest(ranks))
 
 
-def _list_ranks(figures: Figures, bases: Sequence[_Module], has_events: bool) -> tuple[Rank, ...]:
-    """Return the ranks; their I/O is no longer than the job, which sums over threads may be."""
-    count = len(figures.ranks)
+def _leave_out_waits(whole: dict[str, _Module], figures: Figures) -> tuple[dict[str, _Module], list[str]]:
+    """Return the counters without pipes and without opens longer than any file system's, and sentences on both.
 
-    def add_up(rows: Sequence[NDArray[Any]]) -> list[float]:
-        """Return the sum of each rank, with its part of what all ranks have together."""
-        total = np.zeros(count)
-        for module, values in zip(bases, rows, strict=True):
-            own = module.table.rank >= 0
-            total += np.bincount(module.table.rank[own], values[own], count)
-            total += values[~own].sum() / max(count, 1)
-        sums: list[float] = total.tolist()
-        return sums
+    An open of a named pipe waits for its peer, on any number of threads at once. Where the log does not show the names,
+    opens and stats of a rank together are longer than the job then.
+    """
+    tables, pipes, waited, odd, lost = {}, set(), 0.0, 0, 0.0
+    for name, one in whole.items():
+        is_pipe = np.append(find_pipes(one.table.files), False)[one.table.file]
+        pipes |= {one.table.files[number] for number in np.unique(one.table.file[is_pipe]).tolist()}
+        waited += float(one.time(*_TIMES)[is_pipe].sum())
+        one = one.select(~is_pipe)
+        metadata = one.time("F_META_TIME")
+        if metadata.sum() > max(figures.job.ranks, 1) * figures.job.seconds:
+            is_long = metadata > _LONGEST_OPEN * np.maximum(one.count(*_METADATA), 1)
+            odd, lost = odd + int(is_long.sum()), lost + float(metadata[is_long].sum())
+            one = _Module(
+                replace(one.table, seconds={**one.table.seconds, "F_META_TIME": np.where(is_long, 0.0, metadata)})
+            )
+        tables[name] = one
+    notes = list(pipe_notes(pipes, waited, figures.job.seconds))
+    if odd:
+        notes.append(
+            f"not counted: {time_words(lost, 4)} of opens and stats of {count_words(odd, 'file')}, above "
+            f"{_LONGEST_OPEN:.0f} s a call, in a job of {time_words(figures.job.seconds, 4)}: no file system takes so "
+            "long; opens of named pipes wait for their peer"
+        )
+    return tables, notes
 
-    read, written = (add_up([one.count(_SIDES[side][1]) for one in bases]) for side in _SIDES)
-    operations = add_up([one.count(*_METADATA) + one.calls("read") + one.calls("write") for one in bases])
-    metadata = add_up([one.time("F_META_TIME") for one in bases])
-    times = np.array(add_up([one.time(*_TIMES) for one in bases])) + sum(_differ(one, count) for one in bases)
-    return tuple(
+
+def _list_ranks(
+    figures: Figures, bases: Sequence[_Module], tables: Mapping[str, _Module], has_events: bool
+) -> tuple[tuple[Rank, ...], MpiWait | None]:
+    """Return the ranks, and how long they waited in MPI-IO, which is I/O of theirs, too.
+
+    Their I/O is no longer than the job, which sums over threads may be.
+    """
+    groups, ranks = len(figures.ranks), figures.job.ranks
+
+    def add_up(values: Callable[[_Module], NDArray[Any]]) -> NDArray[np.float64]:
+        return sum((one.add_up(values(one), groups, ranks) for one in bases), np.zeros(groups))
+
+    read, written = (add_up(lambda one, name=_SIDES[side][1]: one.count(name)) for side in _SIDES)  # type: ignore[misc]
+    operations = add_up(lambda one: one.count(*_METADATA) + one.calls("read") + one.calls("write"))
+    metadata = add_up(lambda one: one.time("F_META_TIME"))
+    times = sum((_rank_times(one, groups, ranks) for one in bases), np.zeros(groups))
+    waits = None
+    if "POSIX" in tables and "MPI-IO" in tables and ranks > 1:
+        posix, mpi = tables["POSIX"], tables["MPI-IO"]
+        both = set(posix.table.files) & set(mpi.table.files)
+        inside, below = (one.select(np.isin(one.table.file, _rows_of(one, both))) for one in (mpi, posix))
+        accessed = _rank_times(below, groups, ranks)
+        waited = np.maximum(_rank_times(inside, groups, ranks) - accessed, 0)
+        times += waited
+        mean, longest = float(waited.sum()) / ranks, float(accessed.max(initial=0.0))
+        waits = _describe_wait(inside, below, tables.get("LUSTRE"), mean, longest, ranks)
+    found = tuple(
         replace(
             one,
             read=round(read[at]),
             written=round(written[at]),
             operations=round(operations[at]),
-            io=min(one.io + metadata[at] if has_events else float(times[at]), figures.job.seconds),
-            metadata=metadata[at],
+            io=min(one.io + float(metadata[at]) if has_events else float(times[at]), figures.job.seconds),
+            metadata=float(metadata[at]),
         )
         for at, one in enumerate(figures.ranks)
     )
+    return found, waits
+
+
+def _describe_wait(
+    inside: _Module, below: _Module, layouts: _Module | None, waited: float, longest: float, ranks: int
+) -> MpiWait | None:
+    """Return the waits in MPI-IO of `waited` s a rank, with the file that has most of it; None without files.
+
+    `longest` is the longest time of a rank in the files, s. `inside` has the files as MPI-IO sees them, `below` the same
+    ones as POSIX does.
+    """
+
+    def add_up(module: _Module, values: NDArray[Any]) -> dict[str, float]:
+        sums = np.bincount(module.table.file, values, len(module.table.files)).tolist()
+        return dict(zip(module.table.files, sums, strict=True))
+
+    times, own = (add_up(one, one.time(*_TIMES)) for one in (inside, below))
+    if not any(times.values()):
+        return None
+    file = max(times, key=lambda path: times[path] - own.get(path, 0.0))
+    stripes: Iterable[int] = (
+        layouts.count("STRIPE_COUNT")[np.isin(layouts.table.file, _rows_of(layouts, {file}))] if layouts else ()
+    )
+    moved = below.count("BYTES_READ", "BYTES_WRITTEN")
+    # Of a file that all ranks use, Darshan has the bytes of the slowest and of the fastest of them.
+    extremes = [below.count(f"{which}_RANK_BYTES") for which in ("SLOWEST", "FASTEST")]
+    most = np.where(below.table.rank < 0, np.maximum(*extremes), moved)
+    rows = below.table.file == below.table.files.index(file)
+    total = int(moved[rows].sum())
+    return MpiWait(
+        waited,
+        sum(times.values()) / ranks,
+        file,
+        longest,
+        int(max(stripes, default=0)),
+        int(most[rows].max()) / total if total else 0.0,
+    )
+
+
+def _rank_times(module: _Module, groups: int, ranks: int) -> NDArray[np.float64]:
+    """Return the time of each group, s; (groups,)."""
+    times = module.add_up(module.time(*_TIMES), groups, ranks)
+    times[:ranks] += _differ(module, ranks)
+    return times
 
 
 def _differ(module: _Module, ranks: int) -> NDArray[np.float64]:
@@ -148,12 +273,12 @@ def _find_rank(module: _Module, name: str) -> NDArray[np.int64]:
     return np.full(len(module.table), -1, np.int64) if found is None else found
 
 
-def _time_by_slowest(bases: Sequence[_Module], ranks: int) -> float:
+def _time_by_slowest(bases: Sequence[_Module], groups: int, ranks: int) -> float:
     """Return the longest time of a rank on its own files + the slowest rank's on each shared file, as Darshan does."""
-    own, shared = np.zeros(ranks), 0.0
+    own, shared = np.zeros(groups), 0.0
     for one in bases:
         total, is_own = one.time(*_TIMES), one.table.rank >= 0
-        own += np.bincount(one.table.rank[is_own], total[is_own], ranks)
+        own += np.bincount(one.table.rank[is_own], total[is_own], groups)
         longest = one.time("F_SLOWEST_RANK_TIME")
         # Without the slowest rank's time an equal part is what is known.
         shared += float(np.where(longest > 0, longest, total / max(ranks, 1))[~is_own].sum())
@@ -197,7 +322,7 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str], ranks: int)
     Times of random and misaligned calls are taken as their share of all calls.
     """
     name, moved, furthest, time = _SIDES[side]
-    count = bytes_moved = small = first = consecutive = sequential = misaligned = again = on_shared = placed = 0
+    count = bytes_moved = small = first = consecutive = sequential = misaligned = again = on_shared = placed = sized = 0
     seconds = small_seconds = 0.0
     bins = np.zeros(len(_BINS), np.int64)
     common: dict[int, int] = {}
@@ -208,9 +333,9 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str], ranks: int)
         size = one.count(moved)
         bytes_moved += int(size.sum())
         on_shared += int(calls[np.isin(one.table.file, _rows_of(one, shared))].sum())
-        if one.table.module != "POSIX":
-            continue  # only POSIX has sizes, order and alignment
-        placed += int(calls.sum())
+        if one.table.module not in _SIZED:
+            continue
+        sized += int(calls.sum())
         of_rows = [one.count(f"SIZE_{side.upper()}_{each}") for each in _BINS]
         bins += [int(column.sum()) for column in of_rows]
         for value, times in _common_sizes(one, others == 0).items():
@@ -219,6 +344,9 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str], ranks: int)
         small_rows = sum(of_rows[:_SMALL_BINS]) - exact
         small += int(small_rows.sum())
         small_seconds += float((one.time(time) * (small_rows / np.maximum(calls, 1)).clip(0, 1)).sum())
+        if one.table.module != "POSIX":
+            continue  # only POSIX has order and alignment
+        placed += int(calls.sum())
         # Each rank has a first call on a file that all use.
         first += int(np.minimum(calls, np.where(one.table.rank < 0, ranks, 1)).sum())
         consecutive += int(one.count(f"CONSEC_{name}").sum())
@@ -239,7 +367,7 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str], ranks: int)
         count=count,
         bytes=bytes_moved,
         seconds=seconds,
-        sized=placed,
+        sized=sized,
         mean=mean,
         bins=tuple(bins.tolist()),
         common=tuple(commonest),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +17,10 @@ from dliosim.analyze.over_time import Bandwidth, measure_bandwidth
 from dliosim.analyze.ranks import Rank, Straggler, find_straggler, list_ranks
 from dliosim.analyze.time_split import TimeSplit, split_epochs, split_time
 from dliosim.analyze.view import View
+from dliosim.readable import count, seconds
+
+#: Share of the job's time below which calls on pipes are not worth a note.
+_LITTLE: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class MpiWait:
+    """Time in MPI-IO in which no file was read, written or looked at: ranks waited for others, or sent them data."""
+
+    seconds: float  #: of a mean rank, s
+    mpi_seconds: float  #: time of a mean rank in MPI-IO, s
+    file: str  #: the file with most of it
+    longest: float  #: longest time of a rank in the files themselves, s
+    stripes: int  #: its stripe count on Lustre; 0 if it is not known
+    busiest: float  #: share of its bytes that one rank moved, the one with most as far as the log says
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """All figures of one job."""
 
@@ -56,6 +75,7 @@ class Figures:
     ranks: tuple[Rank, ...]  #: by rank
     straggler: Straggler | None  #: the rank that the others wait for; None for a single rank
     bandwidth: Bandwidth  #: over time
+    mpi_wait: MpiWait | None = None  #: waits in MPI-IO; None where the log does not say
 
 
 def measure_figures(view: View) -> Figures:
@@ -72,6 +92,17 @@ def measure_figures(view: View) -> Figures:
         ranks,
         find_straggler(view, ranks),
         measure_bandwidth(view),
+    )
+
+
+def pipe_notes(pipes: Set[str], waited: float, job: float) -> tuple[str, ...]:
+    """Return a sentence about pipes whose calls took `waited` s of a job of `job` s, where that could be seen."""
+    if waited <= _LITTLE * job:
+        return ()
+    many = f"{count(len(pipes), 'pipe')}, such as {PurePosixPath(min(pipes)).name}," if len(pipes) > 1 else min(pipes)
+    return (
+        f"not counted: {seconds(waited, 4)} of opens, reads and writes of {many} in a job of {seconds(job, 4)}; they "
+        "wait for another process, and no file system takes part",
     )
 
 
@@ -103,6 +134,6 @@ def _describe_job(view: View, time_by_slowest: float) -> Job:
         time_by_slowest,
         dict(trace.left_out),
         trace.incomplete,
-        trace.notes,
+        (*pipe_notes(*view.pipes, trace.duration / 1e9), *trace.notes),
         trace.settings.get(loop, {}),
     )

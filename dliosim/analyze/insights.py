@@ -23,6 +23,7 @@ from dliosim.analyze.measures import (
     metadata_share,
     missing_events,
     mix_share,
+    mpi_wait_share,
     random_share,
     share_text,
     small_share,
@@ -164,6 +165,19 @@ INSIGHTS: Final = (
         straggler_lag,
         "look at that rank's node and files first: a busy node, a slow disk or network port, larger files; deal out "
         "samples evenly",
+    ),
+    Insight(
+        "collective-wait",
+        "ranks wait for each other in MPI-IO",
+        "(time of a rank in MPI-IO - its time in POSIX calls on the same files) / time of a rank in MPI-IO, sums over "
+        "ranks; of Darshan's counters",
+        0.5,
+        share_text,
+        "dliosim, after Darshan's skew heuristic, which has no threshold",
+        mpi_wait_share,
+        "more aggregators, by the MPI-IO hint cb_nodes, as many as there are nodes or more; a file of stripe count 1 "
+        "first more stripes, by `lfs setstripe -c 8` on its folder before it is made: ROMIO takes an aggregator for "
+        "each; and look at which ranks come late to the calls",
     ),
     Insight(
         "uneven-bytes",

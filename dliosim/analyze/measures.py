@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from pathlib import PurePosixPath
+from typing import Final, TypeAlias
 
 from dliosim.analyze.access import Direction
 from dliosim.analyze.figures import Figures
@@ -12,6 +14,9 @@ from dliosim.analyze.ranks import relative_spread
 from dliosim.analyze.time_split import TimeSplit
 from dliosim.readable import count as count_words
 from dliosim.readable import percent, seconds, size
+
+#: Share of a file's bytes from which on one rank has moved them.
+_ONE_RANK: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,7 @@ class Measure:
     #: time of a mean rank that it concerns, s: at most this can be gained; None where all figures are in doubt
     cost: float | None = 0.0
     count: float = 0.0  #: operations, where an insight needs a least number of them
+    cure: str = ""  #: what to try in this trace; empty for the insight's own
 
 
 #: Measures one insight; None where the trace cannot say.
@@ -99,7 +105,7 @@ def data_wait(figures: Figures) -> Measure | None:
 def straggler_lag(figures: Figures) -> Measure | None:
     """Return how much longer the straggler takes than the others."""
     one = figures.straggler
-    if one is None:
+    if one is None or (one.by == "job" and not _is_of_ranks(figures)):
         return None
     if one.by == "job":
         words = f"{one.name} takes {share_text(one.over)} more I/O time than the mean of the others"
@@ -111,11 +117,37 @@ def straggler_lag(figures: Figures) -> Measure | None:
     return Measure(one.over, words, one.cost)
 
 
+def mpi_wait_share(figures: Figures) -> Measure | None:
+    """Return the share of the time in MPI-IO in which no file is accessed, with the file that has most of it."""
+    one = figures.mpi_wait
+    if one is None or not one.mpi_seconds:
+        return None
+    ranks = figures.job.ranks
+    striped = f"its stripe count is {one.stripes}" if one.stripes else ""
+    moved = f"one rank of {ranks} moved {share_text(one.busiest)} of its bytes" if one.busiest >= _ONE_RANK else ""
+    causes = ", and ".join(filter(None, (striped if one.stripes == 1 or not moved else "", moved)))
+    words = (
+        f"of {time_text(one.mpi_seconds)} in MPI-IO a mean rank waits {time_text(one.seconds)} for other ranks, while "
+        f"the files take one rank {time_text(one.longest)}; most for {one.file}" + (f": {causes}" if causes else "")
+    )
+    parent = str(PurePosixPath(one.file).parent)
+    folder = shlex.quote(parent) if parent.strip("/.") else "FOLDER"
+    stripe = (
+        f"`lfs setstripe -c 8 {folder}`, or more, before the file is made: ROMIO takes an aggregator, the rank that "
+        "accesses the file for others, for each of its stripes; then the MPI-IO hint cb_nodes, as many as there are "
+        "nodes or more"
+    )
+    cure = stripe if one.stripes == 1 else "" if one.stripes else f"on Lustre where `lfs getstripe -c` says 1: {stripe}"
+    return Measure(one.seconds / one.mpi_seconds, words, one.seconds, cure=cure)
+
+
 def bytes_spread(figures: Figures) -> Measure | None:
     """Return how far the bytes that ranks read are from each other, or those that they write where none reads."""
     side, verb = ("read", "reads") if any(one.read for one in figures.ranks) else ("written", "writes")
     moved = [float(getattr(one, side)) for one in figures.ranks]
-    if len(moved) < 2 or not max(moved):
+    if len(moved) < 2 or not max(moved) or not _is_of_ranks(figures):
+        return None
+    if figures.mpi_wait and figures.access.collective_calls:  # bytes of aggregators are not what ranks asked for
         return None
     share = relative_spread(moved)
     most, least = (figures.ranks[moved.index(extreme)].name for extreme in (max(moved), min(moved)))
@@ -124,10 +156,15 @@ def bytes_spread(figures: Figures) -> Measure | None:
     return Measure(share, words, max(io) - sum(io) / len(io))
 
 
+def _is_of_ranks(figures: Figures) -> bool:
+    """Return True if all that is compared are ranks: others, such as workers, need not do the same work."""
+    return figures.job.ranks == len(figures.ranks)
+
+
 def time_spread(figures: Figures) -> Measure | None:
     """Return how far the I/O times of ranks are from each other, with the bytes that they write if these differ."""
     io = figures.split.ranks["io"]
-    if len(figures.ranks) < 2 or not io.max:
+    if len(figures.ranks) < 2 or not io.max or not _is_of_ranks(figures):
         return None
     share = (io.max - io.min) / io.max
     words = f"I/O takes {io.max_rank} {time_text(io.max)}, {io.min_rank} {time_text(io.min)}: {share_text(share)} less"
@@ -247,7 +284,7 @@ def independent_share(figures: Figures) -> Measure | None:
         return None
     share = access.collective_calls / access.shared_mpi_calls
     words = f"{share_text(share)} of {access.shared_mpi_calls} MPI-IO calls on shared files are collective"
-    return Measure(1 - share, words, figures.split.ranks["io"].mean, access.shared_mpi_calls)
+    return Measure(1 - share, words, _subtract_waits(figures, "io"), access.shared_mpi_calls)
 
 
 def blocking_share(figures: Figures) -> Measure | None:
@@ -257,7 +294,12 @@ def blocking_share(figures: Figures) -> Measure | None:
         return None
     share = access.nonblocking_calls / access.mpi_calls
     words = f"{share_text(share)} of {access.mpi_calls} MPI-IO calls are nonblocking"
-    return Measure(1 - share, words, figures.split.ranks["unoverlapped_io"].mean, access.mpi_calls)
+    return Measure(1 - share, words, _subtract_waits(figures, "unoverlapped_io"), access.mpi_calls)
+
+
+def _subtract_waits(figures: Figures, which: str) -> float:
+    """Return a time of a mean rank, less its waits in MPI-IO, which have a cause of their own."""
+    return max(figures.split.ranks[which].mean - (figures.mpi_wait.seconds if figures.mpi_wait else 0.0), 0.0)
 
 
 def stdio_share(figures: Figures) -> Measure | None:

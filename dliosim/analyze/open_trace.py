@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.analyze.darshan.job import make_trace
-from dliosim.analyze.darshan.log import read_log
+from dliosim.analyze.darshan.log import read_logs
 from dliosim.analyze.dftracer.job import read_dftracer
+from dliosim.analyze.jobs import group_jobs, list_logs, list_names
 from dliosim.errors import DliosimError, TraceError, UsageError
 from dliosim.readable import printable
 from dliosim.trace.events import Trace
@@ -22,15 +23,12 @@ from dliosim.trace.file import FILE_NAME, read_trace
 _HEAD: Final = 4096
 _GZIP: Final = b"\x1f\x8b"
 _GZIP_BITS: Final = 31
-#: Entries of a folder that are looked at.
-_MOST_ENTRIES: Final = 1_000_000
-
 #: Sums of a column, in bytes or ns, are below this: half of what an int64 holds.
 _MOST: Final = float(1 << 62)
 
 _ACCEPTED: Final = (
-    "\n  = help: dliosim reads a results folder of `dliosim run --trace`, a .darshan log, and .pfw or .pfw.gz files "
-    "of DFTracer or a folder of them"
+    "\n  = help: dliosim reads a results folder of `dliosim run --trace`, .darshan logs, and .pfw or .pfw.gz files "
+    "of DFTracer, or a folder of them"
 )
 
 #: First bytes of other kinds of files, what they are, and the command that unpacks them.
@@ -46,7 +44,7 @@ _OTHERS: Final = (
 
 
 def open_trace(paths: Sequence[Path]) -> Trace:
-    """Return the events of one job: one file, one folder, or several files of DFTracer, one for each process.
+    """Return the events of one job: one file, one folder, or several files of DFTracer or logs of Darshan.
 
     Raises UsageError where paths are no job or a package is missing, TraceError where a trace is damaged or unknown,
     ExecutionError where a trace of dliosim is.
@@ -75,27 +73,29 @@ def _open_file(path: Path) -> Trace:
     if kind == "dftracer":
         return read_dftracer([path], path)
     if kind == "darshan":
-        return make_trace(read_log(path), path)
+        return make_trace(read_logs([path]), path)
     if kind == "hdf5":
         return read_trace(path)
     raise TraceError(f"{path} is {kind}{'' if 'help:' in kind else _ACCEPTED}")
 
 
 def _open_files(paths: Sequence[Path]) -> Trace:
-    """Return the job of several files of DFTracer; a file that is named twice counts once."""
+    """Return the job of several files of one tool; a file that is named twice counts once."""
     unique = list({path.resolve(): path for path in paths}.values())
+    place = Path(os.path.commonpath([path.parent for path in unique]))
+    if all(path.is_file() and _recognise(path) == "darshan" for path in unique):
+        return make_trace(read_logs(unique), place)
     for path in unique:
         if path.is_dir() or (path.stat().st_size and _recognise(path) != "dftracer"):
             raise UsageError(
                 f"{path} is no file of DFTracer, and only its files are one job together\n"
                 f"  = help: one trace at a time: dliosim analyze {path}"
             )
-    return read_dftracer(unique, Path(os.path.commonpath([path.parent for path in unique])))
+    return read_dftracer(unique, place)
 
 
 def _open_folder(folder: Path) -> Trace:
-    with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry, _ in zip(entries, range(_MOST_ENTRIES), strict=False) if entry.is_file())
+    names = list_names(folder)
     if FILE_NAME in names:
         return read_trace(folder / FILE_NAME)
     if "results.json" in names:
@@ -103,17 +103,19 @@ def _open_folder(folder: Path) -> Trace:
             f"{folder} has results of a run that was not recorded: there is no {FILE_NAME}\n"
             "  = help: run it again with --trace, as in: mpiexec -n 4 dliosim run cosmoflow --trace"
         )
+    if logs := list_logs(folder):
+        if len(jobs := group_jobs([folder])) > 1:
+            raise UsageError(
+                f"{folder} has {len(logs):,} Darshan logs of {len(jobs):,} jobs\n"
+                f"  = help: one job at a time: dliosim trace export {jobs[0][0]}"
+            )
+        return make_trace(read_logs(jobs[0]), folder)
     traces = [name for name in names if name.endswith((".pfw", ".pfw.gz"))]
     # A trace that was compressed later is there twice.
     compressed = set(traces)
     traces = [name for name in traces if f"{name}.gz" not in compressed]
     if traces:
         return read_dftracer([folder / name for name in traces], folder)
-    if logs := [name for name in names if name.endswith(".darshan")]:
-        raise UsageError(
-            f"{folder} has {len(logs):,} Darshan logs and no trace of DFTracer: each log is a job of its own\n"
-            f"  = help: dliosim analyze {folder}/*.darshan"
-        )
     raise TraceError(f"{folder} has no trace that dliosim can read{_ACCEPTED}")
 
 

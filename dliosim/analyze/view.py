@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -29,6 +30,17 @@ _OTHER = re.compile(
     r"^/(proc|sys|dev(?!/shm/)|etc|lib|lib64|bin|run)/|^/usr/(lib|share|tce|bin)|/site-packages/|/__pycache__/|/venv/|/\.venv/"
     r"|/lib/python|\.(py|pyc|so|pfw|log|yaml|yml|cfg|darshan|md|txt)(\.[\d.]+|\.gz)?$|^(pipe|socket|anon_inode):|<STD"
 )
+
+
+#: Names of files that are none: those of the kernel, and of pipes and sockets as programs call them.
+_PIPE: Final = re.compile(
+    r"^(pipe|socket|anon_inode):|(^|/)(pipe|fifo)[-_.]?[-_\d]*$|\.(pipe|fifo|sock|socket)$", re.IGNORECASE
+)
+
+
+def find_pipes(paths: Sequence[str]) -> Bools:
+    """Return which paths are pipes or sockets: a call on one waits for another process, and not for storage."""
+    return np.array([_PIPE.search(path) is not None for path in paths], np.bool_)
 
 
 def find_purpose(path: str) -> int:
@@ -82,7 +94,23 @@ class View:
     @cached_property
     def operations(self) -> Bools:
         """The operations on files, of every layer that moves bytes: all of their time is I/O; (n,)."""
+        return self._calls & ~self._is_on_pipe
+
+    @cached_property
+    def pipes(self) -> tuple[set[str], float]:
+        """The pipes and sockets with calls, and the sum of the durations of these, s."""
+        rows = self._calls & self._is_on_pipe
+        numbers = np.unique(self.events.file[rows]).tolist()
+        return {self.events.files[number] for number in numbers}, int(self.events.duration[rows].sum()) / 1e9
+
+    @property
+    def _calls(self) -> Bools:
         return self.events.is_kind(*OPERATIONS) & (self.events.layer >= _SYSTEM)
+
+    @property
+    def _is_on_pipe(self) -> Bools:
+        found: Bools = np.append(find_pipes(self.events.files), False)[self.events.file]
+        return found
 
     @cached_property
     def basic(self) -> Bools:

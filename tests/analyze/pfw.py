@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 HOST = "node1"
+#: Numbers of events, which no two of a process share.
+_IDS = itertools.count()
 #: us: a time of 2025, when traces with it were written.
 START = 1_744_611_900_000_000
 
@@ -23,7 +25,8 @@ def event(
 ) -> dict[str, Any]:
     """A complete event; all that is not `pid` and `tid` goes into its `args`."""
     pid, tid = args.pop("pid", 100), args.pop("tid", 100)
-    document = {"id": 1, "name": name, "cat": category, "pid": pid, "tid": tid, "ts": START + begin, "dur": duration}
+    document = {"id": next(_IDS), "name": name, "cat": category, "pid": pid, "tid": tid, "ts": START + begin}
+    document["dur"] = duration
     return {**document, "ph": 1 if version == 2 else "X", "args": args}
 
 

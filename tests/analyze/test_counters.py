@@ -147,6 +147,107 @@ def test_calls_of_mpi_io_are_those_of_posix_below_and_its_collective_share_is_of
     )
 
 
+def collective(stripes: int | None, inside: float, below: float = 4.0, ranks: int = 8) -> Figures:
+    """A shared file: all ranks are `inside` s in MPI-IO together, and rank 0 wrote all its bytes in `below` s."""
+    most = {"SLOWEST_RANK": 0, "FASTEST_RANK": 1, "SLOWEST_RANK_BYTES": 800, "F_SLOWEST_RANK_TIME": below}
+    posix = table("POSIX", [(0, -1, {"WRITES": 8, "BYTES_WRITTEN": 800, "F_WRITE_TIME": below, **most})])
+    mpi = table("MPI-IO", [(0, -1, {"COLL_WRITES": 8, "BYTES_WRITTEN": 800, "F_WRITE_TIME": inside})])
+    layouts = [table("LUSTRE", [(0, rank, {"STRIPE_COUNT": stripes}) for rank in (0, 1)])] if stripes else []
+    return counted(posix, mpi, *layouts, ranks=ranks)
+
+
+def test_time_in_mpi_io_without_calls_on_the_file_is_waiting_and_io_of_the_rank() -> None:
+    found = collective(1, inside=40.0)
+    # Each rank is 5 s in MPI-IO, and rank 0 writes for 4 s of these.
+    assert found.mpi_wait is not None
+    assert (found.mpi_wait.seconds, found.mpi_wait.mpi_seconds, found.mpi_wait.longest) == (4.5, 5.0, 4.0)
+    assert (found.mpi_wait.file, found.mpi_wait.stripes, found.mpi_wait.busiest) == (FILES[0], 1, 1.0)
+    assert [one.io for one in found.ranks] == [5.0] * 8
+    assert found.job.time_by_slowest == 4.0  # as Darshan has it
+    assert counted(POSIX, table("MPI-IO", [(0, 0, {"F_READ_TIME": 9.0})])).mpi_wait is not None
+    assert counted(POSIX).mpi_wait is None
+
+
+@pytest.mark.parametrize(("inside", "is_met"), [(8.0, False), (8.1, True)])
+def test_ranks_wait_in_mpi_io_where_more_than_half_of_their_time_there_is_waiting(inside: float, is_met: bool) -> None:
+    rows = [table(module, [(0, -1, {"F_READ_TIME": time})]) for module, time in (("POSIX", 4.0), ("MPI-IO", inside))]
+    finding = next(one for one in judge(counted(*rows)) if one.insight.name == "collective-wait")
+    assert finding.is_met == is_met
+
+
+@pytest.mark.parametrize(
+    ("stripes", "parts"),
+    [
+        (
+            1,
+            (
+                "its stripe count is 1, and one rank of 8 moved 100 % of its bytes",
+                "TRY `lfs setstripe -c 8 /data`",
+                "then",
+            ),
+        ),
+        (4, ("one rank of 8 moved 100 % of its bytes", "TRY more aggregators, by the MPI-IO hint cb_nodes")),
+        (None, ("one rank of 8 moved", "TRY on Lustre where `lfs getstripe -c` says 1: `lfs setstripe -c 8 /data`")),
+    ],
+)
+def test_the_one_cause_of_waits_stands_first_with_the_file_and_no_rank_is_blamed(
+    stripes: int | None, parts: tuple[str, ...]
+) -> None:
+    found = collective(stripes, inside=40.0)
+    findings = judge(found)
+    assert findings[0].insight.name == "collective-wait"
+    shown = " ".join(format_analysis(found, findings, False).split())
+    for part in (FILES[0], *parts):
+        assert part in shown
+    assert "deal out samples" not in shown
+
+
+DFS = {"READS": 3, "READXS": 1, "BYTES_READ": 64, "WRITES": 4, "BYTES_WRITTEN": 32, "SIZE_READ_0_100": 4}
+
+
+@pytest.mark.parametrize(
+    ("module", "calls"), [("DFS", DFS), ("DAOS", {**DFS, "READS": 0, "READXS": 0, "ARRAY_READS": 3, "OBJ_FETCHES": 1})]
+)
+def test_files_of_daos_count_once_by_the_highest_layer_that_the_log_has(module: str, calls: dict[str, float]) -> None:
+    below = table("DAOS", [(0, -1, {"ARRAY_READS": 4, "BYTES_READ": 64, "F_READ_TIME": 2.0})])
+    tables = [table(module, [(0, -1, {**calls, "F_READ_TIME": 2.0})]), *([below] if module == "DFS" else [])]
+    found = counted(table("POSIX", [(1, 0, {"OPENS": 1})]), *tables)
+    assert [one.read for one in found.ranks] == [32, 32]
+    assert (found.access.read.count, found.access.read.bytes, found.access.read.sized) == (4, 64, 4)
+    assert [one.io for one in found.ranks] == [1.0, 1.0]
+
+
+def test_calls_on_pipes_are_no_io_and_the_time_of_their_opens_is_said() -> None:
+    pipes = FileCounters(
+        **{
+            **{name: getattr(POSIX, name) for name in ("module", "file", "rank")},
+            "counts": POSIX.counts,
+            "seconds": {**POSIX.seconds, "F_META_TIME": np.array([0.5, 70.0])},
+            "files": ("/data/a.npz", "/tmp/work/pipe_-1043744754"),
+        }
+    )
+    found = counted(pipes)
+    assert [one.metadata for one in found.ranks] == [0.5, 0.0]
+    assert (found.access.files, found.access.write.bytes) == (1, 0)
+    assert any("71.00 s of opens, reads and writes of /tmp/work/pipe_-1043744754" in note for note in found.job.notes)
+
+
+@pytest.mark.parametrize(
+    ("opens", "seconds", "kept"),
+    [
+        (2, 21.0, 0.0),  # in a job of 10 s on two ranks
+        (2, 20.0, 20.0),
+        (1000, 21.0, 21.0),  # many short ones, on threads
+    ],
+)
+def test_opens_longer_than_the_ranks_have_time_are_no_work_of_a_file_system(
+    opens: int, seconds: float, kept: float
+) -> None:
+    found = counted(table("POSIX", [(0, 0, {"OPENS": opens, "F_META_TIME": seconds})]))
+    assert sum(one.metadata for one in found.ranks) == kept
+    assert any("no file system takes so long" in note for note in found.job.notes) == (not kept)
+
+
 def test_bytes_of_stdio_add_to_those_of_posix() -> None:
     stdio = table("STDIO", [(0, 1, {"OPENS": 1, "READS": 4, "BYTES_READ": 4096, "F_READ_TIME": 0.25})])
     found = counted(POSIX, stdio)

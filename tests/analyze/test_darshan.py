@@ -31,7 +31,15 @@ COUNTS = ("POSIX_OPENS", "POSIX_READS", "POSIX_WRITES", "POSIX_STATS", "POSIX_BY
 
 
 def job(**changes: Any) -> Frame:
-    fields = {"ranks": 4, "seconds": 10.0, "version": "3.41", "command": "app", "modules": {"POSIX": False}}
+    fields = {
+        "id": 7,
+        "begin": 100.0,
+        "ranks": 4,
+        "seconds": 10.0,
+        "version": "3.41",
+        "command": "app",
+        "modules": {"POSIX": False},
+    }
     return Frame("job", {**fields, **changes}, {})
 
 
@@ -71,6 +79,9 @@ def operations(
     }
     about = {"module": module, "id": str(number), "rank": rank, "host": "n1", "writes": writes}
     return Frame("operations", about, arrays)
+
+
+END = Frame("end", {}, {})
 
 
 def trace(*frames: Frame, **about: Any) -> Trace:
@@ -116,6 +127,30 @@ def test_pieces_of_a_module_are_one_table() -> None:
     ]
 
 
+def test_logs_of_one_job_are_its_ranks_and_its_workers_on_one_clock() -> None:
+    found = make_trace(
+        [
+            *(job(ranks=2), names("/a"), counters((1, -1, {"READS": 4, "BYTES_READ": 8})), END),
+            *(job(ranks=1, begin=104.0), names("/a"), counters((1, -1, {"READS": 2, "BYTES_READ": 100}))),
+            *(operations(1, 0, 0, (1.0, 2.0, 0, 100)), END),
+            *(job(ranks=1, begin=99.0, seconds=14.0), names("/a"), operations(1, 0, 0, (2.0, 3.0, 0, 7)), END),
+        ],
+        LOG,
+    )
+    assert [one.rank for one in found.events.processes] == [0, 1, -1, -1]
+    assert (found.events.process.tolist(), found.events.begin.tolist()) == ([2, 3], [6 * S, 2 * S])
+    assert found.duration == 15 * S
+    assert "3 logs of job 7, which ran at the same time" in found.notes
+    figures = add_counters(View(found), measure_figures(View(found)))
+    assert [one.read for one in figures.ranks] == [4, 4, 100, 0]  # a worker has no part of what the ranks share
+    assert (figures.job.ranks, figures.job.processes) == (2, 4)
+
+
+def test_logs_of_single_processes_alone_have_no_ranks() -> None:
+    found = make_trace([job(ranks=1), END, job(ranks=1), END], LOG)
+    assert [one.rank for one in found.events.processes] == [-1, -1]
+
+
 @pytest.mark.parametrize(
     "row",
     [(2.0, 1.0, 0, 1), (-1.0, 1.0, 0, 1), (float("nan"), 1.0, 0, 1), (1.0, float("inf"), 0, 1), (1.0, 2.0, -1, 1)],
@@ -140,9 +175,19 @@ def test_a_rank_that_the_job_does_not_have_is_refused() -> None:
 
 
 def test_modules_that_are_not_complete_are_said() -> None:
-    found = trace(modules={"POSIX": True, "STDIO": False, "LUSTRE": False})
+    found = trace(modules={"POSIX": True, "STDIO": False, "HEATMAP": False})
     assert any("the counters of POSIX are not complete" in sentence for sentence in found.incomplete)
-    assert "also in the log, and not used: LUSTRE" in found.notes
+    assert "also in the log, and not used: HEATMAP" in found.notes
+
+
+@pytest.mark.parametrize(("moved", "is_said"), [(99, False), (101, True)])
+def test_bytes_that_may_be_counted_by_posix_and_by_dfs_are_said(moved: int, is_said: bool) -> None:
+    posix = counters((1, 0, {"BYTES_READ": moved}))
+    dfs = Frame(
+        posix.kind, {"module": "DFS", "counts": ["DFS_BYTES_READ"], "seconds": []},
+        {**posix.arrays, "counts": np.array([[1000]]), "seconds": np.zeros((1, 0))},
+    )  # fmt: skip
+    assert any("libpil4dfs" in each for each in trace(names("/a"), posix, dfs).incomplete) == is_said
 
 
 def test_operations_that_dxt_lacks_are_said() -> None:
@@ -268,6 +313,11 @@ def test_the_operations_of_a_real_log_add_up_to_its_counters(example: Path) -> N
             rows = (found.events.layer == LAYERS.index(layer)) & found.events.is_kind(kind)
             assert found.events.moved[rows].sum() == table[module].counts[counter].sum() > 0
     assert found.incomplete == ()
+
+
+def test_the_stripe_counts_of_a_real_log_are_read(example: Path) -> None:
+    (layouts,) = (one for one in open_trace([example]).counters if one.module == "LUSTRE")
+    assert layouts.counts["STRIPE_COUNT"].tolist() == [1]
 
 
 @pytest.mark.parametrize("share", [0.02, 0.7])

@@ -373,3 +373,22 @@ def test_functions_of_training_without_a_call_on_a_file_are_incomplete(tmp_path:
     assert any("LD_PRELOAD" in one for one in open_trace([write_trace(tmp_path / "a.pfw", functions)]).incomplete)
     with_calls = write_trace(tmp_path / "b.pfw", [*functions, event("read", 1, 1, ret=5)])
     assert open_trace([with_calls]).incomplete == ()
+
+
+def test_copies_of_events_that_forked_workers_wrote_again_are_dropped_and_counted(tmp_path: Path) -> None:
+    started = event("start", 0, 0, "dftracer")
+    parent = [started, event("compute", 0, 5, "ai_framework"), event("pread", 5, 0, fname="/a", ret=1)]
+    others = [{**parent[2], "args": {"fname": "/a", "ret": 1, "index": 2}}, event("pread", 9, 1, tid=101)]
+    write_trace(tmp_path / "a.pfw", [*parent, others[0], *parent, others[1], *parent])
+    write_trace(tmp_path / "b.pfw", [*parent, event("pread", 9, 1, pid=101)])
+    trace = open_trace([tmp_path])
+    assert sorted(trace.events.names[number] for number in trace.events.name) == ["compute", *["pread"] * 4, "start"]
+    assert trace.left_out["copies"] == 9
+    assert any("9 events are exact copies" in note for note in trace.notes)
+
+
+def test_where_a_process_has_the_id_0_ids_are_ranks_and_threads_are_processes(tmp_path: Path) -> None:
+    rows = [event("pread", 0, 1, pid=pid, tid=tid) for pid, tid in ((0, 900), (0, 901), (1, 800))]
+    events = open_trace([write_trace(tmp_path / "a.pfw", rows)]).events
+    assert [(one.rank, one.pid) for one in events.processes] == [(0, 900), (0, 901), (1, 800)]
+    assert (events.process.tolist(), events.thread.tolist()) == ([0, 1, 2], [0, 0, 0])

@@ -15,7 +15,7 @@ from dliosim.analyze.open_trace import open_trace
 from dliosim.errors import TraceError
 from tests.analyze.pfw import event, line, named, write_trace
 
-GOOD = line(event("pread", 0, 1, fname="/a", ret=4, count=4))
+GOOD, SECOND, THIRD = (line(event("pread", 0, 1, fname="/a", ret=4, count=4)) for _ in range(3))
 
 
 def write(place: Path, *lines: bytes) -> Path:
@@ -67,7 +67,7 @@ def bad(**changes: Any) -> bytes:
     ids=lambda text: text[:40].decode(errors="replace") + str(len(text)),
 )
 def test_a_line_that_is_no_event_is_counted_and_the_others_are_read(tmp_path: Path, text: bytes) -> None:
-    trace = open_trace([write(tmp_path, GOOD, GOOD, text, GOOD)])
+    trace = open_trace([write(tmp_path, GOOD, SECOND, text, THIRD)])
     assert len(trace.events) == 3
     assert trace.left_out["unreadable"] == 1
     assert sum("lines that cannot be read: 1 (" in sentence for sentence in trace.incomplete) == 1
@@ -81,7 +81,7 @@ def test_a_start_without_a_command_that_can_be_one_is_a_start(tmp_path: Path) ->
 
 def test_two_lines_that_are_one_object_together_are_two_bad_lines(tmp_path: Path) -> None:
     half = GOOD.index(b',"cat"')
-    trace = open_trace([write(tmp_path, GOOD, GOOD[:half], GOOD[half + 1 :])])
+    trace = open_trace([write(tmp_path, GOOD, SECOND[:half], SECOND[half + 1 :])])
     assert len(trace.events) == 1
     assert trace.left_out["unreadable"] == 2
 
@@ -92,7 +92,7 @@ def test_names_that_are_no_utf8_are_names(tmp_path: Path) -> None:
 
 
 def test_a_cut_last_line_is_said_and_is_no_bad_line(tmp_path: Path) -> None:
-    path = write(tmp_path, GOOD, GOOD)
+    path = write(tmp_path, GOOD, SECOND)
     path.write_bytes(path.read_bytes()[:-20])
     trace = open_trace([path])
     assert len(trace.events) == 1
@@ -101,7 +101,7 @@ def test_a_cut_last_line_is_said_and_is_no_bad_line(tmp_path: Path) -> None:
 
 
 def test_a_last_line_without_newline_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a.pfw").write_bytes(GOOD + b"\n" + GOOD)
+    (tmp_path / "a.pfw").write_bytes(GOOD + b"\n" + SECOND)
     trace = open_trace([tmp_path / "a.pfw"])
     assert (len(trace.events), trace.incomplete) == (2, ())
 
@@ -133,7 +133,7 @@ def test_zeros_after_the_last_gzip_member_are_padding(tmp_path: Path) -> None:
 
 def test_a_gzip_bomb_of_one_line_takes_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.pfw.gz"
-    path.write_bytes(gzip.compress(GOOD + b"\n{" + b" " * (64 << 20) + b"}\n" + GOOD + b"\n"))
+    path.write_bytes(gzip.compress(GOOD + b"\n{" + b" " * (64 << 20) + b"}\n" + SECOND + b"\n"))
     tracemalloc.start()
     try:
         trace = open_trace([path])
@@ -148,7 +148,8 @@ def test_a_gzip_bomb_of_one_line_takes_little_memory(tmp_path: Path) -> None:
 def test_the_limit_of_a_line_does_not_depend_on_where_it_is(tmp_path: Path, length: int) -> None:
     for before in (0, 1000):
         long = GOOD[:-1] + b" " * (length - len(GOOD)) + b"}"
-        trace = open_trace([write(tmp_path, *[GOOD] * (before + 1), long, GOOD)])
+        short = [GOOD.replace(b'"id":', b'"id":%d' % (number + 10)) for number in range(before + 2)]
+        trace = open_trace([write(tmp_path, *short[1:], long, short[0])])
         assert len(trace.events) == before + 2 + (length <= MAX_LINE)
 
 

@@ -67,7 +67,7 @@ def test_of_several_jobs_one_that_cannot_be_read_is_left_out_and_said(
 
 
 def test_files_of_dftracer_on_one_line_are_one_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    jobs = [write_trace(tmp_path / name) / "trace-0-of-1.pfw" for name in ("a", "b")]
+    jobs = [write_trace(tmp_path / name, time) / "trace-0-of-1.pfw" for name, time in (("a", 400), ("b", 300))]
     assert main(["analyze", "--json", *map(str, jobs)]) == 0
     assert json.loads(capsys.readouterr().out)["access"]["read"]["count"] == 6
 

@@ -1,6 +1,7 @@
 """The process that reads a log: PyDarshan calls a library in C, which a damaged log may crash or keep busy.
 
-Run as ``python -m dliosim.analyze.darshan.child LOG``; frames go to the standard output, messages to the other.
+Run as ``python -m dliosim.analyze.darshan.child WHAT LOG ...``, where WHAT is `logs`, or `jobs` for the job of each log
+alone; frames go to the standard output, messages to the other.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Container, Iterator
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeAlias
 
 import numpy as np
 
 from dliosim.analyze.darshan.frames import write_frame
 
-#: Limits of the process: seconds, and bytes of memory.
+#: Id of a file, its rank, counters, and times in s.
+_Row: TypeAlias = "tuple[int, int, Any, Any]"
+
+#: Limits: seconds for each log, and bytes of memory of the process.
 LONGEST: Final = 900
 MOST_MEMORY: Final = 8 << 30
 
@@ -29,7 +33,11 @@ COUNTER_MODULES: Final = {
     "STDIO": "darshan_stdio_file",
     "H5F": "darshan_hdf5_file",
     "H5D": "darshan_hdf5_dataset",
+    "DFS": "darshan_dfs_file",
+    "DAOS": "darshan_daos_object",
 }
+#: The module with the striping of files, whose records are of another form.
+LAYOUTS: Final = "LUSTRE"
 #: Modules with operations.
 DXT_MODULES: Final = ("DXT_POSIX", "DXT_MPIIO")
 
@@ -39,8 +47,7 @@ _MOST_NAMES: Final = 1 << 19
 
 
 def main() -> int:
-    """Write the frames of the log that the command line names; return 1 with a message where it cannot be read."""
-    signal.alarm(LONGEST)
+    """Write the frames of the logs that the command line names; return 1 with a message where one cannot be read."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The library writes its messages to the standard output, too.
@@ -48,14 +55,19 @@ def main() -> int:
     os.dup2(2, 1)
     try:
         with out:
-            _write_log(sys.argv[1], out)
+            for path in sys.argv[2:]:
+                signal.alarm(LONGEST)
+                _write_log(path, out, sys.argv[1] == "logs")
+    except AttributeError:
+        sys.stderr.write("Error: PyDarshan 3.5 or later is needed: pip install 'darshan>=3.5'\n")
+        return 1
     except (ValueError, RuntimeError, MemoryError) as error:
         sys.stderr.write(f"Error: {str(error) or 'not enough memory'}\n")
         return 1
     return 0
 
 
-def _write_log(path: str, out: BinaryIO) -> None:
+def _write_log(path: str, out: BinaryIO, is_whole: bool) -> None:
     from darshan.backend import cffi_backend as backend
 
     log = backend.log_open(path)
@@ -68,21 +80,32 @@ def _write_log(path: str, out: BinaryIO) -> None:
         raise ValueError(f"it is cut: its modules have {content:,} bytes, and the file {size:,}")
     fields = {
         "ranks": job["nprocs"],
+        "id": job["jobid"],
+        "begin": job["start_time_sec"] + job["start_time_nsec"] / 1e9,
         "seconds": job["run_time"],
         "version": job["log_ver"],
         "command": _text(backend, _command(backend, log)),
         "modules": {name: module["partial_flag"] for name, module in modules.items()},
     }
     write_frame(out, "job", fields, {})
+    if is_whole:
+        _write_modules(backend, log, modules, out)
+    write_frame(out, "end", {}, {})
+    out.flush()  # the next log may crash the process
+    backend.log_close(log)
+
+
+def _write_modules(backend: Any, log: Any, modules: Container[str], out: BinaryIO) -> None:
     for names in _names(backend, log):
         write_frame(out, "names", names, {})
     for module in COUNTER_MODULES:
         if module in modules:
             _write_counters(backend, log, module, out)
+    if LAYOUTS in modules:
+        _write_layouts(backend, log, out)
     for module in DXT_MODULES:
         if module in modules:
             _write_operations(backend, log, module, out)
-    write_frame(out, "end", {}, {})
 
 
 def _text(backend: Any, text: Any) -> str:
@@ -129,29 +152,41 @@ def _records(backend: Any, log: Any, module: str) -> Iterator[Any]:
 
 
 def _write_counters(backend: Any, log: Any, module: str, out: BinaryIO) -> None:
-    rows: list[tuple[int, int, Any, Any]] = []
     names = {"counts": backend.counter_names(module), "seconds": backend.fcounter_names(module)}
 
-    def write_rows() -> None:
-        if rows:
-            ids, ranks, counts, seconds = zip(*rows, strict=True)
-            arrays = {
-                "ids": np.array(ids, np.uint64),
-                "ranks": np.array(ranks, np.int64),
-                "counts": np.array(counts, np.int64),
-                "seconds": np.array(seconds, np.float64),
-            }
-            write_frame(out, "counters", {"module": module, **names}, arrays)
-            rows.clear()
+    def rows() -> Iterator[_Row]:
+        for pointer in _records(backend, log, module):
+            record = backend.ffi.cast(f"struct {COUNTER_MODULES[module]} *", pointer)
+            counts = np.frombuffer(backend.ffi.buffer(record.counters), np.int64).copy()
+            seconds = np.frombuffer(backend.ffi.buffer(record.fcounters), np.float64).copy()
+            yield record.base_rec.id, record.base_rec.rank, counts, seconds
 
-    for pointer in _records(backend, log, module):
-        record = backend.ffi.cast(f"struct {COUNTER_MODULES[module]} *", pointer)
-        counts = np.frombuffer(backend.ffi.buffer(record.counters), np.int64).copy()
-        seconds = np.frombuffer(backend.ffi.buffer(record.fcounters), np.float64).copy()
-        rows.append((record.base_rec.id, record.base_rec.rank, counts, seconds))
-        if len(rows) >= _MOST_RECORDS:
-            write_rows()
-    write_rows()
+    _write_rows(module, names, rows(), out)
+
+
+def _write_layouts(backend: Any, log: Any, out: BinaryIO) -> None:
+    """Write the stripe count of each file on Lustre: the largest of its components, and older logs have one."""
+    column = backend.counter_names("LUSTRE_COMP").index("LUSTRE_COMP_STRIPE_COUNT")
+
+    def rows() -> Iterator[_Row]:
+        for pointer in _records(backend, log, LAYOUTS):
+            record = backend.ffi.cast("struct darshan_lustre_record *", pointer)
+            stripes = [record.comps[number].counters[column] for number in range(record.num_comps)]
+            yield record.base_rec.id, record.base_rec.rank, [max(stripes, default=0)], []
+
+    _write_rows(LAYOUTS, {"counts": ["LUSTRE_STRIPE_COUNT"], "seconds": []}, rows(), out)
+
+
+def _write_rows(module: str, names: dict[str, list[str]], rows: Iterator[_Row], out: BinaryIO) -> None:
+    while some := list(islice(rows, _MOST_RECORDS)):
+        ids, ranks, counts, seconds = zip(*some, strict=True)
+        arrays = {
+            "ids": np.array(ids, np.uint64),
+            "ranks": np.array(ranks, np.int64),
+            "counts": np.array(counts, np.int64),
+            "seconds": np.array(seconds, np.float64),
+        }
+        write_frame(out, "counters", {"module": module, **names}, arrays)
 
 
 def _write_operations(backend: Any, log: Any, module: str, out: BinaryIO) -> None:

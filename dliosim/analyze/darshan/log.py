@@ -1,4 +1,4 @@
-"""Reading of a log in a process of its own, with limits; whatever happens to it becomes one message."""
+"""Reading of logs in a process of its own, with limits; whatever happens to it becomes one message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
@@ -27,29 +27,32 @@ _SIGNALS = {
 }
 
 
-def read_log(path: Path) -> Iterator[Frame]:
-    """Yield the frames of a log. Raises UsageError without PyDarshan, TraceError where the log is cut or damaged."""
+def read_logs(paths: Sequence[Path], what: str = "logs") -> Iterator[Frame]:
+    """Yield the frames of logs, or with `what` as `jobs` those of their jobs; each log's last is `end`.
+
+    Raises UsageError without PyDarshan, TraceError where a log is cut or damaged.
+    """
     if importlib.util.find_spec("darshan") is None:
         raise UsageError(
-            f"{path} is a Darshan log, which needs PyDarshan\n"
+            f"{paths[0]} is a Darshan log, which needs PyDarshan\n"
             "  = help: pip install 'dliosim[darshan]' (in a checkout: pip install '.[darshan]')"
         )
     # Many threads of numerical libraries would need more memory than a log.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "dliosim.analyze.darshan.child", str(path.absolute())]
+    command = [sys.executable, "-m", "dliosim.analyze.darshan.child", what, *(str(path.absolute()) for path in paths)]
     with (
         tempfile.TemporaryFile() as messages,
         subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=messages, env=environment
         ) as child,
     ):
-        last, frames = "", cast(BinaryIO, child.stdout)
+        ended, frames = 0, cast(BinaryIO, child.stdout)
         try:
             for frame in read_frames(frames):
-                last = frame.kind
+                ended += frame.kind == "end"
                 yield frame
         except ValueError:
-            last = ""
+            pass  # the last frame is cut: its log has no end
         finally:
             # Now it can write no more, and ends.
             frames.close()
@@ -58,8 +61,8 @@ def read_log(path: Path) -> Iterator[Frame]:
             except subprocess.TimeoutExpired:
                 child.kill()
                 status = child.wait()
-        if last != "end" or status:
-            raise TraceError(f"{path} cannot be read: {_reason(status, messages)}")
+        if ended < len(paths):
+            raise TraceError(f"{paths[ended]} cannot be read: {_reason(status, messages)}")
 
 
 def _reason(status: int, messages: IO[bytes]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.analyze.darshan.child import COUNTER_MODULES, DXT_MODULES, LAYOUTS
 from dliosim.readable import count, printable, size
 from dliosim.trace.events import Events, FileCounters, layer_number
 
@@ -32,7 +33,10 @@ _WORKERS: Final = re.compile(r"\b(read_threads|num_workers|workers)[= ](\d{1,6})
 _MOSTLY: Final = 0.9
 
 #: Modules whose content is used.
-_USED: Final = frozenset(("POSIX", "MPI-IO", "STDIO", "H5F", "H5D", "DXT_POSIX", "DXT_MPIIO"))
+_USED: Final = frozenset((*COUNTER_MODULES, *DXT_MODULES, LAYOUTS))
+
+#: Share of the larger one from which on bytes of POSIX and of DFS may be the same ones.
+_TWICE: Final = 0.1
 
 _CURE: Final = (
     "processes that a rank of an MPI job forks, such as workers of PyTorch, are in no Darshan log "
@@ -51,6 +55,7 @@ def list_missing(
             f"the counters of {', '.join(map(printable, partial))} are not complete: Darshan ran out of memory or of "
             "records; run the job with a larger DARSHAN_MODMEM (MiB)"
         )
+    sentences.append(_twice_counted({table.module: table for table in counters}))
     sentences += [_missing_operations(table, events) for table in counters if table.module in _LAYER_OF]
     if odd:
         sentences.append(f"{count(odd, 'operation')} of DXT have impossible times or places: the log is damaged")
@@ -85,6 +90,19 @@ def _missing_operations(table: FileCounters, events: Events) -> str:
     return f"DXT has {recorded:,} of the {counted:,} reads and writes that {table.module} counts: its memory was full"
 
 
+def _twice_counted(tables: Mapping[str, FileCounters]) -> str:
+    """Return the sentence about calls of POSIX that DAOS's interception library may have turned into those of DFS."""
+    if not {"POSIX", "DFS"} <= set(tables):
+        return ""
+    moved = [int(_sum(tables[name], ("BYTES_READ", "BYTES_WRITTEN")).sum()) for name in ("POSIX", "DFS")]
+    if min(moved) <= _TWICE * max(moved):
+        return ""
+    return (
+        f"POSIX moved {size(moved[0], 3)} and DFS {size(moved[1], 3)}: calls that libpil4dfs or libioil took are "
+        "counted in both, so totals may be up to twice those of the job"
+    )
+
+
 def _count_wrong_times(counters: Sequence[FileCounters]) -> int:
     """Return how many times of calls the log has wrong, which are no number here."""
     names = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
@@ -97,7 +115,7 @@ def _unread_data(counters: Sequence[FileCounters], command: str) -> str:
     """Return the sentence about a job that looked at files of samples and read none of them, or an empty text."""
     seen, used, looks, read, of_programs = set(), set(), 0, 0, 0
     for table in counters:
-        if table.module not in ("POSIX", "STDIO", "MPI-IO"):
+        if table.module not in ("POSIX", "STDIO", "MPI-IO", "DFS"):
             continue
         endings = [PurePosixPath(path).suffix.lower() for path in table.files]
         is_data = np.array([ending in _DATA for ending in endings], bool)[table.file]

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from dliosim.analyze.dftracer.lines import FileFaults, read_blocks
 from dliosim.analyze.dftracer.missing import list_missing, no_events
-from dliosim.analyze.dftracer.naming import HashNames, number_files, number_names, number_processes, number_threads
+from dliosim.analyze.dftracer.naming import (
+    HashNames,
+    number_files,
+    number_names,
+    number_processes,
+    number_threads,
+    split_threads,
+)
 from dliosim.analyze.dftracer.parse import FileReading, Tables, parse_lines
 from dliosim.analyze.dftracer.positions import fill_offsets
 from dliosim.analyze.dftracer.steps import number_epochs_and_steps
@@ -79,8 +86,11 @@ def _make_trace(
     columns: Columns,
 ) -> Trace:
     hashes = HashNames(readings)
-    processes, numbers = number_processes(tables.processes, hashes, paths, readings)
-    columns["process"] = numbers[columns["process"]]
+    exports = [one.exported for one in readings if one.exported is not None]
+    keys, own = split_threads(tables.processes, columns["process"], columns["thread"], exports)
+    processes, numbers = number_processes(keys, hashes, paths, readings)
+    columns["process"] = numbers[own]
+    del own
     files, numbers, nameless = number_files(tables.files, hashes)
     without_name = int(nameless[columns["file"]].sum())
     columns["file"] = numbers[columns["file"]]
@@ -90,7 +100,6 @@ def _make_trace(
     columns["layer"] = np.array(tables.calls.layers, np.int8)[call]
     del call
     columns["thread"] = number_threads(columns["process"], columns["thread"])
-    exports = [one.exported for one in readings if one.exported is not None]
     is_export = len(exports) == len(readings)
     if not is_export:
         columns["begin"] -= columns["begin"].min()
@@ -99,6 +108,11 @@ def _make_trace(
     for name in tuple(columns):
         columns[name] = columns[name][order]
     del order
+    is_copy = np.zeros(len(columns["begin"]), bool) if is_export else _find_copies(columns)
+    copies = int(is_copy.sum())
+    for name in tuple(columns) if copies else ():
+        columns[name] = columns[name][~is_copy]
+    del is_copy, columns["line"]
     failed, appends = columns.pop("failed"), columns.pop("appends")
     events = Events(
         **{name: columns.pop(name).astype(kind, copy=False) for name, kind in COLUMNS.items()},
@@ -108,7 +122,7 @@ def _make_trace(
     )
     if not is_export:
         events = number_epochs_and_steps(fill_offsets(events, failed, appends))
-    left_out, incomplete, notes = list_missing(paths, readings, faults, events, without_name)
+    left_out, incomplete, notes = list_missing(paths, readings, faults, events, without_name, copies)
     command = next((hashes.find("SH", one.number, one.command) for one in readings if one.command is not None), None)
     return Trace(
         source="dliosim" if is_export and all(one.is_own for one in exports) else "DFTracer",
@@ -120,6 +134,22 @@ def _make_trace(
         notes=(*notes, *_failures(failed), *(each for one in exports for each in one.notes)),
         command=exports[0].command if exports else (command or "").replace(";", " "),
     )
+
+
+def _find_copies(columns: Columns) -> NDArray[np.bool_]:
+    """Return which events have the line of an earlier one of their process; the rows are in order of time; (n,)."""
+    # Copies begin and end at the same time, which few other events do.
+    is_tie = np.ones(len(columns["begin"]), bool)
+    is_tie[0] = False
+    for name in ("process", "begin", "duration"):
+        is_tie[1:] &= columns[name][1:] == columns[name][:-1]
+    rows = np.flatnonzero(is_tie | np.append(is_tie[1:], False))
+    group, line = np.cumsum(~is_tie[rows]), columns["line"][rows]
+    order = np.lexsort((line, group))
+    is_same = (group[order][1:] == group[order][:-1]) & (line[order][1:] == line[order][:-1])
+    is_copy = np.zeros(len(is_tie), bool)
+    is_copy[rows[order[1:][is_same]]] = True
+    return is_copy
 
 
 def _failures(failed: NDArray[np.bool_]) -> tuple[str, ...]:

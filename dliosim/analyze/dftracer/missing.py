@@ -36,18 +36,19 @@ def list_missing(
     faults: Sequence[FileFaults],
     events: Events,
     without_name: int,
+    copies: int,
 ) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
     """Return lines that are no events by what they are, and sentences: what is missing, and what else to know.
 
-    `without_name` is the number of events on files that no line names.
+    `without_name` is the number of events on files that no line names, `copies` that of events that were dropped.
     """
     phases = sum((reading.phases for reading in readings), Counter[str]())
     unreadable = _unreadable(readings, faults)
     cut = [path for path, fault in zip(paths, faults, strict=True) if fault.cut]
-    left_out = {**phases, "unreadable": sum(unreadable.values()), "cut": len(cut)}
+    left_out = {**phases, "unreadable": sum(unreadable.values()), "cut": len(cut), "copies": copies}
     left_out = {what: many for what, many in left_out.items() if many}
     damaged = [path for path, fault in zip(paths, faults, strict=True) if fault.damaged]
-    endless = [path for path, one in zip(paths, readings, strict=True) if one.starts > one.ends]
+    endless = [path for path, one in zip(paths, readings, strict=True) if len(one.starts) > one.ends]
     lost = sum(max(one.events_at_end - one.documents, 0) for one in readings)
     sizeless = int((events.is_kind("read", "write") & _is_system(events) & (events.moved < 0)).sum())
     sums = phases["sums over time"]
@@ -83,6 +84,11 @@ def _notes(
     lines = len(events) + sum(left_out.values())
     others = ", ".join(f"{many:,} {what}" for what, many in left_out.items())
     notes = [f"{len(events):,} of {lines:,} lines are events" + (f"; {others}" if others else "")]
+    if copies := left_out.get("copies"):
+        notes.append(
+            f"{copies:,} events are exact copies of others and were dropped: forked workers wrote their parent's buffer "
+            "again"
+        )
     empty = [path for path, one in zip(paths, readings, strict=True) if not one.documents and not one.unreadable]
     if empty:
         notes.append(f"{_files(empty)} has no line: its process was killed or became another program before it wrote")

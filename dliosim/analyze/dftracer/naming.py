@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.analyze.dftracer.exported import Exported
 from dliosim.analyze.dftracer.parse import FileReading, Numbering
 from dliosim.trace.events import UNKNOWN, Process
 
@@ -67,6 +68,23 @@ class _ProcessKey(NamedTuple):
     file_rank: int  #: rank in the name of its trace file, or `UNKNOWN`
 
 
+def split_threads(
+    keys: Iterable[Any], process: Int32s, thread: NDArray[np.int64], exports: Sequence[Exported]
+) -> tuple[list[tuple[Any, ...]], Int32s]:
+    """Return the keys of processes, each with the rank that it gives, and the key of each event; (n,).
+
+    No process has the id 0: where one does, programs gave their ranks as ids, as DLIO does, and workers that they
+    forked differ by their threads alone. Each thread is a process then.
+    """
+    known = list(keys)
+    if exports or not any(_whole_or_unknown(pid) == 0 for *_, pid in known):
+        return [(*key, UNKNOWN) for key in known], process
+    ids, of_row = np.unique(thread, return_inverse=True)
+    pairs, of_row = np.unique(process * np.int64(len(ids)) + of_row, return_inverse=True)
+    names = [(*known[pair // len(ids)], int(ids[pair % len(ids)])) for pair in pairs.tolist()]
+    return [(*key, tid, _whole_or_unknown(rank)) for *key, rank, tid in names], of_row.astype(np.int32)
+
+
 def number_processes(
     keys: Iterable[Any], hashes: HashNames, paths: Sequence[Path], readings: Sequence[FileReading]
 ) -> tuple[tuple[Process, ...], Int32s]:
@@ -81,11 +99,14 @@ def number_processes(
     pids: dict[_ProcessKey, int] = {}
     first: set[int] = set()
     file_ranks = [int(match[1]) if (match := _RANK.search(path.name)) else UNKNOWN for path in paths]
-    for number, value, name, pid in keys:
+    for number, value, name, pid, rank in keys:
         if (number, value, name) not in hosts:
             hosts[number, value, name] = hashes.host(number, value, name)
-        process = _ProcessKey(hosts[number, value, name], _whole_or_unknown(pid), file_ranks[number])
+        file_rank = file_ranks[number] if rank == UNKNOWN else rank
+        process = _ProcessKey(hosts[number, value, name], _whole_or_unknown(pid), file_rank)
         found.append(process)
+        if rank != UNKNOWN:
+            ranks[process] = rank
         if (parent_pid := hashes.parent(number, process.pid)) != UNKNOWN:
             parents[process] = process._replace(pid=parent_pid)
         exported = readings[number].exported

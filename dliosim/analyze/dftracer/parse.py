@@ -31,6 +31,8 @@ _OTHER_PHASES: Final = {"C": "counters", 2: "counters", "A": "sums over time", 3
 _LAST_TIME: Final = (1 << 62) - 1
 #: Offsets and sizes are below this.
 _MOST_BYTES: Final = 1 << 60
+#: Key of an object by which it has the hash of its line.
+_LINE: Final = ""
 #: `ret` of a call that has none.
 _NO_RESULT: Final = -(1 << 63)
 
@@ -92,7 +94,7 @@ class FileReading:
     example: str = ""  #: begin of the first line that cannot be read
     names: dict[tuple[str, Hashable], str] = field(default_factory=dict)  #: names by (FH, HH or SH, hash)
     clashes: int = 0  #: hashes that were given another name later; version 1.0.5 has 16 bits of hash
-    starts: int = 0  #: events with which DFTracer began a process
+    starts: set[int] = field(default_factory=set)  #: hashes of the lines with which DFTracer began a process
     command: int | str | None = None  #: hash of the first process's command line
     parents: dict[int, int] = field(default_factory=dict)  #: pid of the parent by pid
     events_at_end: int = 0  #: events that DFTracer says it wrote, summed over processes
@@ -154,6 +156,8 @@ def _parse_json(texts: Sequence[bytes]) -> list[Document]:
         raise _LineError("not JSON") from None
     if len(documents) != len(texts) or not all(type(document) is dict for document in documents):
         raise _LineError("not an object of JSON")
+    for document, text in zip(documents, texts, strict=True):
+        document[_LINE] = hash(text)
     return documents  # type: ignore[no-any-return]
 
 
@@ -222,6 +226,7 @@ def _columns(events: Sequence[Document], reading: FileReading, tables: Tables) -
         "step": _ordinals([one.get("step", UNKNOWN) for one in args]),
         "failed": (result < 0) & (result != _NO_RESULT),
         "appends": _appends(kind, args),
+        "line": np.array([event[_LINE] for event in events], np.int64),
     }
     _note_own(events, args, reading)
     return columns
@@ -246,7 +251,7 @@ def _note_own(events: Sequence[Document], args: Sequence[Document], reading: Fil
     for event, own in zip(events, args, strict=True):
         if event.get("cat") == "dftracer":
             if event.get("name") == "start":
-                reading.starts += 1
+                reading.starts.add(event[_LINE])
                 command = own.get("cmd_hash")
                 if reading.command is None and isinstance(command, (int, str)):
                     reading.command = command

@@ -73,7 +73,7 @@ def split_note(figures: Figures) -> str:
 
 def cure_lines(one: Finding, figures: Figures) -> list[str]:
     """Return what to try: in words, and for a run of dliosim the option to add to its command line."""
-    option, words = _own_option(one, figures.job), one.insight.cure
+    option, words = _own_option(one, figures.job), (one.found.cure if one.found else "") or one.insight.cure
     waited = figures.job.core_wait
     if waited and "{readers}" in one.insight.own:
         crowd = "use fewer ranks or readers, or more cores"
@@ -117,10 +117,10 @@ def _insight_lines(
         assert one.found is not None
         cost = "unknown" if one.found.cost is None else seconds(one.found.cost, 3)
         text = f"{one.insight.name}: {one.found.words} (threshold {one.insight.threshold})"
-        yield from textwrap.wrap(printable(text), SCREEN, initial_indent=f"{cost:>7}  ", subsequent_indent=_INDENT)
+        yield from _wrap([text], f"{cost:>7}  ", _INDENT)
         same = cures.setdefault(one.insight.cure, one.insight.name)
         words, *lines = cure_lines(one, figures) if same == one.insight.name else [f"as for {same}"]
-        yield from textwrap.wrap(f"TRY {words}", SCREEN, initial_indent=_INDENT, subsequent_indent=_INDENT)
+        yield from _wrap([f"TRY {words}"], _INDENT, _INDENT)
         yield from (f"{_INDENT}{printable(line)}" for line in lines)
     rest = [one for one in met if one not in shown]
     costly = [
@@ -167,10 +167,17 @@ def _grid(table: Table) -> tuple[str, Sequence[str], Sequence[Sequence[str]], Se
     return table.title, table.headings, table.rows, table.groups
 
 
-def _wrap(texts: Sequence[str]) -> list[str]:
+def _wrap(texts: Sequence[str], first: str = "", others: str = "") -> list[str]:
     # A path stays whole, so that it can be copied.
     return [
         line
         for text in texts
-        for line in textwrap.wrap(printable(text), SCREEN, break_on_hyphens=False, break_long_words=False)
+        for line in textwrap.wrap(
+            printable(text),
+            SCREEN,
+            initial_indent=first,
+            subsequent_indent=others,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
     ]
