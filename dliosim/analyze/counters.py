@@ -9,101 +9,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.analyze.access import ALIGNMENT, SMALL, Access, Direction
-from dliosim.analyze.figures import Figures, MpiWait, pipe_notes
+from dliosim.analyze.darshan.module_counters import METADATA, MPI_CALLS, SIDES, TIMES, ModuleCounters, leave_out_waits
+from dliosim.analyze.figures import Figures, MpiWait
 from dliosim.analyze.files import FileKind, file_suffix
 from dliosim.analyze.functions import Function
 from dliosim.analyze.ranks import Rank, find_slowest
 from dliosim.analyze.time_split import Split, TimeSplit, spread
-from dliosim.analyze.view import PURPOSES, View, find_pipes, find_purpose
-from dliosim.readable import count as count_words
-from dliosim.readable import seconds as time_words
-from dliosim.trace.events import FileCounters
+from dliosim.analyze.view import PURPOSES, View, find_purpose
 
 _BINS: Final = ["0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"]
 _SMALL_BINS: Final = 5
 
-#: Darshan's names of both directions: calls, bytes, the byte furthest behind, time.
-_SIDES: Final = {
-    "read": ("READS", "BYTES_READ", "MAX_BYTE_READ", "F_READ_TIME"),
-    "write": ("WRITES", "BYTES_WRITTEN", "MAX_BYTE_WRITTEN", "F_WRITE_TIME"),
-}
-#: Names of calls of DFS and DAOS, next to those.
-_DAOS_CALLS: Final = {
-    "read": ("READXS", "ARRAY_READS", "OBJ_FETCHES", "KV_GETS"),
-    "write": ("WRITEXS", "ARRAY_WRITES", "OBJ_UPDATES", "KV_PUTS"),
-}
 #: Modules with sizes of calls.
 _SIZED: Final = ("POSIX", "DFS", "DAOS")
-_TIMES: Final = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
-_METADATA: Final = (
-    *("OPENS", "STATS", "SEEKS", "FSYNCS", "FDSYNCS", "FLUSHES", "SYNCS", "INDEP_OPENS", "COLL_OPENS"),
-    *("GLOBAL_OPENS", "LOOKUPS", "DUPS", "GET_SIZES", "PUNCHES", "REMOVES"),
-    *("OBJ_OPENS", "OBJ_PUNCHES", "ARRAY_OPENS", "ARRAY_GET_SIZES", "ARRAY_SET_SIZES", "ARRAY_STATS", "KV_OPENS"),
-)
-_MPI_CALLS: Final = tuple(f"{how}_{side}" for how in ("INDEP", "COLL", "SPLIT", "NB") for side in ("READS", "WRITES"))
-
-#: Seconds above which a mean open or stat waits for something else than a file system.
-_LONGEST_OPEN: Final = 10.0
 
 _NO_METADATA: Final = "DXT has reads and writes alone: I/O in the time split is without opens and stats"
 
 
-@dataclass(frozen=True, slots=True)
-class _Module:
-    """Counters of a module, 0 where Darshan has none."""
-
-    table: FileCounters  #: the counters
-
-    def select(self, rows: NDArray[np.bool_]) -> _Module:
-        """Return some rows of the counters, with their files alone."""
-        table = self.table
-        numbers, file = np.unique(table.file[rows], return_inverse=True)
-        return _Module(
-            FileCounters(
-                table.module,
-                file.astype(np.int32),
-                table.rank[rows],
-                {name: column[rows] for name, column in table.counts.items()},
-                {name: column[rows] for name, column in table.seconds.items()},
-                tuple(table.files[number] for number in numbers.tolist()),
-            )
-        )
-
-    def count(self, *names: str) -> NDArray[np.int64]:
-        """Return the sum of some counters in each row; Darshan's -1 for unknown counts 0."""
-        columns = [np.maximum(self.table.counts[name], 0) for name in names if name in self.table.counts]
-        return sum(columns, np.zeros(len(self.table), np.int64))
-
-    def time(self, *names: str) -> NDArray[np.float64]:
-        """Return the sum of some times in each row, s."""
-        columns = [np.nan_to_num(self.table.seconds[name]) for name in names if name in self.table.seconds]
-        return sum(columns, np.zeros(len(self.table)))
-
-    def calls(self, side: str) -> NDArray[np.int64]:
-        """Return the reads or writes in each row; of MPI-IO, of all its ways."""
-        name = _SIDES[side][0]
-        ways = [one for one in _MPI_CALLS if one.endswith(name)]
-        return self.count(*(ways if self.table.module == "MPI-IO" else [name, *_DAOS_CALLS[side]]))
-
-    def add_up(self, values: NDArray[Any], groups: int, ranks: int) -> NDArray[np.float64]:
-        """Return the sum of each group, with each rank's equal part of what all ranks have together; (groups,)."""
-        own = self.table.rank >= 0
-        total = np.zeros(groups) + np.bincount(self.table.rank[own], values[own], groups)
-        total[:ranks] += values[~own].sum() / max(ranks, 1)
-        return total
-
-
 def add_counters(view: View, figures: Figures) -> Figures:
     """Return the figures with those that the counters of a Darshan log say better than its events."""
-    whole = {one.module: _Module(one) for one in view.trace.counters}
-    tables, notes = _leave_out_waits(whole, figures)
+    whole = {one.module: ModuleCounters(one) for one in view.trace.counters}
+    tables, notes = leave_out_waits(whole, figures)
     # POSIX is below MPI-IO, and DAOS below DFS; STDIO's calls are not among those of POSIX.
     bases = [tables[name] for name in ("POSIX", "STDIO", "DFS") if name in tables]
     if "DAOS" in tables and "DFS" not in tables:
@@ -133,38 +66,8 @@ def add_counters(view: View, figures: Figures) -> Figures:
     return replace(found, split=_split_time(figures.job.seconds, ranks), straggler=find_slowest(ranks))
 
 
-def _leave_out_waits(whole: dict[str, _Module], figures: Figures) -> tuple[dict[str, _Module], list[str]]:
-    """Return the counters without pipes and without opens longer than any file system's, and sentences on both.
-
-    An open of a named pipe waits for its peer, on any number of threads at once. Where the log does not show the names,
-    opens and stats of a rank together are longer than the job then.
-    """
-    tables, pipes, waited, odd, lost = {}, set(), 0.0, 0, 0.0
-    for name, one in whole.items():
-        is_pipe = np.append(find_pipes(one.table.files), False)[one.table.file]
-        pipes |= {one.table.files[number] for number in np.unique(one.table.file[is_pipe]).tolist()}
-        waited += float(one.time(*_TIMES)[is_pipe].sum())
-        one = one.select(~is_pipe)
-        metadata = one.time("F_META_TIME")
-        if metadata.sum() > max(figures.job.ranks, 1) * figures.job.seconds:
-            is_long = metadata > _LONGEST_OPEN * np.maximum(one.count(*_METADATA), 1)
-            odd, lost = odd + int(is_long.sum()), lost + float(metadata[is_long].sum())
-            one = _Module(
-                replace(one.table, seconds={**one.table.seconds, "F_META_TIME": np.where(is_long, 0.0, metadata)})
-            )
-        tables[name] = one
-    notes = list(pipe_notes(pipes, waited, figures.job.seconds))
-    if odd:
-        notes.append(
-            f"not counted: {time_words(lost, 4)} of opens and stats of {count_words(odd, 'file')}, above "
-            f"{_LONGEST_OPEN:.0f} s a call, in a job of {time_words(figures.job.seconds, 4)}: no file system takes so "
-            "long; opens of named pipes wait for their peer"
-        )
-    return tables, notes
-
-
 def _list_ranks(
-    figures: Figures, bases: Sequence[_Module], tables: Mapping[str, _Module], has_events: bool
+    figures: Figures, bases: Sequence[ModuleCounters], tables: Mapping[str, ModuleCounters], has_events: bool
 ) -> tuple[tuple[Rank, ...], MpiWait | None]:
     """Return the ranks, and how long they waited in MPI-IO, which is I/O of theirs, too.
 
@@ -172,11 +75,11 @@ def _list_ranks(
     """
     groups, ranks = len(figures.ranks), figures.job.ranks
 
-    def add_up(values: Callable[[_Module], NDArray[Any]]) -> NDArray[np.float64]:
+    def add_up(values: Callable[[ModuleCounters], NDArray[Any]]) -> NDArray[np.float64]:
         return sum((one.add_up(values(one), groups, ranks) for one in bases), np.zeros(groups))
 
-    read, written = (add_up(lambda one, name=_SIDES[side][1]: one.count(name)) for side in _SIDES)  # type: ignore[misc]
-    operations = add_up(lambda one: one.count(*_METADATA) + one.calls("read") + one.calls("write"))
+    read, written = (add_up(lambda one, name=SIDES[side][1]: one.count(name)) for side in SIDES)  # type: ignore[misc]
+    operations = add_up(lambda one: one.count(*METADATA) + one.calls("read") + one.calls("write"))
     metadata = add_up(lambda one: one.time("F_META_TIME"))
     times = sum((_rank_times(one, groups, ranks) for one in bases), np.zeros(groups))
     waits = None
@@ -204,7 +107,12 @@ def _list_ranks(
 
 
 def _describe_wait(
-    inside: _Module, below: _Module, layouts: _Module | None, waited: float, longest: float, ranks: int
+    inside: ModuleCounters,
+    below: ModuleCounters,
+    layouts: ModuleCounters | None,
+    waited: float,
+    longest: float,
+    ranks: int,
 ) -> MpiWait | None:
     """Return the waits in MPI-IO of `waited` s a rank, with the file that has most of it; None without files.
 
@@ -212,11 +120,11 @@ def _describe_wait(
     ones as POSIX does.
     """
 
-    def add_up(module: _Module, values: NDArray[Any]) -> dict[str, float]:
+    def add_up(module: ModuleCounters, values: NDArray[Any]) -> dict[str, float]:
         sums = np.bincount(module.table.file, values, len(module.table.files)).tolist()
         return dict(zip(module.table.files, sums, strict=True))
 
-    times, own = (add_up(one, one.time(*_TIMES)) for one in (inside, below))
+    times, own = (add_up(one, one.time(*TIMES)) for one in (inside, below))
     if not any(times.values()):
         return None
     file = max(times, key=lambda path: times[path] - own.get(path, 0.0))
@@ -239,20 +147,20 @@ def _describe_wait(
     )
 
 
-def _rank_times(module: _Module, groups: int, ranks: int) -> NDArray[np.float64]:
+def _rank_times(module: ModuleCounters, groups: int, ranks: int) -> NDArray[np.float64]:
     """Return the time of each group, s; (groups,)."""
-    times = module.add_up(module.time(*_TIMES), groups, ranks)
+    times = module.add_up(module.time(*TIMES), groups, ranks)
     times[:ranks] += _differ(module, ranks)
     return times
 
 
-def _differ(module: _Module, ranks: int) -> NDArray[np.float64]:
+def _differ(module: ModuleCounters, ranks: int) -> NDArray[np.float64]:
     """Return how much longer than an equal part each rank took on the files that all ranks have together, s.
 
     Of each file Darshan has the slowest and the fastest rank with their times; the others have equal parts of the rest.
     """
     more = np.zeros(ranks)
-    total = module.time(*_TIMES)
+    total = module.time(*TIMES)
     slowest, fastest = (_find_rank(module, f"{which}_RANK") for which in ("SLOWEST", "FASTEST"))
     longest, shortest = (module.time(f"F_{which}_RANK_TIME") for which in ("SLOWEST", "FASTEST"))
     rest = total - longest - shortest
@@ -267,17 +175,17 @@ def _differ(module: _Module, ranks: int) -> NDArray[np.float64]:
     return more
 
 
-def _find_rank(module: _Module, name: str) -> NDArray[np.int64]:
+def _find_rank(module: ModuleCounters, name: str) -> NDArray[np.int64]:
     """Return a rank of each row; -1 where Darshan has none."""
     found = module.table.counts.get(name)
     return np.full(len(module.table), -1, np.int64) if found is None else found
 
 
-def _time_by_slowest(bases: Sequence[_Module], groups: int, ranks: int) -> float:
+def _time_by_slowest(bases: Sequence[ModuleCounters], groups: int, ranks: int) -> float:
     """Return the longest time of a rank on its own files + the slowest rank's on each shared file, as Darshan does."""
     own, shared = np.zeros(groups), 0.0
     for one in bases:
-        total, is_own = one.time(*_TIMES), one.table.rank >= 0
+        total, is_own = one.time(*TIMES), one.table.rank >= 0
         own += np.bincount(one.table.rank[is_own], total[is_own], groups)
         longest = one.time("F_SLOWEST_RANK_TIME")
         # Without the slowest rank's time an equal part is what is known.
@@ -285,10 +193,10 @@ def _time_by_slowest(bases: Sequence[_Module], groups: int, ranks: int) -> float
     return float(own.max(initial=0.0)) + shared
 
 
-def _describe_access(bases: Sequence[_Module], mpi: _Module | None, ranks: int) -> Access:
+def _describe_access(bases: Sequence[ModuleCounters], mpi: ModuleCounters | None, ranks: int) -> Access:
     shared = {path for one in bases for path in _shared_files(one)}
     on_shared = np.isin(mpi.table.file, _rows_of(mpi, shared | _shared_files(mpi))) if mpi else None
-    calls = mpi.count(*_MPI_CALLS) if mpi else np.zeros(0, np.int64)
+    calls = mpi.count(*MPI_CALLS) if mpi else np.zeros(0, np.int64)
     collective = mpi.count("COLL_READS", "COLL_WRITES") if mpi else calls
     stdio = [one for one in bases if one.table.module == "STDIO"]
     return Access(
@@ -305,23 +213,23 @@ def _describe_access(bases: Sequence[_Module], mpi: _Module | None, ranks: int) 
     )
 
 
-def _shared_files(module: _Module) -> set[str]:
+def _shared_files(module: ModuleCounters) -> set[str]:
     """Return the files that several ranks use."""
     rows = np.bincount(module.table.file, minlength=len(module.table.files))
     several = set(module.table.file[module.table.rank < 0].tolist()) | set(np.flatnonzero(rows > 1).tolist())
     return {module.table.files[file] for file in several}
 
 
-def _rows_of(module: _Module, paths: set[str]) -> list[int]:
+def _rows_of(module: ModuleCounters, paths: set[str]) -> list[int]:
     return [number for number, path in enumerate(module.table.files) if path in paths]
 
 
-def _describe(bases: Sequence[_Module], side: str, shared: set[str], ranks: int) -> Direction:
+def _describe(bases: Sequence[ModuleCounters], side: str, shared: set[str], ranks: int) -> Direction:
     """Return the figures of one direction; the calls of a file and rank are taken to be equally long.
 
     Times of random and misaligned calls are taken as their share of all calls.
     """
-    name, moved, furthest, time = _SIDES[side]
+    name, moved, furthest, time = SIDES[side]
     count = bytes_moved = small = first = consecutive = sequential = misaligned = again = on_shared = placed = sized = 0
     seconds = small_seconds = 0.0
     bins = np.zeros(len(_BINS), np.int64)
@@ -388,7 +296,7 @@ def _describe(bases: Sequence[_Module], side: str, shared: set[str], ranks: int)
     )
 
 
-def _common_sizes(one: _Module, is_alone: NDArray[np.bool_]) -> dict[int, int]:
+def _common_sizes(one: ModuleCounters, is_alone: NDArray[np.bool_]) -> dict[int, int]:
     """Return the commonest sizes with their calls, of the rows with one direction: Darshan does not say which it is."""
     found: dict[int, int] = {}
     for number in range(1, 5):
@@ -399,7 +307,7 @@ def _common_sizes(one: _Module, is_alone: NDArray[np.bool_]) -> dict[int, int]:
     return found
 
 
-def _count_size(one: _Module, size: int) -> NDArray[np.int64]:
+def _count_size(one: ModuleCounters, size: int) -> NDArray[np.int64]:
     """Return the calls of a size in each row, as far as it is among the commonest."""
     total = np.zeros(len(one.table), np.int64)
     for number in range(1, 5):
@@ -407,17 +315,17 @@ def _count_size(one: _Module, size: int) -> NDArray[np.int64]:
     return total
 
 
-def _list_files(bases: Sequence[_Module]) -> tuple[FileKind, ...]:
+def _list_files(bases: Sequence[ModuleCounters]) -> tuple[FileKind, ...]:
     sums: dict[tuple[int, str], list[float]] = {}
     names: dict[tuple[int, str], set[str]] = {}
     for one in bases:
         files = len(one.table.files)
         columns = [
             one.count("OPENS", "INDEP_OPENS", "COLL_OPENS"),
-            one.count(*_METADATA),
+            one.count(*METADATA),
             one.count("BYTES_READ"),
             one.count("BYTES_WRITTEN"),
-            one.time(*_TIMES),
+            one.time(*TIMES),
         ]
         of_files = np.stack([np.bincount(one.table.file, column, files) for column in columns], axis=1).tolist()
         for path, values in zip(one.table.files, of_files, strict=True):
@@ -433,19 +341,19 @@ def _list_files(bases: Sequence[_Module]) -> tuple[FileKind, ...]:
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.purpose, one.suffix)))
 
 
-def _list_functions(modules: Sequence[_Module]) -> tuple[Function, ...]:
+def _list_functions(modules: Sequence[ModuleCounters]) -> tuple[Function, ...]:
     """Return reads, writes and all other calls of each module; quantiles are not known."""
     found = []
     for one in modules:
         layer = one.table.module.lower()
-        for side, (_, moved, _, time) in _SIDES.items():
+        for side, (_, moved, _, time) in SIDES.items():
             count = int(one.calls(side).sum())
             found.append(
                 _function(
                     f"{one.table.module} {side}s", layer, side, count, one.time(time), int(one.count(moved).sum())
                 )
             )
-        metadata = int(one.count(*_METADATA).sum())
+        metadata = int(one.count(*METADATA).sum())
         found.append(
             _function(f"{one.table.module} opens, stats, ...", layer, "metadata", metadata, one.time("F_META_TIME"), 0)
         )

@@ -152,6 +152,16 @@ def test_preparing_ends_whatever_stands_there(kind: str, place: str, afresh: boo
             drop_caches(session(root))
 
 
+def test_caches_that_cannot_be_dropped_are_a_note_that_names_a_file() -> None:
+    with outside() as (root, _):
+        prepare(session(root), PREPARE, DATASET)
+        assert not any("posix_fadvise" in note for note in drop_caches(session(root))[1])
+        with failing("posix_fadvise", errno.EINVAL, DATASET.file_name(1)):
+            record, notes = drop_caches(session(root))
+    assert record.files == 4
+    assert [note for note in notes if "posix_fadvise" in note and DATASET.file_name(1) in note]
+
+
 @settings(max_examples=examples(60))
 @given(kind=st.sampled_from([*KINDS]), place=st.sampled_from(OF_CHECKPOINT))
 def test_restoring_and_saving_end_whatever_stands_there(kind: str, place: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import re
@@ -28,6 +29,10 @@ _PROCESS_IO, _THREAD_IO = Path("/proc/self/io"), Path("/proc/thread-self/io")
 _WRITES = re.compile(rb"wchar: (?P<bytes>\d+)\n.*\nsyscw: (?P<calls>\d+)\n")
 
 
+#: Errors of posix_fadvise with which a file system refuses advice; others are failures.
+_NO_ADVICE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ESPIPE}
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessIO:
     """The bytes that this process has read; -1 where they are unknown."""
@@ -40,17 +45,29 @@ class ProcessIO:
     own: int = 0
 
 
-def drop_pages(path: Path) -> None:
+def drop_pages(path: Path) -> bool:
     """Ask the kernel of this node to drop the pages of a file; pages not yet on storage are written first.
 
-    Raises ExecutionError if the file cannot be opened or synced.
+    Returns False where the file system takes no such advice. Raises ExecutionError if the file cannot be opened or
+    synced.
     """
     with wrap_call("open", path, reading=True), open_for_read(path) as descriptor:
         # POSIX_FADV_DONTNEED keeps dirty pages, so they are written first.
         with wrap_call("fdatasync", path, reading=True):
             os.fdatasync(descriptor)
         with wrap_call("posix_fadvise", path, reading=True):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            return _advise(descriptor, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _advise(descriptor: int, length: int, advice: int) -> bool:
+    """Give the kernel advice on the first bytes of a file, 0 for all; return False where its file system takes none."""
+    try:
+        os.posix_fadvise(descriptor, 0, length, advice)
+    except OSError as error:
+        if error.errno not in _NO_ADVICE:
+            raise
+        return False
+    return True
 
 
 def warm_page_cache(path: Path, scratch: bytearray) -> None:
@@ -108,12 +125,15 @@ def counts_reads(path: Path) -> bool | None:
             return None
         is_shown = _shows_residency(path, status)
         was_cached = is_shown and _count_resident(descriptor, 0, window) > 0
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no other page is read ahead, and counted
-        os.posix_fadvise(descriptor, 0, window, os.POSIX_FADV_DONTNEED)
+        # Without the first advice other pages are read ahead, and counted.
+        if not all(
+            _advise(descriptor, *each) for each in ((0, os.POSIX_FADV_RANDOM), (window, os.POSIX_FADV_DONTNEED))
+        ):
+            return None
         was_dropped = is_shown and not _count_resident(descriptor, 0, page)
         first, second = _count_read(descriptor, page), _count_read(descriptor, page)
         afterwards = os.POSIX_FADV_WILLNEED if was_cached else os.POSIX_FADV_DONTNEED
-        os.posix_fadvise(descriptor, 0, window, afterwards)
+        _advise(descriptor, window, afterwards)
     if first is None or second is None or not (first or was_dropped):
         return None
     return first > 0 and not second

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.mpi.world import World
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.node.page_cache import count_resident_bytes, counts_reads
 from dliosim.execute.phases.context import Session
@@ -59,10 +60,14 @@ def measure_residency(session: Session, look: Callable[[], tuple[int, int]]) -> 
             return 0, 0
 
     found = world.run_on_all(measure_own)
+    unknown = share_first_reason(world, "residency unknown", why)
+    return Residency(notes=unknown) if unknown else Residency(*found)
+
+
+def share_first_reason(world: World, what: str, why: str) -> tuple[str, ...]:
+    """Return, on every rank, a note with the reason of the first rank that has one; none without. Collective."""
     first = int(world.allreduce(np.array([world.rank if why else world.size], np.int64), "min")[0])
-    if first == world.size:
-        return Residency(*found)
-    return Residency(notes=(world.broadcast_object(f"residency unknown: rank {first}: {why}", first),))
+    return () if first == world.size else (world.broadcast_object(f"{what}: rank {first}: {why}", first),)
 
 
 def find_uncounted_reads(session: Session, path: Path) -> str:

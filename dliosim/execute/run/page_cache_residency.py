@@ -12,7 +12,7 @@ from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.datasets.dataset_residency import report_damage, resident_dataset_share
 from dliosim.execute.node.page_cache import count_resident_bytes, drop_pages, warm_page_cache
 from dliosim.execute.phases.context import Session
-from dliosim.execute.phases.residency import add_pairs, measure_residency, resident_share
+from dliosim.execute.phases.residency import add_pairs, measure_residency, resident_share, share_first_reason
 from dliosim.execute.store.checkpoint_store import list_data_files
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Dataset, Restore
@@ -30,7 +30,7 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
 
     Returns the record and notes. Raises DliosimError on every rank.
     """
-    world, record = session.world, VerbRecord()
+    world, record, refused = session.world, VerbRecord(), ""
     if session.options.null:
         return record, ()
     begun = perf_counter_ns()
@@ -48,7 +48,9 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
                 drop_file(path)
 
     def drop_file(path: Path) -> None:
-        drop_pages(path)
+        nonlocal refused
+        if not drop_pages(path):
+            refused = refused or f"posix_fadvise is refused on {path}"
         record.files += 1
         session.progress.tick(perf_counter_ns(), 0, 0)
 
@@ -59,7 +61,7 @@ def drop_caches(session: Session) -> tuple[VerbRecord, tuple[str, ...]]:
     world.run_on_all(drop_own)
     record.resident_bytes, record.examined_bytes, notes = measure_residency(session, measure_share)
     record.wall_ns = perf_counter_ns() - begun
-    return record, notes
+    return record, (*share_first_reason(world, "caches not dropped", refused), *notes)
 
 
 def warm_caches(session: Session, dataset: Dataset) -> None:

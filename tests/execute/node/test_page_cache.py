@@ -149,6 +149,17 @@ def test_a_counter_counts_what_was_dropped_and_nothing_else(
     assert counts_reads(stored) is outcome
 
 
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP, errno.ESPIPE, errno.ENOSYS])
+def test_a_file_system_that_takes_no_advice_is_no_failure(written: Path, number: int) -> None:
+    assert drop_pages(written)
+    with failing("posix_fadvise", number, "data$") as refused:
+        assert not drop_pages(written)
+        assert counts_reads(written) is None
+    assert len(refused) >= 2
+    with failing("posix_fadvise", errno.EIO, "data$"), pytest.raises(ExecutionError, match="posix_fadvise failed on"):
+        drop_pages(written)
+
+
 def test_a_page_that_stays_in_memory_says_nothing_of_the_counter(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
