@@ -116,8 +116,8 @@ def _describe_wait(
 ) -> MpiWait | None:
     """Return the waits in MPI-IO of `waited` s a rank, with the file that has most of it; None without files.
 
-    `longest` is the longest time of a rank in the files, s. `inside` has the files as MPI-IO sees them, `below` the same
-    ones as POSIX does.
+    `longest` is the longest time of a rank in the files, s. `inside` has the files as MPI-IO sees them, `below` as
+    POSIX does.
     """
 
     def add_up(module: ModuleCounters, values: NDArray[Any]) -> dict[str, float]:

@@ -86,8 +86,8 @@ def _notes(
     notes = [f"{len(events):,} of {lines:,} lines are events" + (f"; {others}" if others else "")]
     if copies := left_out.get("copies"):
         notes.append(
-            f"{copies:,} events are exact copies of others and were dropped: forked workers wrote their parent's buffer "
-            "again"
+            f"{copies:,} events are exact copies of others and were dropped: forked workers wrote their parent's "
+            "buffer again"
         )
     empty = [path for path, one in zip(paths, readings, strict=True) if not one.documents and not one.unreadable]
     if empty:
