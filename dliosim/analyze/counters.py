@@ -27,6 +27,7 @@ from dliosim.analyze.view import PURPOSES, View, find_purpose
 _BINS: Final = ["0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"]
 _SMALL_BINS: Final = 5
 
+_COLLECTIVE: Final = ("COLL_READS", "COLL_WRITES", "SPLIT_READS", "SPLIT_WRITES")
 #: Modules with sizes of calls.
 _SIZED: Final = ("POSIX", "DFS", "DAOS")
 
@@ -141,6 +142,7 @@ def _describe_wait(
         waited,
         sum(times.values()) / ranks,
         file,
+        bool(inside.count(*_COLLECTIVE)[inside.table.file == inside.table.files.index(file)].any()),
         longest,
         int(max(stripes, default=0)),
         int(most[rows].max()) / total if total else 0.0,

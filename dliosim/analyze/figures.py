@@ -56,6 +56,7 @@ class MpiWait:
     seconds: float  #: of a mean rank, s
     mpi_seconds: float  #: time of a mean rank in MPI-IO, s
     file: str  #: the file with most of it
+    is_collective: bool  #: True if it has collective calls; independent ones wait for locks, not for ranks
     longest: float  #: longest time of a rank in the files themselves, s
     stripes: int  #: its stripe count on Lustre; 0 if it is not known
     busiest: float  #: share of its bytes that one rank moved, the one with most as far as the log says

@@ -10,6 +10,7 @@ from typing import Final
 
 from dliosim.analyze.figures import Figures
 from dliosim.analyze.measures import (
+    AGGREGATORS,
     Measure,
     Measuring,
     again_share,
@@ -167,17 +168,16 @@ INSIGHTS: Final = (
         "samples evenly",
     ),
     Insight(
-        "collective-wait",
-        "ranks wait for each other in MPI-IO",
+        "mpi-io-wait",
+        "ranks wait in MPI-IO, for each other or for locks",
         "(time of a rank in MPI-IO - its time in POSIX calls on the same files) / time of a rank in MPI-IO, sums over "
         "ranks; of Darshan's counters",
         0.5,
         share_text,
         "dliosim, after Darshan's skew heuristic, which has no threshold",
         mpi_wait_share,
-        "more aggregators, by the MPI-IO hint cb_nodes, as many as there are nodes or more; a file of stripe count 1 "
-        "first more stripes, by `lfs setstripe -c 8` on its folder before it is made: ROMIO takes an aggregator for "
-        "each; and look at which ranks come late to the calls",
+        f"on Lustre see first `lfs getstripe -c` of the file: with 1, `lfs setstripe -c 8` its folder before the file "
+        f"is made, as ROMIO takes an aggregator for each stripe; then {AGGREGATORS}",
     ),
     Insight(
         "uneven-bytes",

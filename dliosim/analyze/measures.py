@@ -18,6 +18,19 @@ from dliosim.readable import percent, seconds, size
 #: Share of a file's bytes from which on one rank has moved them.
 _ONE_RANK: Final = 0.9
 
+#: Cures of waits in MPI-IO, by their cause.
+AGGREGATORS: Final = (
+    "the MPI-IO hint cb_nodes, as many as there are nodes or more; see, too, whether some ranks come late to the calls"
+)
+_STRIPE: Final = (
+    "`lfs setstripe -c 8 {folder}`, or more, before the file is made: ROMIO takes an aggregator, the rank that accesses "
+    "the file for others, for each of its stripes; then the MPI-IO hint cb_nodes, as many as there are nodes or more"
+)
+_LOCKS: Final = (
+    "no locks: Open MPI's `--mca fs_ufs_lock_algorithm 1`, where ranks do not write the same bytes; ROMIO's hints "
+    "romio_ds_read and romio_ds_write as `disable`; or collective calls"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Measure:
@@ -122,22 +135,20 @@ def mpi_wait_share(figures: Figures) -> Measure | None:
     one = figures.mpi_wait
     if one is None or not one.mpi_seconds:
         return None
-    ranks = figures.job.ranks
-    striped = f"its stripe count is {one.stripes}" if one.stripes else ""
-    moved = f"one rank of {ranks} moved {share_text(one.busiest)} of its bytes" if one.busiest >= _ONE_RANK else ""
-    causes = ", and ".join(filter(None, (striped if one.stripes == 1 or not moved else "", moved)))
-    words = (
-        f"of {time_text(one.mpi_seconds)} in MPI-IO a mean rank waits {time_text(one.seconds)} for other ranks, while "
-        f"the files take one rank {time_text(one.longest)}; most for {one.file}" + (f": {causes}" if causes else "")
+    waits = f"of {time_text(one.mpi_seconds)} in MPI-IO a mean rank waits {time_text(one.seconds)}"
+    if not one.is_collective:
+        words = (
+            f"{waits} in independent calls, most for {one.file}: for locks or copies, as POSIX calls take no such time"
+        )
+        return Measure(one.seconds / one.mpi_seconds, words, one.seconds, cure=_LOCKS)
+    moved = f"one rank of {figures.job.ranks} moved {share_text(one.busiest)} of its bytes"
+    causes = [f"its stripe count is {one.stripes}"] if one.stripes else []
+    causes += [moved] if one.busiest >= _ONE_RANK else []
+    words = f"{waits} for other ranks, while the files take one rank {time_text(one.longest)}; most for {one.file}" + (
+        f": {', and '.join(causes)}" if causes else ""
     )
-    parent = str(PurePosixPath(one.file).parent)
-    folder = shlex.quote(parent) if parent.strip("/.") else "FOLDER"
-    stripe = (
-        f"`lfs setstripe -c 8 {folder}`, or more, before the file is made: ROMIO takes an aggregator, the rank that "
-        "accesses the file for others, for each of its stripes; then the MPI-IO hint cb_nodes, as many as there are "
-        "nodes or more"
-    )
-    cure = stripe if one.stripes == 1 else "" if one.stripes else f"on Lustre where `lfs getstripe -c` says 1: {stripe}"
+    folder = shlex.quote(str(PurePosixPath(one.file).parent))
+    cure = _STRIPE.format(folder=folder) if one.stripes == 1 else AGGREGATORS if one.stripes else ""
     return Measure(one.seconds / one.mpi_seconds, words, one.seconds, cure=cure)
 
 

@@ -171,7 +171,7 @@ def test_time_in_mpi_io_without_calls_on_the_file_is_waiting_and_io_of_the_rank(
 @pytest.mark.parametrize(("inside", "is_met"), [(8.0, False), (8.1, True)])
 def test_ranks_wait_in_mpi_io_where_more_than_half_of_their_time_there_is_waiting(inside: float, is_met: bool) -> None:
     rows = [table(module, [(0, -1, {"F_READ_TIME": time})]) for module, time in (("POSIX", 4.0), ("MPI-IO", inside))]
-    finding = next(one for one in judge(counted(*rows)) if one.insight.name == "collective-wait")
+    finding = next(one for one in judge(counted(*rows)) if one.insight.name == "mpi-io-wait")
     assert finding.is_met == is_met
 
 
@@ -186,8 +186,8 @@ def test_ranks_wait_in_mpi_io_where_more_than_half_of_their_time_there_is_waitin
                 "then",
             ),
         ),
-        (4, ("one rank of 8 moved 100 % of its bytes", "TRY more aggregators, by the MPI-IO hint cb_nodes")),
-        (None, ("one rank of 8 moved", "TRY on Lustre where `lfs getstripe -c` says 1: `lfs setstripe -c 8 /data`")),
+        (4, ("its stripe count is 4, and one rank of 8 moved 100 %", "TRY the MPI-IO hint cb_nodes")),
+        (None, ("most for /data/a.npz: one rank of 8 moved", "TRY on Lustre see first `lfs getstripe -c`")),
     ],
 )
 def test_the_one_cause_of_waits_stands_first_with_the_file_and_no_rank_is_blamed(
@@ -195,11 +195,22 @@ def test_the_one_cause_of_waits_stands_first_with_the_file_and_no_rank_is_blamed
 ) -> None:
     found = collective(stripes, inside=40.0)
     findings = judge(found)
-    assert findings[0].insight.name == "collective-wait"
+    assert findings[0].insight.name == "mpi-io-wait"
     shown = " ".join(format_analysis(found, findings, False).split())
     for part in (FILES[0], *parts):
         assert part in shown
     assert "deal out samples" not in shown
+
+
+def test_independent_calls_wait_for_locks_and_not_for_other_ranks() -> None:
+    rows = [
+        table(module, [(0, -1, {"F_READ_TIME": time, "INDEP_READS": 4})])
+        for module, time in (("POSIX", 2), ("MPI-IO", 9))
+    ]
+    found = counted(*rows)
+    shown = " ".join(format_analysis(found, judge(found), False).split())
+    assert "in independent calls, most for /data/a.npz: for locks" in shown
+    assert "fs_ufs_lock_algorithm" in shown and "setstripe" not in shown
 
 
 DFS = {"READS": 3, "READXS": 1, "BYTES_READ": 64, "WRITES": 4, "BYTES_WRITTEN": 32, "SIZE_READ_0_100": 4}

@@ -137,7 +137,7 @@ def test_an_insight_is_found_beyond_its_threshold_only(name: str) -> None:
 
 
 def test_each_insight_has_a_case() -> None:
-    others = {"incomplete", "collective-wait"}  # of the reader, and of Darshan's counters
+    others = {"incomplete", "mpi-io-wait"}  # of the reader, and of Darshan's counters
     assert {one.name for one in INSIGHTS} == {*CASES, *others}
 
 
