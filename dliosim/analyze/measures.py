@@ -23,8 +23,9 @@ AGGREGATORS: Final = (
     "the MPI-IO hint cb_nodes, as many as there are nodes or more; see, too, whether some ranks come late to the calls"
 )
 _STRIPE: Final = (
-    "`lfs setstripe -c 8 {folder}`, or more, before the file is made: ROMIO takes an aggregator, the rank that accesses "
-    "the file for others, for each of its stripes; then the MPI-IO hint cb_nodes, as many as there are nodes or more"
+    "`lfs setstripe -c 8 {folder}`, or more, before the file is made: ROMIO takes an aggregator, the rank that "
+    "accesses the file for others, for each of its stripes; then the MPI-IO hint cb_nodes, as many as there are "
+    "nodes or more"
 )
 _LOCKS: Final = (
     "no locks: Open MPI's `--mca fs_ufs_lock_algorithm 1`, where ranks do not write the same bytes; ROMIO's hints "
