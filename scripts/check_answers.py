@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Check that the figures of answers agree: needs, got, utilization of storage alone, goal, and the epochs' own figures.
+"""Check that the figures of answers agree: needs, got, storage-limited utilization, goal, and the epochs' own figures.
 
     python scripts/check_answers.py RESULTS ...
 
@@ -34,11 +34,11 @@ def find_faults(answer: dict[str, Any], epochs: list[dict[str, Any]]) -> list[st
     counted = [epochs[number - 1] for number in answer["epochs"]]
     known = [one["storage_utilization"] for one in counted]
     if alone is not None and not math.isclose(alone, fmean(known), rel_tol=1e-9):
-        faults.append(f"utilization of storage alone is {alone:.4f}, its epochs have {fmean(known):.4f}")
+        faults.append(f"storage-limited utilization is {alone:.4f}, its epochs have {fmean(known):.4f}")
     # The rank that is busy least: it left the first sync first, as `storage_utilization` counts. One that left it late,
     # for lack of a core, has so much less time in its loop, and so is busier.
     faults += [
-        f"epoch {number}: {one['utilization_min']:.4f} busy is above storage alone, {one['storage_utilization']:.4f}"
+        f"epoch {number}: {one['utilization_min']:.4f} busy is above storage-limited, {one['storage_utilization']:.4f}"
         for number, one in enumerate(epochs, 1)
         if None not in (one["utilization_min"], one["storage_utilization"])  # epochs that do not count have no latter
         and one["utilization_min"] > one["storage_utilization"] * (1 + _CLOSE)

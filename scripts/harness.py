@@ -90,10 +90,10 @@ def environment() -> dict[str, str]:
     return inherited
 
 
-def run(command: Sequence[str], seconds: float, extra: dict[str, str] | None = None, also: int = 0) -> str:
+def run(command: Sequence[str], seconds: float, extra: dict[str, str] | None = None) -> str:
     """Return the output of a command; ends its process group after `seconds`, and the script where it fails.
 
-    A command fails with any status but 0 and `also`.
+    A command fails with any status but 0.
     """
     process: subprocess.Popen[str] | None = None
     try:
@@ -113,7 +113,7 @@ def run(command: Sequence[str], seconds: float, extra: dict[str, str] | None = N
         if isinstance(ended, subprocess.TimeoutExpired):
             sys.exit(f"{' '.join(command)}: took more than {seconds} s\n{out}\n{errors}")
         raise
-    if process.returncode not in (0, also):
+    if process.returncode:
         sys.exit(f"{' '.join(command)}: exit status {process.returncode}\n{out}\n{errors}")
     return out
 

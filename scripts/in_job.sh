@@ -13,8 +13,8 @@
 # OUTPUT        the directory of the results; it must not have any
 # LAUNCHER, RANKS_PER_NODE: see launch.sh
 #
-# Options are those of `dliosim run` (-D, --with-null, --verify), or `dliosim compare` (--vary, --repeat, --loop). Exit status: dliosim's (0 done, 1 failed, 2 bad pattern, 3
-# an `expect` line was missed), but never 0 without results.
+# Options are those of `dliosim run` (-D, --with-null, --verify, --strict), or `dliosim compare` (--vary, --repeat, --loop). Exit status:
+# dliosim's (docs/metrics.md), but never 0 without results.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 : "${RANKS:?}" "${NODES:?}" "${PYTHON:?}" "${DATA:?}" "${OUTPUT:?}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Utilization of storage alone next to arithmetic: what slow reads, the tool, other programs and `--null` make of it.
+"""Storage-limited utilization next to arithmetic: what slow reads, the tool, other programs and `--null` make of it.
 
     python scripts/storage_alone.py [--place /dev/shm] [--only CASE ...] [--epochs 4]
 
@@ -84,7 +84,7 @@ class Loop:
 class Found:
     """Result of a run."""
 
-    #: utilization of storage alone of each epoch
+    #: storage-limited utilization of each epoch
     alone: tuple[float, ...]
     #: ms of a read, as the library saw it; 0 without one
     call: float

@@ -67,7 +67,7 @@ train {
     checkpoint  model at end    # or: every 2 epochs; every 100 steps; every 30 s
 }
 
-# The run ends with status 3 where storage misses this.
+# The goal: the answer says whether storage reaches it, and `run --strict` ends with status 3 if not.
 expect utilization of train at least 90 %
 """
 
@@ -102,7 +102,7 @@ train {
     sync        barrier         # after each step; or: allreduce 100 MB; off
 }
 
-# The run ends with status 3 where storage misses this.
+# The goal: the answer says whether storage reaches it, and `run --strict` ends with status 3 if not.
 expect utilization of train at least 90 %
 """
 

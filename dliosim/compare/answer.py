@@ -12,7 +12,7 @@ from dliosim.measure.answers.command_line import command_line
 from dliosim.measure.answers.sources import share_source
 from dliosim.measure.answers.validity import CORE_WAIT_LIMIT
 from dliosim.measure.results.machine import MEMORY_KINDS, SERVER_KINDS
-from dliosim.measure.results.run_summary import NO_STORAGE, TOO_CLOSE, Advice
+from dliosim.measure.results.run_summary import CANNOT_SAY, NO_STORAGE, Advice
 from dliosim.readable import count, number, percent
 
 USE = "use"
@@ -77,9 +77,9 @@ def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[t
     shares = [one.core_wait for one in outcome.measured]
     waited = _longest_core_wait(outcome)
     if waited >= CORE_WAIT_LIMIT and choice and (choice.lead.low or 1.0) * (1 - waited) <= 1:
-        yield TOO_CLOSE, f"{percent(waited, 2)} of the loop was waiting for a core, and may be the difference"
+        yield CANNOT_SAY, f"{percent(waited, 2)} of the loop was waiting for a core, and may be the difference"
     if None in shares and outcome.environment.is_oversubscribed:
-        yield TOO_CLOSE, "there are more ranks than cores: waiting for a core may be the difference"
+        yield CANNOT_SAY, "there are more ranks than cores: waiting for a core may be the difference"
 
 
 def _is_unequal_work(outcome: Outcome) -> bool:
@@ -206,7 +206,7 @@ def _advise(
         yield Advice("repeat it more often", command_line(outcome, option=("--repeat", "8")))
     elif cold := _read_from_storage(outcome, source, accepts):
         yield cold
-    elif verdict == TOO_CLOSE or (_longest_core_wait(outcome) >= CORE_WAIT_LIMIT and _can_free_cores(outcome)):
+    elif verdict == CANNOT_SAY or (_longest_core_wait(outcome) >= CORE_WAIT_LIMIT and _can_free_cores(outcome)):
         yield _free_cores(outcome)
     elif verdict == NO_DIFFERENCE:
         more = ("--repeat", str(4 * outcome.repetitions))

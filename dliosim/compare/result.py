@@ -96,7 +96,7 @@ class ComparisonAnswer:
     """The answer of a comparison. A ratio above 1 is faster, or stalls less."""
 
     #: `use`; `use any` (all intervals end within 3 % of 1); or why nothing can be said: `not judged` (too few
-    #: repetitions), `no difference shown`, `too close to say` (the difference may be waiting for a core), `not a
+    #: repetitions), `no difference shown`, `cannot say` (the difference may be waiting for a core), `not a
     #: storage result` (memory gave the bytes, all or in part)
     verdict: str
     #: why it is so

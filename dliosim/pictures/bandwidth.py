@@ -39,7 +39,7 @@ SUM_CAPTION = (
     "`needs` it is enough for the loop's goal, below it is not. Gaps are steps that have all they need. The scale is "
     "that of the epochs that count for the answer; peaks above it have a mark. "
     "Formula: bytes of all ranks in a bin / the bin's length, the bytes of a step spread evenly over the time in "
-    "which it was read; broken line: bytes asked / the time of docs/metrics.md, Utilization of storage alone, of the "
+    "which it was read; broken line: bytes asked / the time of docs/metrics.md, Storage-limited utilization, of the "
     "steps after the first."
 )
 

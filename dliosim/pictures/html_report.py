@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from dliosim.compare.answer import EITHER, NO_DIFFERENCE, USE
-from dliosim.measure.results.run_summary import FEEDS, STARVES, TOO_CLOSE
+from dliosim.measure.results.run_summary import CANNOT_SAY, FEEDS, STARVES, TOO_CLOSE
 from dliosim.pictures import html
 from dliosim.pictures.catalogue import (
     LEFT_OUT,
@@ -38,7 +38,11 @@ _HOW = (
 )
 
 #: Classes of verdicts in the style of the page.
-_KINDS = {FEEDS: "good", USE: "good", EITHER: "good", STARVES: "bad", TOO_CLOSE: "open", NO_DIFFERENCE: "open"}
+_KINDS = {
+    **dict.fromkeys((FEEDS, USE, EITHER), "good"),
+    STARVES: "bad",
+    **dict.fromkeys((TOO_CLOSE, CANNOT_SAY, NO_DIFFERENCE), "open"),
+}
 
 _LONGEST_TITLE = 100
 

@@ -52,7 +52,7 @@ BUSY_CAPTION = (
     "Epochs whose bytes came from memory, all or in part, have no dot, but a word below the axis. Squares are the "
     "utilization with all waits, mean over ranks, with the least and the greatest rank. What is between a dot and its "
     "square is no fault of storage. "
-    "Formula: docs/metrics.md, Utilization of storage alone; squares: nominal compute / wall time of the steps after "
+    "Formula: docs/metrics.md, Storage-limited utilization; squares: nominal compute / wall time of the steps after "
     "the first, blocking checkpoints taken out."
 )
 
@@ -113,7 +113,7 @@ def has_utilization(epochs: Sequence[EpochSummary]) -> bool:
 
 
 def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, doubtful: bool) -> Figure:
-    """Draw the utilization of storage alone of each epoch, with the goal, and below it that with all waits.
+    """Draw the storage-limited utilization of each epoch, with the goal, and below it that with all waits.
 
     Epochs that do not count for the answer have no dot; `doubtful` marks the utilization with all waits.
     """
@@ -150,7 +150,7 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, 
             markersize=size,
             color=SERIES[0],
             markerfacecolor=SERIES[0] if is_judged else "white",
-            label="storage alone" if is_judged else "storage alone, no result of storage",
+            label="storage-limited" if is_judged else "storage-limited, no result of storage",
         )
     axes.axhline(1.0, color=INK, linewidth=0.8)
     if answer:
@@ -167,7 +167,7 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, 
         words = [one if isinstance(one, str) else percent(one, 3) for one in figures]
         axes.set_xticks(x, [f"{one}\n{word}" for one, word in zip(x, words, strict=True)])
         sources = ", or what gave its bytes" if any(isinstance(one, str) for one in figures) else ""
-        axes.set_xlabel(f"epoch, and its utilization of storage alone{sources}")
+        axes.set_xlabel(f"epoch, and its storage-limited utilization{sources}")
     drawn.legend(loc="outside upper left", ncols=3)
     return drawn
 

@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 from dliosim.compare.answer import EITHER, FEW, NO_DIFFERENCE, USE
-from dliosim.measure.results.run_summary import FEEDS, NO_STORAGE, NOT_ASKED, STARVES, TOO_CLOSE
+from dliosim.measure.results.run_summary import CANNOT_SAY, FEEDS, NO_STORAGE, NOT_ASKED, STARVES, TOO_CLOSE
 
 _RED, _GREEN, _YELLOW, _DIM = "1;31", "1;32", "1;33", "2"
 
-_UNCLEAR: Final = (TOO_CLOSE, NOT_ASKED, NO_STORAGE, FEW, NO_DIFFERENCE)
+_UNCLEAR: Final = (TOO_CLOSE, CANNOT_SAY, NOT_ASKED, NO_STORAGE, FEW, NO_DIFFERENCE)
 _VERDICTS: Final = {FEEDS: _GREEN, EITHER: _GREEN, USE: _GREEN, STARVES: _RED, **dict.fromkeys(_UNCLEAR, _YELLOW)}
 
 #: Expressions, and the colour of what each finds; names of first lines take nine columns.

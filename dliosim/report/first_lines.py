@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from dliosim.readable import count
 from dliosim.report.text_table import SCREEN, shorten_name
 
 if TYPE_CHECKING:
     from dliosim.measure.results.run_summary import Advice
 
-#: Greatest number of first lines.
+#: Greatest number of first lines; one more where rows that are `large` need it.
 _MOST = 8
 
 #: Characters of a name in a title that has no room for all of it.
 _LONGEST_NAME = 24
 
-#: The space between a number and its unit, at which no line ends.
-_UNIT = re.compile(r"(?<=\d) (?=(?:%|[kMGTPE]?B(?:/s)?|[mun]?s|min|h)(?![\w/]))")
+#: The space between a number and its unit, or a goal and its number, at which no line ends.
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[kMGTPE]?B(?:/s)?|[mun]?s|min|h)(?![\w/]))|(?<=goal) (?=\d)")
 
 #: Name and text of a row. Lines of a text after the first are commands.
 Row: TypeAlias = tuple[str, str]
@@ -38,6 +39,11 @@ _LEAST_NEEDED_OF_SAVES = ("RESTORES", "MEMORY", "LOOP", "ALSO", "SAVES")
 #: Characters of a row's name with the space after it, and of its text in one line.
 _NAME = 9
 ROW = SCREEN - _NAME
+
+
+def name_nodes(nodes: int) -> str:
+    """Return the number of nodes for a title; of one node that it tells nothing of many."""
+    return "1 node: do not extrapolate" if nodes == 1 else count(nodes, "node")
 
 
 def name_forms(name: str) -> list[str]:
@@ -62,23 +68,26 @@ def fit_title(*parts: Sequence[str]) -> str:
     return _join(chosen)
 
 
-def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Advice] = ()) -> FirstRows:
+def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Advice] = (), large: Collection[str] = ()) -> FirstRows:
     """Return the title, the rows for which there is room, and the first advice; a command has a line of its own.
 
-    Where there are too many, those go first that somebody needs least.
+    Where there are too many, those go first that somebody needs least, but never those of the names in `large`: there
+    is one line more for them.
     """
     tried = [("TRY", f"{one.text}:\n{one.command}" if one.command else one.text) for one in advice[:1]]
     names = {name for name, _ in rows}
-    kept = list(rows)
+    kept, most = list(rows), _MOST
 
     def is_full() -> bool:
-        return len(first_lines(title, [*kept, *tried]).splitlines()) > _MOST
+        return len(first_lines(title, [*kept, *tried]).splitlines()) > most
 
     for name in _LEAST_NEEDED_OF_SAVES if "EVERY" in names else _LEAST_NEEDED:
-        if is_full() and (name != "MEMORY" or "STORAGE" in names):
+        if is_full() and name in large:
+            most = _MOST + 1
+        elif is_full() and (name != "MEMORY" or "STORAGE" in names):
             kept = [row for row in kept if row[0] != name]
-    while is_full() and len(kept) > 1:
-        kept.pop()
+    while is_full() and any(droppable := [row for row in kept[1:] if row[0] not in large]):
+        kept.remove(droppable[-1])
     return title, [*kept, *tried]
 
 

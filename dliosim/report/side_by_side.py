@@ -314,7 +314,7 @@ _LOOP_CONDITIONS: list[_LoopFigure] = [
 _ANSWER: list[_LoopFigure] = [
     ("answer", lambda loop: loop.answer.verdict if loop.answer else ABSENT),
     (
-        "utilization of storage alone",
+        "storage-limited utilization",
         lambda loop: _mean_of(loop, "storage_utilization", _share_text),
     ),
     ("needs", lambda loop: _mean_of(loop, "needs_bytes_per_second", _byte_rate)),

@@ -250,7 +250,7 @@ def test_who_stops_reading_early_is_no_error(pattern: str) -> None:
     ("word", "meaning"),
     [
         ("oversleep", "longer than asked"),
-        ("storage alone", "storage that needs no time"),
+        ("storage-limited utilization", "storage that needs no time"),
         ("--mtbf", "between failures"),
     ],
 )

@@ -14,15 +14,18 @@ from dliosim.commands.run_results import _write_report
 from tests.report.sample import run
 
 
-@pytest.mark.parametrize(("doubt", "status"), [(None, 3), ("8.0 % of the loop was waiting for a core", 0)])
-def test_an_expectation_that_is_missed_is_the_status_unless_times_are_in_doubt(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], doubt: str | None, status: int
+@pytest.mark.parametrize(
+    ("doubt", "is_strict", "status"),
+    [(None, False, 0), (None, True, 3), ("8.0 % of the loop was waiting for a core", True, 0)],
+)
+def test_an_expectation_that_is_missed_fails_a_strict_run_unless_times_are_in_doubt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], doubt: str | None, is_strict: bool, status: int
 ) -> None:
     (result,) = [one for one in run().expectations if one.is_missed]
     judged = run(expectations=(replace(result, reported_only=doubt),))
-    assert _write_report(judged, (), lambda: tmp_path, as_json=False) == (status, tmp_path)
+    assert _write_report(judged, (), lambda: tmp_path, False, is_strict) == (status, tmp_path)
     printed = capsys.readouterr()
-    assert printed.out.count("MISSED: expect utilization of train") == (status == 3)
+    assert printed.out.count("MISSED: expect utilization of train") == (doubt is None)
     assert printed.err == ("error: 1 of 1 expect line missed\n" if status else "")
 
 
@@ -53,7 +56,7 @@ def test_lines_to_type_begin_with_the_program_as_it_was_typed(tmp_path: Path) ->
 def test_json_is_all_that_is_printed_and_the_status_is_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _write_report(run(), (), lambda: tmp_path, as_json=True) == (3, tmp_path)
+    assert _write_report(run(), (), lambda: tmp_path, True, True) == (3, tmp_path)
     found = json.loads(capsys.readouterr().out)
     assert (found["results"], found["answer"][0]["verdict"]) == (str(tmp_path), "does not feed")
     assert [one["text"] for one in found["missed"]] == ["utilization of train at least 75 %"]
@@ -63,5 +66,5 @@ def test_json_is_all_that_is_printed_and_the_status_is_the_same(
 
 def test_results_that_cannot_be_written_are_printed_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    assert _write_report(run(), (), lambda: tmp_path / "file", as_json=False) == (1, None)
+    assert _write_report(run(), (), lambda: tmp_path / "file", False, False) == (1, None)
     assert "train: latencies" in capsys.readouterr().out

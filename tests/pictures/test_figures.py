@@ -382,7 +382,7 @@ def test_utilization_of_storage_alone_stands_next_to_that_with_all_waits_and_the
         figure = time_breakdown.utilization_by_epoch(epochs, answer, True)
     axes = figure.axes[0]
     drawn = {str(line.get_label()): line.get_ydata() for line in axes.lines}
-    np.testing.assert_equal(drawn["storage alone"], [0.6, 0.7, np.nan, np.nan])
+    np.testing.assert_equal(drawn["storage-limited"], [0.6, 0.7, np.nan, np.nan])
     assert list(axes.lines[0].get_ydata()) == [epoch.utilization for epoch in epochs]
     assert [0.85, 0.85] in [list(line.get_ydata()) for line in axes.lines]
     assert axes.get_ylim()[0] == 0

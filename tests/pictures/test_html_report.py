@@ -174,7 +174,13 @@ RATES = {"needs_bytes_per_second": 2.91e9, "got_bytes_per_second": 1.97e9, "stor
 
 @pytest.mark.parametrize(
     ("verdict", "kind"),
-    [("feeds", "good"), ("does not feed", "bad"), ("too close to say", "open"), ("not asked", "plain")],
+    [
+        ("feeds", "good"),
+        ("does not feed", "bad"),
+        ("too close to say", "open"),
+        ("cannot say", "open"),
+        ("not asked", "plain"),
+    ],
 )
 def test_a_verdict_is_in_words_and_in_colour(tmp_path: Path, verdict: str, kind: str) -> None:
     text = one_run(tmp_path, verdict=verdict)

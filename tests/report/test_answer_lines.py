@@ -44,7 +44,7 @@ def lines_of(*answers: Answer, **changed: object) -> list[str]:
 
 def test_the_answer_is_on_the_second_line_and_how_it_is_known_below() -> None:
     lines = lines_of(answered())
-    assert lines[1] == "ANSWER   does not feed: 61.2 % utilization of storage alone, goal 90 %"
+    assert lines[1] == "ANSWER   does not feed: accelerators busy 61 % (only storage counted), goal 90 %"
     assert lines[2] == "STORAGE  loop needs 2.91 GB/s, got 1.97 GB/s from the device (epoch 1)"
     assert lines[3] == "MEMORY   epochs 2 to 5 came from the page cache, all or in part: not counted"
     assert lines[4].startswith("LOOP     ")
@@ -101,15 +101,32 @@ def test_all_large_shares_are_there_where_there_is_room_and_else_what_fits_in_on
     epochs = tuple(replace(one, **long, storage_step_seconds=0.5) for one in loop.epochs)
     loops = (replace(loop, epochs=epochs),)
     text = "\n".join(lines_of(answered(epochs=(1,)), phases=loops))
-    assert " ".join(text.split("LOOP ")[1].split("TRY")[0].split()).endswith("sync 12 %, saves 12 % of epoch 1")
+    assert " ".join(text.split("LOOP ")[1].split("TRY")[0].split()).endswith("sync 6.7 %, saves 6.7 % of epoch 1")
     lines = lines_of(answered(epochs=(1,), reasons=("because",)), phases=(*loops, *run().saves))
     (row,) = (line for line in lines if line.startswith("LOOP"))
-    assert row.endswith("sync 12 % of epoch 1") and len(row) <= 80 and len(lines) == 8
+    assert row.endswith("sync 6.7 % of epoch 1") and len(row) <= 80 and len(lines) == 8
+
+
+@pytest.mark.parametrize(("alone", "busy"), [(0.612, "61 %"), (0.896, "89.6 %"), (0.9, "90.0 %"), (0.004, "0.40 %")])
+def test_the_figure_of_the_answer_is_not_rounded_to_its_goal(alone: float, busy: str) -> None:
+    lines = lines_of(answered(storage_utilization=Spread(alone, alone, alone)))
+    assert f"accelerators busy {busy} (only" in lines[1]
+
+
+def test_saves_that_took_much_of_a_loop_have_their_row_however_long_the_run_was() -> None:
+    (loop, *_) = run().loops
+    busy = tuple(replace(one, checkpoint_seconds=spread(0.5)) for one in loop.epochs)
+    more = {"reasons": ("because",), "epochs": (1,)}
+    rows = {
+        part: [line.split()[0] for line in lines_of(answered(**more), phases=(some, *run().saves), seconds=100.0)]
+        for part, some in (("few", loop), ("many", replace(loop, epochs=busy)))
+    }
+    assert ("SAVES" in rows["few"], "SAVES" in rows["many"]) == (False, True)
 
 
 def test_other_loops_have_their_answer_next_to_the_first_however_many_there_are() -> None:
     lines = lines_of(answered(reasons=("because",)), answered(loop="check", verdict="feeds"))
-    assert lines[2].startswith("ALSO     check: feeds: 61.2 %")
+    assert lines[2].startswith("ALSO     check: feeds: accelerators busy 61 %")
     lines = lines_of(answered(), *(answered(loop=name, verdict="feeds") for name in "abc"))
     assert lines[2] == "ALSO     a: feeds; b: feeds; c: feeds"
 
@@ -157,8 +174,8 @@ def test_a_restore_whose_reads_are_not_counted_gave_at_most_its_rate() -> None:
         verb = replace(save.verb, device_bytes=device)
         return lines_of(phases=(RestorePhase("model", "restore", 0.24, verb=verb),), environment=environment)[1]
 
-    assert line_of(None) == "RESTORES 1 x 240 ms, at most 417 MB/s, held 7.5 % of the run"
-    assert line_of(50_000_000) == "RESTORES 1 x 240 ms, 417 MB/s (50 % from the device), held 7.5 % of the run"
+    assert line_of(None) == "RESTORES 1 x 240 ms, at most 417 MB/s, held 4.6 % of the run"
+    assert line_of(50_000_000) == "RESTORES 1 x 240 ms, 417 MB/s (50 % from the device), held 4.6 % of the run"
 
 
 def test_the_title_has_the_file_system_of_the_loop() -> None:

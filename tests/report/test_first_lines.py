@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,18 @@ def test_where_somebody_asked_how_often_to_save_that_and_the_saves_stay() -> Non
     assert kept(*names, "EVERY") == ["ANSWER", "WHY", "STORAGE", "SAVES", "EVERY", "TRY"]
 
 
+@pytest.mark.parametrize(
+    ("large", "left_out"), [([], {"SAVES", "RESTORES"}), (["SAVES"], {"RESTORES"}), (["RESTORES"], {"SAVES"})]
+)
+def test_what_took_much_of_the_time_has_a_ninth_line_where_eight_are_too_few(
+    large: list[str], left_out: set[str]
+) -> None:
+    names = ["ANSWER", "WHY", "STORAGE", "MEMORY", "LOOP", "SAVES", "RESTORES"]
+    title, rows = fit_rows("title", [(name, "text") for name in names], [Advice("do this", COMMAND)], large)
+    assert set(names) - {name for name, _ in rows} == left_out
+    assert len(first_lines(title, rows).splitlines()) == 8 + bool(large)
+
+
 def test_a_title_is_one_line_with_the_longest_forms_that_fit() -> None:
     api = ["posix, mpi-independent", "posix and others", ""]
     assert fit_title(["cosmoflow"], ["ext4"], api, ["/scratch/me"]) == (
@@ -42,6 +55,6 @@ def test_a_title_is_one_line_with_the_longest_forms_that_fit() -> None:
     )
     title = fit_title(["c" * 20], ["r" * 40], api, directory_forms("/scratch/me"))
     assert title.endswith("r  posix and others")
-    ranks = ["4 ranks on 1 node (says nothing of many)"]
+    ranks = ["4 ranks on 1 node: do not extrapolate"]
     long = fit_title(name_forms("n" * 99), ranks, directory_forms("/a/" + "d" * 99))
     assert len(long) <= 80 and "..." in long and not long.endswith("...")

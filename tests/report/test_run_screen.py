@@ -48,7 +48,7 @@ def test_bytes_from_the_device_are_next_to_those_asked_where_they_are_counted() 
         )
         for share, device in ((0.25, 7_000_000), (None, None))
     )
-    assert re.search(r" 181 MB +45\.3 MB ", row_of(counted, "train 1 "))
+    assert re.search(r" 362 MB +90\.5 MB ", row_of(counted, "train 1 "))
     assert re.search(r" 100 MB +7\.00 MB ", row_of(counted, "restore c "))
     assert ["from the" in text.split("loops: ")[1] for text in (counted, uncounted)] == [True, False]
 
@@ -90,6 +90,6 @@ def test_all_tables_have_no_utilization_of_storage_for_epochs_out_of_memory() ->
     mine = replace(run().answers[0], loop=train.name, source="device", epochs=(1,))
     found = replace(run(), phases=(replace(train, epochs=epochs),), answers=(mine,))
     text = run_report(found, latencies_by_loop(found))
-    rows = text.split("alone %")[1].splitlines()
+    rows = text.split("limited %")[1].splitlines()
     alone = [row.split()[5] for row in rows if row[:1].isdecimal()][:4]
     assert alone[:3] == ["71.00", "memory", "memory"]

@@ -232,6 +232,10 @@ COMMANDS: Final = {
             _flag("--null", "no I/O at all: measures the tool itself"),
             _flag("--with-null", "run every loop again without I/O: gives the slowdown"),
             _flag("--verify", "check every byte read, not only the ends of each sample"),
+            _flag(
+                "--strict",
+                "end with status 3 where an `expect` line is missed, for CI (default: 0, as it was measured)",
+            ),
             _option(
                 "--trace",
                 "PART",

@@ -37,7 +37,7 @@ The others:
 `dliosim --version` prints the version.
 
 Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect`
-line was missed, 130 Ctrl-C, 143 SIGTERM.
+line was missed (`run --strict` alone), 130 Ctrl-C, 143 SIGTERM.
 """
 
 

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from dliosim.measure.answers.command_line import command_line
-from dliosim.measure.answers.validity import CORE_WAIT_LIMIT, doubt_of_prefetch
+from dliosim.measure.answers.validity import (
+    CORE_WAIT_LIMIT,
+    LEAST_SECONDS,
+    LEAST_STEPS,
+    count_steps,
+    doubt_of_length,
+    doubt_of_prefetch,
+)
+from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_WITH_DIRECT_KINDS
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import STARVES, TOO_CLOSE, Advice, Answer, RunSummary, Spread
+from dliosim.measure.results.run_summary import (
+    CANNOT_SAY,
+    STARVES,
+    TOO_CLOSE,
+    Advice,
+    Answer,
+    RunSummary,
+    Spread,
+    select_epochs,
+)
 from dliosim.model import MPI_APIS
-from dliosim.readable import count, long_time, percent
+from dliosim.readable import count, long_time, percent, size
 
 #: What one more override, name and phrase of a -D, does: names of earlier ones that say nothing next to it; None where
 #: the pattern cannot run with it.
@@ -31,19 +48,30 @@ _FEWEST_TIMES, _MOST_TIMES = 2, 8
 #: An interval of less than this to either side is as good as it gets: storage just reaches the goal.
 _JUST = 0.01
 
+#: How many times as long as must be the next run takes.
+_AMPLE = 1.5
+
 
 def advise(
-    run: RunSummary, runs: Sequence[LoopPhase], answer: Answer, waited: float, accepts: Accepts, disk: str
+    run: RunSummary,
+    runs: Sequence[LoopPhase],
+    answer: Answer,
+    waited: float,
+    accepts: Accepts,
+    samples: Mapping[str, int],
+    disk: str,
 ) -> Iterator[Advice]:
     """Yield what to do next about a loop; of changes by -D only those that the pattern `accepts`.
 
-    `waited` is the share of the time in which threads waited for a core. `disk` is a directory that is not in memory,
-    or an empty text.
+    `waited` is the share of the time in which threads waited for a core. `samples` has the setting by which the loop
+    has more samples, and how many it has; empty where there is none. `disk` is a directory that is not in memory, or an
+    empty text.
     """
     loop = runs[0]
+    counted = select_epochs([epoch for phase in runs for epoch in phase.epochs], answer)
 
     def change(text: str, setting: str, phrase: str) -> Iterator[Advice]:
-        override = f"{loop.name}.{setting}", phrase
+        override = setting if "." in setting else f"{loop.name}.{setting}", phrase
         if (needless := accepts(override)) is not None:
             yield Advice(text, command_line(run, "=".join(override), needless))
 
@@ -63,7 +91,9 @@ def advise(
         elif loop.cache != "off":
             yield from change("read past the page cache", "cache", "off")
         yield Advice("use more data than memory, or `drop caches` before the loop")
-    elif answer.verdict == TOO_CLOSE and answer.storage_utilization:
+    elif answer.verdict == CANNOT_SAY and doubt_of_length(counted):
+        yield from _measure_longer(runs, counted, samples, change)
+    elif answer.verdict in (TOO_CLOSE, CANNOT_SAY) and answer.storage_utilization:
         mean = answer.storage_utilization.mean
         target = answer.goal * (1 if answer.has_goal_within_interval else 1 - waited)
         if answer.has_goal_within_interval or (waited < CORE_WAIT_LIMIT and mean < target):
@@ -77,6 +107,22 @@ def advise(
             yield from change("read ahead of the steps", "readers", "1 by batch")
     elif answer.verdict == STARVES:
         yield from _read_faster(run, loop, waited, accepts, change)
+
+
+def _measure_longer(
+    runs: Sequence[LoopPhase], counted: Sequence[EpochSummary], samples: Mapping[str, int], change: _Change
+) -> Iterator[Advice]:
+    """Yield how the epochs that count last long enough for a verdict."""
+    steps, taken = count_steps(counted)
+    times = _AMPLE * max(LEAST_STEPS / max(steps, 1), LEAST_SECONDS / taken if taken > 0 else 1.0)
+    if len(counted) == sum(len(phase.epochs) for phase in runs):
+        epochs = math.ceil(times * len(runs[0].epochs))
+        yield from change(f"measure for longer, {count(epochs, 'epoch')}", "epochs", str(epochs))
+    for setting, many in samples.items():
+        more = math.ceil(times * many)
+        asked = size(max(one.bytes for one in counted) * more / many, 2)
+        yield from change(f"measure for longer, with {asked} an epoch", setting, str(more))
+    yield Advice("measure for longer: more samples, or `drop caches` and the loop in a `repeat`")
 
 
 def _narrow_interval(
@@ -139,8 +185,8 @@ def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts, most_ranks: 
     changed = "" if needless is None else "=".join(override)
     if changed or ranks < crowd:
         command = command_line(run, changed, needless or (), ranks=ranks * run.nodes)
-        fewer = f", with {count(ranks * run.nodes, 'rank')}" if ranks < crowd else ""
-        return Advice(f"give each rank and reader a core{fewer}", command)
+        other = count(ranks * run.nodes, "rank") if ranks < crowd else "fewer readers"
+        return Advice(f"use {crowd * (1 + loop.readers)} cores a node, or ask another question, with {other}", command)
     if 1 + readers > cores:
         return Advice(f"use a node of {1 + readers} cores, for the rank and its readers")
     return Advice("each has a core, but waited: other work had it; repeat this when the machine is quiet")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from dliosim.measure.answers.advice import Accepts, advise
 from dliosim.measure.answers.intervals import Outcome, judge_bound, spread_over
 from dliosim.measure.answers.sources import CountedEpochs, count_epochs
-from dliosim.measure.answers.validity import CORE_WAIT_LIMIT, doubt_of_prefetch, find_core_wait
+from dliosim.measure.answers.validity import CORE_WAIT_LIMIT, doubt_of_length, doubt_of_prefetch, find_core_wait
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import (
+    CANNOT_SAY,
     FEEDS,
     NO_STORAGE,
     NOT_ASKED,
@@ -24,20 +26,36 @@ from dliosim.measure.results.run_summary import (
 from dliosim.model.expectation import GOAL
 from dliosim.readable import percent
 
-_VERDICTS = {Outcome.HELD: FEEDS, Outcome.MISSED: STARVES, Outcome.UNDECIDED: TOO_CLOSE}
+_VERDICTS = {Outcome.HELD: FEEDS, Outcome.MISSED: STARVES}
 
 
 def answer_run(
-    run: RunSummary, loops: Sequence[Sequence[LoopPhase]], goals: Mapping[str, float], accepts: Accepts, disk: str = ""
+    run: RunSummary,
+    loops: Sequence[Sequence[LoopPhase]],
+    goals: Mapping[str, float],
+    accepts: Accepts,
+    samples: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+    disk: str = "",
 ) -> tuple[Answer, ...]:
     """Return the answer of each loop: `loops` has the runs of each, `goals` the goal of a loop that has its own.
 
-    `disk` is a directory that is not in memory, as advice for data that are.
+    `samples` has the setting of each loop's number of samples, and that number; `disk` is a directory that is not in
+    memory, as advice for data that are.
     """
-    return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL), accepts, disk) for runs in loops)
+
+    def advise_loop(runs: Sequence[LoopPhase], answer: Answer, waited: float) -> Answer:
+        known = samples.get(answer.loop, {})
+        return replace(answer, advice=tuple(advise(run, runs, answer, waited, accepts, known, disk)))
+
+    return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL), advise_loop) for runs in loops)
 
 
-def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accepts: Accepts, disk: str) -> Answer:
+def _answer_loop(
+    run: RunSummary,
+    runs: Sequence[LoopPhase],
+    goal: float,
+    add_advice: Callable[[Sequence[LoopPhase], Answer, float], Answer],
+) -> Answer:
     if all(phase.reads_nothing for phase in runs):
         return _answer_unread(runs[0].name, [epoch for phase in runs for epoch in phase.epochs], goal)
     counted = count_epochs(run, runs)
@@ -60,7 +78,7 @@ def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float, accept
         spread_over(some, storage_rate, _rate_error),
         (),
     )
-    return replace(answer, advice=tuple(advise(run, runs, answer, waited, accepts, disk)))
+    return add_advice(runs, answer, waited)
 
 
 def _answer_unread(loop: str, epochs: Sequence[EpochSummary], goal: float) -> Answer:
@@ -81,18 +99,20 @@ def _judge(
         return NO_STORAGE, (early,)
     if alone is None:
         if not any(epoch.compute_seconds.max > 0 for phase in runs for epoch in phase.epochs):
-            return NOT_ASKED, ()
+            return NOT_ASKED, ("it has no compute, so it needs no rate",)
         if max(epoch.steps for phase in runs for epoch in phase.epochs) < 2:
             return NO_STORAGE, ("an epoch has no step after the first",)
         return NOT_ASKED, ("requests come by themselves: their latency says whether storage keeps up",)
     if not counted.from_storage and alone.high >= goal:
         return NO_STORAGE, ()
+    if short := doubt_of_length(counted.select(runs)):
+        return CANNOT_SAY, (short,)
     outcome, doubt = judge_bound(alone, goal, True, waited, load)
     if doubt:
         is_near = alone.high >= goal
         ends = f": {percent(alone.low, 3)} to {percent(alone.high, 3)}" if is_near else ""
-        return _VERDICTS[outcome], (doubt + ends,)
-    load += ", but more is missing" if outcome is Outcome.MISSED else ""
+        return TOO_CLOSE if is_near else CANNOT_SAY, (doubt + ends,)
+    load += f", {percent(1 - alone.mean / goal, 2)} is missing to the goal" if outcome is Outcome.MISSED else ""
     reasons = [load] if waited >= CORE_WAIT_LIMIT else []
     if len(counted.numbers) == 1 and counted.select(runs)[0].storage_utilization_error is None:
         reasons.append("how far one epoch with fewer than two syncs may be off is not known")

@@ -7,10 +7,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dliosim.measure.answers.intervals import judge_bound, spread_over
-from dliosim.measure.answers.validity import find_core_wait
+from dliosim.measure.answers.validity import doubt_of_length, find_core_wait
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.run_summary import NO_STORAGE, Answer, ExpectationResult, RunSummary, Spread, select_epochs
+from dliosim.measure.results.run_summary import (
+    NO_STORAGE,
+    NOT_ASKED,
+    Answer,
+    ExpectationResult,
+    RunSummary,
+    Spread,
+    select_epochs,
+)
 from dliosim.model import Expectation
 from dliosim.readable import percent
 
@@ -39,6 +47,7 @@ def _check_expectation(line: Expectation, run: RunSummary, answer: Answer | None
     is_within = operator.ge if line.bound == "at least" else operator.le
     held = measured is not None and is_within(measured, line.value)
     reason = _no_storage_reason(run, answer, is_utilization)
+    reason = reason or doubt_of_length(counted)
     if not reason and measured is not None and interval is not None:
         half = interval.high - interval.mean
         around = interval if is_utilization else Spread(measured, measured - half, measured + half)
@@ -51,7 +60,7 @@ def _no_storage_reason(run: RunSummary, answer: Answer, is_utilization: bool) ->
     """Return why a figure of the epochs of an answer is not storage's; empty where it is."""
     if not answer.from_storage:
         return answer.reasons[0]
-    if is_utilization and answer.verdict == NO_STORAGE:
+    if is_utilization and answer.verdict in (NO_STORAGE, NOT_ASKED):
         return next(iter(answer.reasons), "")
     return "what was read was checked within the steps (--verify)" if run.verify else ""
 

@@ -9,10 +9,14 @@ from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import Environment
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
-from dliosim.readable import count, percent
+from dliosim.readable import count, percent, seconds
 
 #: Above this oversleep, utilization depends more on the machine's scheduler than on storage.
 OVERSLEEP_LIMIT = 0.01
+
+#: A verdict takes at least this time of steps, in s, and this number of steps after the first ones: docs/answer.md has
+#: how much shorter epochs differ from run to run.
+LEAST_SECONDS, LEAST_STEPS = 0.5, 10
 
 #: Above this share of a loop's time, waiting for cores decides the figures; docs/metrics.md has usual values.
 CORE_WAIT_LIMIT = 0.05
@@ -37,7 +41,7 @@ def find_core_wait(environment: Environment, epochs: Sequence[EpochSummary], rea
         return float(environment.is_oversubscribed), uncounted
     read = aggregate.reader_core_wait_share(epochs, readers) or 0.0
     if read > own:
-        return read, f"readers waited for a core for {percent(read, 2)} of the loop"
+        return read, f"readers waited {percent(read, 2)} of the loop for a core"
     return own, f"{percent(own, 2)} of the loop was waiting for a core"
 
 
@@ -60,6 +64,21 @@ def doubt_of_oversleep(phases: Sequence[LoopPhase]) -> str:
     """Return how much longer than asked compute took in the worst epoch, if that matters; else an empty text."""
     worst = max((epoch.oversleep_share or 0.0 for phase in phases for epoch in phase.epochs), default=0.0)
     return f"compute took up to {percent(worst, 3)} longer than asked" if worst > OVERSLEEP_LIMIT else ""
+
+
+def doubt_of_length(epochs: Sequence[EpochSummary]) -> str:
+    """Return how little was measured in all of these epochs, if it decides nothing; else an empty text."""
+    steps, taken = count_steps(epochs)
+    if taken >= LEAST_SECONDS and steps >= LEAST_STEPS:
+        return ""
+    least = f"{LEAST_STEPS} steps and {seconds(LEAST_SECONDS, 2)}"
+    return f"measured {count(steps, 'step')} in {seconds(taken, 2)}, and a verdict takes {least}"
+
+
+def count_steps(epochs: Sequence[EpochSummary]) -> tuple[int, float]:
+    """Return the number of steps after the first ones of epochs, and their time, in s: storage's where it is known."""
+    times = (one.loop_seconds if one.storage_utilization is None else one.storage_step_seconds for one in epochs)
+    return sum(max(one.steps - 1, 0) for one in epochs), sum(times)
 
 
 def doubt_of_prefetch(phases: Sequence[LoopPhase]) -> str:

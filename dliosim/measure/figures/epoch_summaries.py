@@ -76,8 +76,8 @@ class EpochSummary:
     #: mean over ranks of `nominal_ns` / `steady_ns`
     utilization: float | None = figure("utili-\nzation %", of=lambda ranks: ranks.mean_ratio("utilization"))
     #: sum over syncs of the most that any rank would take for its steps with storage that needs no time / the same with
-    #: this storage: see "Utilization of storage alone"
-    storage_utilization: Share | None = figure("storage\nalone %", of=Reduced.storage_utilization)
+    #: this storage: see "Storage-limited utilization"
+    storage_utilization: Share | None = figure("storage\nlimited %", of=Reduced.storage_utilization)
     #: standard error of `storage_utilization`, from the times between syncs; None with fewer than two
     storage_utilization_error: float | None = figure(of=Reduced.storage_utilization_error)
     #: time that the steps after the first would take with this storage, if nothing else held them

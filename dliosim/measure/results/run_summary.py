@@ -59,6 +59,7 @@ class Advice:
 FEEDS = "feeds"
 STARVES = "does not feed"
 TOO_CLOSE = "too close to say"
+CANNOT_SAY = "cannot say"
 NOT_ASKED = "not asked"
 NO_STORAGE = "not a storage result"
 
@@ -69,7 +70,8 @@ class Answer:
 
     #: name of the loop
     loop: str
-    #: `feeds`, `does not feed`, `too close to say`, `not asked` (no compute, or requests come by themselves),
+    #: `feeds`, `does not feed`, `too close to say` (the goal is within the interval), `cannot say` (waits for a core
+    #: may be what is missing, or too little was measured), `not asked` (no compute, or requests come by themselves),
     #: `not a storage result`
     verdict: str
     #: why it is so, and what makes it doubtful
@@ -80,11 +82,11 @@ class Answer:
     from_storage: bool
     #: epochs that count, from 1 over all runs of the loop
     epochs: tuple[int, ...]
-    #: utilization of storage alone that is asked for
+    #: storage-limited utilization that is asked for
     goal: float
     #: utilization of the loop in these epochs; None without compute
     utilization: Spread | None
-    #: utilization of storage alone in these epochs; None without compute
+    #: storage-limited utilization in these epochs; None without compute
     storage_utilization: Spread | None
     #: bytes/s for the goal; None without compute
     needs_bytes_per_second: Spread | None
@@ -95,7 +97,7 @@ class Answer:
 
     @property
     def has_goal_within_interval(self) -> bool:
-        """Return True if the utilization of storage alone may be below the goal or not, by its interval."""
+        """Return True if the storage-limited utilization may be below the goal or not, by its interval."""
         alone = self.storage_utilization
         return alone is not None and alone.low < self.goal <= alone.high
 

@@ -61,10 +61,10 @@ def mean_spread(spreads: Sequence[RankSpread]) -> RankSpread:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The rates that storage must deliver for a utilization of storage alone, or to keep up with arrivals."""
+    """The rates that storage must deliver for a storage-limited utilization, or to keep up with arrivals."""
 
     step_bytes: float  #: bytes that a rank reads for a step
-    #: utilization of storage alone; None for requests, where storage has to keep up with them
+    #: storage-limited utilization; None for requests, where storage has to keep up with them
     goal: float | None
     #: seconds of a step with storage that needs no time: compute, and what `processing` adds to it
     least: float

@@ -16,6 +16,7 @@ from dliosim.report.first_lines import (
     fit_rows,
     fit_title,
     name_forms,
+    name_nodes,
 )
 from dliosim.report.reader.comparison import ComparisonResult
 
@@ -42,11 +43,10 @@ def comparison_lines(found: Outcome | ComparisonResult, answer: ComparisonAnswer
 
 def comparison_rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> FirstRows:
     """Return the title and the rows of the first lines."""
-    nodes = "1 node (says nothing of many)" if found.nodes == 1 else count(found.nodes, "node")
     kind, directory = next(((one.kind, one.directory) for one in found.environment.file_systems), ("", ""))
     title = fit_title(
         [f"{name}: {name_target(found.what)}" for name in name_forms(found.name)],
-        [f"{count(found.ranks, 'rank')} on {nodes}"],
+        [f"{count(found.ranks, 'rank')} on {name_nodes(found.nodes)}"],
         [kind],
         directory_forms(directory),
     )

@@ -138,7 +138,7 @@ def _demand_table(workload: Workload, forecast: Forecast) -> str:
         "moved /\nasked",
     ]
     title = (
-        "what storage must deliver for the goal, a utilization of storage alone: `needs` is the mean rate, `reading` "
+        "what storage must deliver for the goal, a storage-limited utilization: `needs` is the mean rate, `reading` "
         "the rate while a step's bytes are read (requests: to keep up)"
     )
     table = grid(title, headings, rows)
@@ -165,7 +165,7 @@ def _storage_limits(loop: Loop, demand: Demand) -> Iterator[str]:
     elif demand.readers:
         whom = f"even on {count(readers, 'reader')} " if readers else ""
         text = f"`preprocess` takes {seconds(demand.processing)} a step, {whom}too long for a utilization of "
-        more = f"`readers {demand.readers}` in the access method would do. Utilization of storage alone leaves it out"
+        more = f"`readers {demand.readers}` in the access method would do. Storage-limited utilization leaves it out"
         yield f"{loop.name}: {text}{percent(demand.goal, 2)} with any storage; {more}."
     if loop.decode and loop.access.through == "direct":
         less = "readers have that much less for reading" if readers else "a step takes that much longer"

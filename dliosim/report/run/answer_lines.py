@@ -8,13 +8,22 @@ from collections.abc import Iterator, Sequence
 from dliosim.measure.answers.command_line import command_line
 from dliosim.measure.figures.declaration import name_part, time_parts
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.file_phases import FilePhase
+from dliosim.measure.results.file_phases import FilePhase, SavePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import NO_STORAGE, Answer, RunSummary, select_epochs
 from dliosim.plan.forecast.checkpoint_interval import best_interval, compute_waste
 from dliosim.readable import count, long_time, percent, seconds, size
-from dliosim.report.first_lines import ROW, FirstRows, directory_forms, first_lines, fit_rows, fit_title, name_forms
+from dliosim.report.first_lines import (
+    ROW,
+    FirstRows,
+    directory_forms,
+    first_lines,
+    fit_rows,
+    fit_title,
+    name_forms,
+    name_nodes,
+)
 from dliosim.report.phase_titles import group_phases, name_epochs
 from dliosim.report.run.checkpoints import (
     TELLING_BYTES,
@@ -25,6 +34,9 @@ from dliosim.report.run.checkpoints import (
     rank_bytes,
 )
 from dliosim.report.text_table import shorten_name
+
+#: Saves and restores that held the ranks for more than this share always have their row.
+_LARGE = 0.1
 
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3
@@ -48,7 +60,7 @@ _NAMES = {"sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"
 
 
 def answer_lines(run: RunSummary) -> str:
-    """Return the first lines of a run's report, at most 8: a title, and a line for each question that it can answer."""
+    """Return the first lines of a run's report, at most 9: a title, and a line for each question that it can answer."""
     return first_lines(*answer_rows(run))
 
 
@@ -68,8 +80,10 @@ def _answer_rows(run: RunSummary, with_all: bool) -> FirstRows:
         *(("ALSO", text) for text in _other_answers(answers[1:])),
         *(("EVERY", text) for text in _best_intervals(run)),
     ]
-    rows += [*_file_rows("SAVES", run.saves, run), *_file_rows("RESTORES", run.restores, run)]
-    return fit_rows(_title(run), rows, answers[0].advice if answers else ())
+    phases: dict[str, Sequence[FilePhase]] = {"SAVES": run.saves, "RESTORES": run.restores}
+    rows += [row for name, some in phases.items() for row in _file_rows(name, some, run)]
+    large = [name for name, some in phases.items() if _greatest_share(some, run) > _LARGE]
+    return fit_rows(_title(run), rows, answers[0].advice if answers else (), large)
 
 
 def _best_intervals(run: RunSummary) -> Iterator[str]:
@@ -142,11 +156,10 @@ def _title(run: RunSummary) -> str:
     places = {one.root: one for one in run.environment.file_systems}
     place = places.get(root) or next(iter(places.values()), None)
     kind, directory = (place.kind, place.directory) if place else ("", "")
-    nodes = "1 node (says nothing of many)" if run.nodes == 1 else count(run.nodes, "node")
     used = list(dict.fromkeys(api for api in apis if api != "null"))
     return fit_title(
         name_forms(run.name),
-        [f"{count(run.ranks, 'rank')} on {nodes}"],
+        [f"{count(run.ranks, 'rank')} on {name_nodes(run.nodes)}"],
         [kind],
         [", ".join(used), f"{used[0]} and others" if used else "", ""],
         directory_forms(directory),
@@ -177,7 +190,7 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer, with_all: bool) -> Ite
 
 
 def describe_answer(answer: Answer) -> str:
-    """Return the figures behind a verdict: utilization of storage alone, goal and rates, as far as there are any."""
+    """Return the figures behind a verdict: storage-limited utilization, goal and rates, as far as there are any."""
     return "; ".join(filter(None, [_verdict(answer).partition(": ")[2], _rates(answer)]))
 
 
@@ -197,8 +210,9 @@ def _verdict(answer: Answer) -> str:
     alone = answer.storage_utilization
     if alone is None or answer.verdict == NO_STORAGE:
         return answer.verdict
-    figures = f"{percent(alone.mean, 3)} utilization of storage alone", f"goal {percent(answer.goal, 2)}"
-    return f"{answer.verdict}: {', '.join(figures)}"
+    goal, shares = percent(answer.goal, 2), (percent(alone.mean, digits) for digits in (2, 3))
+    busy = next((share for share in shares if share != goal), percent(alone.mean, 2))
+    return f"{answer.verdict}: accelerators busy {busy} (only storage counted), goal {goal}"
 
 
 def _shares(epochs: Sequence[EpochSummary], reads: str) -> list[str]:
@@ -206,7 +220,7 @@ def _shares(epochs: Sequence[EpochSummary], reads: str) -> list[str]:
 
     `reads` is the word for waits for data. Steps may also be held by reads while ranks wait for something else: for
     another rank that reads, or for a sync during which readers read. That is named, too, so that the shares agree with
-    the utilization of storage alone.
+    the storage-limited utilization.
     """
     times = {name: statistics.fmean(getattr(one, name).mean for one in epochs) for name in time_parts(EpochSummary)}
     whole = sum(times.values())
@@ -226,7 +240,7 @@ def _shares(epochs: Sequence[EpochSummary], reads: str) -> list[str]:
 def _seconds_behind_waits(epoch: EpochSummary) -> float:
     """Return for how long storage held the steps of an epoch beyond the ranks' own waits for data; at least 0.
 
-    All of the steps after the first, as utilization of storage alone is.
+    All of the steps after the first, as the storage-limited utilization is.
     """
     if epoch.storage_utilization is None:
         return 0.0
@@ -236,14 +250,27 @@ def _seconds_behind_waits(epoch: EpochSummary) -> float:
     return max(held - (flushing + clear) / epoch.ranks, 0.0)
 
 
+def _hold_seconds(phase: FilePhase) -> float:
+    """Return for how long a save or restore held the ranks; a save in the background continues while they work."""
+    return phase.verb.longest_stall_seconds if isinstance(phase, SavePhase) else phase.verb.seconds
+
+
+def _greatest_share(phases: Sequence[FilePhase], run: RunSummary) -> float:
+    """Return the share of the run in which saves or restores held the ranks; or that of all loops, if it is greater."""
+    held = sum(map(_hold_seconds, phases)) / run.seconds if run.seconds > 0 else 0.0
+    in_loops = sum(one.checkpoint_seconds.mean for one in run.epochs)
+    whole = in_loops + sum(one.loop_seconds for one in run.epochs)
+    return max(held, in_loops / whole if whole > 0 and phases == run.saves else 0.0)
+
+
 def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Iterator[tuple[str, str]]:
     """Yield number, mean time and rate of saves or restores, and the share of the run in which they held the ranks."""
     verbs = [phase.verb for phase in phases]
     whole = sum(one.seconds for one in verbs)
     if whole <= 0 or run.seconds <= 0:
         return
-    is_save = name == "SAVES"  # a save in the background continues while ranks work
-    held = sum(one.longest_stall_seconds if is_save else one.seconds for one in verbs) / run.seconds
+    is_save = name == "SAVES"
+    held = sum(map(_hold_seconds, phases)) / run.seconds
     share = "" if is_save else device_share(phases)
     most = "" if is_save or share else "at most "  # memory may have given a part of what the kernel does not count
     if all(run.is_stored_on(phase, MEMORY_KINDS) for phase in phases):

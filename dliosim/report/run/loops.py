@@ -183,7 +183,7 @@ def _rate_columns(doubtful: bool, answer: Answer | None) -> list[Column[EpochSum
             lambda one: _scale(one.utilization, 100),
             lambda share: number(share) + (mark if share is not None else ""),
         ),
-        Column("storage\nalone %", partial(storage_alone, answer=answer), _alone_cell, optional=True, usual=math.nan),
+        Column("storage\nlimited %", partial(storage_alone, answer=answer), _alone_cell, optional=True, usual=math.nan),
         Column("slow-\ndown", lambda one: one.slowdown, optional=True),
     ]
 

@@ -30,7 +30,7 @@ _MOST_EPOCHS = 5
 _LONGEST_LOOP, _LONGEST_VERB = 10, 24
 
 
-#: An epoch, and its utilization of storage alone in words.
+#: An epoch, and its storage-limited utilization in words.
 _Row: TypeAlias = tuple[EpochSummary, str | None]
 
 
@@ -51,7 +51,7 @@ def _loop_table(run: RunSummary) -> str:
 
 
 def _epoch_rows(runs: Sequence[LoopPhase], answer: Answer | None) -> Iterator[tuple[str, _Row]]:
-    """Yield name, figures, and utilization of storage alone of the first epochs of a loop, and of its last one."""
+    """Yield name, figures, and storage-limited utilization of the first epochs of a loop, and of its last one."""
     name = shorten_name(title_of(runs[0]), _LONGEST_LOOP)
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     for number, epoch in enumerate(epochs, 1):
@@ -62,7 +62,7 @@ def _epoch_rows(runs: Sequence[LoopPhase], answer: Answer | None) -> Iterator[tu
 
 
 def _storage_alone(epoch: EpochSummary, answer: Answer | None) -> str | None:
-    """Return the utilization of storage alone where it counts, else what gave the bytes; None where no epoch has it."""
+    """Return the storage-limited utilization where it counts, else what gave the bytes; None where no epoch has it."""
     alone = storage_alone(epoch, answer) if answer and answer.source not in ("memory", "null") else None
     return percent_cell(alone) if isinstance(alone, float) else alone
 
@@ -97,7 +97,7 @@ _LOOP_COLUMNS: list[Column[_Row]] = [
     Column("time", _read_epoch(lambda one: one.loop_seconds), time_cell),
     Column("asked /\ntime", _read_epoch(lambda one: one.bytes_per_second), _rate_cell, True, math.nan),
     Column("utili-\nzation", _read_epoch(lambda one: one.utilization), percent_cell, True, math.nan),
-    Column("storage\nalone", lambda row: row[1], lambda text: text or "-", True),
+    Column("storage\nlimited", lambda row: row[1], lambda text: text or "-", True),
     Column("latency\np99", _read_epoch(_p99), time_cell, True, math.nan),
 ]
 

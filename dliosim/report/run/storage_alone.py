@@ -1,4 +1,4 @@
-"""Utilization of storage alone of single epochs: there is none of an epoch that memory gave."""
+"""Storage-limited utilization of single epochs: there is none of an epoch that memory gave."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dliosim.measure.results.run_summary import Answer
 
 
 def storage_alone(epoch: EpochSummary, answer: Answer | None) -> float | str | None:
-    """Return the utilization of storage alone of an epoch that counts for an answer, else what gave its bytes.
+    """Return the storage-limited utilization of an epoch that counts for an answer, else what gave its bytes.
 
     Epochs are numbered over all runs of their loop. None where there is no utilization, or no answer.
     """

@@ -136,7 +136,7 @@ def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase], answer: 
     slept = doubt_of_oversleep(runs)
     if slept:
         known = any(epoch.utilization is not None for epoch in epochs) and answer is None
-        yield f"{slept}: {_DOUBTFUL if known else 'rates include that, utilization of storage alone does not'}"
+        yield f"{slept}: {_DOUBTFUL if known else 'rates include that, storage-limited utilization does not'}"
     early = doubt_of_prefetch(runs)
     if early and answer is None:
         yield f"{early}: {_DOUBTFUL}, because those steps were read during the first; use more samples or fewer batches"

@@ -110,6 +110,30 @@ def test_of_an_only_epoch_the_steps_say_how_sure_its_figure_is(error: float, ver
     assert found.storage_utilization is not None and found.storage_utilization.low == pytest.approx(0.87 - 2 * error)
 
 
+@pytest.mark.parametrize("alone", [0.95, 0.5])
+@pytest.mark.parametrize(
+    ("known", "verdict"), [({"storage_step_seconds": 0.49}, "cannot say"), ({"steps": 10}, "cannot say"), ({}, "")]
+)
+def test_a_short_epoch_decides_nothing(alone: float, known: dict[str, Any], verdict: str) -> None:
+    found = answer(epoch(alone, 1.0, **known))
+    assert found.verdict == (verdict or ("feeds" if alone > 0.9 else "does not feed"))
+
+
+def test_what_lasts_long_enough_is_advised_after_a_short_epoch() -> None:
+    short = epoch(0.5, 1.0, storage_step_seconds=0.25)  # 1.5 x 0.5 s takes three times as long
+
+    def advise(*epochs: EpochSummary, samples: dict[str, int] = {}, accepted: bool = True) -> Advice:  # noqa: B006
+        loop = replace(sample.run().loops[0], epochs=epochs, prefetch=0)
+        accepts = {True: (), False: None}[accepted]
+        return answer_run(on("ext4", loop), [[loop]], {}, lambda override: accepts, {"train": samples})[0].advice[0]
+
+    assert advise(short).command.endswith(" -D train.epochs=3")
+    warm = epoch(0.99, 0.0)
+    assert advise(short, warm, samples={"d.samples": 100}).command.endswith(" -D d.samples=300")
+    assert "48 GB" in advise(short, warm, samples={"d.samples": 100}).text
+    assert advise(short, warm).command == advise(short, warm, samples={"d.samples": 9}, accepted=False).command == ""
+
+
 def test_more_epochs_are_advised_where_they_would_count() -> None:
     close = epoch(0.89, 1.0, storage_utilization_error=0.1)
     assert answer(close).advice[0].command.endswith("-D train.epochs=8")
@@ -273,19 +297,19 @@ def test_bytes_of_a_server_may_be_out_of_its_memory() -> None:
 
 
 def test_steps_that_were_all_read_ahead_say_nothing() -> None:
-    found = answer(epoch(0.99, 1.0), prefetch=15)
+    found = answer(epoch(0.99, 1.0), prefetch=31)
     assert found.verdict == "not a storage result"
     assert "read ahead" in found.reasons[0]
 
 
 def test_waiting_for_a_core_may_be_what_is_missing() -> None:
     waiting = {"loop_seconds": 1.0, "core_wait_seconds": sample.spread(0.2)}
-    assert answer(epoch(0.8, 1.0, **waiting)).verdict == "too close to say"
+    assert answer(epoch(0.8, 1.0, **waiting)).verdict == "cannot say"
     most = {"loop_seconds": 1.0, "core_wait_seconds": sample.spread(0.5)}
-    assert answer(epoch(0.05, 1.0, **most)).verdict == "too close to say"
+    assert answer(epoch(0.05, 1.0, **most)).verdict == "cannot say"
     loaded = answer(epoch(0.5, 1.0, **waiting))
     text = "20 % of the loop was waiting for a core"
-    assert (loaded.verdict, loaded.reasons) == ("does not feed", (f"{text}, but more is missing",))
+    assert (loaded.verdict, loaded.reasons) == ("does not feed", (f"{text}, 44 % is missing to the goal",))
     assert answer(epoch(0.95, 1.0, **waiting)).reasons == (text,)
 
 
@@ -299,7 +323,7 @@ def advise(ranks: int, cores: int, readers: int, alone: float, waited: float) ->
     return answer_run(run, group_phases(run.loops), {}, lambda override: ())[0].advice[0]
 
 
-#: Utilization of storage alone: waits for cores may be what is missing of the goal, or more is missing.
+#: Storage-limited utilization: waits for cores may be what is missing of the goal, or more is missing.
 CLOSE, FAR = 0.8, 0.5
 
 
@@ -329,7 +353,7 @@ def test_where_the_goal_is_within_the_spread_more_epochs_that_count_are_advised(
 
 
 def test_steps_that_were_all_read_ahead_are_advised_against_wherever_their_bytes_came_from() -> None:
-    assert answer(epoch(0.99, 0.5), prefetch=15).advice[0].text.startswith("use more samples")
+    assert answer(epoch(0.99, 0.5), prefetch=31).advice[0].text.startswith("use more samples")
 
 
 @pytest.mark.parametrize(
@@ -419,7 +443,7 @@ def test_data_in_memory_are_advised_to_a_disk_that_is_known() -> None:
     run = replace(on("tmpfs", loop), arguments=("run", "a.dlio", "--dir=/dev/shm/me"), ranks=1)
 
     def advise(disk: str) -> str:
-        return answer_run(run, [[loop]], {}, lambda override: (), disk)[0].advice[0].command
+        return answer_run(run, [[loop]], {}, lambda override: (), disk=disk)[0].advice[0].command
 
     assert advise("dliosim-data") == "dliosim run a.dlio --dir dliosim-data"
     assert advise("") == ""

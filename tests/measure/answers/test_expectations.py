@@ -14,7 +14,12 @@ from tests.report.sample import epoch, run, spread
 MS = 1_000_000
 
 #: What makes an epoch storage's, in `on_disk`.
-DEVICE = {"storage_amplification": 1.0, "core_wait_seconds": spread(0.0), "storage_utilization": 0.7}
+DEVICE = {
+    "storage_amplification": 1.0,
+    "core_wait_seconds": spread(0.0),
+    "storage_utilization": 0.7,
+    "storage_step_seconds": 2.0,
+}
 
 
 def expecting(figure, bound, value, unit, loop="train"):
@@ -176,9 +181,24 @@ def test_p99_is_of_requests_where_there_are_any():
     assert result.held
 
 
+@pytest.mark.parametrize("device", [1.0, 0.0, None])
+def test_a_loop_without_compute_misses_no_utilization_wherever_its_bytes_came_from(device):
+    resting = cold(utilization=None, storage_utilization=None, compute_seconds=spread(0.0))
+    result = result_of(UTILIZATION, replace(resting, storage_amplification=device))
+    assert (result.measured, result.held, result.is_missed) == (None, False, False)
+
+
 def test_what_could_not_be_measured_does_not_hold():
-    result = result_of(UTILIZATION, cold(utilization=None, storage_utilization=None))
-    assert (result.measured, result.held) == (None, False)
+    assert result_of(P99, cold(batch_latency=Histogram())).is_missed
+
+
+@pytest.mark.parametrize("line", [UTILIZATION, P99])
+@pytest.mark.parametrize(
+    ("short", "is_missed"), [({}, True), ({"storage_step_seconds": 0.4}, False), ({"steps": 9}, False)]
+)
+def test_a_line_is_missed_only_where_enough_was_measured(line, short, is_missed):
+    late = {"storage_utilization": 0.1, "batch_latency": Histogram([60 * MS])}
+    assert result_of(line, cold(**late | short)).is_missed == is_missed
 
 
 def test_a_loop_that_did_not_run_does_not_hold():
@@ -186,7 +206,7 @@ def test_a_loop_that_did_not_run_does_not_hold():
     assert (result.measured, result.held, result.epochs) == (None, False, ())
 
 
-@pytest.mark.parametrize(("prefetch", "judged"), [(14, True), (15, False)])
+@pytest.mark.parametrize(("prefetch", "judged"), [(30, True), (31, False)])
 def test_utilization_says_nothing_where_all_later_steps_are_read_during_the_first(prefetch, judged):
     late = {"batch_latency": Histogram([60 * MS])}
     result = result_of(UTILIZATION, cold(storage_utilization=0.1, **late), loop={"prefetch": prefetch})
