@@ -234,7 +234,7 @@ def comparison(**changed: object) -> dict[str, Any]:
             }
         )
     content = {
-        "schema_version": 3,
+        "schema_version": 4,
         "kind": "compare",
         "name": "resnet50",
         "title": "ImageNet packed in one file that all ranks read",
@@ -247,6 +247,7 @@ def comparison(**changed: object) -> dict[str, Any]:
             "cores_per_node": 8,
             "ranks_per_node": 4,
             "memory_per_node": 24 * 2**30,
+            "whole_memory_per_node": 24 * 2**30,
             "load_average": 0.25,
             "mpi_io": "ROMIO",
             "file_systems": [

@@ -11,7 +11,7 @@ from dliosim.measure.results.phase import LoopPhase
 from dliosim.report.run.all_tables import run_report
 from dliosim.report.run.loops import latencies_by_loop
 from dliosim.report.run.screen import run_screen
-from tests.report.sample import epoch, run, verb
+from tests.report.sample import epoch, run, spread, verb
 
 GOLDEN = Path(__file__).with_name("screen.txt")
 
@@ -59,6 +59,14 @@ def test_how_a_restore_reads_is_named_where_there_is_another_one() -> None:
     assert "restore state  " in alone and "oldest" not in alone
     both = on("ext4", phases=tuple(restores)).split("files: ")[1]
     assert "restore state once" in both and "dest first" in both
+
+
+def test_drains_have_their_time_next_to_saves() -> None:
+    (save, *_) = run().saves
+    drained = replace(save, verb=replace(save.verb, drain_bytes=100_000_000, drain_seconds=spread(2.0)))
+    assert re.search(r" +2\.20 s +417 MB/s", row_of(run_screen(run(phases=(drained,))), "save model "))
+    assert "drained" not in run_screen(run(phases=(save,)))
+    assert "; then 2.20 s to drain" in run_screen(run(phases=(drained,))).split("\n\n")[0]
 
 
 def test_of_many_epochs_the_first_and_the_last_have_rows() -> None:

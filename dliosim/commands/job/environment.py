@@ -16,7 +16,7 @@ from dliosim import __version__
 from dliosim.execute.backends.registry import list_accesses
 from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.execute.node.environment import find_mount, mpi_io, mpi_library
-from dliosim.execute.node.memory import available_memory
+from dliosim.execute.node.memory import available_memory, whole_memory
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.phases.context import Session
 from dliosim.measure.results.machine import Environment, FileSystem
@@ -56,6 +56,7 @@ def describe_environment(session: Session, node: NodeLoad, phases: Sequence[Phas
             *_describe_direct_io(session),
             *_list_variables(os.environ),
         ),
+        whole_memory() or 0,
     )
 
 

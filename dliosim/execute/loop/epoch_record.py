@@ -34,11 +34,14 @@ class KernelCounts:
         # Last: core_wait reads /proc, which is counted.
         self._io, self._drained = read_process_io(), saves.count_drained_bytes()
 
-    def stop(self) -> None:
-        """Stop counting: nothing of the epoch is read any more."""
-        self._read = process_io_since(self._io, self._saves.count_drained_bytes() - self._drained)
+    def stop_waits(self) -> None:
+        """Stop counting core waits: the steps are over, and what follows is no time of the loop."""
         self._core_wait = core_wait_since(self._waited, self._this)
         self._readers_core_wait = core_wait_since(self._readers_waited, self._readers)
+
+    def stop_reads(self) -> None:
+        """Stop counting bytes: nothing of the epoch is read any more."""
+        self._read = process_io_since(self._io, self._saves.count_drained_bytes() - self._drained)
 
     def record_counts(self, record: EpochRecord, loop: Loop, save_core_wait: int) -> None:
         """Enter the counts into `record`; `save_core_wait` is the core wait (ns) of this thread in saves."""

@@ -161,6 +161,7 @@ class LoopRunner:
         settings = StepSettings(self._syncer, loop.compute.busy, not world.polite, collect_every)
         counts = KernelCounts(batches.threads, self._manager)
         stop = run_steps(plan, settings, source, self.saves, account, session.progress)
+        counts.stop_waits()
         # An error after the last sync is raised here by all ranks, before anything collective follows. In an epoch that
         # is shorter than the steps between two syncs, only this meeting lets ranks agree that the time is up.
         now = perf_counter_ns()
@@ -168,7 +169,7 @@ class LoopRunner:
         stop = self._syncer.end_epoch(stop or now >= self.saves.deadline)
         # Only the ranks of one communicator find that a file is too short; `run_on_all` raises the error on all ranks.
         world.run_on_all(batches.end)
-        counts.stop()
+        counts.stop_reads()
         session.progress.end()
         record = account.make_record(self._salt, epoch + 1, loop.batch if data else 0, session.options.null)
         source.record_reads(record)

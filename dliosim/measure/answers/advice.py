@@ -14,10 +14,11 @@ from dliosim.measure.answers.validity import (
     LEAST_STEPS,
     count_steps,
     doubt_of_length,
+    doubt_of_memory,
     doubt_of_prefetch,
 )
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_WITH_DIRECT_KINDS
+from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_WITH_DIRECT_KINDS, STACKED_KINDS
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import (
     CANNOT_SAY,
@@ -87,10 +88,14 @@ def advise(
         yield Advice("use more samples, or fewer batches ahead (`prefetch`)")
     elif not answer.from_storage:
         if run.is_stored_on(loop, OWN_CACHE_WITH_DIRECT_KINDS):
-            yield Advice("use much more data than memory, or the file system behind: --dir DIR")
+            kinds = {place.kind for place in run.environment.file_systems if place.root == loop.root}
+            behind = ", or the file system behind, if there is one: --dir DIR" if kinds & STACKED_KINDS else ""
+            yield Advice(f"use much more data than memory{behind}")
         elif loop.cache != "off":
             yield from change("read past the page cache", "cache", "off")
         yield Advice("use more data than memory, or `drop caches` before the loop")
+    elif answer.verdict == CANNOT_SAY and doubt_of_memory(run.environment, counted):
+        yield _ask_fewer_ranks(run, "use nodes with more memory", run.environment.ranks_per_node // 2)
     elif answer.verdict == CANNOT_SAY and doubt_of_length(counted):
         yield from _measure_longer(runs, counted, samples, change)
     elif answer.verdict in (TOO_CLOSE, CANNOT_SAY) and answer.storage_utilization:
@@ -168,6 +173,14 @@ def _read_faster(
         yield Advice(f"use faster storage, or a node of {1 + loop.readers} cores, for the rank and its readers")
     else:
         yield Advice("use faster storage: fewer ranks or more readers do not help here")
+
+
+def _ask_fewer_ranks(run: RunSummary, cure: str, ranks: int) -> Advice:
+    """Return a cure, or the same with fewer ranks on a node, if there are any, as another question."""
+    if not ranks:
+        return Advice(cure)
+    fewer = ranks * run.nodes
+    return Advice(f"{cure}, or ask another question, with {count(fewer, 'rank')}", command_line(run, ranks=fewer))
 
 
 def _readers_with_cores(run: RunSummary) -> int:

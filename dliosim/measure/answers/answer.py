@@ -9,8 +9,15 @@ from types import MappingProxyType
 from dliosim.measure.answers.advice import Accepts, advise
 from dliosim.measure.answers.intervals import Outcome, judge_bound, spread_over
 from dliosim.measure.answers.sources import CountedEpochs, count_epochs
-from dliosim.measure.answers.validity import CORE_WAIT_LIMIT, doubt_of_length, doubt_of_prefetch, find_core_wait
+from dliosim.measure.answers.validity import (
+    CORE_WAIT_LIMIT,
+    doubt_of_length,
+    doubt_of_memory,
+    doubt_of_prefetch,
+    find_core_wait,
+)
 from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.machine import Environment
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import (
     CANNOT_SAY,
@@ -63,7 +70,7 @@ def _answer_loop(
     alone = spread_over(some, lambda one: one.storage_utilization, lambda one: one.storage_utilization_error)
     alone = alone and Spread(alone.mean, max(alone.low, 0.0), min(alone.high, 1.0))
     waited, load = find_core_wait(run.environment, some, max(phase.readers for phase in runs))
-    verdict, why = _judge(runs, counted, alone, goal, waited, load)
+    verdict, why = _judge(run.environment, runs, counted, alone, goal, waited, load)
     answer = Answer(
         runs[0].name,
         verdict,
@@ -89,7 +96,13 @@ def _answer_unread(loop: str, epochs: Sequence[EpochSummary], goal: float) -> An
 
 
 def _judge(
-    runs: Sequence[LoopPhase], counted: CountedEpochs, alone: Spread | None, goal: float, waited: float, load: str
+    environment: Environment,
+    runs: Sequence[LoopPhase],
+    counted: CountedEpochs,
+    alone: Spread | None,
+    goal: float,
+    waited: float,
+    load: str,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the verdict and its reasons; `waited`: share of the time spent waiting for a core; `load`: in words."""
     if counted.source in ("null", "memory"):
@@ -99,13 +112,13 @@ def _judge(
         return NO_STORAGE, (early,)
     if alone is None:
         if not any(epoch.compute_seconds.max > 0 for phase in runs for epoch in phase.epochs):
-            return NOT_ASKED, ("it has no compute, so it needs no rate",)
+            return NOT_ASKED, ("it has no compute, so no accelerator waits for it",)
         if max(epoch.steps for phase in runs for epoch in phase.epochs) < 2:
             return NO_STORAGE, ("an epoch has no step after the first",)
         return NOT_ASKED, ("requests come by themselves: their latency says whether storage keeps up",)
     if not counted.from_storage and alone.high >= goal:
         return NO_STORAGE, ()
-    if short := doubt_of_length(counted.select(runs)):
+    if short := doubt_of_memory(environment, counted.select(runs)) or doubt_of_length(counted.select(runs)):
         return CANNOT_SAY, (short,)
     outcome, doubt = judge_bound(alone, goal, True, waited, load)
     if doubt:

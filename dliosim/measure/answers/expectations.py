@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dliosim.measure.answers.intervals import judge_bound, spread_over
-from dliosim.measure.answers.validity import doubt_of_length, find_core_wait
+from dliosim.measure.answers.validity import doubt_of_length, doubt_of_memory, find_core_wait
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.run_summary import (
@@ -47,7 +47,7 @@ def _check_expectation(line: Expectation, run: RunSummary, answer: Answer | None
     is_within = operator.ge if line.bound == "at least" else operator.le
     held = measured is not None and is_within(measured, line.value)
     reason = _no_storage_reason(run, answer, is_utilization)
-    reason = reason or doubt_of_length(counted)
+    reason = reason or doubt_of_memory(run.environment, counted) or doubt_of_length(counted)
     if not reason and measured is not None and interval is not None:
         half = interval.high - interval.mean
         around = interval if is_utilization else Spread(measured, measured - half, measured + half)

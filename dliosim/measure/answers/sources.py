@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dliosim.measure.answers.validity import PAGE
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_KINDS, OWN_CACHE_WITH_DIRECT_KINDS, SERVER_KINDS
 from dliosim.measure.results.phase import LoopPhase
@@ -16,9 +17,6 @@ SOURCES = ("device", "unknown", "mixed", "memory", "null")
 
 #: From this share of its bytes on, an epoch is the device's; below the other one it is memory's.
 _ALL, _NONE = 0.99, 0.01
-
-#: The page cache reads whole pages: around a sample, on average one page more than was asked.
-_PAGE = 4096
 
 
 #: Why a source is `unknown`; what is known instead follows.
@@ -88,7 +86,7 @@ def share_of_device(device: int, asked: int, warm_samples: int) -> float:
     if not asked:  # samples of less than a byte each, in units that are read whole
         return 1.0 if device else 0.0
     share = device / asked
-    return share if share < _ALL else min(share, max(device / (asked + _PAGE * warm_samples), _NONE))
+    return share if share < _ALL else min(share, max(device / (asked + PAGE * warm_samples), _NONE))
 
 
 def share_source(share: float) -> str:
@@ -138,19 +136,29 @@ def _choose_uncounted(
 
     True: their bytes came from storage. False: they may have come from memory. `numbers` are those not counted.
     """
+    uncounted = _uncounted_reason(run, runs[0])
     if runs[0].cache == "off" and not run.is_stored_on(runs[0], OWN_CACHE_WITH_DIRECT_KINDS):
-        return numbers, True, (f"{_UNCOUNTED}; O_DIRECT passed the page cache", *_server_reasons(run, runs))
+        return numbers, True, (f"{uncounted}; O_DIRECT passed the page cache", *_server_reasons(run, runs))
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     least, memory = min(epochs[each].unique_bytes for each in numbers), run.environment.memory_per_node * run.nodes
     if 0 < memory <= (1 - _ALL) * least:
-        room = f"{_UNCOUNTED}; memory has room for less than 1 % of {size(least, 3)}"
+        room = f"{uncounted}; memory has room for less than 1 % of {size(least, 3)}"
         return numbers, True, (room, *_server_reasons(run, runs))
     has_own_cache = run.is_stored_on(runs[0], OWN_CACHE_KINDS)
     cold = [] if runs[0].cache == "off" else find_cold_epochs(runs)
     if cold and not has_own_cache:
-        return cold, True, (f"{_UNCOUNTED}; the page cache was cold before", *_server_reasons(run, runs))
-    reasons = (f"{_UNCOUNTED}; {size(least, 3)} may have come from {size(memory, 3)} of memory",)
+        return cold, True, (f"{uncounted}; the page cache was cold before", *_server_reasons(run, runs))
+    reasons = (f"{uncounted}; {size(least, 3)} may have come from {size(memory, 3)} of memory",)
     return numbers, False, (*reasons, "this file system may have a cache of its own") if has_own_cache else reasons
+
+
+def _uncounted_reason(run: RunSummary, loop: LoopPhase) -> str:
+    """Return that reads are not counted; where the kernel does count them, that a drain read at the same time."""
+    others = [epoch for one in run.loops if one.root == loop.root for epoch in one.epochs]
+    is_local = not run.is_stored_on(loop, OWN_CACHE_KINDS | SERVER_KINDS)
+    counts = is_local or any(epoch.device_bytes is not None for epoch in others)
+    drains = counts and any(save.verb.drain_bytes for save in run.saves)
+    return f"{_UNCOUNTED} while a save drains" if drains else _UNCOUNTED
 
 
 def _memory_reason(run: RunSummary, runs: Sequence[LoopPhase]) -> str:

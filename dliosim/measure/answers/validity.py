@@ -9,10 +9,17 @@ from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import Environment
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
-from dliosim.readable import count, percent, seconds
+from dliosim.readable import count, percent, seconds, size
 
 #: Above this oversleep, utilization depends more on the machine's scheduler than on storage.
 OVERSLEEP_LIMIT = 0.01
+
+#: The page cache reads whole pages: around a sample, on average one page more than was asked.
+PAGE = 4096
+
+#: Below this free share of memory, and from this ratio of the bytes of the device to those asked on, memory is short: it
+#: keeps neither what is read ahead nor the programs' own pages, and they are read again.
+_LITTLE, _FAR_ABOVE = 0.1, 1.2
 
 #: A verdict takes at least this time of steps, in s, and this number of steps after the first ones: docs/answer.md has
 #: how much shorter epochs differ from run to run.
@@ -64,6 +71,23 @@ def doubt_of_oversleep(phases: Sequence[LoopPhase]) -> str:
     """Return how much longer than asked compute took in the worst epoch, if that matters; else an empty text."""
     worst = max((epoch.oversleep_share or 0.0 for phase in phases for epoch in phase.epochs), default=0.0)
     return f"compute took up to {percent(worst, 3)} longer than asked" if worst > OVERSLEEP_LIMIT else ""
+
+
+def doubt_of_memory(environment: Environment, epochs: Sequence[EpochSummary]) -> str:
+    """Return that the device read again what memory had no room for, programs included; else an empty text.
+
+    So it is where next to no memory is free and the device gave far more than the whole pages of these epochs' samples.
+    """
+    whole, free = environment.whole_memory_per_node, environment.memory_per_node
+    if not free < _LITTLE * whole or any(one.device_bytes is None for one in epochs):
+        return ""
+    given = sum(one.device_bytes or 0 for one in epochs)
+    asked = sum(one.unique_bytes for one in epochs)
+    if given <= _FAR_ABOVE * (asked + PAGE * sum(one.samples for one in epochs)):
+        return ""
+    return (
+        f"memory is short: {size(free, 2)} of {size(whole, 2)} free, {size(given, 3)} read for {size(asked, 3)} asked"
+    )
 
 
 def doubt_of_length(epochs: Sequence[EpochSummary]) -> str:

@@ -84,13 +84,17 @@ def reader_core_wait_share(epochs: Sequence[EpochSummary], readers: int) -> floa
 
     None without readers, and where the kernel does not count it.
     """
-    share = _loop_share([epoch.reader_core_wait_seconds for epoch in epochs], epochs)
-    return None if share is None or not readers else share / readers
+    share = _loop_share([epoch.reader_core_wait_seconds for epoch in epochs], epochs, max(readers, 1))
+    return None if share is None or not readers else share
 
 
-def _loop_share(times: Sequence[TimeSpread | None], epochs: Sequence[EpochSummary]) -> float | None:
+def _loop_share(times: Sequence[TimeSpread | None], epochs: Sequence[EpochSummary], threads: int = 1) -> float | None:
     known, seconds = [time.mean for time in times if time is not None], sum(epoch.loop_seconds for epoch in epochs)
-    return sum(known) / seconds if seconds > 0 and len(known) == len(times) else None
+    if seconds <= 0 or len(known) < len(times):
+        return None
+    return min(
+        sum(known) / seconds / threads, 1.0
+    )  # the kernel's count begins and ends some microseconds around the loop's clock
 
 
 def processing_share(epochs: Sequence[EpochSummary], readers: int) -> float:

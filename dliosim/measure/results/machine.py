@@ -12,6 +12,11 @@ MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
 OWN_CACHE_KINDS = frozenset({"fuse", "fuseblk", "zfs", "gpfs"})
 OWN_CACHE_WITH_DIRECT_KINDS = OWN_CACHE_KINDS - {"gpfs"}
 
+#: File systems in user space that may show files of another file system of this node.
+STACKED_KINDS = frozenset(
+    {"fuse", *(f"fuse.{name}" for name in ("bindfs", "encfs", "gocryptfs", "mergerfs", "unionfs"))}
+)
+
 #: File systems of servers, whose own memory may have the files.
 SERVER_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "lustre", "gpfs", "beegfs"})
 
@@ -42,7 +47,7 @@ class Environment:
     cores_per_node: int
     #: ranks of the fullest node
     ranks_per_node: int
-    #: bytes
+    #: bytes that the node of rank 0 can still give when the run ends, what its page cache has included
     memory_per_node: int
     #: processes that wanted a core in the minute before the run, on the busiest node
     load_average: float
@@ -52,6 +57,8 @@ class Environment:
     file_systems: tuple[FileSystem, ...] = ()
     #: further names and values: versions, kernel, host
     details: tuple[tuple[str, str], ...] = ()
+    #: bytes of memory of the node of rank 0, or the limit of its control groups; 0 if unknown
+    whole_memory_per_node: int = 0
 
     @property
     def is_oversubscribed(self) -> bool:

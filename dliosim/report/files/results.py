@@ -36,13 +36,13 @@ from dliosim.report.files.hdf5_files import encode_ranks, encode_timeline
 from dliosim.report.run.checkpoints import CheckpointCosts, checkpoint_costs
 from dliosim.report.run.loops import latencies_by_loop
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 RESULTS = "results.json"
 #: The results so far of a run that a signal asked for them.
 PARTIAL = "results.partial.json"
 #: The results of a comparison, written last.
 COMPARE = "compare.json"
-COMPARE_VERSION = 3
+COMPARE_VERSION = 4
 RANKS = "ranks.h5"
 TIMELINE = "timeline.h5"
 

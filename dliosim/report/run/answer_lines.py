@@ -276,7 +276,9 @@ def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Itera
     if all(run.is_stored_on(phase, MEMORY_KINDS) for phase in phases):
         most, share = "", f" {'to' if is_save else 'from'} memory"
     rate = f"{most}{size(sum(one.bytes_once for one in verbs) / whole, 3)}/s{share}"
-    yield name, f"{len(verbs)} x {seconds(whole / len(verbs), 3)}, {rate}, held {percent(held, 2)} of the run"
+    drained = [one.drain_seconds.max for one in verbs if one.drain_bytes]
+    then = f"; then {seconds(statistics.fmean(drained), 3)} to drain" if drained else ""
+    yield name, f"{len(verbs)} x {seconds(whole / len(verbs), 3)}, {rate}, held {percent(held, 2)} of the run{then}"
 
 
 def device_share(phases: Sequence[FilePhase]) -> str:

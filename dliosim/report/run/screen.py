@@ -135,6 +135,12 @@ def _rate(group: Sequence[FilePhase]) -> float | None:
     return sum(one.verb.bytes_once for one in group) / taken if taken > 0 else None
 
 
+def _drain_seconds(group: Sequence[FilePhase]) -> float | None:
+    """Return the mean time of the drains of saves, after they were complete; None without drains."""
+    drained = [one.verb.drain_seconds.max for one in group if one.verb.drain_bytes]
+    return statistics.fmean(drained) if drained else None
+
+
 _FILE_COLUMNS: list[Column[list[FilePhase]]] = [
     Column("runs", len, str),
     Column("bytes", lambda group: statistics.fmean(one.verb.bytes for one in group), _size_cell),
@@ -142,6 +148,7 @@ _FILE_COLUMNS: list[Column[list[FilePhase]]] = [
     Column("from the\ndevice", _device_bytes, _size_cell, True, math.nan),
     Column("time", lambda group: statistics.fmean(one.seconds for one in group), time_cell),
     Column("longest", lambda group: max(one.seconds for one in group) if len(group) > 1 else None, time_cell, True),
+    Column("then\ndrained", _drain_seconds, time_cell, True, math.nan),
     Column("bytes /\ntime", _rate, _rate_cell),
     Column("read /\ntime", _source_rate, _rate_cell, True, math.nan),
 ]

@@ -296,6 +296,53 @@ def test_bytes_of_a_server_may_be_out_of_its_memory() -> None:
     assert (found.verdict, found.reasons) == ("feeds", ("a server gave the bytes, perhaps out of its memory",))
 
 
+@pytest.mark.parametrize(
+    ("kind", "counted", "said"),
+    [
+        ("ext4", False, "reads are not counted while a save drains"),
+        ("lustre", False, "reads are not counted; "),
+        ("lustre", True, "reads are not counted while a save drains"),
+    ],
+)
+def test_where_a_drain_hides_what_was_read_the_reason_says_so(kind: str, counted: bool, said: str) -> None:
+    (train, *_), (save, *_) = sample.run().loops, sample.run().saves
+    loop = replace(train, epochs=(epoch(0.95, None),), prefetch=0)
+    other = replace(train, name="other", epochs=(epoch(0.95, 1.0 if counted else None),))
+    drained = replace(save, verb=replace(save.verb, drain_bytes=1))
+    answers = answer_run(on(kind, loop, other, drained), [[loop]], {}, lambda override: ())
+    assert answers[0].reasons[0].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "behind"),
+    [("fuse", True), ("fuse.bindfs", True), ("fuse.glusterfs", False), ("fuse.mfs", False), ("zfs", False)],
+)
+def test_only_what_may_show_another_file_system_is_advised_to_it(kind: str, behind: bool) -> None:
+    found, *_ = answer(epoch(0.95, None), kind=kind, root="data").advice
+    assert ("--dir DIR" in found.text) == behind
+
+
+@pytest.mark.parametrize(
+    ("free", "device", "verdict"),
+    [(0.09, 1.66, "cannot say"), (0.09, 1.1, "does not feed"), (0.5, 1.66, "does not feed")],
+)
+def test_what_is_read_again_as_memory_is_short_is_not_called_storage(free: float, device: float, verdict: str) -> None:
+    run = on("ext4", replace(sample.run().loops[0], epochs=(epoch(0.5, device),), prefetch=0))
+    memory = {"whole_memory_per_node": 24 * GB, "memory_per_node": round(free * 24 * GB)}
+    run = replace(run, environment=replace(run.environment, **memory))
+    (found,) = answer_run(run, group_phases(run.loops), {}, lambda override: ())
+    assert (found.verdict, found.reasons[:1]) == (
+        verdict,
+        ("memory is short: 2.2 GB of 24 GB free, 26.6 GB read for 16.0 GB asked",) if verdict == "cannot say" else (),
+    )
+    assert verdict != "cannot say" or "another question, with 2 ranks" in found.advice[0].text
+
+
+def test_waits_for_cores_take_no_more_than_all_of_a_loop() -> None:
+    crowded = epoch(0.5, 1.0, loop_seconds=1.0, core_wait_seconds=sample.spread(1.02))
+    assert answer(crowded).reasons[0].startswith("100 % of the loop was waiting for a core")
+
+
 def test_steps_that_were_all_read_ahead_say_nothing() -> None:
     found = answer(epoch(0.99, 1.0), prefetch=31)
     assert found.verdict == "not a storage result"
