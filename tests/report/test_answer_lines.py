@@ -126,7 +126,7 @@ def test_saves_that_took_much_of_a_loop_have_their_row_however_long_the_run_was(
 
 def test_other_loops_have_their_answer_next_to_the_first_however_many_there_are() -> None:
     lines = lines_of(answered(reasons=("because",)), answered(loop="check", verdict="feeds"))
-    assert lines[2].startswith("ALSO     check: feeds: accelerators busy 61 %")
+    assert lines[2].startswith("ALSO     check: feeds: busy 61 %, goal 90 %")
     lines = lines_of(answered(), *(answered(loop=name, verdict="feeds") for name in "abc"))
     assert lines[2] == "ALSO     a: feeds; b: feeds; c: feeds"
 

@@ -92,18 +92,24 @@ class LoopRunner:
         #: the checkpoints that the loop saves, and the end of its time
         self.saves = LoopSaves(session, manager, loop, timers, self._syncer)
         self._kept = SampleCache()
-        residency = Residency() if dataset is None else measure_dataset_residency(session, dataset)
-        resident, examined = world.allreduce(np.array(residency[:2], np.int64), "sum").tolist()
         # The share of the examined pages that were resident before the loop; None if none were examined.
-        self._resident = resident / examined if examined else None
+        self._resident: float | None = None
         # Why the kernel's count of bytes from the device says nothing; empty where it counts them
         self._uncounted = "" if self._null or self._data is None else find_uncounted_reads(session, self._data.path(0))
-        self._cache_notes = (*residency.notes, self._uncounted)
+        self._cache_notes: tuple[str, ...] = (self._uncounted,)
         self._batches: Batches | None = None  # threads, open files and buffers, from the first epoch on
         self._buffer_size = 0
         self._rows: list[NDArray[np.int64]] = []  # a row of `RANK_COLUMNS` for each epoch
         self._epochs: list[EpochSummary] = []  # on rank 0 only
         self._series: dict[int, EpochSeries] = {}  # by epoch, those that the timeline keeps
+
+    def look_at_cache(self) -> None:
+        """Measure how much of the data is in the page cache, before the first epoch."""
+        residency = Residency() if self._dataset is None else measure_dataset_residency(self._session, self._dataset)
+        counts = np.array(residency[:2], np.int64)
+        resident, examined = self._session.world.allreduce(counts, "sum").tolist()
+        self._resident = resident / examined if examined else None
+        self._cache_notes = (*residency.notes, self._uncounted)
 
     def close(self, failed: bool) -> None:
         """Close the files and stop the threads; with `failed`, without what is collective."""
@@ -111,6 +117,11 @@ class LoopRunner:
             self._batches.close(failed)
         if not failed and self._files is not None:
             free_communicator(self._session.world, self._files.comm)
+
+    @property
+    def has_run(self) -> bool:
+        """Return True after the first epoch."""
+        return bool(self._rows)
 
     def run_epochs(self) -> Iterator[tuple[int, bool]]:
         """Run the epochs of the loop; yield the number (from 0) of each, and whether the loop's time is up."""
@@ -294,6 +305,7 @@ def run_loop(
         for number, evaluation in enumerate(loop.evaluations)
     ]
     everyone = [outer, *(other for _, other in inner)]
+    outer.look_at_cache()
     evaluations = [other.make_view(None if loop.seconds else count_due(one, loop.epochs)) for one, other in inner]
     session.finished.begin_loops((outer.make_view(1), *evaluations))
     failed = True
@@ -303,6 +315,8 @@ def run_loop(
         for epoch, stop in outer.run_epochs():
             for evaluation, other in inner:
                 if is_due(evaluation, epoch + 1):
+                    if not other.has_run:  # only now, as the loop may have read the same data
+                        other.look_at_cache()
                     for _ in other.run_epochs():
                         pass
             if stop:

@@ -119,11 +119,9 @@ def find_cold_epochs(runs: Sequence[LoopPhase]) -> list[int]:
     cold: list[int] = []
     first = 0
     for phase in runs:
-        # The loop around an evaluation may have read its data since they were looked at.
-        share = None if phase.kind == "evaluate" else phase.resident_share
         if phase.cache == "off":
             cold += range(first, first + len(phase.epochs))
-        elif phase.epochs and share is not None and share < _NONE:
+        elif phase.epochs and phase.resident_share is not None and phase.resident_share < _NONE:
             cold.append(first)
         first += len(phase.epochs)
     return cold

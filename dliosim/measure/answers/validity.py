@@ -17,7 +17,7 @@ OVERSLEEP_LIMIT = 0.01
 #: The page cache reads whole pages: around a sample, on average one page more than was asked.
 PAGE = 4096
 
-#: Below this free share of memory, and from this ratio of the bytes of the device to those asked on, memory is short: it
+#: Below this free share of memory, and above this ratio of the bytes of the device to those asked, memory is short: it
 #: keeps neither what is read ahead nor the programs' own pages, and they are read again.
 _LITTLE, _FAR_ABOVE = 0.1, 1.2
 

@@ -92,9 +92,8 @@ def _loop_share(times: Sequence[TimeSpread | None], epochs: Sequence[EpochSummar
     known, seconds = [time.mean for time in times if time is not None], sum(epoch.loop_seconds for epoch in epochs)
     if seconds <= 0 or len(known) < len(times):
         return None
-    return min(
-        sum(known) / seconds / threads, 1.0
-    )  # the kernel's count begins and ends some microseconds around the loop's clock
+    # The kernel's count begins before the loop's clock and ends after it, by the time of reading it.
+    return min(sum(known) / seconds / threads, 1.0)
 
 
 def processing_share(epochs: Sequence[EpochSummary], readers: int) -> float:

@@ -13,9 +13,7 @@ OWN_CACHE_KINDS = frozenset({"fuse", "fuseblk", "zfs", "gpfs"})
 OWN_CACHE_WITH_DIRECT_KINDS = OWN_CACHE_KINDS - {"gpfs"}
 
 #: File systems in user space that may show files of another file system of this node.
-STACKED_KINDS = frozenset(
-    {"fuse", *(f"fuse.{name}" for name in ("bindfs", "encfs", "gocryptfs", "mergerfs", "unionfs"))}
-)
+STACKED_KINDS = frozenset({"fuse", "fuse.bindfs", "fuse.encfs", "fuse.gocryptfs", "fuse.mergerfs", "fuse.unionfs"})
 
 #: File systems of servers, whose own memory may have the files.
 SERVER_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "lustre", "gpfs", "beegfs"})

@@ -144,7 +144,8 @@ def _best(one: CheckpointCosts, lost: str) -> str:
 def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:
     """Yield the answer of the second loop with its reason; of three or more loops their verdicts, in one row."""
     if len(answers) == 1:
-        yield f"{shorten_name(answers[0].loop)}: {'; '.join([_verdict(answers[0]), *answers[0].reasons[:1]])}"
+        verdict = _verdict(answers[0]).replace("accelerators busy", "busy").replace(" (only storage counted)", "")
+        yield f"{shorten_name(answers[0].loop)}: {'; '.join([verdict, *answers[0].reasons[:1]])}"
     elif answers:
         yield "; ".join(f"{shorten_name(one.loop)}: {one.verdict}" for one in answers)
 

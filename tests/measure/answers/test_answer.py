@@ -338,6 +338,17 @@ def test_what_is_read_again_as_memory_is_short_is_not_called_storage(free: float
     assert verdict != "cannot say" or "another question, with 2 ranks" in found.advice[0].text
 
 
+@pytest.mark.parametrize(("resident", "source"), [(0.0, "device"), (0.5, "mixed"), (None, "mixed")])
+def test_an_evaluation_over_cold_data_is_the_devices_however_small_its_samples_are(
+    resident: float | None, source: str
+) -> None:
+    small = epoch(0.95, 1.0, samples=160_000)  # of 100 kB, and a page more each is 4 %
+    assert answer(small, kind="ext4", resident_share=resident).source == source
+    (train, *_) = sample.run().loops
+    loop = replace(train, kind="evaluate", epochs=(small,), prefetch=0, resident_share=resident)
+    assert answer_run(on("ext4", loop), [[loop]], {}, lambda override: ())[0].source == source
+
+
 def test_waits_for_cores_take_no_more_than_all_of_a_loop() -> None:
     crowded = epoch(0.5, 1.0, loop_seconds=1.0, core_wait_seconds=sample.spread(1.02))
     assert answer(crowded).reasons[0].startswith("100 % of the loop was waiting for a core")
