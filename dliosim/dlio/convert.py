@@ -172,6 +172,8 @@ def _statements(task: Conversion) -> Iterator[Statement]:
     if pause and generates:
         yield Line(f"pause {format_seconds(pause)}", config.quote("storage.post_generation_settle_seconds"))
     if trains:
+        if not is_unread:
+            yield Line("drop caches", "so that epoch 1 reads from storage; next to DLIO it is done by hand")
         yield train_block(task, every)
         if config.has("train.computation_time") and not is_unread:
             goal = config.number("metric.au", default=0.9)

@@ -69,7 +69,11 @@ def advise(
     empty text.
     """
     loop = runs[0]
-    counted = select_epochs([epoch for phase in runs for epoch in phase.epochs], answer)
+    epochs = [epoch for phase in runs for epoch in phase.epochs]
+    counted = select_epochs(epochs, answer)
+    # An epoch after an only one would come from the page cache, unless memory has no room for it.
+    is_large = run.environment.memory_per_node * run.nodes < max(epoch.unique_bytes for epoch in epochs)
+    more_count = len(counted) == len(epochs) and (loop.cache == "off" or len(epochs) > len(runs) or is_large)
 
     def change(text: str, setting: str, phrase: str) -> Iterator[Advice]:
         override = setting if "." in setting else f"{loop.name}.{setting}", phrase
@@ -97,12 +101,12 @@ def advise(
     elif answer.verdict == CANNOT_SAY and doubt_of_memory(run.environment, counted):
         yield _ask_fewer_ranks(run, "use nodes with more memory", run.environment.ranks_per_node // 2)
     elif answer.verdict == CANNOT_SAY and doubt_of_length(counted):
-        yield from _measure_longer(runs, counted, samples, change)
+        yield from _measure_longer(runs, counted, more_count, samples, change)
     elif answer.verdict in (TOO_CLOSE, CANNOT_SAY) and answer.storage_utilization:
         mean = answer.storage_utilization.mean
         target = answer.goal * (1 if answer.has_goal_within_interval else 1 - waited)
         if answer.has_goal_within_interval or (waited < CORE_WAIT_LIMIT and mean < target):
-            yield from _narrow_interval(runs, answer, answer.storage_utilization, target, change)
+            yield from _narrow_interval(runs, answer.storage_utilization, more_count, target, change)
         else:
             yield _free_cores(run, loop, accepts, run.environment.ranks_per_node)
     elif answer.verdict == STARVES and loop.api in MPI_APIS:  # of several readers only one reads at a time
@@ -115,12 +119,16 @@ def advise(
 
 
 def _measure_longer(
-    runs: Sequence[LoopPhase], counted: Sequence[EpochSummary], samples: Mapping[str, int], change: _Change
+    runs: Sequence[LoopPhase],
+    counted: Sequence[EpochSummary],
+    more_count: bool,
+    samples: Mapping[str, int],
+    change: _Change,
 ) -> Iterator[Advice]:
-    """Yield how the epochs that count last long enough for a verdict."""
+    """Yield how the epochs that count last long enough for a verdict; more epochs do so if `more_count`."""
     steps, taken = count_steps(counted)
     times = _AMPLE * max(LEAST_STEPS / max(steps, 1), LEAST_SECONDS / taken if taken > 0 else 1.0)
-    if len(counted) == sum(len(phase.epochs) for phase in runs):
+    if more_count:
         epochs = math.ceil(times * len(runs[0].epochs))
         yield from change(f"measure for longer, {count(epochs, 'epoch')}", "epochs", str(epochs))
     for setting, many in samples.items():
@@ -131,14 +139,13 @@ def _measure_longer(
 
 
 def _narrow_interval(
-    runs: Sequence[LoopPhase], answer: Answer, alone: Spread, target: float, change: _Change
+    runs: Sequence[LoopPhase], alone: Spread, more_count: bool, target: float, change: _Change
 ) -> Iterator[Advice]:
     """Yield how `target` may leave the interval of the mean: by more epochs, until storage is seen to just reach it."""
-    counted = len(answer.epochs)
     half, distance = max(alone.high - alone.mean, alone.mean - alone.low), abs(alone.mean - target)
     if half <= _JUST:
         yield Advice(f"storage just reaches the goal, within {percent(half, 2)}: more epochs hardly change that")
-    elif counted == sum(len(phase.epochs) for phase in runs):
+    elif more_count:
         times = (half / distance) ** 2 if distance else math.inf  # an interval is as narrow as epochs' square root
         times = min(max(math.ceil(times) if times < _MOST_TIMES else _MOST_TIMES, _FEWEST_TIMES), _MOST_TIMES)
         epochs = times * len(runs[0].epochs)

@@ -127,7 +127,10 @@ def test_what_lasts_long_enough_is_advised_after_a_short_epoch() -> None:
         accepts = {True: (), False: None}[accepted]
         return answer_run(on("ext4", loop), [[loop]], {}, lambda override: accepts, {"train": samples})[0].advice[0]
 
-    assert advise(short).command.endswith(" -D train.epochs=3")
+    assert advise(replace(short, bytes=30 * GB, bytes_moved=30 * GB)).command.endswith(" -D train.epochs=3")
+    half = replace(short, storage_step_seconds=0.125)
+    assert advise(half, half).command.endswith(" -D train.epochs=6")
+    assert advise(short, samples={"d.samples": 100}).command.endswith(" -D d.samples=300")  # epoch 2 would be memory's
     warm = epoch(0.99, 0.0)
     assert advise(short, warm, samples={"d.samples": 100}).command.endswith(" -D d.samples=300")
     assert "48 GB" in advise(short, warm, samples={"d.samples": 100}).text
@@ -136,13 +139,13 @@ def test_what_lasts_long_enough_is_advised_after_a_short_epoch() -> None:
 
 def test_more_epochs_are_advised_where_they_would_count() -> None:
     close = epoch(0.89, 1.0, storage_utilization_error=0.1)
-    assert answer(close).advice[0].command.endswith("-D train.epochs=8")
+    assert answer(close, cache="off").advice[0].command.endswith("-D train.epochs=8")
     # Epochs take as long as this one did, at first and later on.
     slow = epoch(0.89, 1.0, storage_utilization_error=0.1, seconds=15.0)
-    assert answer(slow).advice[0].text == "run more epochs, for about 2 min"
+    assert answer(slow, cache="off").advice[0].text == "run more epochs, for about 2 min"
     assert answer(close, epoch(0.99, 0.0)).advice[0].command.endswith("-D train.cache=off")
     near = epoch(0.85, 1.0, storage_utilization_error=0.06)  # 0.12 to either side is 2.4 times 0.05
-    assert answer(near).advice[0].command.endswith("-D train.epochs=6")
+    assert answer(near, cache="off").advice[0].command.endswith("-D train.epochs=6")
 
 
 def test_an_interval_that_ends_at_all_of_the_time_is_not_narrow() -> None:
@@ -155,7 +158,7 @@ def test_an_interval_that_ends_at_all_of_the_time_is_not_narrow() -> None:
 
 def test_a_short_wait_for_a_core_next_to_a_wide_interval_asks_for_more_epochs() -> None:
     waiting = {"loop_seconds": 1.0, "core_wait_seconds": sample.spread(0.03), "storage_utilization_error": 0.03}
-    found = answer(epoch(0.83, 1.0, **waiting))
+    found = answer(epoch(0.83, 1.0, **waiting), cache="off")
     assert found.reasons == (
         "3.0 % of the loop was waiting for a core: without that, the goal may be within the 95 % interval",
     )
@@ -407,7 +410,7 @@ def test_where_the_goal_is_within_the_spread_more_epochs_that_count_are_advised(
     assert answer(unsure, epoch(0.99, 0.0)).advice[0].command.endswith(" -D train.cache=off")
     (refused,) = answer(unsure, epoch(0.99, 0.0), accepted=False).advice
     assert (refused.text[:27], refused.command) == ("have more epochs that count", "")
-    assert answer(unsure).advice[0].command.endswith(" -D train.epochs=4")
+    assert answer(unsure, cache="off").advice[0].command.endswith(" -D train.epochs=4")
 
 
 def test_steps_that_were_all_read_ahead_are_advised_against_wherever_their_bytes_came_from() -> None:
