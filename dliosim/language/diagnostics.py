@@ -33,7 +33,7 @@ class Label:
 class Diagnostic:
     """One finding; codes that begin with E or R are errors, codes that begin with W are warnings."""
 
-    #: E001 to E219, W301 to W306, R401 to R405
+    #: E001 to E219, W301 to W307, R401 to R405
     code: str
     #: one line, without the code
     message: str

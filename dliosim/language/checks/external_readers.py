@@ -39,6 +39,7 @@ def check_library(settings: Settings, access: Access, dataset: Dataset, data: Se
     if has_library(dataset):
         _check_driver(settings, access, dataset, data)
         _check_library_calls(settings, access)
+        _check_library_lock(settings, access, dataset)
         return
     formats = ", ".join(name for name in sorted(format_names()) if has_library(replace(dataset, format=name)))
     hint = f"leave `through` out; formats with a library: {formats}"
@@ -89,6 +90,18 @@ def _check_library_calls(settings: Settings, access: Access) -> None:
         ("cache", access.cache == "off", "O_DIRECT is a way of opening files"),
     )
     _refuse_settings(settings, "through library", "the library makes its own calls", refused)
+
+
+def _check_library_lock(settings: Settings, access: Access, dataset: Dataset) -> None:
+    """Report W307 for several readers of one rank that wait for each other in the library."""
+    if dataset.format == "hdf5" and access.readers > 1:
+        settings.report(
+            "W307",
+            f"{access.readers} readers are no faster than one with h5py, which has one lock for all threads of a rank",
+            "use `readers 1`, with a rank for each worker of the job, or `through direct`",
+            ("readers", "threads of a rank; workers that are processes do not wait for each other"),
+            ("through", "h5py makes the calls"),
+        )
 
 
 def check_plugin(settings: Settings, access: Access) -> None:
