@@ -134,7 +134,7 @@ def _choose_uncounted(
 
     True: their bytes came from storage. False: they may have come from memory. `numbers` are those not counted.
     """
-    uncounted = _uncounted_reason(run, runs[0])
+    uncounted = _reason_of_uncounted(run, runs[0])
     if runs[0].cache == "off" and not run.is_stored_on(runs[0], OWN_CACHE_WITH_DIRECT_KINDS):
         return numbers, True, (f"{uncounted}; O_DIRECT passed the page cache", *_server_reasons(run, runs))
     epochs = [epoch for phase in runs for epoch in phase.epochs]
@@ -150,7 +150,7 @@ def _choose_uncounted(
     return numbers, False, (*reasons, "this file system may have a cache of its own") if has_own_cache else reasons
 
 
-def _uncounted_reason(run: RunSummary, loop: LoopPhase) -> str:
+def _reason_of_uncounted(run: RunSummary, loop: LoopPhase) -> str:
     """Return that reads are not counted; where the kernel does count them, that a drain read at the same time."""
     others = [epoch for one in run.loops if one.root == loop.root for epoch in one.epochs]
     is_local = not run.is_stored_on(loop, OWN_CACHE_KINDS | SERVER_KINDS)
