@@ -83,6 +83,7 @@ _OF_TABLES = {
     "gb/s": "1e9 bytes of samples or files in a second",
     "gb/s asked": "1e9 bytes that steps asked for in a second",
     "bytes / time": "the bytes of a verb / the time of its slowest rank",
+    "then drained": "the time of copying a complete save to another root, with `drain to`",
     "cached": "the share of the bytes that were in the page cache before",
     "checkpoints": "the time in which saves held the ranks",
     "processing": "the share of time in which steps decoded and preprocessed by themselves",
