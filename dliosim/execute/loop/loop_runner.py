@@ -34,6 +34,7 @@ from dliosim.execute.loop.step_loop import StepSettings, run_steps
 from dliosim.execute.loop.step_sync import StepSync
 from dliosim.execute.mpi.world import World, file_communicator, free_communicator
 from dliosim.execute.node.free_space import require_memory
+from dliosim.execute.node.memory import available_memory
 from dliosim.execute.phases.context import OpenDataset, Phase, RunningLoop, Session
 from dliosim.execute.phases.phase_summary import share_granted_hints
 from dliosim.execute.phases.residency import Residency, find_uncounted_reads
@@ -94,6 +95,7 @@ class LoopRunner:
         self._kept = SampleCache()
         # The share of the examined pages that were resident before the loop; None if none were examined.
         self._resident: float | None = None
+        self._free_memory: int | None = None
         # Why the kernel's count of bytes from the device says nothing; empty where it counts them
         self._uncounted = "" if self._null or self._data is None else find_uncounted_reads(session, self._data.path(0))
         self._cache_notes: tuple[str, ...] = (self._uncounted,)
@@ -181,6 +183,8 @@ class LoopRunner:
         # Only the ranks of one communicator find that a file is too short; `run_on_all` raises the error on all ranks.
         world.run_on_all(batches.end)
         counts.stop_reads()
+        if world.rank == 0 and (free := available_memory()) is not None:  # while buffers are in use
+            self._free_memory = free if self._free_memory is None else min(self._free_memory, free)
         session.progress.end()
         record = account.make_record(self._salt, epoch + 1, loop.batch if data else 0, session.options.null)
         source.record_reads(record)
@@ -284,6 +288,7 @@ class LoopRunner:
             hints_asked=asked,
             hints_granted=granted_ones,
             notes=tuple(filter(None, notes)),
+            free_memory=self._free_memory,
         )
         world, series = session.world, self._series
         gathered = gather_ranks(rows, world) if rows else None

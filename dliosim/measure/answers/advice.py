@@ -98,7 +98,7 @@ def advise(
         elif loop.cache != "off":
             yield from change("read past the page cache", "cache", "off")
         yield Advice("use more data than memory, or `drop caches` before the loop")
-    elif answer.verdict == CANNOT_SAY and doubt_of_memory(run.environment, counted):
+    elif answer.verdict == CANNOT_SAY and doubt_of_memory(run.environment, runs, counted):
         yield _ask_fewer_ranks(run, "use nodes with more memory", run.environment.ranks_per_node // 2)
     elif answer.verdict == CANNOT_SAY and doubt_of_length(counted):
         yield from _measure_longer(runs, counted, more_count, samples, change)

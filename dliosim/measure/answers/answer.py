@@ -118,7 +118,8 @@ def _judge(
         return NOT_ASKED, ("requests come by themselves: their latency says whether storage keeps up",)
     if not counted.from_storage and alone.high >= goal:
         return NO_STORAGE, ()
-    if short := doubt_of_memory(environment, counted.select(runs)) or doubt_of_length(counted.select(runs)):
+    epochs = counted.select(runs)
+    if short := doubt_of_memory(environment, runs, epochs) or doubt_of_length(epochs):
         return CANNOT_SAY, (short,)
     outcome, doubt = judge_bound(alone, goal, True, waited, load)
     if doubt:
@@ -127,7 +128,7 @@ def _judge(
         return TOO_CLOSE if is_near else CANNOT_SAY, (doubt + ends,)
     load += f", {percent(1 - alone.mean / goal, 2)} is missing to the goal" if outcome is Outcome.MISSED else ""
     reasons = [load] if waited >= CORE_WAIT_LIMIT else []
-    if len(counted.numbers) == 1 and counted.select(runs)[0].storage_utilization_error is None:
+    if len(counted.numbers) == 1 and epochs[0].storage_utilization_error is None:
         reasons.append("how far one epoch with fewer than two syncs may be off is not known")
     return _VERDICTS[outcome], tuple(reasons)
 

@@ -47,7 +47,7 @@ def _check_expectation(line: Expectation, run: RunSummary, answer: Answer | None
     is_within = operator.ge if line.bound == "at least" else operator.le
     held = measured is not None and is_within(measured, line.value)
     reason = _no_storage_reason(run, answer, is_utilization)
-    reason = reason or doubt_of_memory(run.environment, counted) or doubt_of_length(counted)
+    reason = reason or doubt_of_memory(run.environment, loops, counted) or doubt_of_length(counted)
     if not reason and measured is not None and interval is not None:
         half = interval.high - interval.mean
         around = interval if is_utilization else Spread(measured, measured - half, measured + half)

@@ -73,12 +73,14 @@ def doubt_of_oversleep(phases: Sequence[LoopPhase]) -> str:
     return f"compute took up to {percent(worst, 3)} longer than asked" if worst > OVERSLEEP_LIMIT else ""
 
 
-def doubt_of_memory(environment: Environment, epochs: Sequence[EpochSummary]) -> str:
+def doubt_of_memory(environment: Environment, phases: Sequence[LoopPhase], epochs: Sequence[EpochSummary]) -> str:
     """Return that the device read again what memory had no room for, programs included; else an empty text.
 
-    So it is where next to no memory is free and the device gave far more than the whole pages of these epochs' samples.
+    So it is where next to no memory was free in these runs of a loop, and the device gave far more than the whole pages
+    of the samples of these epochs.
     """
-    whole, free = environment.whole_memory_per_node, environment.memory_per_node
+    whole = environment.whole_memory_per_node
+    free = min((one.free_memory for one in phases if one.free_memory is not None), default=whole)
     if not free < _LITTLE * whole or any(one.device_bytes is None for one in epochs):
         return ""
     given = sum(one.device_bytes or 0 for one in epochs)

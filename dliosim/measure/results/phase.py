@@ -49,6 +49,8 @@ class LoopPhase(PhaseSummary):
     epochs: tuple[EpochSummary, ...] = ()
     #: `seconds` of the same phase without I/O, in s
     null_seconds: float | None = None
+    #: bytes that the node of rank 0 could still give at the ends of epochs, the least; what its page cache had included
+    free_memory: int | None = None
     #: setting `cache`: `page`, `off` or `memory`
     cache: str | None = None
     #: batches that the readers keep ahead; 0 where the steps read

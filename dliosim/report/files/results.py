@@ -167,6 +167,7 @@ def interval_loss(interval: float, costs: Costs) -> dict[str, float]:
 #: What results.json has of phases that do not have it.
 _ABSENT: dict[str, Any] = {
     "null_seconds": None,
+    "free_memory": None,
     "cache": None,
     "prefetch": 0,
     "readers": 0,

@@ -330,9 +330,9 @@ def test_only_what_may_show_another_file_system_is_advised_to_it(kind: str, behi
     [(0.09, 1.66, "cannot say"), (0.09, 1.1, "does not feed"), (0.5, 1.66, "does not feed")],
 )
 def test_what_is_read_again_as_memory_is_short_is_not_called_storage(free: float, device: float, verdict: str) -> None:
-    run = on("ext4", replace(sample.run().loops[0], epochs=(epoch(0.5, device),), prefetch=0))
-    memory = {"whole_memory_per_node": 24 * GB, "memory_per_node": round(free * 24 * GB)}
-    run = replace(run, environment=replace(run.environment, **memory))
+    loop = replace(sample.run().loops[0], epochs=(epoch(0.5, device),), prefetch=0, free_memory=round(free * 24 * GB))
+    run = on("ext4", loop)
+    run = replace(run, environment=replace(run.environment, whole_memory_per_node=24 * GB))
     (found,) = answer_run(run, group_phases(run.loops), {}, lambda override: ())
     assert (found.verdict, found.reasons[:1]) == (
         verdict,
