@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from dliosim.analyze.access import ALIGNMENT, SMALL, Access, Direction
 from dliosim.analyze.darshan.module_counters import METADATA, MPI_CALLS, SIDES, TIMES, ModuleCounters, leave_out_waits
 from dliosim.analyze.figures import Figures, MpiWait
-from dliosim.analyze.files import FileKind, file_suffix
+from dliosim.analyze.files import FileKind, sum_kinds
 from dliosim.analyze.functions import Function
 from dliosim.analyze.ranks import Rank, find_slowest
 from dliosim.analyze.time_split import Split, TimeSplit, spread
-from dliosim.analyze.view import PURPOSES, View, find_purpose
+from dliosim.analyze.view import View, find_purpose
 
 _BINS: Final = ["0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"]
 _SMALL_BINS: Final = 5
@@ -318,29 +318,13 @@ def _count_size(one: ModuleCounters, size: int) -> NDArray[np.int64]:
 
 
 def _list_files(bases: Sequence[ModuleCounters]) -> tuple[FileKind, ...]:
-    sums: dict[tuple[int, str], list[float]] = {}
-    names: dict[tuple[int, str], set[str]] = {}
+    paths = [path for one in bases for path in one.table.files]
+    columns: list[list[float]] = []
     for one in bases:
-        files = len(one.table.files)
-        columns = [
-            one.count("OPENS", "INDEP_OPENS", "COLL_OPENS"),
-            one.count(*METADATA),
-            one.count("BYTES_READ"),
-            one.count("BYTES_WRITTEN"),
-            one.time(*TIMES),
-        ]
-        of_files = np.stack([np.bincount(one.table.file, column, files) for column in columns], axis=1).tolist()
-        for path, values in zip(one.table.files, of_files, strict=True):
-            kind = (find_purpose(path), file_suffix(path))
-            sums[kind] = [a + b for a, b in zip(sums.get(kind, [0.0] * 5), values, strict=True)]
-            names.setdefault(kind, set()).add(path)
-    found = [
-        FileKind(
-            PURPOSES[kind[0]], kind[1], len(names[kind]), round(opens), round(calls), round(read), round(wrote), time
-        )
-        for kind, (opens, calls, read, wrote, time) in sums.items()
-    ]
-    return tuple(sorted(found, key=lambda one: (-one.seconds, one.purpose, one.suffix)))
+        counts = (("OPENS", "INDEP_OPENS", "COLL_OPENS"), METADATA, ("BYTES_READ",), ("BYTES_WRITTEN",))
+        rows = [*(one.count(*names) for names in counts), one.time(*TIMES)]
+        columns += np.stack([np.bincount(one.table.file, row, len(one.table.files)) for row in rows], axis=1).tolist()
+    return sum_kinds(paths, [find_purpose(path) for path in paths], columns)
 
 
 def _list_functions(modules: Sequence[ModuleCounters]) -> tuple[Function, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.analyze.view import METADATA, PURPOSES, View
 
@@ -33,34 +32,35 @@ def list_files(view: View) -> tuple[FileKind, ...]:
     """Return the kinds of files, those that took longest first."""
     events = view.events
     rows = np.flatnonzero(view.basic & (events.file >= 0))
-    file, count = events.file[rows], len(events.files)
-    kinds: dict[tuple[int, str], int] = {}
-    purposes = view.purpose_of.tolist()
-    numbers = [
-        kinds.setdefault((purpose, file_suffix(path)), len(kinds))
-        for purpose, path in zip(purposes, events.files, strict=True)
-    ]
-    kind_of = np.array(numbers, np.int64).reshape(-1)
-
-    def add_up(weights: NDArray[Any]) -> list[float]:
-        of_files = np.bincount(file, weights, count)
-        sums: list[float] = np.bincount(kind_of, of_files, len(kinds)).tolist()
-        return sums
-
     read, written = (np.where(events.is_kind(kind)[rows], view.bytes[rows], 0) for kind in ("read", "write"))
-    used = np.bincount(kind_of, np.bincount(file, minlength=count) > 0, len(kinds)).tolist()
-    columns = (
-        used,
-        add_up(events.is_kind("open")[rows]),
-        add_up(events.is_kind(*METADATA)[rows]),
-        add_up(read),
-        add_up(written),
-        add_up(events.duration[rows]),
-    )
+    opens, metadata = events.is_kind("open")[rows], events.is_kind(*METADATA)[rows]
+    sums = [
+        np.bincount(events.file[rows], column, len(events.files))
+        for column in (opens, metadata, read, written, events.duration[rows] / 1e9)
+    ]
+    used = np.unique(events.file[rows]).tolist()
+    columns = np.stack(sums, axis=1)[used].tolist()
+    return sum_kinds([events.files[number] for number in used], view.purpose_of[used].tolist(), columns)
+
+
+def sum_kinds(
+    paths: Sequence[str], purposes: Sequence[int], columns: Sequence[Sequence[float]]
+) -> tuple[FileKind, ...]:
+    """Return the kinds of files, those that took longest first; a path may be there several times.
+
+    `columns` has opens, operations without bytes, bytes read and written, and time in s of each path.
+    """
+    sums: dict[tuple[int, str], list[float]] = {}
+    names: dict[tuple[int, str], set[str]] = {}
+    for path, purpose, values in zip(paths, purposes, columns, strict=True):
+        kind = (purpose, file_suffix(path))
+        sums[kind] = [a + b for a, b in zip(sums.get(kind, [0.0] * 5), values, strict=True)]
+        names.setdefault(kind, set()).add(path)
     found = [
-        FileKind(PURPOSES[purpose], suffix, int(uses), int(opens), int(metadata), int(read), int(written), time / 1e9)
-        for (purpose, suffix), uses, opens, metadata, read, written, time in zip(kinds, *columns, strict=True)
-        if uses
+        FileKind(
+            PURPOSES[kind[0]], kind[1], len(names[kind]), round(opens), round(calls), round(read), round(wrote), time
+        )
+        for kind, (opens, calls, read, wrote, time) in sums.items()
     ]
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.purpose, one.suffix)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,15 +60,14 @@ def _group_logs(paths: Sequence[Path]) -> Mapping[Path, tuple[Path, ...]]:
     """Return the logs of the job that each log belongs to, that of several ranks first."""
     jobs = _read_jobs(paths) if len(paths) > 1 else {}
     groups: list[list[Path]] = []
-    ends: dict[object, float] = {}
-    latest: dict[object, list[Path]] = {}
+    latest: dict[object, tuple[list[Path], float]] = {}
     for path, job in sorted(jobs.items(), key=lambda pair: pair[1]["begin"]):
+        group, end = latest.get(job["id"], ([], -math.inf))
         # A job id is that of an allocation, which may run one program after another.
-        if job["id"] not in ends or job["begin"] >= ends[job["id"]]:
-            latest[job["id"]] = []
-            groups.append(latest[job["id"]])
-        latest[job["id"]].append(path)
-        ends[job["id"]] = max(ends.get(job["id"], 0.0), job["begin"] + job["seconds"])
+        if job["begin"] >= end:
+            groups.append(group := [])
+        group.append(path)
+        latest[job["id"]] = group, max(end, job["begin"] + job["seconds"])
     found: dict[Path, tuple[Path, ...]] = {}
     for group in groups:
         if len(group) > 1 and sum(jobs[path]["ranks"] > 1 for path in group) <= 1:

@@ -24,8 +24,7 @@ AGGREGATORS: Final = (
 )
 _STRIPE: Final = (
     "`lfs setstripe -c 8 {folder}`, or more, before the file is made: ROMIO takes an aggregator, the rank that "
-    "accesses the file for others, for each of its stripes; then the MPI-IO hint cb_nodes, as many as there are "
-    "nodes or more"
+    f"accesses the file for others, for each of its stripes; then {AGGREGATORS}"
 )
 _LOCKS: Final = (
     "no locks: Open MPI's `--mca fs_ufs_lock_algorithm 1`, where ranks do not write the same bytes; ROMIO's hints "

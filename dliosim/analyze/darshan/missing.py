@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.analyze.darshan.child import COUNTER_MODULES, DXT_MODULES, LAYOUTS
+from dliosim.analyze.darshan.module_counters import ModuleCounters
 from dliosim.readable import count, printable, size
 from dliosim.trace.events import Events, FileCounters, layer_number
 
@@ -94,7 +95,7 @@ def _twice_counted(tables: Mapping[str, FileCounters]) -> str:
     """Return the sentence about calls of POSIX that DAOS's interception library may have turned into those of DFS."""
     if not {"POSIX", "DFS"} <= set(tables):
         return ""
-    moved = [int(_sum(tables[name], ("BYTES_READ", "BYTES_WRITTEN")).sum()) for name in ("POSIX", "DFS")]
+    moved = [int(ModuleCounters(tables[name]).count("BYTES_READ", "BYTES_WRITTEN").sum()) for name in ("POSIX", "DFS")]
     if min(moved) <= _TWICE * max(moved):
         return ""
     return (
@@ -120,11 +121,15 @@ def _unread_data(counters: Sequence[FileCounters], command: str) -> str:
         endings = [PurePosixPath(path).suffix.lower() for path in table.files]
         is_data = np.array([ending in _DATA for ending in endings], bool)[table.file]
         is_program = np.array([ending in _PROGRAMS for ending in endings], bool)[table.file]
-        bytes_read = _sum(table, ("BYTES_READ",))
-        busy = bytes_read + _sum(table, ("READS", "WRITES", "BYTES_WRITTEN", "MMAPS", "INDEP_READS", "COLL_READS")) > 0
+        bytes_read = ModuleCounters(table).count("BYTES_READ")
+        busy = (
+            bytes_read
+            + ModuleCounters(table).count("READS", "WRITES", "BYTES_WRITTEN", "MMAPS", "INDEP_READS", "COLL_READS")
+            > 0
+        )
         seen |= _paths(table, is_data)
         used |= _paths(table, is_data & busy)
-        looks += int(_sum(table, ("STATS", "OPENS"))[is_data].sum())
+        looks += int(ModuleCounters(table).count("STATS", "OPENS")[is_data].sum())
         if table.module != "MPI-IO":  # POSIX has these bytes too
             read += int(bytes_read.sum())
             of_programs += int(bytes_read[is_program].sum())
@@ -153,12 +158,3 @@ def _workers(command: str) -> str:
 
 def _paths(table: FileCounters, rows: NDArray[np.bool_]) -> set[str]:
     return {table.files[number] for number in np.unique(table.file[rows])}
-
-
-def _sum(table: FileCounters, names: Iterable[str]) -> NDArray[np.int64]:
-    """Return the sum of counters for each row; those that a version does not have are -1 or absent."""
-    total = np.zeros(len(table), np.int64)
-    for name in names:
-        if name in table.counts:
-            total += table.counts[name].clip(0)
-    return total
