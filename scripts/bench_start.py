@@ -14,8 +14,9 @@ it is compared with the same number of interpreters which only import mpi4py and
 ranks wait for each other; this time is included.
 
 Memory is VmHWM and VmRSS of /proc/self/status at the end of the command, and VmHWM at the first read: of rank 0, which
-compiles the pattern and writes the results, and of rank 1, which is like all the others. PSS of that rank at the first
-read counts pages that several ranks share once in all; the ranks of a full node take that much each.
+compiles the pattern and writes the results, and of rank 1, which is like all the others. PSS counts pages that several
+ranks share once in all. At the first read its sum over the ranks of jobs of 1, 4, 16 and `--ranks` is a straight line:
+what each rank adds, and what a node has once. `dliosim plan` takes both from `plan/forecast/rank_memory.py`.
 """
 
 from __future__ import annotations
@@ -163,6 +164,13 @@ def main() -> None:
                 many = processor_times(options.ranks, place, code, *given)
                 used.setdefault(f"all of {options.ranks} ranks together, {what}", []).append(sum(many))
             second = launch(2, place, RANK, *command)[1]
+            sizes = sorted({1, 4, 16, options.ranks})
+            together = [
+                sum(seen["PSS at the first read"] for seen in launch(size, place, RANK, *command)) for size in sizes
+            ]
+            each, once = statistics.linear_regression(sizes, together)
+            memory.setdefault("PSS that each rank adds", []).append(each)
+            memory.setdefault("PSS that a node has once", []).append(once)
             for rank, seen in (("the only rank", alone), ("rank 1 of 2", second)):
                 for name in ("VmHWM at the first read", "VmHWM", "VmRSS", "PSS at the first read"):
                     memory.setdefault(f"{rank}: {name}", []).append(seen[name])

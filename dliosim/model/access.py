@@ -103,8 +103,8 @@ class Access:
 
     @property
     def batches(self) -> int:
-        """Batches that each rank has memory for: one in use, those ahead, and with `scatter` one that a node reads."""
-        return 1 + (self.prefetch if self.readers else 0) + self.scatter
+        """Batches that each rank has memory for: one in use, and those ahead."""
+        return 1 + (self.prefetch if self.readers else 0)
 
     @property
     def handles(self) -> int:

@@ -28,7 +28,7 @@ from dliosim.execute.backends.mmap_reader import MappedReader
 from dliosim.execute.backends.posix import PosixReader, PreadReader
 from dliosim.execute.backends.registry import backend_of
 from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.batches.prefetch import make_batches, slot_count
+from dliosim.execute.batches.prefetch import make_batches
 from dliosim.execute.testing.backend_contract import check_lifetime, check_missing, check_reading, check_truncated
 from dliosim.execute.testing.contract_fixtures import BATCHES, Rows, call_contents
 from dliosim.measure.rank.histogram import Histogram
@@ -308,7 +308,7 @@ def test_a_batch_that_fails_leaves_those_around_it_whole(tmp_path: Path, data: l
     batches = make_batches(
         access,
         [reader(tmp_path, "queued", depth=50) for _ in range(2)],
-        [allocate(made.buffer_size) for _ in range(slot_count(access))],
+        [allocate(made.buffer_size) for _ in range(access.batches)],
     )
     batches.begin(EpochCalls(made))
     batches.start()
@@ -330,7 +330,7 @@ def test_a_batch_that_cannot_be_begun_fails_and_no_thread_waits_for_it(tmp_path:
 
     access = Access(engine="queued", depth=3, readers=1, prefetch=1)
     made = make_calls([shuffled(5, 11)])
-    slots = [allocate(made.buffer_size) for _ in range(slot_count(access))]
+    slots = [allocate(made.buffer_size) for _ in range(access.batches)]
     batches = make_batches(access, [Full(access, Files(tmp_path, name, lambda file: 0, False, MPI.COMM_SELF))], slots)
     batches.begin(EpochCalls(made))
     batches.start()
@@ -363,7 +363,7 @@ def test_a_queue_that_breaks_fails_all_that_it_holds(
     monkeypatch.setattr(queued_module, "make_queue", Broken)
     access = Access(engine="queued", depth=50, readers=1, prefetch=2)
     made = make_calls([shuffled(20, 11)] * 4)
-    slots = [allocate(made.buffer_size) for _ in range(slot_count(access))]
+    slots = [allocate(made.buffer_size) for _ in range(access.batches)]
     batches = make_batches(access, [reader(tmp_path, "queued", depth=50)], slots)
     batches.begin(EpochCalls(made))
     batches.start()

@@ -78,15 +78,10 @@ class Batches(ABC):
 
 
 def make_batches(access: Access, readers: Sequence[Reader], slots: Sequence[memoryview]) -> Batches:
-    """Make the batches of `access`; `slots` are `slot_count(access)` buffers of `Calls.buffer_size` bytes or more."""
+    """Make the batches of `access`; `slots` are `access.batches` buffers of `Calls.buffer_size` bytes or more."""
     if access.readers == 0:
         return InlineBatches(readers, slots)
     return PrefetchedBatches(readers, slots, access.by, access.collective)
-
-
-def slot_count(access: Access) -> int:
-    """Return the number of buffers that an access needs: one in use, and one for each batch ahead."""
-    return 1 + access.prefetch if access.readers else 1
 
 
 class InlineBatches(Batches):

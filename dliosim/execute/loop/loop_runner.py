@@ -19,7 +19,7 @@ from dliosim.execute.backends.library_reader import library_read_note
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.node_reader import make_scattered_batches
-from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count
+from dliosim.execute.batches.prefetch import Batches, make_batches
 from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
@@ -240,7 +240,7 @@ class LoopRunner:
         def build_batches() -> Batches:
             if access.scatter and not self._null and self._files is not None:
                 return make_scattered_batches(world, access, self._files, size)
-            slots = [allocate(size) for _ in range(slot_count(access))]
+            slots = [allocate(size) for _ in range(access.batches)]
             return make_batches(access, open_readers(access, self._files, self._null), slots)
 
         self._batches, self._buffer_size = world.run_on_all(build_batches), max(size, needed)

@@ -14,7 +14,7 @@ from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import Files, Reader
 from dliosim.execute.backends.registry import Backend
 from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.batches.prefetch import Batches, make_batches, slot_count
+from dliosim.execute.batches.prefetch import Batches, make_batches
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, deal_rounds
 
@@ -103,7 +103,7 @@ def open_batches(
     """Yield the batches of a rank, read by as many readers as `access` asks for. Collective."""
     io = comm.Dup()
     files = Files(directory, fixture_name, lambda _: SIZE, shared, io)
-    slots = [allocate(calls.buffer_size) for _ in range(slot_count(access))]
+    slots = [allocate(calls.buffer_size) for _ in range(access.batches)]
     batches = make_batches(access, [backend.reader(access, files) for _ in range(access.handles)], slots)
     try:
         yield batches

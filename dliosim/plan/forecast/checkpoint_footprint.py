@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.model import Checkpoint, Split
@@ -21,12 +22,10 @@ from dliosim.plan.forecast.forecast_types import StateForecast, Storage
 _MOST_BYTES = 1 << 62
 
 
-def staging_bytes(checkpoint: Checkpoint, files: StateFiles) -> int:
-    """Return the bytes of buffers in which background saves wait for their flush, on the rank that saves most."""
-    background = checkpoint.background
-    if background is None or background.simulated:
-        return 0
-    return background.in_flight * int(files.bytes_per_owner().max())
+def staging_bytes(checkpoint: Checkpoint, files: StateFiles) -> NDArray[np.int64]:
+    """Return the bytes of buffers in which background saves wait for their flush; int64 (ranks that take part,)."""
+    background, owned = checkpoint.background, files.bytes_per_owner()
+    return owned * (0 if background is None or background.simulated else background.in_flight)
 
 
 def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForecast:

@@ -13,7 +13,8 @@ from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.checkpoints.reshard import ReadTotals
 from dliosim.plan.forecast.checkpoint_columns import StateCounter, UnitRanges
 from dliosim.plan.forecast.checkpoint_footprint import restore_bytes, staging_bytes
-from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, RankSpread, spread_of, uniform_spread
+from dliosim.plan.forecast.forecast_types import PhaseForecast, RankSpread, spread_of, uniform_spread
+from dliosim.plan.forecast.rank_memory import RankMemory
 
 #: Ranks whose calls are counted, about; in larger jobs these ranks stand for the others.
 _SAMPLED_RANKS = 256
@@ -53,16 +54,15 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
     counts = StateCounter(files, files.split)
     some, instead = choose_sample_ranks(owned, len(files.parts))
     counted = [counts.count(counts.own_units(rank), access.transfer, whole, 1)[0] for rank in some]
+    buffers = _write_buffers(np.array([count.largest for count in counted])[instead], owned, writers, ranks)
     calls = np.bincount(writers, np.array([count.calls for count in counted])[instead], ranks).astype(np.float64)
     estimated = bool(np.count_nonzero(owned[some]) < np.count_nonzero(owned))
     # With O_DIRECT one call becomes up to three: its whole pages, and the bytes before and after them.
     issued = spread_of(calls, ranks, estimated or access.page > 1)
     if access.collective and shared:
         issued = uniform_spread(issued.maximum, ranks, issued.estimated)
-    largest = max(count.largest for count in counted)
-    # A writer has a buffer for what it writes itself and one for what it receives.
-    buffers = largest * (2 if checkpoint.writers.kind in ("one per", "rank") and ranks > 1 else 1)
-    opens, memory = spread_of(made, ranks, False), RankMemory(buffers=buffers, staging=staging_bytes(checkpoint, files))
+    staging = int(staging_bytes(checkpoint, files).max())
+    opens, memory = spread_of(made, ranks, False), RankMemory(buffers=int(buffers.max()), staging=staging)
     return PhaseForecast(
         "save",
         checkpoint.name,
@@ -74,7 +74,22 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
         opens,
         issued,
         memory,
+        rank_memory=buffers,
     )
+
+
+def _write_buffers(
+    largest: NDArray[np.int64], owned: NDArray[np.int64], writers: NDArray[np.int64], ranks: int
+) -> NDArray[np.int64]:
+    """Return the bytes of write buffers of each rank, int64 (ranks,): of its own calls, and of those it receives.
+
+    `largest` is the largest call of what each rank saves; `owned` and `writers` as in `StateFiles`.
+    """
+    own, received = np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
+    own[: len(owned)] = np.where(owned > 0, largest, 0)
+    sent = writers != np.arange(len(writers))
+    np.maximum.at(received, writers[sent], own[: len(owned)][sent])
+    return own + received
 
 
 def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: int) -> PhaseForecast:
@@ -133,8 +148,9 @@ def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: i
     issued = spread([count.calls for count, _ in found])
     if access.collective:
         issued = uniform_spread(max(count.steps for count, _ in found), ranks, estimated)
-    memory = RankMemory(buffers=max(count.largest for count, _ in found))
-    none = uniform_spread(0, ranks)
-    return PhaseForecast(
-        "restore", checkpoint.name, times, 1, none, read, files_read, opens, issued, memory, when=verb.option_text
-    )
+    buffers = np.array([count.largest for count, _ in found])[instead]
+    if verb.once and verb.sent:
+        buffers = np.full(ranks, buffers.max())  # some of the ranks read, and the others receive
+    memory, none = RankMemory(buffers=int(buffers.max())), uniform_spread(0, ranks)
+    figures = none, read, files_read, opens, issued, memory
+    return PhaseForecast("restore", checkpoint.name, times, 1, *figures, when=verb.option_text, rank_memory=buffers)

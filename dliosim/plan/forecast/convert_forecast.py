@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from dliosim.model.access import Access
 from dliosim.model.verbs import Convert
-from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, spread_of
+from dliosim.plan.forecast.forecast_types import PhaseForecast, spread_of
 from dliosim.plan.forecast.layout_forecast import Placement
 from dliosim.plan.forecast.prepare_forecast import forecast_prepare
+from dliosim.plan.forecast.rank_memory import RankMemory
 from dliosim.plan.samples.convert_reads import plan_part
 from dliosim.plan.samples.io_requests import plan_calls, sample_heads
 from dliosim.plan.samples.read_ranges import plan_reads

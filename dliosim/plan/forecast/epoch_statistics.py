@@ -21,7 +21,7 @@ from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import files_in_table, ranges_of_sample, shard_bounds
 from dliosim.model.job import Job
 from dliosim.model.verbs import Loop
-from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, mean_spread, uniform_spread
+from dliosim.plan.forecast.forecast_types import PhaseForecast, mean_spread, uniform_spread
 from dliosim.plan.forecast.layout_forecast import Placement, mean_read_bytes
 from dliosim.plan.forecast.rank_aggregates import (
     EpochAggregate,
@@ -33,6 +33,7 @@ from dliosim.plan.forecast.rank_aggregates import (
     count_samples,
     span_ratio,
 )
+from dliosim.plan.forecast.rank_memory import RankMemory, rank_buffers
 from dliosim.plan.samples.io_requests import Calls, Extents, deal_rounds, plan_calls, sample_heads, share_bounds
 from dliosim.plan.samples.read_ranges import buffer_bytes, plan_reads, rows_to_keep
 from dliosim.plan.samples.sampler import plan_epoch
@@ -186,7 +187,7 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
     asked = sum(one.bytes for one in found)
     widened = asked and (loop.access.cache == "off" or in_units)
     memory = RankMemory(
-        loop.access.batches * held.buffer,
+        rank_buffers(loop, held.buffer, job.ranks_per_node, leads=True),
         round(max(one.plan_bytes for one in found) * tally.scale),
         loop.sync.size if loop.sync.kind == "allreduce" else 0,
     )

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.formats.registry import bind
 from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
 from dliosim.model.expectation import GOAL, goals_of
-from dliosim.model.verbs import Convert, Loop, Prepare, Restore, Save, Verb, count_due, flatten_verbs
+from dliosim.model.job import Job
+from dliosim.model.verbs import (
+    Convert,
+    Loop,
+    Prepare,
+    Restore,
+    Save,
+    Verb,
+    count_due,
+    flatten_verbs,
+    list_saved_checkpoints,
+)
 from dliosim.model.workload import Workload
+from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.checkpoint_counts import count_saves
-from dliosim.plan.forecast.checkpoint_footprint import forecast_state, storage_of
+from dliosim.plan.forecast.checkpoint_footprint import forecast_state, staging_bytes, storage_of
 from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
 from dliosim.plan.forecast.convert_forecast import forecast_convert
 from dliosim.plan.forecast.epoch_statistics import PassRange, count_passes, unread_pass
@@ -31,12 +45,10 @@ from dliosim.plan.forecast.forecast_types import (
 )
 from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, mean_compute, place_samples, read_columns
 from dliosim.plan.forecast.prepare_forecast import forecast_prepare, sum_sidecars
+from dliosim.plan.forecast.rank_memory import NODE_BYTES, RANK_BYTES, RankMemory, fullest_node
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.sizes import BLOCK, SUMS_OF_SAMPLES, block_count, needs_totals
-
-#: Resident memory of a rank before it reads anything: the interpreter, numpy and the MPI library.
-PROCESS_BYTES = 80 * 1024 * 1024
 
 _LISTED = 1 << 18  # samples planned at a time for a list, unless a step has more
 _ROWS = 1 << 14  # samples listed at a time
@@ -55,14 +67,14 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
     }
     _check_step_rows(workload)
     phases: list[PhaseForecast] = []
-    needed = 0
+    most, fullest, staging = 0, 0, _staging_memory(workload, list_saved_checkpoints(workload.verbs))
     for verb, times in flatten_verbs(workload.verbs):
-        made, memory = _forecast_verb(workload, placements, verb, times)
-        phases += made
-        needed = max(needed, memory)
+        made, needed = _forecast_verb(workload, placements, verb, times)
+        phases += [_add_node_memory(one, workload) for one in made]
+        most = max(most, int((needed + staging).max()))
+        fullest = max(fullest, fullest_node(needed + staging, workload.job))
     used = [dataset for dataset in workload.datasets if needs_totals(dataset)]
     index = sum(8 * (block_count(dataset) + 1) for dataset in used)
-    rank_bytes = PROCESS_BYTES + needed
     states = tuple(_forecast_states(workload, phases))
     return Forecast(
         workload.name,
@@ -72,10 +84,31 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
         tuple(phases),
         _forecast_storage(workload, phases, states),
         states,
-        rank_bytes,
+        RANK_BYTES + most,
         index,
-        rank_bytes * workload.job.ranks_per_node + index,
+        RANK_BYTES * workload.job.ranks_per_node + NODE_BYTES + fullest + index,
     )
+
+
+def _rank_memory(phase: PhaseForecast, workload: Workload) -> NDArray[np.int64]:
+    """Return the bytes of memory that each rank needs in a phase, int64 (ranks,), without staging buffers."""
+    if phase.rank_memory is not None:
+        return phase.rank_memory
+    return np.full(workload.job.ranks, phase.memory.total)
+
+
+def _add_node_memory(phase: PhaseForecast, workload: Workload) -> PhaseForecast:
+    own = _staging_memory(workload, [phase.name] if phase.verb == "save" else [])
+    return replace(phase, node_memory=fullest_node(_rank_memory(phase, workload) + own, workload.job))
+
+
+def _staging_memory(workload: Workload, checkpoints: Iterable[str]) -> NDArray[np.int64]:
+    """Return the bytes of staging buffers of each rank, which are there from the begin of a run; int64 (ranks,)."""
+    total = np.zeros(workload.job.ranks, np.int64)
+    for checkpoint in map(workload.checkpoint, checkpoints):
+        each = staging_bytes(checkpoint, state_files(checkpoint, checkpoint.split(workload.job.ranks)))
+        total[: len(each)] += each
+    return total
 
 
 def list_reads(
@@ -188,15 +221,14 @@ def _loop_runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
 
 def _forecast_verb(
     workload: Workload, placements: dict[str, Placement], verb: Verb, times: int
-) -> tuple[list[PhaseForecast], int]:
-    """Return the phases of one verb, and the bytes of memory that a rank needs for it."""
+) -> tuple[list[PhaseForecast], NDArray[np.int64]]:
+    """Return the phases of one verb, and the bytes of memory that each rank needs for it; int64 (ranks,)."""
     if isinstance(verb, Loop):
         return _forecast_loop(workload, placements, verb, times, 1)
     if isinstance(verb, Convert):
         places = placements[verb.source], placements[verb.dataset]
         made = list(forecast_convert(*places, verb, workload.job.ranks, times))
-        return made, sum(phase.memory.total for phase in made)
-    if isinstance(verb, Prepare):
+    elif isinstance(verb, Prepare):
         made = [forecast_prepare(placements[verb.dataset], verb, workload.job.ranks, times)]
     elif isinstance(verb, Save):
         made = [forecast_save(workload.checkpoint(verb.checkpoint), workload.job.ranks, times)]
@@ -205,13 +237,16 @@ def _forecast_verb(
         made = [forecast_restore(checkpoint, verb, workload.job.ranks, times * max(verb.each, 1))]
     else:
         made = []
-    return made, max((phase.memory.total for phase in made), default=0)
+    return made, sum((_rank_memory(phase, workload) for phase in made), np.zeros(workload.job.ranks, np.int64))
 
 
 def _forecast_loop(
     workload: Workload, placements: dict[str, Placement], loop: Loop, times: int, runs: int
-) -> tuple[list[PhaseForecast], int]:
-    """Return the phases and memory of a loop done `times` times, each time in `runs` runs that share its epochs."""
+) -> tuple[list[PhaseForecast], NDArray[np.int64]]:
+    """Return the phases of a loop done `times` times, and the memory of each rank, int64 (ranks,).
+
+    Each time it is done in `runs` runs that share its epochs.
+    """
     dataset = workload.read_dataset(loop)
     passes = _split_passes(loop, steps_of_epoch(loop, dataset, workload.job.ranks), runs)
     stream = loop.arrivals is not None
@@ -226,14 +261,18 @@ def _forecast_loop(
     phases = [replace(one, times=times * one.times, demand=_storage_demand(loop, one, goal)) for one in found]
     if stream:
         phases = [_label_stream_pass(phase, passes[-1].last) for phase in phases]
-    needed = max((phase.memory.total for phase in phases), default=0)
+    if loop.access.scatter:
+        phases = [replace(phase, rank_memory=_scattered_memory(phase.memory, workload.job)) for phase in phases]
+    needed = reduce(
+        np.maximum, (_rank_memory(phase, workload) for phase in phases), np.zeros(workload.job.ranks, np.int64)
+    )
     for evaluation in loop.evaluations:
         inner, more = _forecast_loop(workload, placements, evaluation.loop, times, count_due(evaluation, loop.epochs))
         phases += inner
         needed += more  # its buffers stay while those of the training loop are in use
     if loop.seconds is not None:
         phases = [replace(phase, at_most=True) for phase in phases]
-    saving = 0
+    saving = np.zeros_like(needed)
     for cadence in loop.checkpoints:
         saves = count_saves(loop, cadence, steps_of_epoch(loop, dataset, workload.job.ranks))
         by_clock = cadence.unit == "seconds"
@@ -242,8 +281,15 @@ def _forecast_loop(
         phase = forecast_save(workload.checkpoint(cadence.checkpoint), workload.job.ranks, times * saves)
         at_most = loop.seconds is not None and cadence.unit not in ("end", "seconds")
         phases.append(replace(phase, at_most=at_most, at_least=by_clock))
-        saving = max(saving, phase.memory.total)
+        saving = np.maximum(saving, _rank_memory(phase, workload))
     return phases, needed + saving
+
+
+def _scattered_memory(leader: RankMemory, job: Job) -> NDArray[np.int64]:
+    """Return the bytes of each rank, int64 (ranks,), from those of ranks that read for all ranks of their nodes."""
+    needed = np.full(job.ranks, leader.total - leader.buffers + leader.buffers // job.ranks_per_node)
+    needed[:: job.ranks_per_node] = leader.total
+    return needed
 
 
 def _label_stream_pass(phase: PhaseForecast, passes: int) -> PhaseForecast:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dliosim.plan.forecast.rank_memory import RankMemory
 
 
 def time_to_read(compute: float, overlapped: bool, goal: float) -> float:
@@ -92,22 +94,6 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class RankMemory:
-    """Bytes of memory that one rank needs in a phase."""
-
-    buffers: int = 0  #: buffers of batches, or of calls
-    plan: int = 0  #: columns of the plan
-    allreduce: int = 0  #: buffer of the allreduce
-    cache: int = 0  #: samples that `cache memory` keeps
-    staging: int = 0  #: buffers of background saves until they are flushed
-
-    @property
-    def total(self) -> int:
-        """Sum of all parts."""
-        return self.buffers + self.plan + self.allreduce + self.cache + self.staging
-
-
-@dataclass(frozen=True, slots=True)
 class PhaseForecast:
     """One phase, or epochs of a phase that do the same; figures are those of one time, over the ranks."""
 
@@ -120,7 +106,7 @@ class PhaseForecast:
     files: RankSpread  #: files that a rank reads or makes
     opens: RankSpread  #: files that a rank opens
     calls: RankSpread  #: read or write calls
-    memory: RankMemory  #: memory of a rank
+    memory: RankMemory  #: memory of the rank that needs most
     first_epoch: int | None = None  #: from 1; None outside loops
     last_epoch: int | None = None  #: inclusive; None outside loops
     at_most: bool = False  #: true where `for` may end the loop earlier
@@ -133,6 +119,9 @@ class PhaseForecast:
     #: passes that requests make, the options of a restore, or what a `convert` reads
     when: str = ""
     at_least: bool = False  #: true where saves follow the clock
+    #: bytes of memory that each rank needs, int64 (ranks,), without staging buffers; None where all need the same
+    rank_memory: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
+    node_memory: int = 0  #: bytes of memory that the ranks of the fullest node need together
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from dliosim.formats.protocols import Format, Framed
 from dliosim.formats.registry import bind
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Convert, Prepare
-from dliosim.plan.forecast.forecast_types import PhaseForecast, RankMemory, RankSpread, spread_of, uniform_spread
+from dliosim.plan.forecast.forecast_types import PhaseForecast, RankSpread, spread_of, uniform_spread
 from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement, estimate_mean
+from dliosim.plan.forecast.rank_memory import RankMemory
 from dliosim.plan.samples.places import FramedPlaces, Places
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE
 from dliosim.plan.samples.sample_to_file import first_samples

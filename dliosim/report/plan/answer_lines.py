@@ -11,6 +11,7 @@ from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Forecast, Storage
 from dliosim.plan.forecast.interval_forecast import LOSS, Risk, StateRisks
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
+from dliosim.plan.forecast.rank_memory import NODE_BYTES
 from dliosim.readable import count, long_time, number, percent, seconds, size
 from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
 from dliosim.report.plan.tables import show_figure
@@ -69,11 +70,18 @@ def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, st
     """Yield that a node's memory has no room for what its ranks need, with the phase that needs most of it."""
     if not forecast.phases or not 0 < memory < forecast.node_bytes:
         return
-    most = max(forecast.phases, key=lambda phase: phase.memory.total)
+    most = max(forecast.phases, key=lambda phase: phase.node_memory)
     what = f"{most.verb} {shorten_name(most.name)}"
     buffers = " (buffers of saves in the background)" if most.memory.staging > most.memory.total / 2 else ""
-    fit = int((memory - forecast.index_bytes) // forecast.rank_bytes)
-    cure = f"`--nodes {-(-forecast.ranks // fit)}` has room" if fit > 0 else "one rank alone needs more"
+    once = NODE_BYTES + forecast.index_bytes
+    room, others = memory - once - forecast.rank_bytes, forecast.node_bytes - once - forecast.rank_bytes
+    # Next to the rank that needs most, the others of the fullest node stand for those of any node.
+    each = max(others, 1) / max(-(-forecast.ranks // forecast.nodes) - 1, 1)
+    cure = (
+        f"`--nodes {-(-forecast.ranks // (1 + int(room // each)))}` has room"
+        if room >= 0
+        else "one rank alone needs more"
+    )
     needed, there = _two_digits(forecast.node_bytes), _two_digits(memory)
     yield (
         "ROOM",

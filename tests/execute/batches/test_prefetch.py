@@ -12,7 +12,7 @@ import pytest
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.batches.prefetch import Batches, InlineBatches, PrefetchedBatches, make_batches, slot_count
+from dliosim.execute.batches.prefetch import Batches, InlineBatches, PrefetchedBatches, make_batches
 from dliosim.measure.rank.meter import Meter
 from dliosim.model import Access, By
 from dliosim.plan.samples.io_requests import Calls, deal_rounds
@@ -236,8 +236,8 @@ def test_a_rank_takes_part_in_the_rounds_of_the_rank_that_needs_most() -> None:
 
 
 def test_an_access_has_the_slots_and_the_threads_that_it_asks_for() -> None:
-    assert slot_count(Access()) == 1
-    assert slot_count(Access(readers=3, prefetch=4)) == 5
+    assert Access().batches == 1
+    assert Access(readers=3, prefetch=4).batches == 5
     inline = make_batches(Access(), [Recorder([])], slots(1))
     assert isinstance(inline, InlineBatches)
     threaded = make_batches(Access(readers=1, prefetch=1), [Recorder([])], slots(2))

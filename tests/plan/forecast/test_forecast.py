@@ -16,6 +16,7 @@ from dliosim.formats.registry import bind
 from dliosim.model import (
     Access,
     Arrivals,
+    Background,
     Barrier,
     Cadence,
     Checkpoint,
@@ -43,8 +44,9 @@ from dliosim.model import (
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast import epoch_statistics
 from dliosim.plan.forecast.checkpoint_forecast import forecast_save
-from dliosim.plan.forecast.forecast import PROCESS_BYTES, forecast, list_reads
+from dliosim.plan.forecast.forecast import forecast, list_reads
 from dliosim.plan.forecast.forecast_types import Listing, RankSpread
+from dliosim.plan.forecast.rank_memory import NODE_BYTES, RANK_BYTES
 from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.read_ranges import buffer_bytes
 from dliosim.plan.samples.sizes import sample_sizes
@@ -337,6 +339,7 @@ def test_who_reads_for_a_node_makes_the_calls_of_all_its_ranks():
     assert is_of(shared.opens, [1, 0, 1, 0])
     assert is_of(shared.files, [1, 0, 1, 0])
     assert shared.memory.buffers == 2 * 5 * 4096
+    assert shared.node_memory == 3 * 5 * 4096 + 2 * shared.memory.plan
     each = replace(loop, access=Access(scatter=True, open="each sample"))
     assert is_of(only(each, dataset=FILES).opens, [500, 0, 500, 0])
     assert is_of(only(loop, dataset=FILES, job=Job(4)).files, [1000, 0, 0, 0])
@@ -520,9 +523,26 @@ def test_memory_is_that_of_the_phase_that_needs_most_on_the_fullest_node():
     memory = made.phases[0].memory
     assert memory.buffers > 4 * 5 * 1000
     assert memory.allreduce == 1_000_000
-    assert made.rank_bytes == PROCESS_BYTES + max(phase.memory.total for phase in made.phases)
+    assert made.rank_bytes == RANK_BYTES + max(phase.memory.total for phase in made.phases)
     assert made.index_bytes == 8 * 17
-    assert made.node_bytes == 3 * made.rank_bytes + made.index_bytes
+    assert made.node_bytes == 3 * made.rank_bytes + NODE_BYTES + made.index_bytes
+
+
+def test_what_a_node_needs_is_the_sum_of_its_ranks_and_not_the_most_of_each() -> None:
+    """Rank 0 alone writes pieces of 64 MiB, and receives those of the 15 others."""
+    pieces, part = Access(transfer=64 << 20), Part("p", 64 << 20, "per rank")
+    saved = replace(CHECKPOINT, parts=(part,), writers=Writers("rank", 0), access=pieces)
+    made = forecast(replace(workload(Save("c"), job=Job(16)), checkpoints=(saved,)))
+    assert made.rank_bytes == RANK_BYTES + (128 << 20)
+    assert made.phases[0].node_memory == 17 * (64 << 20)
+    assert made.node_bytes == 16 * RANK_BYTES + NODE_BYTES + made.phases[0].node_memory
+    total = replace(saved, parts=(replace(part, size=16 * part.size, scope="total"),), writers=Writers("one per", 8))
+    flushed = replace(total, background=Background(in_flight=2))
+    for checkpoint, each in ((total, 16 + 2), (flushed, 16 + 2 + 32)):
+        one = forecast(replace(workload(Save("c"), job=Job(16)), checkpoints=(checkpoint,)))
+        assert one.phases[0].node_memory == each * (64 << 20)
+    two = forecast(replace(workload(Save("c"), job=Job(16, 2)), checkpoints=(total,)))
+    assert two.phases[0].node_memory == 9 * (64 << 20)
 
 
 def test_an_evaluation_has_its_buffers_in_addition_to_those_of_its_loop():
@@ -532,7 +552,7 @@ def test_an_evaluation_has_its_buffers_in_addition_to_those_of_its_loop():
         max(each.memory.total for each in made.phases if each.verb == verb) for verb in ("train", "evaluate")
     )
     assert inner > loop > 0
-    assert made.rank_bytes == PROCESS_BYTES + loop + inner
+    assert made.rank_bytes == RANK_BYTES + loop + inner
 
 
 @pytest.mark.parametrize("files", [1, 8])

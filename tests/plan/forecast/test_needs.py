@@ -27,8 +27,9 @@ from dliosim.model import (
     constant,
 )
 from dliosim.model.expectation import GOAL, goals_of
-from dliosim.plan.forecast.forecast import PROCESS_BYTES, forecast
+from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.needs import LoopNeeds, SaveNeeds, loop_needs, save_needs
+from dliosim.plan.forecast.rank_memory import RANK_BYTES
 from tests.report import sample
 
 MB = 10**6
@@ -97,7 +98,7 @@ def test_memory_has_of_later_epochs_what_fits_next_to_the_ranks(memory: float, s
     made = workload(LOOP)
     found = needs(LOOP, memory + forecast(made).node_bytes)
     assert found.data_bytes == 400 * MB and found.memory_share == pytest.approx(share)
-    assert needs(LOOP, 4 * PROCESS_BYTES).memory_share == 0
+    assert needs(LOOP, 4 * RANK_BYTES).memory_share == 0
 
 
 def test_a_node_whose_ranks_read_others_samples_each_epoch_finds_few_of_them_in_memory() -> None:

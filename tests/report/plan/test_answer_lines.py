@@ -10,6 +10,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Workload
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.interval_forecast import FailureModel, forecast_risks
+from dliosim.plan.forecast.rank_memory import NODE_BYTES, RANK_BYTES
 from dliosim.report.plan.answer_lines import plan_lines
 
 PATTERNS = Path(__file__).parents[3] / "patterns"
@@ -92,7 +93,7 @@ def test_the_goal_is_that_of_the_pattern() -> None:
 
 
 def test_what_memory_has_depends_on_the_node_and_the_access() -> None:
-    small = lines("cosmoflow", memory=455e6)
+    small = lines("cosmoflow", memory=4 * RANK_BYTES + NODE_BYTES + 90e6)
     assert small["MEMORY"].endswith("whose page cache has room for 46 MB:")
     assert small["then"] == "at most 25 % of epochs 2 to 5 can be in memory"
     assert lines("cosmoflow", memory=1e6)["then"] == "next to nothing of epochs 2 to 5 comes from memory"
