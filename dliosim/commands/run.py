@@ -8,6 +8,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +57,8 @@ def _run(setup: Setup, unfinished: PartialResults) -> int:
     options = Options(parsed.null, parsed.verify)
     world.run_on_rank_0("look at the options", lambda: _check_options(workload, options, parsed.trace, world.size))
     (session,) = open_sessions(setup, [workload], [workload], {} if finder is None else finder.sources, options)
+    if finder is not None:
+        session = replace(session, shortage=partial(run_results.shortage_error, setup, finder))
     node = fullest_node(world, setup.load)
     with (
         nullcontext()

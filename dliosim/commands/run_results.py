@@ -10,22 +10,26 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from dliosim.commands.command_line.command_table import DATA_DIRECTORY
 from dliosim.commands.command_line.options import parse_roots, parse_values
 from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
 from dliosim.commands.job.environment import describe_environment
-from dliosim.commands.job.mpi_entry import results_line, write_and_print
+from dliosim.commands.job.mpi_entry import DamageDiagnosticsError, results_line, write_and_print
 from dliosim.commands.job.partial import PartialResults
 from dliosim.commands.job.results_dir import results_directory
 from dliosim.commands.job.setup import Setup, compile_or_explain
+from dliosim.commands.job.terminal import has_colours
 from dliosim.errors import DliosimError, ExecutionError, ExpectationMissed
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.phases.context import Phase, Session
-from dliosim.language.compile import compile_pattern
+from dliosim.language.compile import compile_document, compile_pattern
+from dliosim.language.diagnostics import Diagnostic, Label, render
+from dliosim.language.syntax.ast import PatternBlock
 from dliosim.measure.answers.answer import answer_run
 from dliosim.measure.answers.expectations import evaluate
 from dliosim.measure.results.file_phases import SavePhase
@@ -51,6 +55,25 @@ def read_pattern(setup: Setup) -> tuple[Workload, FileFinder]:
     return compile_or_explain(
         lambda: compile_pattern(find_pattern(parsed.pattern, parsed.override), overrides, job, finder)
     ), finder
+
+
+def shortage_error(setup: Setup, finder: FileFinder, number: int, message: str, why: str, cure: str) -> DliosimError:
+    """Return the error of verb `number` of the pattern, which a node has no memory for, with its line.
+
+    The pattern is compiled again: no run keeps its lines.
+    """
+    path = find_pattern(setup.parsed.pattern, setup.parsed.override)
+    job = Job(setup.world.size, setup.world.nodes)
+    document = compile_document(path, parse_values(setup.parsed), job, finder).context.document
+    block = next(islice(_flatten_blocks(document.verbs), number, None))
+    found = Diagnostic("R402", message, (Label(block.place, why),), (cure,))
+    return DamageDiagnosticsError(render([found], has_colours(sys.stderr, 2)))
+
+
+def _flatten_blocks(blocks: Sequence[PatternBlock]) -> Iterator[PatternBlock]:
+    """Yield the blocks of verbs in the order of `flatten_verbs`."""
+    for block in blocks:
+        yield from _flatten_blocks(block.body) if block.kind == "repeat" else [block]
 
 
 @contextmanager

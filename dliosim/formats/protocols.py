@@ -35,6 +35,9 @@ ENCODED: Final = 0
 LARGEST_INDEX: Final = 1 << 31
 """The largest index or header that is accepted, bytes; a larger one is refused before it is read into memory."""
 
+FREED_LATE: Final = 32 << 20
+"""Pieces of memory below this size stay with a process for a while after it has freed them (glibc's malloc)."""
+
 CLASSES: Final = 1000
 """Labels of samples are smaller than this, as those of ImageNet."""
 
@@ -159,6 +162,13 @@ class Format(ABC):
     def write_sidecar(self, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
         """Yield the sidecar of a file in pieces; the file's samples are `first` and those after it, of `sizes`."""
         raise NotImplementedError(f"{self.name} has no sidecar .{suffix}")
+
+    def encoder_bytes(self, made: int, sample: int) -> int:
+        """Return the bytes of memory that writing takes in addition to `made`, those of the samples made at a time.
+
+        `sample` is the bytes of the largest sample. Measured: no less than a run takes, and no more than 15 % above it.
+        """
+        return 0
 
     def dressing(self) -> Callable[[Bytes, Ints | int], Bytes] | None:
         """Return the function that makes contents of random bytes (`Dressed.dress`); None where they may be any."""
@@ -306,6 +316,11 @@ class Built(Resolved):
     @abstractmethod
     def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
         """Write a file of `count` samples; `batches` gives their contents in order, (n, size) each, with any n."""
+
+
+def cut_bytes(data: memoryview) -> Iterator[memoryview]:
+    """Yield 1 MiB at a time: a codec takes a copy of what it makes of each, and samples may have hundreds of MB."""
+    return (data[at : at + (1 << 20)] for at in range(0, len(data), 1 << 20))
 
 
 def regroup_rows(batches: Iterator[Bytes], most: int) -> Iterator[Bytes]:

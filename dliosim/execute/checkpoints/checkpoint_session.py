@@ -11,19 +11,17 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.errors import DliosimError, ExecutionError
+from dliosim.errors import DliosimError
 from dliosim.execute.checkpoints.save_steps import (
     CheckpointSave,
     begin_save,
     delete_old,
-    write_buffer_bytes,
     write_checkpoint,
 )
-from dliosim.execute.checkpoints.staging import StagedSave, StagingBuffers, staging_bytes
+from dliosim.execute.checkpoints.staging import StagedSave, StagingBuffers
 from dliosim.execute.checkpoints.state_writer import generate_pieces
 from dliosim.execute.checkpoints.tier_copy import drain
 from dliosim.execute.checkpoints.worker_thread import Worker, require_threads
-from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.node.striping import striping_hint_note
 from dliosim.execute.payload.shard_payload import part_keys
 from dliosim.execute.phases.context import Phase, Session
@@ -173,9 +171,6 @@ class CheckpointSession:
     def _save_blocking(self, save: CheckpointSave) -> None:
         session, files, record, checkpoint = self._session, save.files, save.record, save.files.checkpoint
         world = session.world
-        # Checked before anything is created, so that a failure leaves nothing behind.
-        needed, what = write_buffer_bytes(files, world.rank), f"buffers of checkpoint `{checkpoint.name}`"
-        world.run_on_all(lambda: require_memory(needed, world.node.size, what))
         begin_save(session, save, self._find_failure(checkpoint))
         keys = part_keys(checkpoint, files.parts, save.number)
         with session.progress.track_bytes(f"save {checkpoint.name}", lambda: files.owner_bytes(world.rank)):
@@ -264,23 +259,6 @@ def _make_staging(session: Session, checkpoints: Iterable[Checkpoint]) -> dict[s
     world = session.world
     found = [(state_files(one, one.split(world.size)), one.background) for one in checkpoints]
     staged = [(files, background) for files, background in found if background is not None]
-    needed = sum(staging_bytes(files, world.rank, how) + write_buffer_bytes(files, world.rank) for files, how in staged)
-    # Ranks of a node need different amounts; their sum must fit into the memory of the node.
-    together = np.array([needed], np.int64)
-    world.node.allreduce(together, "sum")
-    each, names = (
-        -(-int(together[0]) // world.node.size),
-        ", ".join(f"`{files.checkpoint.name}`" for files, _ in staged),
-    )
-
-    def check_memory() -> None:
-        try:
-            require_memory(each, world.node.size, f"staging buffers of {names}")
-        except ExecutionError as error:
-            hint = "`staging simulated` takes the time of the copy without buffers, fewer saves `in flight` need fewer"
-            raise ExecutionError(f"{error.message}; {hint}", error.code) from error
-
-    world.run_on_all(check_memory)
     return world.run_on_all(
         lambda: {files.checkpoint.name: StagingBuffers(files, world.rank, how) for files, how in staged}
     )

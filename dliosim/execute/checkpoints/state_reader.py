@@ -23,7 +23,6 @@ from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.checkpoints.selection import FoundCheckpoint
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
 from dliosim.execute.mpi.ranks import Ranks
-from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.node.page_cache import process_io_since, read_process_io
 from dliosim.execute.payload.shard_payload import find_segment_mismatch, part_keys
 from dliosim.execute.phases.context import Session
@@ -67,7 +66,7 @@ def read_state(
     rounds = np.array([count.steps for count in counts], np.int64)
     if access.collective:
         world.allreduce(rounds, "max")
-    buffer = world.run_on_all(lambda: _make_buffer(session, max(count.largest for count in counts) + _TRAILER))
+    buffer = world.run_on_all(lambda: allocate(max(count.largest for count in counts) + _TRAILER))
     sizes = found.saved.files
     names = [files.shared_file_name()] if files.is_one_file else sorted(sizes)
     of_files = Files(
@@ -285,11 +284,6 @@ def _count_pass(files: StateFiles, found: FoundCheckpoint, one: ReadPass) -> Rea
             yield fetch
 
     return count_steps(check_fetches(), access.transfer, whole, access.page)
-
-
-def _make_buffer(session: Session, size: int) -> memoryview:
-    require_memory(size, session.world.node.size, "buffers of `restore`")
-    return allocate(size)
 
 
 def _step_calls(file: int, step: ReadStep, page: int) -> Calls:

@@ -20,6 +20,7 @@ from dliosim.execute.safe_open import open_for_read, open_for_write
 from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.manifest import make_directory
 from dliosim.measure.rank.records import VerbRecord
+from dliosim.model import Checkpoint
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles
 from dliosim.trace.calls import Call
 from dliosim.trace.recorder import open_log
@@ -42,8 +43,9 @@ def drain(session: Session, save: CheckpointSave) -> str:
     aside, refused = world.run_on_rank_0(doing, lambda: _begin_copy(session, save, base))
 
     def copy_own() -> None:
-        buffer = allocate(checkpoint.access.transfer or _TRANSFER)
-        for name, runs in _runs_to_copy(files, world.rank, save.runs).items():
+        copied = _runs_to_copy(files, world.rank, save.runs)
+        buffer = allocate(drain_buffer_bytes(checkpoint) if copied else 0)
+        for name, runs in copied.items():
             _copy_runs(source / name, aside / name, runs, buffer, checkpoint.fsync, record)
 
     try:
@@ -57,6 +59,11 @@ def drain(session: Session, save: CheckpointSave) -> str:
     record.drain_ns = perf_counter_ns() - begun
     delete_old(session, save, base, "copies of checkpoint")
     return f"{refused} (root `{checkpoint.drain}`)" if refused else ""
+
+
+def drain_buffer_bytes(checkpoint: Checkpoint) -> int:
+    """Return the bytes of the buffer of a rank that drains what it has written."""
+    return checkpoint.access.transfer or _TRANSFER
 
 
 def _begin_copy(session: Session, save: CheckpointSave, base: Path) -> tuple[Path, str]:

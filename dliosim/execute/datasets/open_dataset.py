@@ -13,7 +13,6 @@ from dliosim.execute.datasets.dataset_manifest import damage_error
 from dliosim.execute.datasets.file_list import share_existing_files
 from dliosim.execute.datasets.index_build import build_index, complete_table, shared_memory
 from dliosim.execute.mpi.world import World
-from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.phases.context import DatasetFiles, OpenDataset, Session
 from dliosim.formats.protocols import FileIndex, Format, Framed
 from dliosim.formats.registry import bind, import_modules
@@ -121,9 +120,8 @@ def _share_block_totals(form: Framed, world: World) -> NDArray[np.int64] | None:
     if not needs_totals(dataset):
         return None
     blocks = block_count(dataset)
-    needed = -(-(blocks + 1) * 8 // world.node.size)
     what = f"sums of the sizes of the samples of `{dataset.name}`"
-    world.run_on_all(lambda: require_memory(needed, world.node.size, what))
+    world.require_memory((blocks + 1) * 8 if world.node.rank == 0 else 0, what)
     prefix = shared_memory(world, blocks + 1)
     first, last = world.rank * blocks // world.size, (world.rank + 1) * blocks // world.size
     prefix[first + 1 : last + 1] = block_totals(form, first, last)

@@ -12,23 +12,22 @@ from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.datasets.frame_encoder import extend_checksum, make_bodies
 from dliosim.formats.protocols import EncodeTime
 from dliosim.measure.rank.stopwatch import Stopwatch
+from dliosim.plan.forecast.rank_memory import MADE_TOGETHER, SMALL_FILE
 from dliosim.plan.samples.places import FramedPlaces
 from dliosim.plan.samples.prepare_partition import FilePart
 from dliosim.plan.samples.sample_to_file import align_up
 from dliosim.plan.samples.sizes import sample_sizes, sample_strides
 
-#: The most bytes, files and samples that are made together, and the most bytes and samples of a small file.
-_BYTES: Final = (4 << 20) + (64 << 10)  # four files of 1 MiB, with their framing
+#: The most files and samples that are made together, and the most samples of a small file.
 _FILES: Final = 1024
 _SAMPLES: Final = 1 << 16
-_SMALL_BYTES: Final = 2 << 20
 _SMALL_SAMPLES: Final = 4096
 
 
 def is_small(part: FilePart) -> bool:
     """Return whether a part is a whole file, with samples in it, that is made together with others."""
     samples = part.last_sample - part.first_sample
-    return part.first and part.last and 0 < samples <= _SMALL_SAMPLES and part.length <= _SMALL_BYTES
+    return part.first and part.last and 0 < samples <= _SMALL_SAMPLES and part.length <= SMALL_FILE
 
 
 def group_small_parts(parts: Iterable[FilePart]) -> Iterator[list[FilePart]]:
@@ -39,7 +38,7 @@ def group_small_parts(parts: Iterable[FilePart]) -> Iterator[list[FilePart]]:
         small = is_small(part)
         size += align_up(part.length, mmap.PAGESIZE)
         samples += part.last_sample - part.first_sample
-        if run and (not small or size > _BYTES or samples > _SAMPLES or len(run) == _FILES):
+        if run and (not small or size > MADE_TOGETHER or samples > _SAMPLES or len(run) == _FILES):
             yield run
             run, size, samples = [], align_up(part.length, mmap.PAGESIZE), part.last_sample - part.first_sample
         run.append(part)

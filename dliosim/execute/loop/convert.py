@@ -20,12 +20,11 @@ from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import check_prepared, prepare
 from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor
-from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.phases.context import Session
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Convert, Dataset
-from dliosim.plan.samples.convert_reads import STEP_BYTES, plan_part
+from dliosim.plan.samples.convert_reads import plan_part
 from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.read_ranges import plan_reads
 
@@ -60,7 +59,6 @@ class SampleReader:
         data, layout = self._data, source.layout
         files = Files(data.directory, data.name, data.file_size, layout.files == 1, session.world.comm, source)
         self._readers = open_readers(self._loop.access, files)
-        session.world.run_on_all(lambda: require_memory(2 * STEP_BYTES, session.world.node.size, "read buffers"))
         self._buffer = memoryview(b"")
         self._batches: InlineBatches | None = None
         self._source: EpochSource | None = None

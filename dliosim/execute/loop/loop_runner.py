@@ -33,7 +33,6 @@ from dliosim.execute.loop.loop_saves import NEVER, CheckpointTimers, LoopSaves
 from dliosim.execute.loop.step_loop import StepSettings, run_steps
 from dliosim.execute.loop.step_sync import StepSync
 from dliosim.execute.mpi.world import World, file_communicator, free_communicator
-from dliosim.execute.node.free_space import require_memory
 from dliosim.execute.node.memory import available_memory
 from dliosim.execute.phases.context import OpenDataset, Phase, RunningLoop, Session
 from dliosim.execute.phases.phase_summary import share_granted_hints
@@ -48,9 +47,9 @@ from dliosim.measure.results.phase import LoopPhase
 from dliosim.model import Access, Dataset, Loop
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import count_due, is_due
+from dliosim.plan.forecast.rank_memory import rank_buffers
 from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.read_ranges import buffer_bytes
-from dliosim.plan.samples.sampler import plan_bytes
 from dliosim.readable import count
 from dliosim.trace.recorder import recorder
 
@@ -83,7 +82,6 @@ class LoopRunner:
         self._null = session.options.null or dataset is None
         self._data = None if dataset is None else _open_data(session, loop, dataset)
         self._files = None if self._data is None else _share_files(world, access, self._data)
-        world.run_on_all(lambda: require_memory(loop.sync.size, world.node.size, "buffers of `sync allreduce`"))
         timers = CheckpointTimers(loop.checkpoints)
         self._syncer = StepSync(world, loop.sync, access.collective or access.scatter, len(timers.cadences))
         if timers.cadences and not self._syncer.every:
@@ -133,8 +131,6 @@ class LoopRunner:
             text = f"`{loop.name}` has no steps: its batch is larger than the data of some rank"
             raise PlanError(text, "E201").mark_shared()
         epochs, steps = (1, loop.arrivals.requests) if loop.arrivals is not None else (loop.epochs, each)
-        planned = 0 if self._dataset is None else plan_bytes(loop, self._dataset, steps)
-        world.run_on_all(lambda: require_memory(planned, world.node.size, f"the calls of an epoch of `{loop.name}`"))
         self.saves.deadline = NEVER
         # An evaluation continues with the epoch after its last run, with other orders and other random draws.
         first = len(self._rows)
@@ -233,9 +229,10 @@ class LoopRunner:
             self._batches.close()
             self._batches = self.saves.run = None  # frees the old buffers before larger ones are allocated
         size = 0 if self._null or self._dataset is None else buffer_bytes(self._dataset, needed)
-        asked = size * access.batches + kept
-        # All ranks check before any rank allocates: otherwise the last rank would see only what the first have left.
-        world.run_on_all(lambda: require_memory(asked, world.node.size, "read buffers"))
+        # Only the files say how large the batches of some formats are. All ranks check before any rank allocates:
+        # otherwise the last rank would see only what the first have left.
+        asked = rank_buffers(self._loop, size, world.node.size, world.node.rank == 0) + kept
+        world.require_memory(asked, f"read buffers of `{self._loop.name}`")
 
         def build_batches() -> Batches:
             if access.scatter and not self._null and self._files is not None:

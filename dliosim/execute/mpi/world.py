@@ -19,6 +19,7 @@ from dliosim.execute.mpi.job_abort import end_job
 from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.ranks import Operation, Ranks, SleepingRanks
 from dliosim.execute.node.environment import node_name
+from dliosim.execute.node.free_space import require_memory
 from dliosim.measure.progress.board import BARRIER, EXCHANGE, current, private_row
 from dliosim.model import Access
 
@@ -26,6 +27,9 @@ T = TypeVar("T")
 
 #: The board row for meetings of threads other than the main one; no rank reads it.
 _UNSEEN = private_row()
+
+#: The largest sum of bytes of memory; 64 bits hold it.
+_MOST = 1 << 62
 
 #: Bytes of the hash that names a node.
 _KEY = 16
@@ -145,6 +149,15 @@ class World:
             error = failure
         self.agree_on_error(error)
         return value  # type: ignore[return-value]
+
+    def require_memory(self, needed: int, what: str) -> None:
+        """Raise ExecutionError [R402] on every rank unless each node has the memory that its ranks need. Collective.
+
+        `needed` is the bytes of this rank; those of the ranks of a node add up.
+        """
+        together = np.array([min(needed, _MOST // self.node.size)], np.int64)
+        self.node.allreduce(together, "sum")
+        self.run_on_all(lambda: require_memory(int(together[0]), self.node.size, what))
 
     def run_on_rank_0(self, doing: str, action: Callable[[], T], cure: str = "") -> T:
         """Run `action` on rank 0 only; return its result, or raise its error, on every rank. Collective.

@@ -19,16 +19,16 @@ def require_space(directory: Path, needed: int, what: str) -> None:
     place = f"the file system of {directory}"
     mount = find_mount(directory)
     if mount.is_memory_backed:
-        memory = available_memory()
+        memory, _ = available_memory()
         if memory is not None and memory < room:
             room, place = memory, f"memory, which holds the {mount.kind} of {directory},"
     if needed > room:
         raise ExecutionError(f"{what} needs {size(needed)} and {place} has {size(room)}", "R402")
 
 
-def require_memory(needed: int, ranks_per_node: int, what: str) -> None:
-    """Raise ExecutionError [R402] unless the memory of a node with that many ranks has `needed` bytes for each."""
-    memory = available_memory()
-    if memory is not None and needed * ranks_per_node > memory:
-        text = f"{what} need {size(needed)} a rank, with {count(ranks_per_node, 'rank')} on the node"
-        raise ExecutionError(f"{text}, and {size(memory)} of its memory are free", "R402")
+def require_memory(needed: int, ranks: int, what: str) -> None:
+    """Raise ExecutionError [R402] unless this node has `needed` bytes of memory for its `ranks` ranks together."""
+    memory, place = available_memory()
+    if memory is not None and needed > memory:
+        text = f"{what} need {size(needed)} of memory for {count(ranks, 'rank')} on a node"
+        raise ExecutionError(f"{text}, and {place} has {size(memory)} free", "R402")

@@ -9,6 +9,9 @@ from pathlib import Path
 
 _CGROUPS = Path("/sys/fs/cgroup")
 
+#: A control group in messages.
+_GROUP = "the control group of this job"
+
 
 @dataclass(frozen=True, slots=True)
 class _GroupFiles:
@@ -28,9 +31,13 @@ def whole_memory() -> int | None:
     return _smallest(_read_meminfo("MemTotal"), cgroup_limit(_own_groups(), _CGROUPS))
 
 
-def available_memory() -> int | None:
-    """Return the bytes of memory that this node, or this process's control groups, can still give; None if unknown."""
-    return _smallest(_read_meminfo("MemAvailable"), cgroup_memory(_own_groups(), _CGROUPS))
+def available_memory() -> tuple[int | None, str]:
+    """Return the bytes of memory that can still be given, None if unknown, and what has them.
+
+    That is this node, or a control group of this process where that has less.
+    """
+    node, group = _read_meminfo("MemAvailable"), cgroup_memory(_own_groups(), _CGROUPS)
+    return _smallest(node, group), "the node" if group is None or (node is not None and node < group) else _GROUP
 
 
 def cgroup_limit(groups: str, root: Path) -> int | None:

@@ -23,6 +23,7 @@ Dress: TypeAlias = Callable[[Bytes, NDArray[np.int64] | int], Bytes]
 PERIOD = 256
 
 _AT_ONCE = 1 << 17  # bytes that are made again together to be compared
+_DRESSED = 1 << 20  # bytes that are made into contents together
 
 
 def dress_function(form: Format) -> Dress | None:
@@ -67,15 +68,21 @@ def dress_samples(dress: Dress | None, lengths: NDArray[np.int64], starts: NDArr
         return
     data = np.frombuffer(out, np.uint8)
     for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        data[start : start + length] = dress(data[start : start + length], 0)
+        _dress_in_place(dress, data[start : start + length], 0)
 
 
 def fill_part(dress: Dress | None, key: int, begin: int, out: memoryview) -> None:
     """Write bytes [begin, begin + len(out)) of a sample's contents."""
     fill_range(key, begin, out)
     if dress is not None:
-        data = np.frombuffer(out, np.uint8)
-        data[:] = dress(data, begin)
+        _dress_in_place(dress, np.frombuffer(out, np.uint8), begin)
+
+
+def _dress_in_place(dress: Dress, data: NDArray[np.uint8], place: int) -> None:
+    """Make contents of random bytes that begin at `place` of their sample, some at a time: it takes copies of them."""
+    for at in range(0, len(data), _DRESSED):
+        part = data[at : at + _DRESSED]
+        part[:] = dress(part, place + at)
 
 
 def content_edge_words(

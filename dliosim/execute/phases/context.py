@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, DliosimError, ExecutionError, UsageError
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.store.checkpoint_store import CheckpointStores
@@ -110,6 +110,10 @@ class Session:
     stores: CheckpointStores = field(default_factory=CheckpointStores)
     #: returns the text of a pattern that prepares a data set; empty where none is kept
     describe: Callable[[Dataset], str] = lambda dataset: ""
+    #: returns the error of a verb that a node has no memory for: its number, message, what it needs, what to type
+    shortage: Callable[[int, str, str, str], DliosimError] = lambda number, message, why, cure: ExecutionError(
+        f"{message} ({why}){HELP}{cure}", "R402"
+    )
     #: the phases so far
     finished: PhaseLog = field(default_factory=lambda: PhaseLog())
 

@@ -12,7 +12,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.datasets.open_dataset import estimate_bytes
 from dliosim.execute.datasets.prepare import present_bytes
-from dliosim.execute.node.environment import free_bytes
+from dliosim.execute.node.environment import find_mount, free_bytes
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.phases.context import Session
 from dliosim.execute.store.checkpoint_store import checkpoint_numbers, count_leftover_bytes
@@ -64,6 +64,12 @@ def require_room(sessions: Sequence[Session]) -> None:
                 require_space(together[0].root, size - sum(need.reusable() for need in together), what)
             except ExecutionError as error:
                 raise ExecutionError(f"{error.message}\n  = help: {_advise(together)}", error.code) from None
+
+
+def bytes_in_memory(session: Session) -> int:
+    """Return the bytes that a workload adds to file systems in memory. For rank 0."""
+    needs = {need.place: need for need in (*_dataset_needs(session), *_checkpoint_needs(session))}
+    return sum(max(need.size - need.reusable(), 0) for need in needs.values() if find_mount(need.root).is_memory_backed)
 
 
 def _advise(needs: Sequence[_SpaceNeed]) -> str:

@@ -22,6 +22,7 @@ from dliosim.execute.node.compute import set_timer_slack, sleep_until
 from dliosim.execute.phases.context import Phase, PhaseLog, Session
 from dliosim.execute.phases.phase_summary import verb_phase
 from dliosim.execute.run.capacity_check import require_room
+from dliosim.execute.run.memory_check import require_memory_at_once, verb_title
 from dliosim.execute.run.page_cache_residency import drop_caches
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary, add_null_times
 from dliosim.model import Barrier, Convert, DropCaches, Loop, Pause, Prepare, Repeat, Restore, Save, Verb, Workload
@@ -54,6 +55,8 @@ def require_all(sessions: Sequence[Session], at_once: bool = True) -> None:
     open_known_datasets(sessions)
     for together in [] if null else [sessions] if at_once else [[session] for session in sessions]:
         world.run_on_rank_0("look for room", partial(require_room, together))
+    for session in sessions:
+        require_memory_at_once(session)
 
 
 def run_with_null(session: Session) -> list[Phase]:
@@ -125,15 +128,8 @@ def _run_verbs(
             yield _run_verb(session, saves, verb, pauses)
         if trace is not None:
             kind = "save" if isinstance(verb, Save) else "restore" if isinstance(verb, Restore) else "phase"
-            trace.add_span(kind, _title(verb), begun, perf_counter_ns())
+            trace.add_span(kind, verb_title(verb), begun, perf_counter_ns())
         session.finished.end_verb()
-
-
-def _title(verb: Verb) -> str:
-    """Return the name of a verb in a trace: the loop's, else what it does and to what."""
-    if isinstance(verb, Loop | Convert):
-        return verb.name if isinstance(verb, Loop) else verb.title
-    return f"{type(verb).__name__.lower()} {getattr(verb, 'dataset', getattr(verb, 'checkpoint', ''))}".strip()
 
 
 def _restore_each(

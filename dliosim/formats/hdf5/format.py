@@ -17,6 +17,7 @@ from dliosim.formats.hdf5.geometry import (
 )
 from dliosim.formats.protocols import (
     ENCODED,
+    FREED_LATE,
     Bytes,
     Column,
     FileIndex,
@@ -160,6 +161,11 @@ class FilteredHdf5(Hdf5, GroupEncoder):
     def batch(self) -> int:
         """Samples of a chunk."""
         return self.group_size(max(1, self.dataset.samples))
+
+    def encoder_bytes(self, made: int, sample: int) -> int:
+        """Return those of the encoded group, in pieces and whole, and of HDF5's own copy of a chunk for lzf."""
+        lzf = self.dataset.compress is not None and self.dataset.compress.codec == "lzf"
+        return (2 + lzf) * made + (4 * made if made < FREED_LATE else 0) + (4 << 20)
 
     def group_size(self, count: int) -> int:
         """Return the samples of a chunk."""

@@ -19,7 +19,7 @@ from h5py import h5d, h5p, h5s, h5t, h5z
 
 from dliosim.formats.hdf5.filters import encode
 from dliosim.formats.hdf5.geometry import RecordPart, chunk_shape, group_size, record_parts
-from dliosim.formats.protocols import Bytes, Filter
+from dliosim.formats.protocols import Bytes, Filter, cut_bytes
 from dliosim.model import ELEMENTS, Compression, Dataset
 
 #: The oldest version of every structure that can hold the data: the default of HDF5 before 2.0.
@@ -51,7 +51,7 @@ def encode_group(dataset: Dataset, count: int, samples: Bytes) -> list[bytes]:
             continue
         for unit in _cut_chunks(part, chunk, data):
             mask, stored = _encode_chunk(filters, unit)
-            made.append(mask.to_bytes(4, "little") + stored)
+            made.append(b"".join([mask.to_bytes(4, "little"), *stored]))
     return made
 
 
@@ -68,15 +68,19 @@ def assemble(dataset: Dataset, path: Path, count: int, groups: Iterator[list[byt
                 for place in _chunk_offsets(part, chunk, first, min(rows, count - first))
             )
             for (dset, place), unit in zip(places, encoded, strict=True):
-                dset.write_direct_chunk(place, unit[4:], int.from_bytes(unit[:4], "little"))
+                dset.write_direct_chunk(place, memoryview(unit)[4:], int.from_bytes(unit[:4], "little"))
 
 
-def _encode_chunk(filters: tuple[Filter, ...], unit: Bytes) -> tuple[int, bytes]:
+def _encode_chunk(filters: tuple[Filter, ...], unit: Bytes) -> tuple[int, list[bytes | memoryview]]:
+    """Return the filter mask of a chunk, and the stored bytes in pieces: a sample may be hundreds of MB."""
+    data = np.ascontiguousarray(unit).reshape(-1).data
     if not filters:
-        return 0, unit.tobytes()
+        return 0, [data]
     if filters[0].name == "deflate":
-        return 0, zlib.compress(unit.tobytes(), filters[0].parameters[0])
-    return encode(filters, unit)
+        deflater = zlib.compressobj(filters[0].parameters[0])
+        return 0, [*map(deflater.compress, cut_bytes(data)), deflater.flush()]
+    mask, stored = encode(filters, np.frombuffer(data, np.uint8))
+    return mask, [stored]
 
 
 def _chunk_offsets(part: RecordPart, chunk: tuple[int, ...], first: int, count: int) -> Iterator[tuple[int, ...]]:

@@ -41,7 +41,18 @@ from dliosim.formats.numpy_files.zip_headers import (
     trailer,
     trailer_sizes,
 )
-from dliosim.formats.protocols import Built, Bytes, Column, EncodeTime, FileIndex, Filter, Framed, Ints, LibraryReadable
+from dliosim.formats.protocols import (
+    Built,
+    Bytes,
+    Column,
+    EncodeTime,
+    FileIndex,
+    Filter,
+    Framed,
+    Ints,
+    LibraryReadable,
+    cut_bytes,
+)
 from dliosim.formats.unsupported import cure_names, refuse_sizes
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
@@ -171,6 +182,10 @@ class DeflatedNpz(Npz, Built):
         """Samples in 4 MiB."""
         return max(1, _BATCH // self.size)
 
+    def encoder_bytes(self, made: int, sample: int) -> int:
+        """Return those of what is deflated a MiB at a time."""
+        return 4 << 20
+
     def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
         """Deflate the samples in order, and write the sizes into the header at the end."""
         size = count * self.size
@@ -183,13 +198,13 @@ class DeflatedNpz(Npz, Built):
             stream.write(empty)
             stream.write(deflater.compress(array))
             for batch in batches:
-                rows = np.ascontiguousarray(batch).reshape(-1).data
-                began = time.perf_counter_ns()
-                crc = zlib.crc32(rows, crc)
-                piece = deflater.compress(rows)
-                encoding.encode_ns += time.perf_counter_ns() - began
-                given += len(rows)
-                stream.write(piece)
+                for rows in cut_bytes(np.ascontiguousarray(batch).reshape(-1).data):
+                    began = time.perf_counter_ns()
+                    crc = zlib.crc32(rows, crc)
+                    piece = deflater.compress(rows)
+                    encoding.encode_ns += time.perf_counter_ns() - began
+                    given += len(rows)
+                    stream.write(piece)
             began = time.perf_counter_ns()
             piece = deflater.flush()
             encoding.encode_ns += time.perf_counter_ns() - began

@@ -70,6 +70,7 @@ def _forecast_reads(source: Placement, placement: Placement, verb: Convert, rank
         calls,
         RankMemory(buffers=largest),
         when=f"reading {dataset.name}",
+        rank_memory=np.where(np.arange(ranks) < files, largest, 0),
     )
 
 

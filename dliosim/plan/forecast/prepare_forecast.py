@@ -14,8 +14,8 @@ from dliosim.formats.registry import bind
 from dliosim.model.dataset import Dataset
 from dliosim.model.verbs import Convert, Prepare
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankSpread, spread_of, uniform_spread
-from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement, estimate_mean
-from dliosim.plan.forecast.rank_memory import RankMemory
+from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement
+from dliosim.plan.forecast.rank_memory import prepare_memory, prepares_whole_files
 from dliosim.plan.samples.places import FramedPlaces, Places
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE
 from dliosim.plan.samples.sample_to_file import first_samples
@@ -36,12 +36,11 @@ _Counts: TypeAlias = "tuple[RankSpread, RankSpread, RankSpread, RankSpread]"
 def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int) -> PhaseForecast:
     """Forecast writing a data set: whole files dealt over the ranks, or a share of the samples for each rank."""
     dataset, places = placement.dataset, placement.places
-    transfer, around, whole = verb.access.transfer, 0, isinstance(verb, Convert)
+    transfer, whole = verb.access.transfer, isinstance(verb, Convert)
     if isinstance(places, FramedPlaces):
         samples, written, files, calls = _choose_count(places.form, ranks, whole)(
             places, placement.exact, ranks, transfer
         )
-        around = places.form.header + 2 * places.form.align
         if not places.form.bare:
             written, files, calls = _mark_frame_estimates(places.form, transfer, written, files, calls)
     else:
@@ -51,10 +50,12 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
         calls = uniform_spread(calls.maximum, ranks, calls.estimated)
     # With O_DIRECT one call becomes up to three: its whole pages, and the bytes before and after them.
     calls = replace(calls, estimated=calls.estimated or verb.access.page > 1)
-    largest = transfer or _largest_sample(dataset) + around
-    memory = RankMemory(buffers=int(min(largest, written.maximum)))
-    opens = _count_opens(places.form, verb, ranks, files)
-    return PhaseForecast("prepare", dataset.name, times, 1, samples, written, files, opens, calls, memory)
+    opens, form = _count_opens(places.form, verb, ranks, files), bind(dataset)
+    memory = prepare_memory(form, verb, ranks, 0)
+    each = np.zeros(ranks, np.int64)
+    each[: dataset.layout.files if prepares_whole_files(form, verb) else dataset.samples] = memory.total
+    figures = samples, written, files, opens, calls, memory
+    return PhaseForecast("prepare", dataset.name, times, 1, *figures, rank_memory=each)
 
 
 def _choose_count(form: Framed, ranks: int, whole: bool) -> Callable[[FramedPlaces, bool, int, int | None], _Counts]:
@@ -189,10 +190,3 @@ def sum_sidecars(dataset: Dataset, suffix: str) -> tuple[float, bool]:
         made += sum(len(piece) for piece in form.write_sidecar(suffix, first, sizes))
     is_all = len(some) == files and whole == dataset.samples
     return (made, False) if is_all else (made * dataset.samples / max(whole, 1), True)
-
-
-def _largest_sample(dataset: Dataset) -> float:
-    """Return the bytes of the largest sample, or four times the mean where there is no limit."""
-    if dataset.constant_size is not None:
-        return dataset.constant_size
-    return dataset.size.high if dataset.size.high is not None else 4 * estimate_mean(dataset.size)

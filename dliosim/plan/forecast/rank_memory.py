@@ -8,10 +8,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.formats.protocols import Built, Format, Framed, GroupEncoder
 from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample
 from dliosim.model.job import Job
-from dliosim.model.verbs import Loop
+from dliosim.model.verbs import Convert, Loop, Prepare
+from dliosim.plan.forecast.layout_forecast import estimate_mean
+from dliosim.plan.samples.convert_reads import STEP_BYTES
 from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.places import Places
 from dliosim.plan.samples.read_ranges import buffer_bytes, plan_reads
@@ -25,6 +28,13 @@ NODE_BYTES: Final = 27_000_000
 #: Rows of an epoch that are planned to find its largest batch; where all samples have one size a step would do.
 _PLANNED: Final = 1 << 14
 
+#: Memory of a rank that prepares next to what it makes: keys and places of samples, and random bytes.
+_PREPARING: Final = 2 << 20
+
+#: Files of framed formats below the first number of bytes are made together, up to the second.
+SMALL_FILE: Final = 2 << 20
+MADE_TOGETHER: Final = (4 << 20) + (64 << 10)
+
 _NONE: Final = np.empty(0, np.int64)
 
 
@@ -37,7 +47,8 @@ class RankMemory:
     allreduce: int = 0  #: buffer of the allreduce
     cache: int = 0  #: samples that `cache memory` keeps
     staging: int = 0  #: buffers of background saves until they are flushed
-    saving: int = 0  #: buffers of the saves of a loop
+    saving: int = 0  #: buffers of saves next to what else there is
+    files: int = 0  #: files that are written to memory (tmpfs); only a run counts them
 
     @property
     def total(self) -> int:
@@ -77,3 +88,42 @@ def largest_batch(loop: Loop, places: Places, job: Job) -> int:
     first = replace(loop, steps=min(steps, loop.steps or steps))
     stored = plan_reads(plan_epoch(first, places, job, 0, 0), loop.access, _NONE, places).extents
     return buffer_bytes(dataset, plan_calls(stored, loop.access.transfer, loop.access.page).buffer_size)
+
+
+def prepares_whole_files(form: Format, verb: Prepare) -> bool:
+    """Return whether a file is written by one rank, and not by several that share its samples."""
+    if isinstance(form, Framed):
+        return isinstance(verb, Convert) or form.checksum is not None
+    return isinstance(verb, Convert) or (isinstance(form, Built) and not isinstance(form, GroupEncoder))
+
+
+def prepare_memory(form: Format, verb: Prepare, ranks: int, rank: int) -> RankMemory:
+    """Return what a rank needs to write its part of a data set: what it makes at a time, and what its encoder takes."""
+    dataset, files, transfer = form.dataset, form.dataset.layout.files, verb.access.transfer
+    if rank >= (files if prepares_whole_files(form, verb) else dataset.samples):
+        return RankMemory()
+    sample, file_samples = largest_sample(dataset), -(-dataset.samples // files)
+    made, file_bytes = sample + dataset.header + 2 * dataset.align, file_samples * sample
+    if isinstance(form, Built):
+        made = min(form.batch, file_samples) * sample
+    elif transfer is not None and (not isinstance(form, Framed) or form.bare):
+        made = min(transfer, file_bytes + dataset.header)
+    elif isinstance(form, Framed) and not form.bare:  # whole samples, or several small files
+        own = dataset.samples * sample if file_bytes < SMALL_FILE else file_bytes
+        made = max(made, min(own, MADE_TOGETHER if file_bytes < SMALL_FILE else transfer or 0))
+    return RankMemory(int(made + form.encoder_bytes(int(made), int(sample))) + _PREPARING)
+
+
+def convert_memory(source: Dataset, dataset: Dataset, ranks: int, rank: int) -> RankMemory:
+    """Return what a rank needs to read what it writes as another data set; nothing where it has no file to write."""
+    if rank >= dataset.layout.files:
+        return RankMemory()
+    own = -(-source.samples // dataset.layout.files) * largest_sample(source)
+    return RankMemory(int(min(own, STEP_BYTES + largest_sample(source))))
+
+
+def largest_sample(dataset: Dataset) -> float:
+    """Return the bytes of the largest sample, or four times the mean where there is no limit."""
+    if dataset.constant_size is not None:
+        return dataset.constant_size
+    return dataset.size.high if dataset.size.high is not None else 4 * estimate_mean(dataset.size)
