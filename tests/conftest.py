@@ -23,6 +23,7 @@ import pytest
 from hypothesis import settings
 
 import tests.examples  # noqa: F401, it has the profiles
+from tests.memory_group import memory_group
 from tests.mpi.waiting import close_all
 
 settings.load_profile("quick")
@@ -46,6 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False
     _keep_bytecode(config)
     _ask_for_short_turns()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say whether tests of control groups had a real one, or only files that look like one."""
+    with memory_group(1 << 30, "dliosim-probe") as group:
+        terminalreporter.write_line(f"a control group of memory: {'made' if group else 'cannot be made here'}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,8 +15,10 @@ from time import sleep
 import pytest
 
 from dliosim import readable
+from dliosim.plan.forecast.rank_memory import NODE_BYTES, RANK_BYTES
+from tests.memory_group import memory_group
 from tests.mpi.jobs import CHECKPOINT, DATASET, PREPARE, TRAIN, Place, only_error
-from tests.mpi.launch import run_ranks, running, start_ranks
+from tests.mpi.launch import mpiexec, run_ranks, running, start_ranks
 from tests.mpi.waiting import run_command
 
 LARGE = DATASET.replace("samples  41", "samples  2000")  # 12 MB
@@ -82,14 +84,13 @@ def test_too_little_room_for_all_that_is_to_come_is_found_before_anything_is_wri
 def test_an_epoch_that_no_memory_holds_is_refused_by_all_ranks(place: Place, ranks: int) -> None:
     place.write(DATASET.replace("samples  41", "samples  100_000_000_000_000"), TRAIN)
     needed = {
-        "uniform(1 kB, 2 kB)": (12.5e12, "sums of the sizes of the samples of `d`"),
-        "1 kB": (7.8e15, "the calls of an epoch of `train`"),
+        "uniform(1 kB, 2 kB)": (12.5e12, "rank 0: sums of the sizes of the samples of `d` need"),
+        "1 kB": (7.8e15, "`train` needs"),
     }
     for size, (together, what) in needed.items():
         error = only_error(place.run(ranks, "--null", define={"d.size": size}, seconds=30))
-        each = f"{readable.size(together / ranks)} a rank, with {readable.count(ranks, 'rank')} on the node"
-        assert error.startswith(f"error[R402]: rank 0: {what} need {each}, and ")
-        assert error.endswith(" of its memory are free") and not place.output.exists()
+        assert error.startswith(f"error[R402]: {what} {readable.size(together)} of memory ")
+        assert error.endswith(" free") and not place.output.exists()
 
 
 # Two ranks take milliseconds for a call of both.
@@ -149,16 +150,36 @@ def test_a_read_only_place(place: Place) -> None:
 @pytest.mark.parametrize(
     ("define", "what"),
     [
-        ({"train.readers": "2", "train.prefetch": "1_000_000 batches"}, "read buffers"),
-        ({"train.sync": "allreduce 100 TB"}, "buffers of `sync allreduce`"),
+        ({"train.readers": "2", "train.prefetch": "1_000_000 batches"}, "buffers of calls 6"),
+        ({"train.sync": "allreduce 100 TB"}, "`sync allreduce` 200.0 TB"),
     ],
 )
-def test_too_little_memory_is_found_before_it_is_taken(place: Place, define: dict[str, str], what: str) -> None:
+def test_too_little_memory_is_found_before_anything_is_written(place: Place, define: dict[str, str], what: str) -> None:
     place.write(DATASET, PREPARE, TRAIN)
-    error = only_error(place.run(2, define=define))
-    assert error.startswith("error[R402]: ")
-    assert f"{what} need " in error
-    assert "of its memory are free" in error
+    done = place.run(2, define=define)
+    assert re.search(
+        r"^error\[R402\]: `train` needs [0-9.]+ [GT]B of memory on a node, and ", done.stderr, re.MULTILINE
+    )
+    assert f"{place.directory}/tiny.dlio:13:1\n" in done.stderr
+    assert f"13 | train {{\n   | ^^^^^ 2 ranks on the node: {what}" in done.stderr
+    assert "= help: add `-D train." in done.stderr
+    assert done.returncode == 1 and not place.files()
+
+
+def test_what_a_control_group_has_no_memory_for_is_refused_before_the_kernel_kills(place: Place) -> None:
+    """Each of three ranks makes 200 MB, and rank 0 receives what the others made."""
+    place.write(CHECKPOINT.replace("300 kB", "600 MB"), "save c\n")
+    limit = 3 * RANK_BYTES + NODE_BYTES + 250_000_000
+    with memory_group(limit) as group:
+        if group is None:
+            pytest.skip("no control group can be made here")
+        enter = f'echo $$ > {group}/cgroup.procs && exec "$@"'
+        settings = {"c.transfer": "200 MB", "c.writers": "rank 0"}
+        command = ["sh", "-c", enter, "sh", mpiexec(), "-n", "3", sys.executable, *place.arguments(define=settings)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert re.match(r"error\[R402\]: `save c` needs 800.0 MB .*, and the control group of this job has ", done.stderr)
+    assert 'add `-D c.transfer="4 MiB"`' in done.stderr and not place.files()
 
 
 def test_a_place_that_cannot_be_made(place: Place) -> None:

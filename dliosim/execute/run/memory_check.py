@@ -93,8 +93,10 @@ def _refuse(session: Session, number: int, parts: list[int], memory: int, place:
     )
     cures = (_cure(session, verb, name, memory / together.total) for _, name in named)
     cure = " ".join(dict.fromkeys(filter(None, cures)))
+    advice = [f"add `{cure}`"] * bool(cure)
     fewer = int(ranks * memory / together.total)
-    advice = [f"add `{cure}`"] * bool(cure) + [f"start at most {count(fewer, 'rank')} on a node"] * (0 < fewer < ranks)
+    if isinstance(verb, Loop | Prepare) and 0 < fewer < ranks:  # whose ranks need about the same
+        advice.append(f"start at most {count(fewer, 'rank')} on a node")
     advice = advice or ["run it on a node with more memory"]
     raise session.shortage(number, message, f"{count(ranks, 'rank')} on the node: {text}", "; or ".join(advice))
 

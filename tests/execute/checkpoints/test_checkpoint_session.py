@@ -21,7 +21,6 @@ from dliosim.execute.checkpoints.checkpoint_session import (
 )
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
-from dliosim.execute.node import free_space
 from dliosim.execute.phases.context import Options, Session
 from dliosim.model import Access, Checkpoint, Job, Part, Restore, Workload, Writers
 from dliosim.model.checkpoint import Background, Pace
@@ -289,17 +288,6 @@ def test_without_io_a_save_is_nothing(tmp_path: Path) -> None:
         save = running.save(checkpoint)
     assert save.is_over and save.record.bytes == save.record.stall_ns == 0
     assert not list((tmp_path / "data").iterdir()) and not list((tmp_path / "local").iterdir())
-
-
-def test_staging_without_memory_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint = replace(STAGED, background=Background(in_flight=3))
-    monkeypatch.setattr(free_space, "available_memory", lambda: 3 * 50_334)
-    with pytest.raises(ExecutionError, match=r"staging buffers of `c` need .* `staging simulated` takes") as caught:
-        CheckpointSession(session(tmp_path, checkpoint), [checkpoint])
-    assert caught.value.code == "R402"
-    simulated = replace(checkpoint, background=Background(simulated=True, in_flight=3))
-    with CheckpointSession(session(tmp_path, simulated), [simulated]) as running:
-        running.save(simulated)
 
 
 @pytest.mark.parametrize("checkpoint", [STAGED, replace(STAGED, background=None, drain="local")], ids=str)
