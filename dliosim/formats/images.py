@@ -227,7 +227,7 @@ class Png(_ImageFormat):
     name = "png"
     plugin, magic, end = "PNG", b"\x89PNG\r\n\x1a\n", b"\x00\x00\x00\x00IEND\xaeB`\x82"
     content_at, around, overhead, density = 41, 12, 70, 1.63
-    memory = (8.6, 3_000_000)
+    memory = (8.6, 4_000_000)
 
     def _encode(self, coarse: Image, noise: Bytes) -> bytes:
         from PIL import Image

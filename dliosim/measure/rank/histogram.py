@@ -49,14 +49,15 @@ class Quantiles:
 class Histogram:
     """Counts of latencies by bucket, with their exact number, sum, minimum and maximum, in nanoseconds.
 
-    Buckets cover 1 ns to `LIMIT_NS`. One bucket below holds zeros, one above holds longer latencies. The counts are
-    allocated with the first latency, so an empty histogram is small.
+    Buckets cover 1 ns to `LIMIT_NS`. One bucket below holds zeros, one above holds longer latencies. Only buckets with
+    latencies are kept, since rank 0 keeps the histograms of all saves and epochs of a run: 22 kB each with all buckets.
     """
 
-    __slots__ = ("_counts", "count", "max_ns", "min_ns", "sum_ns")
+    __slots__ = ("_buckets", "_counts", "count", "max_ns", "min_ns", "sum_ns")
 
     def __init__(self, latencies: Sequence[int] | NDArray[np.int64] = ()) -> None:
-        self._counts: NDArray[np.int64] | None = None
+        self._buckets = np.empty(0, np.int16)  # those with latencies, ascending
+        self._counts = np.empty(0, np.int64)  # of each of them
         self.count = 0
         self.sum_ns = 0
         self.min_ns = 0
@@ -80,23 +81,27 @@ class Histogram:
 
     def merge(self, other: Histogram) -> None:
         """Add the counts of `other`."""
-        if other._counts is not None:
-            self._add_counts(other._counts, other.count, other.sum_ns, other.min_ns, other.max_ns)
+        if other.count:
+            self._add_counts(other._all_counts(), other.count, other.sum_ns, other.min_ns, other.max_ns)
 
     def _add_counts(self, counts: NDArray[np.int64], count: int, sum_ns: int, low: int, high: int) -> None:
-        if self._counts is None:
-            self._counts = counts.astype(np.int64)
-            self.min_ns, self.max_ns = low, high
-        else:
-            self._counts += counts
-            self.min_ns, self.max_ns = min(self.min_ns, low), max(self.max_ns, high)
+        self.min_ns = min(self.min_ns, low) if self.count else low
+        self.max_ns = max(self.max_ns, high)
+        whole = counts + self._all_counts() if self.count else counts
+        used = np.flatnonzero(whole)
+        self._buckets, self._counts = used.astype(np.int16), whole[used].astype(np.int64)
         self.count += count
         self.sum_ns += sum_ns
 
+    def _all_counts(self) -> NDArray[np.int64]:
+        """Return the counts of all buckets, int64 (buckets,)."""
+        counts = np.zeros(_OVERFLOW + 1, np.int64)
+        counts[self._buckets] = self._counts
+        return counts
+
     def pack_sums(self) -> NDArray[np.int64]:
         """Return what ranks add up: the buckets, then number and sum of the latencies; int64 (`PACKED`,)."""
-        counts = np.zeros(_OVERFLOW + 1, np.int64) if self._counts is None else self._counts
-        return np.concatenate([counts, np.array([self.count, self.sum_ns], np.int64)])
+        return np.concatenate([self._all_counts(), np.array([self.count, self.sum_ns], np.int64)])
 
     def pack_maxima(self) -> NDArray[np.int64]:
         """Return what ranks maximise: -minimum, maximum; int64 (2,), very low where there are no latencies."""
@@ -119,28 +124,25 @@ class Histogram:
 
     def nonempty_buckets(self) -> NDArray[np.int64]:
         """Return the buckets that are not empty, int64 (n, 2): upper edge in ns (exclusive), number of latencies."""
-        if self._counts is None:
-            return np.empty((0, 2), np.int64)
-        buckets = np.flatnonzero(self._counts)
-        edges = [_upper_edge(bucket) if bucket < _OVERFLOW else self.max_ns + 1 for bucket in buckets.tolist()]
-        return np.column_stack([np.array(edges, np.int64), self._counts[buckets]])
+        edges = [_upper_edge(bucket) if bucket < _OVERFLOW else self.max_ns + 1 for bucket in self._buckets.tolist()]
+        return np.column_stack([np.array(edges, np.int64), self._counts])
 
     def quantile(self, share: float) -> float:
         """Return the ns that `share` of the latencies do not exceed (nearest rank), within `RELATIVE_ERROR`.
 
         inf where that latency is above the buckets, nan where there are no latencies.
         """
-        if self._counts is None:
+        if not self.count:
             return math.nan
         rank = min(max(math.ceil(share * self.count), 1), self.count)
-        bucket = int(np.searchsorted(np.cumsum(self._counts), rank))
+        bucket = int(self._buckets[np.searchsorted(np.cumsum(self._counts), rank)])
         if bucket == _OVERFLOW:
             return math.inf
         return min(max(_bucket_middle(bucket), float(self.min_ns)), float(self.max_ns))
 
     def quantiles(self) -> Quantiles | None:
         """Return the quantiles that are reported, in seconds; None where there are no latencies."""
-        if self._counts is None:
+        if not self.count:
             return None
         p50, p90, p99, p999 = (self.quantile(share) * 1e-9 for share in (0.5, 0.9, 0.99, 0.999))
         return Quantiles(p50, p90, p99, p999, self.max_ns * 1e-9)
