@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from pathlib import Path
 
+from dliosim.language.compile import compile_pattern
+from dliosim.language.diagnostics import PatternError
 from dliosim.language.settings.setting_overlay import blocks_by_name
 from dliosim.language.syntax.cures import write_lines
 from dliosim.language.syntax.declarations import Declaration
@@ -14,14 +17,21 @@ from dliosim.language.syntax.loader import Loader
 from dliosim.language.syntax.other_words import find_setting, list_forms
 from dliosim.language.syntax.override_cures import cure_override
 from dliosim.language.syntax.vocabulary import BLOCKS, SETTINGS, STATEMENTS, block_kinds
+from dliosim.model import Job
 
 
 def find_override(path: Path, name: str, value: str) -> str:
-    """Return the `-D` of a pattern file for what a name of the field means; empty where it means nothing there."""
+    """Return the `-D` of a pattern file for what a name of the field means; empty where the pattern takes none."""
     document = Loader().load(path)
     blocks = {known: found[0].kind for known, found in blocks_by_name(document).items()}
     found = cure_override(name, value, [*document.params, "seed"], blocks, document.source)
-    return found.split("`")[1] if found else ""
+    given = found.split("`")[1] if found else ""
+    pairs = [pair.partition("=")[::2] for pair in shlex.split(given) if pair != "-D"]
+    try:
+        compile_pattern(path, pairs, Job(4))
+    except PatternError:
+        return ""
+    return given
 
 
 def describe_setting(name: str, *, exact: bool = False) -> str:

@@ -13,6 +13,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 from dliosim.commands.command_line.command_table import COMMANDS, EXAMPLES
@@ -145,7 +146,7 @@ def _mend_command(line: _Line) -> tuple[str, _Line | str | None]:
     option = word.startswith("-")
     problem = f"no option `{word}`" if option else f"`{word}` is no command"
     command = next((one for one in rest if one in COMMANDS), "")
-    if option and command:
+    if command and (option or locate_pattern(word)):
         at = words.index(command)
         return problem, line.replace(words[: at + 1], [command, word, *words[1:at]])
     plain = word.lstrip("-")
@@ -175,29 +176,33 @@ def _find_unknown(words: Sequence[str], known: dict[str, dict[str, Any]]) -> str
     return ""
 
 
-def _mend_option(line: _Line, name: str, option: str, known: dict[str, dict[str, Any]]) -> _Line | None:
+def _mend_option(line: _Line, name: str, option: str, known: dict[str, dict[str, Any]]) -> _Line | str | None:
     """Mend an option that the command `name` does not have."""
+    from dliosim.language.setting_words import describe_setting
+
     words, plain = line.words, option.lstrip("-+")
     start = words.index(option)
     value = words[start + 1] if start + 1 < len(words) and not words[start + 1].startswith("-") else ""
+    kind, pair = find_name(plain, KINDS), "=" in value  # a pair is what `-D` takes
+    words_of = {one: OPTIONS[one] for one in OPTIONS if (one in known or one == "--help") and (one != "-D" or pair)}
+    written = f"--{plain.lower().replace('_', '-')}"
+    same = written if written in known else find_name(plain, words_of)
+    takes_value = kind != "needless" and known.get(same, {}).get("action") != "store_true"
     patterns = [word for word in words[1:] if locate_pattern(word)]
-    if patterns == [value]:  # it is the pattern, and the option has no value
+    if patterns == [value] or (not takes_value and Path(value).exists()):  # an argument, and the option has no value
         value = ""
     old = words[start : start + 1 + bool(value)]
 
     def write(*new: str) -> _Line:
         return line.replace(old, new)
 
-    kind = find_name(plain, KINDS)
     if kind == "needless":
         return write()
     if kind:
         return _mend_ranks(line, kind, option, value, old, "--ranks" in known)
-    same = find_name(plain, {one: OPTIONS[one] for one in OPTIONS if one in known or one == "--help"})
     if same == "-D":
-        return write("-D", *([value] if value else [])) if "=" not in value else _define(write(), value)
+        return _define(write(), value)
     if same:
-        takes_value = known.get(same, {}).get("action") != "store_true"
         return write(*([same] if same.startswith("-") else []), *([value] if value and takes_value else []))
     if name == "patterns":
         return write()
@@ -205,35 +210,28 @@ def _mend_option(line: _Line, name: str, option: str, known: dict[str, dict[str,
         return write(f"--{value}")
     if "--vary" in known and "," in value:
         return write("--vary", f"{plain.replace('-', '_')}={value}")
+    near = difflib.get_close_matches(option, known, n=1, cutoff=0.75)
+    if near and not describe_setting(plain):
+        return write(near[0], *([value] if value else []))
     if found := _mend_by_language(write, plain, value):
         return found
-    if setting := _write_setting(plain, value, words):
+    if setting := _write_setting(LETTERS.get(plain, plain), value, words):
         # Two of DLIO's keys may be one setting: a size and its spread.
         names = [pair.partition("=")[0] for before, pair in pairwise(words) if before == "-D"]
         return write() if setting[1].partition("=")[0] in names else write().replace([], setting)
-    return _mend_by_command(write, name, option, value, known)
+    return _mend_by_command(write, name, option, value)
 
 
-def _mend_by_command(
-    write: Callable[..., _Line], name: str, option: str, value: str, known: dict[str, dict[str, Any]]
-) -> _Line | None:
-    """Mend an option by its spelling, as one of another command, or as a command."""
-    values = [value] if value else []
+def _mend_by_command(write: Callable[..., _Line], name: str, option: str, value: str) -> _Line | str | None:
+    """Mend an option that is one of another command, or a command."""
     homes = [home for home, other in COMMANDS.items() if any(option in names for names, _ in other.options)]
     homes = [] if name == "report" else homes
-    # An option that another command has is meant as such, unless a letter of this command's own is missing.
-    if near := difflib.get_close_matches(option, known, n=1, cutoff=0.9 if homes else 0.75):
-        return write(near[0], *values)
-    other = homes[0] if homes else find_name(option.lstrip("-"), OTHER_COMMANDS)
-    if not other:
-        return None
-    if other == name:
-        return write()
-    line = write(option, *values) if homes else write()
-    line = replace(line, words=(other, *line.words[1:]))
     if homes[:1] == ["report"]:
-        line = replace(line, words=("report", "RESULTS", option, *values))
-    return replace(line, ends=(", which has that option",)) if homes else line
+        return _Line(("report", "RESULTS", option, *filter(None, [value])), ends=(", which has that option",))
+    if homes:
+        return f"`dliosim {homes[0]}` has that option: `dliosim {homes[0]} --help`"
+    other = find_name(option.lstrip("-"), OTHER_COMMANDS)
+    return replace(write(), words=(other or name, *write().words[1:])) if other else None
 
 
 def _mend_by_language(write: Callable[..., _Line], plain: str, value: str) -> _Line | None:
@@ -299,18 +297,17 @@ def _write_setting(word: str, value: str, words: Sequence[str]) -> list[str]:
         return [f"++{key}={value}"]
     off = word.startswith(("no-", "without-")) and not value
     name = re.sub(r"^(no|without)-", "", word) if off else word
-    return shlex.split(find_override(path, LETTERS.get(name, name.replace("-", "_")), "off" if off else value))
+    return shlex.split(find_override(path, name.replace("-", "_"), "off" if off else value))
 
 
 def _add_required(line: _Line, name: str, missing: Sequence[str]) -> tuple[str, _Line | None]:
-    """Add examples of what a line lacks; an option that is spelled like a missing one is taken for it."""
+    """Add examples of what a line lacks."""
     ends: tuple[str, ...] = ()
     problem = f"`dliosim {name}` needs {missing[0]}"
     for one in missing:
         if one == "PATTERN":
             problem = f"`dliosim {name}` needs a pattern, a file or a name"
             ends = ("; `dliosim patterns` lists all that come with dliosim",)
-        near = difflib.get_close_matches(one, line.words, n=1, cutoff=0.9)
         varied = next((pair for pair in pairwise(line.words) if pair[0] == "-D" and "," in pair[1]), None)
         number = next((w for before, w in pairwise(line.words) if w.isdecimal() and not before.startswith("-")), "")
         others = [word for word in line.words[1:] if not word.startswith("-")]
@@ -323,7 +320,7 @@ def _add_required(line: _Line, name: str, missing: Sequence[str]) -> tuple[str, 
         elif one == "--ranks" and number:
             line = line.replace([number], [one, number])
         else:
-            line = line.replace(near, [one] if near else _example_of(one, {}))
+            line = line.replace([], _example_of(one, {}))
     return problem, replace(line, ends=(*line.ends, *ends))
 
 
@@ -395,9 +392,8 @@ def _mend_value(
     problem = f"`{value}` is none of {', '.join(choices)}" if choices else f"`{option} {value}`: {reason}"
     if len(choices) == 1 and value == line.words[-1] and line.words[-2] == name and not option.startswith("-"):
         return f"`dliosim {name}` needs `{option}`", line.replace([value], [choices[0], value])
-    usual = f"{value} {example[-1].partition(' ')[2]}".strip()  # in the unit of the example
     same = find_name(value, CHOICES)
-    usual = same if same and accepts(same) else usual
     forms = choices or example[-1].split(", ")
-    found = usual if accepts(usual) else (rewrite(value, accepts, forms) or example[-1:])[0].replace("_", "")
-    return problem, line.replace([value], [found])
+    found = same if same and accepts(same) else (rewrite(value, accepts, forms) or example[-1:])[0].replace("_", "")
+    before = [option] if option in line.words else []
+    return problem, line.replace([*before, value], [*before, found])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -60,19 +61,18 @@ def parse_trace_part(text: str) -> TracePart:
         raise ArgumentTypeError(str(error)) from None
 
 
-def parse_natural(text: str) -> int:
+def parse_natural(text: str, least: int = 0) -> int:
     """Return a whole number, 0 or more."""
-    if not text.isdecimal() or len(text) > 12:
+    if not re.fullmatch("-?[0-9]{1,12}", text):
         raise ArgumentTypeError(f"{text!r} is not a whole number")
+    if int(text) < least:
+        raise ArgumentTypeError(f"must be at least {least}")
     return int(text)
 
 
 def parse_positive(text: str) -> int:
     """Return a whole number, 1 or more."""
-    value = parse_natural(text)
-    if value == 0:
-        raise ArgumentTypeError("must be at least 1")
-    return value
+    return parse_natural(text, 1)
 
 
 def parse_ranks(text: str) -> int:

@@ -30,8 +30,9 @@ NO_COMMANDS: Final = {
 }
 #: Other words for options and arguments, of the commands that have them.
 OPTIONS: Final = {
+    "-D": "define, def, param, params, set, override, config, p, d, D, o, O",
     "--dir": "data-dir, data-folder, datadir, data, prefix, scratch, directory, dataset-path, data-path, path, "
-    "checkpoint-folder, checkpoint-dir, root-dir, target",
+    "checkpoint-folder, checkpoint-dir, root-dir, target, d",
     "--output": "out, o, outdir, output-dir, results-dir, result-dir, results, log-dir, output-folder, save",
     "--null": "no-io, dummy, noop, without-io",
     "--seed": "random-seed, s",
@@ -40,7 +41,6 @@ OPTIONS: Final = {
     "--json": "output-format, json-output, as-json",
     "--repeat": "repeats, repetitions, runs, iterations, trials",
     "--caches": "cache",
-    "-D": "define, def, param, params, set, override, config, p, d, D, o, O",
     "pattern": "pattern, workload, model, file, f, conf, input, script, benchmark, app",
     "place": "dir, directory, data-dir, path, root",
     "results": "dir, results, result, input",

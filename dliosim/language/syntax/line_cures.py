@@ -188,7 +188,7 @@ def _replace_given(cure: str, setting: Declaration, body: str, block: str) -> st
 
 def cure_statement(head: str, phrase: Span, opened: bool) -> str:
     """Return what to type instead of a statement whose head is right and whose phrase is not."""
-    text, brace = phrase.text, " {" if opened or head in MUST_OPEN else ""
+    text, brace = clean(phrase.text), " {" if opened or head in MUST_OPEN else ""
     names = Names(phrase.source)
     for known, pattern, answer in _NOT_YET:
         if head == known and re.search(pattern, text):
@@ -202,9 +202,9 @@ def cure_statement(head: str, phrase: Span, opened: bool) -> str:
         text = f'{titled[1]} "{titled[2]}"'
     if lines := _split_lines(head, phrase.text):
         return f"write {', '.join(lines[:-1])} and {lines[-1]}, a line each"
-    forms = [names.fill(form) for form in _FORMS.get(head, ())]
+    forms = [names.fill(form) for form in _FORMS.get(head, ())] or [""] * (head in MUST_OPEN or not opened)
     found = rewrite(text, lambda made: _is_statement(f"{head} {made}"), forms) if text else forms
-    return write_lines(head, [made + brace for made in found]) if found and found != [phrase.text] else ""
+    return write_lines(head, [f"{made}{brace}".strip() for made in found]) if found and found != [phrase.text] else ""
 
 
 #: What joins names in other languages.

@@ -220,6 +220,8 @@ def _drop_optional(text: str) -> str:
 
 
 def _example(token: re.Match[str]) -> str:
+    if token["high"] and int(token["high"]) < 4:
+        return token["high"]
     return _EXAMPLES[token["value"]] if token["value"] else f"{token['word']}{token['plural'] or ''}"
 
 

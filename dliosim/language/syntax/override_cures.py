@@ -51,9 +51,10 @@ def cure_override(name: str, value: str, params: Iterable[str], blocks: Mapping[
                     return _cure_files(home, value, known, source.text)
                 if not block and keyword in known.values():
                     return f"write `-D {keyword}={quote_value(value)}`"
-                phrases = find_phrases(*found, names) or list(list_forms(found[0].setting, blocks[home]))[:3] or [value]
-                given = [f"`-D {quote_pair(f'{home}.{keyword}', one)}`" for one in phrases]
-                return f"write {' or '.join(given)}"
+                forms = () if value else list_forms(found[0].setting, blocks[home])[:3]
+                phrases = find_phrases(*found, names) or forms
+                if given := [f"`-D {quote_pair(f'{home}.{keyword}', one)}`" for one in phrases]:
+                    return f"write {' or '.join(given)}"
     return names.fill(find_action(word).replace("the line ", "it ").format(value))
 
 

@@ -26,6 +26,8 @@ _CLEAN: Final = (
     (r"\s+", " "),
 )
 _NUMBER: Final = r"[0-9][0-9_]*(?:\.[0-9]+)?"
+#: Units of bare numbers, without a prefix first, so that no cure multiplies.
+_BASE: Final = ("B", "s", "ms", "B/s", "samples/s")
 _UNIT: Final = r"(?:[KMGTP]i?B|kB|B|ms|us|s)(?:/s)?\b"
 _AMOUNT: Final = re.compile(rf"\b{_NUMBER}(?: ?{_UNIT})?|\$\w+")
 #: Units of networks, which count bits, and the unit that they are 125 of.
@@ -36,7 +38,7 @@ _LETTERS: Final = {
     "thousand": 1000, "million": 1000**2, "billion": 1000**3,
 }  # fmt: skip
 _DIGITS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_YES: Final = {"true", "yes", "1", "on", "enabled", "enable"}
+_YES: Final = {"true", "yes", "on", "enabled", "enable"}
 NO: Final = {"false", "no", "0", "off", "disabled", "disable", "none", "null", "read", "sequential", "write"}
 #: Words of a spread, and those that share something, by the names of their numbers.
 _SPREAD: Final = r"(?:stdev|stddev|std(?:[ _]dev)?|sd|sigma|standard deviation)"
@@ -82,7 +84,7 @@ def rewrite(text: str, accepts: Callable[[str], bool], forms: Iterable[str] = ()
     `forms` are phrases as they may be. No texts where none is accepted.
     """
     cleaned, forms = clean(text), tuple(forms)
-    if not cleaned or len(cleaned) > MAX_LENGTH:
+    if not cleaned or len(cleaned) > MAX_LENGTH or re.match("-[0-9]", cleaned):  # a sign is never dropped
         return []
     if accepts(cleaned):
         return [cleaned]
@@ -120,7 +122,7 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     """Yield what the text may mean by each habit, the most likely habit first."""
     if text.lower() in _YES:
         yield ("on",)
-        yield () if text == "1" else [form for form in forms if form != "off"][:1]
+        yield [form for form in forms if form != "off"][:1]
     elif text.lower() in NO:
         yield ("off", "0")
     yield (re.sub(r"\biops\b(.*)$", r"throughput\1 samples/s", text),)
@@ -170,7 +172,7 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     yield (re.sub(r"^[(\[](.*)[)\]]$", r"\1", text),)
     if re.search(r"[0-9] ?[xX\u00d7*,] ?[0-9$(]", text) and any(" x " in form for form in forms):
         yield (" x ".join(re.split(r" ?[xX\u00d7*,] ?", re.sub(r"[()\[\]]", "", text), maxsplit=32)),)
-    yield (re.sub(r"(?<=[0-9)]) ?[xX\u00d7](?: ?(?=[0-9$(])| (?=[A-Za-z]))", " * ", text),)
+    yield (re.sub(r"(?<=[0-9)])(?<!\b0) ?[xX\u00d7](?: ?(?=[0-9$(])| (?=[A-Za-z]))", " * ", text),)
     yield from _fill(text, forms)
     yield _share_a_word(text, forms)
     yield from _insert(text, forms)
@@ -235,10 +237,11 @@ def _mend_draw(text: str) -> Iterator[str]:
     if found is None or not amounts or re.sub(r"[\w./,\s]", "", found[2]):
         return
     outside = found[3] if found[3] and list_units(found[3]) else ""
-    unit = outside or next((own for _, own in amounts if own), "")
-    inside = ", ".join(f"{number} {own or unit}".strip() for number, own in amounts)
     end = found.end() if outside or not found[3] else found.end(2) + 1
-    yield f"{text[: found.start()]}{found[1]}({inside}){text[end:]}"
+    units = (outside or amounts[-1][1],)  # of all, where it is behind the last
+    for unit in units if units[0] else ("", *_BASE):
+        inside = ", ".join(f"{number} {own or unit}".strip() for number, own in amounts)
+        yield f"{text[: found.start()]}{found[1]}({inside}){text[end:]}"
 
 
 def _write_reference(word: re.Match[str]) -> str:
@@ -295,13 +298,9 @@ def _complete(text: str, forms: tuple[str, ...]) -> Iterator[str]:
     if value < 1:
         yield f"{text[: bare.start(1)]}{value * 100:g} %"
     ends = dict.fromkeys(form.split(" ")[-1] for form in forms if " " in form)
-    yield from (f"{text} {end}" for end in ends if end != "%" or value >= 1)
-    if bare[1].startswith("$"):
-        return
-    sizes = ("B",) if value >= 512 else ("MB", "kB")
-    rates = (f"{sizes[0]}/s", "samples/s")
-    for unit in (*["%"][: value >= 1], *sizes, *(("ms", "s") if value.is_integer() else ("s",)), *rates):
-        yield f"{text} {unit}"
+    yield from (f"{text} {end}" for end in ends if end not in UNITS)
+    if not bare[1].startswith("$"):
+        yield from (f"{text} {unit}" for unit in (*["%"][: value >= 1], *_BASE))
 
 
 def list_units(word: str) -> list[str]:
@@ -338,7 +337,7 @@ def _fill(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
     for form in forms:
         words = form.split(" ")
         for cut in range(len(words) - 1, 0, -1):
-            yield (f"{text} {' '.join(words[cut:])}",)
+            yield (f"{text} {' '.join(words[cut:])}",) if words[cut] not in UNITS else ()
         for cut in range(1, len(words)):
             yield (f"{' '.join(words[:cut])} {text}",)
 

@@ -1,0 +1,125 @@
+"""Cures of command lines and of values: what they suggest is accepted, and says what the user's words said."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dliosim.commands.command_line.command_table import COMMANDS, EXAMPLES
+from dliosim.commands.command_line.misuse import describe_misuse
+from dliosim.commands.command_line.parser import Misuse, parse_words
+from dliosim.language.source import SourceText
+from dliosim.language.syntax.cures import Names, find_phrases
+from dliosim.language.syntax.declarations import Declaration, list_settings
+from dliosim.language.syntax.other_words import Meaning
+from dliosim.language.syntax.vocabulary import BLOCKS
+from dliosim.units import UNITS
+
+#: What an option needs on its line, where it does not stand alone.
+WITH = {
+    "--restart-time": ["--mtbf", "4 h"],
+    "--save-time": ["--mtbf", "4 h"],
+    "--bandwidth": ["--mtbf", "4 h"],
+    "--rank": ["--csv"],
+    "--epoch": ["--csv"],
+}
+
+
+def write_line(command: str, option: str) -> list[str]:
+    """Return the words of a right line of a command with an option, the option last."""
+    options = COMMANDS[command].options
+    required = [
+        word
+        for names, arguments in options
+        if not names[0].startswith("-") or (arguments.get("required") and names[0] != option)
+        for word in [*([names[0]] if names[0].startswith("-") else []), EXAMPLES[_key(names[0], arguments)]]
+    ]
+    required = [] if option == "--explain" else required
+    arguments = next(arguments for names, arguments in options if option in names)
+    loop = ["--csv"] if (command, option) == ("plan", "--loop") else WITH.get(option, [])
+    value = [] if arguments.get("action") == "store_true" else [EXAMPLES[option]]
+    return [command, *required, *loop, option, *value]
+
+
+def _key(name: str, arguments: dict[str, object]) -> str:
+    return name if name.startswith("-") else str(arguments["metavar"]) if name != "override" else "-o"
+
+
+LINES = [
+    write_line(command, name)
+    for command, described in COMMANDS.items()
+    for names, _ in described.options
+    for name in names
+    if name.startswith("--")
+]
+
+
+def suggest(words: list[str]) -> list[str]:
+    """Return the words of the line that the answer to a misuse suggests, without its launcher."""
+    with pytest.raises(Misuse) as found:
+        parse_words(words)
+    said = describe_misuse(words, str(found.value))
+    line = re.search(r"write `([^`]*dliosim [^`]*)`", said)
+    assert line, said
+    typed = shlex.split(line[1])
+    return typed[typed.index("dliosim") + 1 :]
+
+
+def at_option(line: list[str]) -> int:
+    return max(at for at, word in enumerate(line) if word.startswith("--"))
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_an_option_with_one_dash_or_another_case_is_that_option(line: list[str]) -> None:
+    at = at_option(line)
+    for wrong in (line[at][1:], line[at].upper(), line[at].replace("-", "_").replace("__", "--")):
+        if wrong != line[at]:
+            assert parse_words(suggest([*line[:at], wrong, *line[at + 1 :]])) == parse_words(line)
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_a_misspelt_option_or_a_command_behind_its_pattern_changes_nothing_else(line: list[str]) -> None:
+    at = at_option(line)
+    if len(line[at]) > 7:  # a shorter one may be another word
+        misspelt = line[at][:4] + line[at][5:]
+        assert parse_words(suggest([*line[:at], misspelt, *line[at + 1 :]])) == parse_words(line)
+    if line[1] == EXAMPLES["PATTERN"]:
+        assert parse_words(suggest([line[1], line[0], *line[2:]])) == parse_words(line)
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("--epoch 0 --rank 0", "1"), ("--rank 0 --epoch 0", "1")])
+def test_the_cure_of_an_option_changes_no_other(wrong: str, right: str) -> None:
+    words = suggest(["plan", "cosmoflow", *wrong.split()])
+    assert parse_words(words) == parse_words(
+        ["plan", "cosmoflow", "--ranks", "8", "--csv", "--rank", "0", "--epoch", right]
+    )
+
+
+AMOUNT = re.compile(r"([0-9][0-9_.]*) ?([A-Za-z%][A-Za-z/]*)?")
+QUANTITIES = [
+    (kind, setting)
+    for kind in BLOCKS
+    for setting in list_settings(BLOCKS[kind], kind)
+    if re.search("SIZE|TIME|PACE", setting.phrase.text)
+]
+
+
+@settings(max_examples=60)
+@given(
+    place=st.sampled_from(QUANTITIES),
+    number=st.integers(1, 2**40),
+    style=st.sampled_from(["{}", "{:_}", "{:,}", "0x{:x}", "= {}", "{}, {}", "normal({}, {})"]),
+)
+def test_no_cure_of_a_bare_number_makes_it_larger(place: tuple[str, Declaration], number: int, style: str) -> None:
+    kind, setting = place
+    text, names = style.format(number, number), Names(SourceText("", ""))
+    for phrase in find_phrases(Meaning(setting, kind), text, names):
+        amounts = [(Fraction(digits.replace("_", "")), UNITS.get(unit)) for digits, unit in AMOUNT.findall(phrase)]
+        values = [value * unit[0] if unit else value for value, unit in amounts]
+        assert {number, Fraction(number, 1000)} & set(values), phrase
+        assert max(values) <= max(number, 2**20), phrase
