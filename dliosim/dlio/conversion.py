@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from math import erfc, exp, pi, sqrt
 from os.path import normpath
 from typing import Final
 
 from dliosim.dlio.config import Config, Value
 from dliosim.dlio.versions import Version
 from dliosim.errors import UsageError
-from dliosim.readable import count
+from dliosim.readable import count, seconds
 from dliosim.units import format_seconds
 
 #: Bytes that are worth a word before they are written.
@@ -18,6 +19,8 @@ MUCH: Final = 10**9
 
 #: Standard deviations that a normal time may be above its mean: no draw of a run is.
 _FAR: Final = 9
+#: Share of a mean time by which an import may differ from DLIO without a word.
+_VISIBLE: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,7 @@ class Conversion:
 
 
 def split_folder(folder: str) -> tuple[str, str]:
-    """Return the `--dir` for a folder, and its path below that: the last two parts of an absolute one, without `s3://`."""
-    folder = folder.rpartition("://")[2]
+    """Return the `--dir` for a folder, and its path below that: the last two parts of an absolute one."""
     parts = normpath(folder or ".").strip("/").split("/")
     cut = max(len(parts) - 2, 0) if folder.startswith("/") else parts.count("..")
     above, below = parts[:cut], [part for part in parts[cut:] if part != "."]
@@ -91,7 +93,7 @@ def time_phrase(task: Conversion, key: str) -> str:
     if kind in _SCALED and 0 in numbers.values():
         return ""
     if kind == "normal":
-        return _normal(numbers["mean"], numbers["stdev"])
+        return _normal(task, key, numbers["mean"], numbers["stdev"])
     if kind == "uniform":
         return f"uniform({format_seconds(numbers['min'])}, {format_seconds(numbers['max'])})"
     if kind == "gamma":
@@ -122,9 +124,16 @@ def _seconds(key: str, value: Value) -> float:
     return found
 
 
-def _normal(mean: float, stdev: float) -> str:
+def _normal(task: Conversion, key: str, mean: float, stdev: float) -> str:
+    """Return normal times, which are 0 where a draw is below 0; say how far DLIO is from that, if it is."""
     if not stdev:
         return format_seconds(mean) if mean else ""
+    ratio = mean / stdev
+    below = stdev * (exp(-ratio * ratio / 2) / sqrt(2 * pi) - ratio * erfc(ratio / sqrt(2)) / 2)  # mean of what is cut
+    if below > _VISIBLE * mean:
+        theirs, ours = seconds(mean + 2 * below, 3), seconds(mean + below, 3)
+        text = f"DLIO takes draws below 0 as positive, and sleeps {theirs} on average; here they are 0, so {ours}"
+        task.approximations.append(f"{key}: {text}")
     return (
         f"normal({format_seconds(mean)}, {format_seconds(stdev)}) clipped to 0 s and "
         f"{format_seconds(round(mean + _FAR * stdev, 9))}"

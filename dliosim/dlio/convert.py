@@ -9,7 +9,7 @@ from typing import Final
 
 from dliosim.dlio.config import Config, read_config
 from dliosim.dlio.conversion import MUCH, Conversion
-from dliosim.dlio.keys import IMPORTED, PLUGINS, describe_unused
+from dliosim.dlio.keys import IMPORTED, PLUGINS, describe_unused, find_key, suggest_key
 from dliosim.dlio.lines import Line, Statement, write_lines
 from dliosim.dlio.loops import train_block
 from dliosim.dlio.samples import (
@@ -26,12 +26,14 @@ from dliosim.dlio.samples import (
 )
 from dliosim.dlio.saves import cadence, checkpoint_blocks, checkpoint_verbs, has_checkpoints, name_saved_amount
 from dliosim.dlio.versions import VERSIONS, Version, guess_version
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, UsageError
 from dliosim.readable import size
 from dliosim.units import format_seconds
 
 #: Kinds of storage that are folders of a file system.
 _FOLDERS: Final = ("local_fs", "parallel_fs", "direct_fs")
+#: Keys of places.
+_PLACES: Final = ("dataset.data_folder", "checkpoint.checkpoint_folder", "storage.storage_root")
 #: Kinds of object storage.
 _OBJECTS: Final = ("s3", "aistore")
 
@@ -69,6 +71,10 @@ def import_pattern(
     counterpart here, and OSError.
     """
     config = read_config(path, overrides)
+    for text in overrides:
+        name = text.lstrip("+~").partition("=")[0].removeprefix("workload.")
+        if not find_key(name) and (near := suggest_key(name)):
+            raise UsageError(f"{text}: DLIO has no such key{HELP}write `{text.replace(name, near)}`")
     try:
         return convert(config, VERSIONS[version] if version else None, as_run, from_files)
     except UsageError as error:
@@ -125,6 +131,13 @@ def _refuse_others(config: Config) -> None:
     if kind not in _FOLDERS:
         reason = f"storage.storage_type={kind}: object storage has no access method here"
         cure = "\n  = help: `++workload.storage.storage_type=local_fs` imports it as one of files"
+    places = {key: str(config.values[key]).rpartition("://") for key in _PLACES if "://" in str(config.values.get(key))}
+    if places and not reason:
+        reason = (
+            f"{config.quote(*places)}: storage behind `{next(iter(places.values()))[0]}://` has no access method here"
+        )
+        folders = (f"++workload.{key}={place.lstrip('/') or 'data'}" for key, (_, _, place) in places.items())
+        cure = f"\n  = help: `{' '.join(folders)}` imports it as one of files"
     plugin = next((name for name in PLUGINS if config.has(name)), "")
     if plugin:
         reason = f"{config.quote(plugin)}: a plug-in of DLIO, which only DLIO can run"

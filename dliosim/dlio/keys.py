@@ -173,7 +173,8 @@ def describe_unused(config: Config) -> Iterator[str]:
         elif _is_without_effect(name):
             yield f"{shown}: has no effect here{_because(WITHOUT_EFFECT.get(name, ''))}"
         else:
-            yield f"warning: {shown}: DLIO has no such key{_suggest(name)}"
+            near = suggest_key(name)
+            yield f"warning: {shown}: DLIO has no such key{f'; did you mean {near}?' if near else ''}"
 
 
 def _is_without_effect(name: str) -> bool:
@@ -184,9 +185,9 @@ def _because(text: str) -> str:
     return f"; {text}" if text else ""
 
 
-def _suggest(name: str) -> str:
+def suggest_key(name: str) -> str:
+    """Return the key of DLIO that is spelled like a name, or is of another section; empty for none."""
     known = (*IMPORTED, *IGNORED, *WITHOUT_EFFECT)
     last = re.sub(r".*\.", "", name)
     here = next((one for one in known if one.endswith(f".{last}")), None)
-    near = here or next(iter(get_close_matches(name, known, 1, 0.75)), None)
-    return f"; did you mean {near}?" if near else ""
+    return here or next(iter(get_close_matches(name, known, 1, 0.75)), "")

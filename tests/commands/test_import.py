@@ -212,3 +212,11 @@ def test_files_to_read_that_are_elsewhere_are_in_the_next_line_to_type(
     said = capsys.readouterr().err
     assert "warning: there is no file ./data/train/*.npz now" in said
     assert said.endswith("next: dliosim plan w.dlio --ranks 4 --dir .\n")
+
+
+def test_a_misspelt_key_of_an_override_is_an_error_with_the_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    assert main(["check", str(tmp_path / "w.yaml"), "++workload.dataset.num_files_trian=4"]) == 2
+    assert "write `++workload.dataset.num_files_train=4`" in capsys.readouterr().err

@@ -542,8 +542,21 @@ def test_absolute_folders_are_said_to_be_below_dir_and_which_one_they_are_at(tmp
     assert not any("--dir" in text for one in relative for text in one.notes)
 
 
-def test_the_scheme_of_a_folder_is_no_folder() -> None:
-    assert 'path "bucket/unet3d/train"' in lines(imported({"dataset.data_folder": "s3://bucket/unet3d"}))
+@pytest.mark.parametrize("key", ["dataset.data_folder", "checkpoint.checkpoint_folder", "storage.storage_root"])
+@pytest.mark.parametrize("scheme", ["s3", "gs", "file", "s3a"])
+def test_a_place_with_a_scheme_is_refused_with_the_folder_to_name(key: str, scheme: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"(?s){key}={scheme}://bucket/a: storage behind .*\+\+workload.{key}=bucket/a`"
+    ):
+        imported({key: f"{scheme}://bucket/a"})
+    imported({key: "bucket/a"})
+
+
+@pytest.mark.parametrize(("stdev", "said"), [(0.02, ["17.9 ms on average", "14.0 ms"]), (0.002, [])])
+def test_a_spread_that_makes_times_negative_is_said_with_both_means(stdev: float, said: list[str]) -> None:
+    found = imported({"train.computation_time": 0.01, "train.computation_time_stdev": stdev}).approximations
+    notes = [text for text in found if "computation_time" in text]
+    assert len(notes) == bool(said) and all(text in notes[0] for text in said)
 
 
 @pytest.mark.parametrize(
