@@ -19,7 +19,7 @@ from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.launcher import launcher_rank, library_environment
 from dliosim.commands.job.signals import capture_signals
 from dliosim.commands.job.terminal import discard_output, open_streams
-from dliosim.errors import DliosimError, ExecutionError, UsageError
+from dliosim.errors import HELP, DliosimError, ExecutionError, UsageError, install_hint
 from dliosim.readable import printable
 
 if TYPE_CHECKING:
@@ -95,9 +95,7 @@ def _load_comm_world() -> MPI.Intracomm:
     except (ImportError, RuntimeError) as error:
         reason = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
         raise UsageError(
-            f"no MPI library found: {reason}\n"
-            '  = help: pip install "dliosim[mpich]" (in a checkout: pip install ".[mpich]"), or load your '
-            "site's MPI module"
+            f"no MPI library found: {reason}{HELP}{install_hint('mpich')}, or load your site's MPI module"
         ) from error
     return MPI.COMM_WORLD
 

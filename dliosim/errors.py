@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
+from pathlib import Path
 from typing import TypeVar
 
 from dliosim.readable import printable
@@ -11,6 +15,17 @@ Self = TypeVar("Self", bound="DliosimError")
 
 #: What stands between a message and the line to type.
 HELP = "\n  = help: "
+
+
+def install_hint(extra: str) -> str:
+    """Return what to type to install an extra: from a checkout, as no package index has dliosim.
+
+    The pip is that of the environment from which dliosim was typed as a path.
+    """
+    started = Path(sys.argv[0])
+    beside = started.with_name("pip")
+    is_typed = started.name == "dliosim" and beside.exists() and str(beside.absolute()) != shutil.which("pip")
+    return f"{shlex.quote(str(beside)) if is_typed else 'pip'} install '.[{extra}]' (in a checkout of dliosim)"
 
 
 class DliosimError(Exception):

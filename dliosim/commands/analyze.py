@@ -115,12 +115,13 @@ def _write_page(jobs: Sequence[Sequence[Path]], path: Path) -> int:
 
     view = View(open_trace(jobs[0]))
     figures = _measure(view)
-    content = page(view, figures, judge(figures)).encode()
+    findings = judge(figures)
+    content = page(view, figures, findings).encode()
     try:
         write_atomic(path, content)
     except OSError as error:
         raise ExecutionError(f"{error.filename or path} cannot be written: {error.strerror}") from error
-    sys.stdout.write(f"page: {printable(str(path))}\n")
+    _print(f"{format_analysis(figures, findings, full=False)}\npage: {printable(str(path))}\n")
     return 0
 
 

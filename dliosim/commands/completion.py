@@ -8,7 +8,7 @@ from typing import Final
 
 from dliosim.commands.command_line.parser import make_parser
 from dliosim.commands.command_line.pattern_files import list_names
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, UsageError, install_hint
 
 #: Completes a pattern: the names at the time when the script is made, and files.
 _PATTERNS: Final = {
@@ -33,8 +33,7 @@ def completion_command(parsed: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError as error:
-        text = "completion needs shtab\n  = help: pip install 'dliosim[completion]' (in a checkout: '.[completion]')"
-        raise UsageError(text) from error
+        raise UsageError(f"completion needs shtab{HELP}{install_hint('completion')}") from error
     pattern = dict.fromkeys(_PATTERNS, "_dliosim_patterns")
     completions = {
         "PATTERN": pattern,

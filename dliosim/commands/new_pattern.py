@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from itertools import count
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from itertools import count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from dliosim import PATTERNS
 from dliosim.commands.command_line.parser import quote_word
-from dliosim.commands.command_line.pattern_files import list_names
+from dliosim.commands.command_line.pattern_files import holds_results, list_names
 from dliosim.commands.command_line.program import insert_program
 from dliosim.dlio import ENDINGS
 from dliosim.errors import HELP, DliosimError, ExecutionError, UsageError
@@ -94,6 +96,7 @@ train {
     read        data
     epochs      3
     batch       4 per rank
+    last batch  keep            # or: drop; pad
     shuffle     samples globally each epoch    # or: off
     api         $api
     through     direct          # or: library, such as h5py (with `api posix`)
@@ -105,6 +108,11 @@ train {
 # The goal: the answer says whether storage reaches it, and `run --strict` ends with status 3 if not.
 expect utilization of train at least 90 %
 """
+
+#: Endings of logs of I/O, and what writes them.
+_TRACES: Final = {r"\.pfw(\.gz)?$": "a trace of DFTracer", r"\.darshan$": "a log of Darshan", "^trace.h5$": "a trace"}
+_LOOKED_AT: Final = 1000  # files of a folder
+_SHOWN: Final = 3  # names of files that are left out
 
 #: A line about files of HDF5, and the comparison of ways to read them: reads alone, as compute would hide
 #: them, that decompress, as h5py does.
@@ -132,6 +140,8 @@ def new_command(parsed: argparse.Namespace) -> int:
         raise ExecutionError(f"cannot write {path}: it is there already{HELP}{hint}")
     text, place = _choose_text(parsed.source, given.name)
     write_new(path, _rename(text, name))
+    for line in _describe_files(place, re.findall('from files "(.*)"', text)[0]) if place else ():
+        sys.stderr.write(f"note: {printable(line)}\n")
     shown = printable(str(path)) + (f" --dir {printable(quote_word(str(place)))}" if place else "")
     sys.stderr.write(insert_program(f"wrote {printable(str(path))}; next: dliosim check {shown}\n"))
     indent = " " * (len(printable(str(path))) + 8)
@@ -163,12 +173,38 @@ def _choose_text(source: str | None, made: str) -> tuple[str, Path | None]:
     if is_pattern or not (named := name_data(Path(source))):
         return _read_shipped(source, made), None
     folder, files = named
+    _refuse_trace(source, folder, files)
     text = _OWN_FILES.replace("FILES", files)
     if line := _name_arrays(folder, files):
         text = re.sub("# datasets .*", line, text)
     if "." not in files:  # an ending says the format; a file without one is a sample as it is
         text = text.replace("# format   hdf5             #", "format     raw              #")
+    if re.search(_HDF5_FILES, text):  # the comparison with h5py has no compute, so no utilization
+        text = re.sub(r"\n#[^\n]*\nexpect [^\n]*\n", "", text)
     return text, folder
+
+
+def _refuse_trace(source: str, folder: Path, files: str) -> None:
+    """Raise UsageError for logs of I/O, which are no samples, with what reads them."""
+    first = next((one.name for one in sorted(islice(folder.glob(files), _LOOKED_AT)) if one.is_file()), files)
+    kind = next((kind for ending, kind in _TRACES.items() if re.search(ending, first)), "")
+    if kind or holds_results(source):
+        command = "analyze" if kind else "report"
+        text = f"--from {source}: {first} is {kind}" if kind else f"--from {source}: it has results of dliosim"
+        raise UsageError(f"{text}, and no data that a job reads{HELP}write `dliosim {command} {quote_word(source)}`")
+
+
+def _describe_files(folder: Path, files: str) -> Iterator[str]:
+    """Yield which files of a folder a pattern leaves out, and that an archive is read as it is."""
+    below, _, name = files.rpartition("/")
+    found = (one.name for one in islice(folder.glob(f"{below}/*" if below else "*"), _LOOKED_AT) if one.is_file())
+    others = sorted(one for one in found if not fnmatchcase(one, name)) if "*" in name else []
+    if others:
+        more = ", ..." * (len(others) > _SHOWN)
+        yield f"left out, as they are no `{name}`: {', '.join(others[:_SHOWN])}{more}"
+    archive = next((one.name for one in folder.glob(files) if re.search(r"\.(tar\.\w+|tgz)$", one.name)), "")
+    if archive:
+        yield f"{archive} is a compressed archive, read as one sample: unpack it to .tar, and its members are samples"
 
 
 def _name_arrays(folder: Path, files: str) -> str:

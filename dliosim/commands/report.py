@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dliosim.commands.job.terminal import print_text
-from dliosim.errors import ExecutionError, UsageError
+from dliosim.errors import HELP, ExecutionError, UsageError, install_hint
 from dliosim.readable import count, printable
 from dliosim.report.compare.results import comparison_json
 from dliosim.report.files.results import answer_json, write_atomic
@@ -86,6 +86,6 @@ def check_matplotlib() -> None:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"pictures need matplotlib, which cannot be imported ({error}); the table alone does not\n"
-            "  = help: pip install 'dliosim[report]' (in a checkout: pip install '.[report]')"
+            f"pictures need matplotlib, which cannot be imported ({error}); the table alone does not"
+            f"{HELP}{install_hint('report')}"
         ) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dliosim.dlio import ENDINGS
-from dliosim.errors import HELP, UsageError
+from dliosim.errors import HELP, UsageError, install_hint
 from dliosim.readable import printable
 
 #: A value of a file: a scalar, or a list.
@@ -208,8 +208,7 @@ def _parse_yaml(path: Path, content: bytes) -> dict[str, Any]:
     try:
         import yaml
     except ImportError:
-        hint = "pip install 'dliosim[dlio]' (in a checkout: pip install '.[dlio]')"
-        raise UsageError(f"workload files of DLIO need a reader of YAML\n  = help: {hint}") from None
+        raise UsageError(f"workload files of DLIO need a reader of YAML{HELP}{install_hint('dlio')}") from None
     try:
         tokens = yaml.scan(content, Loader=yaml.SafeLoader)
         if any(isinstance(token, yaml.AliasToken) for token in tokens):

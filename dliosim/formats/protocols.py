@@ -146,7 +146,7 @@ class Format(ABC):
         return refuse_unused(self.dataset, self.name, self.uses)
 
     def needs(self) -> tuple[str, str] | None:
-        """Return a missing module and the extra that installs it (`parquet`: dliosim[parquet]); or None."""
+        """Return a missing module and the extra that installs it (`parquet`); or None."""
         return None
 
     @abstractmethod

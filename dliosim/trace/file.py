@@ -6,6 +6,7 @@ docs/trace.md has its layout. Rank 0 writes chunks as ranks have compressed them
 from __future__ import annotations
 
 import os
+import shlex
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.boundedjson import parse_json
-from dliosim.errors import TraceError
+from dliosim.errors import HELP, TraceError
 from dliosim.trace.calls import NAMES, kinds_of, layers_of
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS, SPAN_COLUMNS
 from dliosim.trace.events import COLUMNS, KINDS, UNKNOWN, Events, Process, Trace, layer_number
@@ -165,6 +166,9 @@ def read_trace(path: Path) -> Trace:
 
 
 def _read(path: Path, file: Any) -> Trace:
+    if "schema_version" not in file.attrs:
+        hint = f"dliosim new mine --from {shlex.quote(str(path))} writes a pattern that reads it as data"
+        raise ValueError(f"it is an HDF5 file of another program{HELP}{hint}")
     if int(file.attrs["schema_version"]) != SCHEMA_VERSION:
         raise ValueError(f"its schema version is {file.attrs['schema_version']}, this dliosim reads {SCHEMA_VERSION}")
     heads = _read_heads(file)

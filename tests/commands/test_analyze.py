@@ -6,6 +6,7 @@ import json
 from html import escape
 from pathlib import Path
 
+import h5py
 import pytest
 
 from dliosim.cli import main
@@ -93,6 +94,15 @@ def test_a_page_is_complete_in_itself_and_hostile_names_are_text(
     assert "unoverlapped-io" in text.split("Time</h2>")[0]
     assert main(["analyze", str(job), "--html", str(tmp_path / "again.html")]) == 0
     assert (tmp_path / "again.html").read_text() == text
+    assert "unoverlapped-io" in capsys.readouterr().out
+
+
+def test_hdf5_of_another_program_is_named_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with h5py.File(tmp_path / "part0.h5", "w") as made:
+        made["x"] = [1]
+    assert main(["analyze", str(tmp_path / "part0.h5")]) == 1
+    said = capsys.readouterr().err
+    assert "it is an HDF5 file of another program\n  = help: dliosim new mine --from " in said
 
 
 def test_a_page_never_overwrites_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,7 +149,7 @@ def test_without_an_mpi_library_a_run_says_once_what_to_install(pattern: Path, r
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.count("error: no MPI library found: ") == times
-    assert done.stderr.count('  = help: pip install "dliosim[mpich]"') == times
+    assert done.stderr.count("  = help: pip install '.[mpich]'") == times
 
 
 def test_a_root_that_nothing_is_on_is_refused(pattern: Path) -> None:

@@ -158,3 +158,50 @@ def test_what_cannot_be_written_is_said(
     assert main(["new", *words]) == status
     assert said in capsys.readouterr().err
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "said"),
+    [
+        (["d/a.pfw", "d/b.pfw"], "d", "write `dliosim analyze d`"),
+        (["d/a.pfw.gz"], "d/a.pfw.gz", "write `dliosim analyze d/a.pfw.gz`"),
+        (["d/more/x.darshan"], "d", "write `dliosim analyze d`"),
+        (["d/results.json", "d/trace.h5"], "d", "write `dliosim report d`"),
+    ],
+)
+def test_logs_and_results_are_no_data(
+    files: list[str], given: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in files:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).write_text("[\n")
+    assert main(["new", "mine", "--from", given]) == 2
+    assert said in capsys.readouterr().err
+    assert not Path("mine.dlio").exists()
+
+
+def test_files_that_are_left_out_and_archives_that_are_compressed_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("d").mkdir()
+    for name in ("a.tar", "b.tar", "c.tar.gz"):
+        Path("d", name).touch()
+    assert main(["new", "mine", "--from", "d"]) == 0
+    assert "note: left out, as they are no `*.tar`: c.tar.gz\n" in capsys.readouterr().err
+    assert main(["new", "other", "--from", "d/c.tar.gz"]) == 0
+    assert "note: c.tar.gz is a compressed archive, read as one sample" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ranks", ["1", "4", "7"])
+def test_any_number_of_samples_makes_a_pattern_that_is_right(ranks: str) -> None:
+    Path("d").mkdir()
+    Path("d/a.bin").write_bytes(bytes(99))
+    assert main(["new", "mine", "--from", "d"]) == 0
+    assert main(["check", "mine.dlio", "--dir", "d", "--ranks", ranks]) == 0
+
+
+@pytest.mark.parametrize(("name", "goals"), [("a.h5", 0), ("a.npy", 1)])
+def test_a_pattern_without_computations_next_has_no_goal(name: str, goals: int) -> None:
+    Path(name).touch()
+    assert main(["new", "mine", "--from", name]) == 0
+    assert Path("mine.dlio").read_text().count("expect ") == goals

@@ -83,7 +83,7 @@ def test_a_missing_package_is_said_with_its_extra_before_anything_is_written(
     said = done.stdout + done.stderr
     assert "error[R403]" in said
     assert f"the package `{package}` is not installed" in said
-    assert f"pip install 'dliosim[{extra}]'" in said
+    assert f"pip install '.[{extra}]'" in said
     assert "Traceback" not in said
     assert not (tmp_path / "data").exists()
     assert not (tmp_path / "out").exists()

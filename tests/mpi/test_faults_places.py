@@ -276,7 +276,7 @@ def test_a_launcher_of_another_mpi_gets_the_name_of_what_to_install(place: Place
         assert not place.data.exists()
         if rank == "0":
             assert "error: the launcher started 4 processes" in done.stderr
-            assert 'pip install "dliosim[mpich]"' in done.stderr
+            assert "pip install '.[mpich]'" in done.stderr
         else:
             assert done.stderr == ""
 

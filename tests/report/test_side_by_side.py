@@ -264,7 +264,7 @@ def test_without_matplotlib_the_table_works_and_pictures_say_what_to_install(tmp
     for option in ("'--html', 'a.html'", "'--png', 'out'"):
         done = python(code.format(f"['report', 'a', {option}]"), cwd=tmp_path)
         assert done.returncode == 2
-        assert "pip install 'dliosim[report]'" in done.stderr
+        assert "pip install '.[report]'" in done.stderr
         assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 

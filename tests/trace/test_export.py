@@ -210,7 +210,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     write_h5(tmp_path / "trace.h5", [3])
     assert main(["trace", "export", str(tmp_path), "--format", "parquet", "-o", str(tmp_path / "x")]) == 2
-    assert "pip install 'dliosim[parquet]'" in capsys.readouterr().err
+    assert "pip install '.[parquet]'" in capsys.readouterr().err
     assert [one.name for one in tmp_path.iterdir()] == ["trace.h5"]
 
 

@@ -14,7 +14,7 @@ from typing import IO, BinaryIO, cast
 
 from dliosim.analyze.darshan.child import LONGEST, MOST_MEMORY
 from dliosim.analyze.darshan.frames import Frame, read_frames
-from dliosim.errors import TraceError, UsageError
+from dliosim.errors import HELP, TraceError, UsageError, install_hint
 from dliosim.readable import printable
 
 #: Seconds that the process may take to end.
@@ -33,10 +33,7 @@ def read_logs(paths: Sequence[Path], what: str = "logs") -> Iterator[Frame]:
     Raises UsageError without PyDarshan, TraceError where a log is cut or damaged.
     """
     if importlib.util.find_spec("darshan") is None:
-        raise UsageError(
-            f"{paths[0]} is a Darshan log, which needs PyDarshan\n"
-            "  = help: pip install 'dliosim[darshan]' (in a checkout: pip install '.[darshan]')"
-        )
+        raise UsageError(f"{paths[0]} is a Darshan log, which needs PyDarshan{HELP}{install_hint('darshan')}")
     # Many threads of numerical libraries would need more memory than a log.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "dliosim.analyze.darshan.child", what, *(str(path.absolute()) for path in paths)]

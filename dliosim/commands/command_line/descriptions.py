@@ -35,7 +35,7 @@ Shows what runs measured, several of them side by side. It needs no MPI: run it 
 
 Pictures show steps and reads by rank, bandwidth and latency over time, the distribution of latencies, the order of
 offsets, where each rank's time went, utilization by epoch, and for comparisons ratios with their intervals. They need
-matplotlib: pip install 'dliosim[report]' (in a checkout: pip install '.[report]').
+matplotlib: pip install '.[report]' (in a checkout of dliosim).
 docs/report.md says how to read each.
 """
 

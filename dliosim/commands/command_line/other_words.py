@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from dliosim.errors import install_hint
+
 #: Other words for commands.
 OTHER_COMMANDS: Final = {
     "run": "simulate, start, execute, exec, train, training, bench, benchmark, launch, prepare, generate, workload, "
@@ -25,8 +27,7 @@ BEFORE_COMMANDS: Final = ("training", "checkpointing", "reports")
 #: What is no command, by what to do.
 NO_COMMANDS: Final = {
     "data are files below --dir: write `rm -r dliosim-data`": "clean, cleanup, clear, remove, delete, rm, purge",
-    "write `pip install 'dliosim[report]'` (in a checkout: `pip install '.[report]'`), or another extra": "install, "
-    "init, setup",
+    f"{install_hint('report')}, or another extra": "install, init, setup",
 }
 #: Other words for options and arguments, of the commands that have them.
 OPTIONS: Final = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from dliosim.errors import UsageError
+from dliosim.errors import UsageError, install_hint
 from dliosim.measure.results.machine import MEMORY_KINDS
 
 # From this number on, steps of a Slurm allocation were not started by srun: interactive, batch, extern, pending.
@@ -60,8 +60,8 @@ def check_launcher(environ: Mapping[str, str], size: int, library: str) -> None:
     raise UsageError(
         f"the launcher started {started} processes, but in each of them mpi4py sees a job of {size}: the launcher "
         f"belongs to another MPI than the one that mpi4py uses ({library})\n"
-        "  = help: use the mpiexec of the environment that dliosim is installed in (`python -m pip install "
-        '"dliosim[mpich]"` brings one), or make mpi4py use the MPI of the launcher: `python -m pip install '
+        f"  = help: use the mpiexec of the environment that dliosim is installed in (one comes with: "
+        f"{install_hint('mpich')}), or make mpi4py use the MPI of the launcher: `python -m pip install "
         "--no-binary=mpi4py --force-reinstall mpi4py` with its mpicc on the PATH"
     )
 

@@ -8,7 +8,7 @@ from functools import partial
 from math import prod
 from typing import Any, Final, Literal, cast
 
-from dliosim.errors import UsageError
+from dliosim.errors import UsageError, install_hint
 from dliosim.formats.registry import FORMATS, bind
 from dliosim.language.diagnostics import Label, Mistake, mistake, suggest_word
 from dliosim.language.settings.block_settings import Settings, warn_about_draws
@@ -222,8 +222,7 @@ def check_format(settings: Settings, built: Dataset) -> None:
     if missing is not None:
         module, extra = missing
         message = f"format `{built.format}` is not available here"
-        hint = f"pip install 'dliosim[{extra}]' (in a checkout: pip install '.[{extra}]')"
-        settings.report("R403", message, hint, ("format", f"the package `{module}` is not installed"))
+        settings.report("R403", message, install_hint(extra), ("format", f"the package `{module}` is not installed"))
     # Files that exist already are not inspected yet, so only what the block itself says can be wrong.
     setting, reason = refused or ("", "")
     setting = _WRITTEN_AS.get(setting, setting)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.errors import UsageError
+from dliosim.errors import HELP, UsageError, install_hint
 from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events, Trace
 from dliosim.trace.export.output import STANDARD, encode_text, open_new
 
@@ -27,8 +27,7 @@ def write_parquet(trace: Trace, path: str) -> list[str]:
         from pyarrow import parquet
     except ImportError as error:
         raise UsageError(
-            f"--format parquet needs pyarrow, which cannot be imported ({error})"
-            "\n  = help: pip install 'dliosim[parquet]' (in a checkout: pip install '.[parquet]')"
+            f"--format parquet needs pyarrow, which cannot be imported ({error}){HELP}{install_hint('parquet')}"
         ) from error
     events = trace.events
     first = _make_table(events.select(slice(0, 0)))
