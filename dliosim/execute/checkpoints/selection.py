@@ -87,7 +87,7 @@ class CheckpointSearch:
         return newest
 
     def list_oldest(self, count: int, own: Sequence[int]) -> list[int]:
-        """Return the numbers of the `count` oldest of `own`, or without any of those that are there, in any root.
+        """Return the numbers of the `count` oldest that are there, in any root: of `own`, where these are any.
 
         What was never finished does not count. Raises ExecutionError [R404] where there are fewer.
         """
@@ -98,10 +98,13 @@ class CheckpointSearch:
             for number in checkpoint_store.checkpoint_numbers(base)
             if not checkpoint_store.is_unfinished(checkpoint_store.checkpoint_directory(base, number))
         }
-        found = sorted(own) or sorted(there)
+        found = sorted(there.intersection(own) if own else there)
         if len(found) < count:
             text = f"{count} checkpoints of `{self._checkpoint.name}` are to be restored, and {len(found)} are there"
-            raise ExecutionError(f"{text}, in {' and '.join(map(str, bases))}{self._other_writers_hint()}", "R404")
+            text += f", in {' and '.join(map(str, bases))}"
+            if len(own) >= count:
+                text += f"; {len(own)} were saved and `keep {self._checkpoint.keep}` has deleted the oldest"
+            raise ExecutionError(text + self._other_writers_hint(), "R404")
         return found[:count]
 
     def pass_over(self, found: FoundCheckpoint, why: str) -> None:

@@ -20,6 +20,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.checkpoints import restore as restore_module
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
+from dliosim.execute.checkpoints.selection import CheckpointSearch
 from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.store.checkpoint_manifest import load_manifest
 from dliosim.execute.store.manifest import write_manifest
@@ -270,3 +271,15 @@ def test_no_manifest_decides_how_much_memory_is_taken(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < size // 2
     finally:
         tracemalloc.stop()
+
+
+def test_the_oldest_of_a_run_are_those_that_keep_has_left(tmp_path: Path) -> None:
+    kept = replace(CHECKPOINT, keep=2)
+    own = session(tmp_path, kept)
+    for _ in range(5):
+        save(own, kept)
+    search = CheckpointSearch(own, kept, kept.split(1))
+    assert search.list_oldest(1, range(1, 6)) == [4]
+    assert search.list_oldest(2, ()) == search.list_oldest(2, range(1, 6)) == [4, 5]
+    with pytest.raises(ExecutionError, match="3 checkpoints .* and 2 are there, .*; 5 were saved and `keep 2` has"):
+        search.list_oldest(3, range(1, 6))
