@@ -281,5 +281,5 @@ def test_the_oldest_of_a_run_are_those_that_keep_has_left(tmp_path: Path) -> Non
     search = CheckpointSearch(own, kept, kept.split(1))
     assert search.list_oldest(1, range(1, 6)) == [4]
     assert search.list_oldest(2, ()) == search.list_oldest(2, range(1, 6)) == [4, 5]
-    with pytest.raises(ExecutionError, match="3 checkpoints .* and 2 are there, .*; 5 were saved and `keep 2` has"):
+    with pytest.raises(ExecutionError, match=r"3 checkpoints .* and 2 are there, .*; 5 were saved and `keep 2` has"):
         search.list_oldest(3, range(1, 6))
