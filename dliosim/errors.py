@@ -23,9 +23,9 @@ def install_hint(extra: str) -> str:
     The pip is that of the environment from which dliosim was typed as a path.
     """
     started = Path(sys.argv[0])
-    beside = started.with_name("pip")
-    is_typed = started.name == "dliosim" and beside.exists() and str(beside.absolute()) != shutil.which("pip")
-    return f"{shlex.quote(str(beside)) if is_typed else 'pip'} install '.[{extra}]' (in a checkout of dliosim)"
+    pip = started.with_name("pip")
+    is_typed = started.name == "dliosim" and pip.exists() and str(pip.absolute()) != shutil.which("pip")
+    return f"{shlex.quote(str(pip)) if is_typed else 'pip'} install '.[{extra}]' (in a checkout of dliosim)"
 
 
 class DliosimError(Exception):

@@ -1,4 +1,4 @@
-"""What an extra needs to be installed: said by one function, and never by a name that no package index has."""
+"""Installing extras: from a checkout, and never by a name that no package index has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_no_text_installs_dliosim_by_its_name() -> None:
     assert len(files) > 400
     for path in files:
         text = path.read_text(encoding="utf-8", errors="replace")
-        assert not re.search(r"install [^\n`]*\bdliosim\b(?!-)(?![/.])[\[\"' `]", text), path
+        assert not re.search(r"pip3? install [^\n`&;(]*\bdliosim\b(?!-)(?![/.])[\[\"' `]", text), path
         assert not re.search(r"dliosim\[[a-z]", text), path
 
 

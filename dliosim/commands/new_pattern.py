@@ -110,7 +110,11 @@ expect utilization of train at least 90 %
 """
 
 #: Endings of logs of I/O, and what writes them.
-_TRACES: Final = {r"\.pfw(\.gz)?$": "a trace of DFTracer", r"\.darshan$": "a log of Darshan", "^trace.h5$": "a trace"}
+_TRACES: Final = {
+    r"\.pfw(\.gz)?$": "a trace of DFTracer",
+    r"\.darshan$": "a log of Darshan",
+    "^trace.h5$": "a trace of dliosim",
+}
 _LOOKED_AT: Final = 1000  # files of a folder
 _SHOWN: Final = 3  # names of files that are left out
 

@@ -166,7 +166,8 @@ def test_what_cannot_be_written_is_said(
         (["d/a.pfw", "d/b.pfw"], "d", "write `dliosim analyze d`"),
         (["d/a.pfw.gz"], "d/a.pfw.gz", "write `dliosim analyze d/a.pfw.gz`"),
         (["d/more/x.darshan"], "d", "write `dliosim analyze d`"),
-        (["d/results.json", "d/trace.h5"], "d", "write `dliosim report d`"),
+        (["d/results.json"], "d", "write `dliosim report d`"),
+        (["d/results.json", "d/trace.h5"], "d", "write `dliosim analyze d`"),
     ],
 )
 def test_logs_and_results_are_no_data(
@@ -195,7 +196,7 @@ def test_files_that_are_left_out_and_archives_that_are_compressed_are_named(
 @pytest.mark.parametrize("ranks", ["1", "4", "7"])
 def test_any_number_of_samples_makes_a_pattern_that_is_right(ranks: str) -> None:
     Path("d").mkdir()
-    Path("d/a.bin").write_bytes(bytes(99))
+    Path("d/a.img").write_bytes(bytes(99))
     assert main(["new", "mine", "--from", "d"]) == 0
     assert main(["check", "mine.dlio", "--dir", "d", "--ranks", ranks]) == 0
 
