@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import warnings
@@ -10,41 +9,32 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
 
-from dliosim.commands.command_line.command_table import Command
-from dliosim.commands.command_line.parser import Misuse, parse_words
 from dliosim.commands.command_line.program import insert_program
 from dliosim.commands.job.garbage import freeze_objects
-from dliosim.commands.job.launcher import launcher_rank, library_environment
+from dliosim.commands.job.launcher import launcher_rank, launcher_size, library_environment
 from dliosim.commands.job.signals import capture_signals
 from dliosim.commands.job.terminal import discard_output, open_streams
-from dliosim.errors import HELP, DliosimError, ExecutionError, UsageError, install_hint
-from dliosim.readable import printable
+from dliosim.errors import HELP, DiagnosticsError, DliosimError, ExecutionError, UsageError, install_hint
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+#: Commands that run on all ranks of a job, by the function of `NAME_command` in the module of that name.
+_ON_RANKS: Final = ("run", "compare", "verify")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     open_streams()
-    if arguments is None and given[:1] in (["run"], ["compare"], ["verify"]):
+    on_ranks = given[:1] in [[name] for name in _ON_RANKS]
+    if arguments is None and on_ranks:
         capture_signals()  # before the imports: these take a second, or a minute for many ranks on a slow file system
-    with _mute_other_ranks():
-        try:
-            parsed = parse_words(given)
-            command: Command = parsed.command
-            if reason := command.find_contradiction(parsed):
-                raise Misuse(reason)
-        except Misuse as error:
-            from dliosim.commands.command_line.misuse import describe_misuse
-
-            sys.stderr.write(printable(insert_program(describe_misuse(given, str(error))), lines=True) + "\n")
-            sys.exit(2)
     try:
-        return (_run_on_ranks if command.on_ranks else _run_alone)(command, parsed, given)
+        return _run_on_ranks(given) if on_ranks else _run_alone(_read_line(given))
     except DliosimError as error:
         if launcher_rank(os.environ) == 0:
             print(insert_program(str(error)), file=sys.stderr)
@@ -57,22 +47,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _run_on_ranks(command: Command, parsed: argparse.Namespace, given: Sequence[str]) -> int:
+def _run_on_ranks(given: Sequence[str]) -> int:
     """Run a command that needs MPI, as a rank of a job."""
+    # In a job of several ranks only rank 0 reads the line, when MPI is there: the others would wait for it in MPI_Init.
+    has_others = (launcher_size(os.environ) or 1) > 1 and not {"-h", "--help"} & {*given}
+    parsed = None if has_others else _read_line(given)
     # mpi4py warns about a launcher of another MPI in each process; dliosim reports an error, from one process.
     warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
     with freeze_objects(), library_environment():
         world = _load_comm_world()
-        run = _load_function(command)
-    return run(world, parsed, given)
+        run = _load_function(f"{given[0]}:{given[0]}_command")
+    return run(world, given, parsed)
 
 
-def _run_alone(command: Command, parsed: argparse.Namespace, given: Sequence[str]) -> int:
+def _run_alone(parsed: SimpleNamespace) -> int:
     """Run a command that needs no MPI; ExecutionError where its output cannot be written."""
     try:
         # Else numpy would start a thread for each core, for linear algebra that no command uses.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        status = _load_function(command)(parsed)
+        status = _load_function(parsed.function)(parsed)
         sys.stdout.flush()
     except (BrokenPipeError, DliosimError):
         raise
@@ -82,8 +75,9 @@ def _run_alone(command: Command, parsed: argparse.Namespace, given: Sequence[str
     return status
 
 
-def _load_function(command: Command) -> Callable[..., int]:
-    module, name = command.function.split(":")
+def _load_function(place: str) -> Callable[..., int]:
+    """Return a function of `dliosim.commands` by its place, `module:function`."""
+    module, name = place.split(":")
     function: Callable[..., int] = getattr(import_module(f"dliosim.commands.{module}"), name)
     return function
 
@@ -100,9 +94,21 @@ def _load_comm_world() -> MPI.Intracomm:
     return MPI.COMM_WORLD
 
 
+def _read_line(given: Sequence[str]) -> SimpleNamespace:
+    """Return what the command line says; exit with its mistake, or its --help, printed once and not by 512 ranks."""
+    from dliosim.commands.command_line.line import parse_line
+
+    with _mute_other_ranks():
+        try:
+            return parse_line(given)
+        except DiagnosticsError as error:
+            sys.stderr.write(f"{error}\n")
+            sys.exit(error.exit_code)
+
+
 @contextmanager
 def _mute_other_ranks() -> Iterator[None]:
-    """Print a wrong option once, not from 512 ranks; before MPI is imported only the launcher knows the rank."""
+    """Print nothing in this block but by the launcher's rank 0: no other number is known before MPI is there."""
     if launcher_rank(os.environ) == 0:
         yield
         return

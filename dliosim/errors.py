@@ -62,6 +62,19 @@ class UsageError(DliosimError, ValueError):
     exit_code = 2
 
 
+class DiagnosticsError(UsageError):
+    """Diagnostics as text, so that the other ranks can raise them without loading the language."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class DamageDiagnosticsError(DiagnosticsError):
+    """Diagnostics of missing or damaged files, and of nothing else."""
+
+    exit_code = 1
+
+
 class PlanError(DliosimError, ValueError):
     """A workload that cannot be planned for this job."""
 

@@ -20,7 +20,7 @@ from bench_stalls import CASES, PATTERN
 from harness import header, middle, mpiexec, orderly, row, run, scratch
 
 from dliosim.commands.job.live import draw
-from dliosim.measure.progress.board import BARRIER, DONE, ROW_BYTES, STEP, map_rows
+from dliosim.measure.progress.board import BARRIER, DONE, ROW_BYTES, STEP, BoardRows
 from dliosim.measure.progress.live import LiveMeter
 from dliosim.measure.progress.task import Task
 from dliosim.measure.rank.step_times import AT_ONCE, ROW
@@ -51,7 +51,7 @@ def step_time(place: Path, ranks: int, batch: int, options: list[str]) -> float:
 
 def look_times(ranks: int) -> list[float]:
     """Return the processor time of each look at a node of that many ranks, in us. Half of them wait."""
-    rows = map_rows(memoryview(bytearray(ranks * ROW_BYTES)))
+    rows = BoardRows(memoryview(bytearray(ranks * ROW_BYTES)))
     for rank, each in enumerate(rows):
         each.introduce(rank)
         each.begin("train", 3)

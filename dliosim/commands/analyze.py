@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 from dliosim.analyze.changes import find_changes
 from dliosim.analyze.counters import add_counters
@@ -31,7 +31,7 @@ from dliosim.trace.events import Trace
 from dliosim.trace.file import FILE_NAME
 
 
-def analyze_command(parsed: argparse.Namespace) -> int:
+def analyze_command(parsed: SimpleNamespace) -> int:
     """Print the analysis of traces, or write a page. Raises UsageError, TraceError and ExecutionError."""
     if parsed.explain is not None:
         _print(_explain(parsed.explain))

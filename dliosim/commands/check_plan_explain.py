@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
+from types import SimpleNamespace
 
 from dliosim.commands.command_line.options import parse_roots, parse_values
 from dliosim.commands.command_line.pattern_files import find_pattern, list_names, locate_pattern
@@ -19,7 +19,7 @@ from dliosim.readable import count, printable
 from dliosim.report.progress.progress_line import ProgressLine, show_elapsed
 
 
-def _make_job(parsed: argparse.Namespace) -> Job:
+def _make_job(parsed: SimpleNamespace) -> Job:
     nodes = parsed.nodes or 1
     if nodes > parsed.ranks:
         text = f"--nodes {nodes}: every node has a rank, and there are {parsed.ranks} (--ranks)"
@@ -27,11 +27,11 @@ def _make_job(parsed: argparse.Namespace) -> Job:
     return Job(parsed.ranks, nodes)
 
 
-def _make_finder(parsed: argparse.Namespace) -> FileFinder:
+def _make_finder(parsed: SimpleNamespace) -> FileFinder:
     return FileFinder(parse_roots(parsed), ProgressLine(user_terminal()))
 
 
-def check_command(parsed: argparse.Namespace) -> int:
+def check_command(parsed: SimpleNamespace) -> int:
     """Print for each pattern whether it is right; return the exit status.
 
     This is 2 if a pattern is wrong, or 1 if only files that exist already are wrong.
@@ -58,7 +58,7 @@ def check_command(parsed: argparse.Namespace) -> int:
     return status
 
 
-def plan_command(parsed: argparse.Namespace) -> int:
+def plan_command(parsed: SimpleNamespace) -> int:
     """Print what a pattern would do, or with --csv the reads of one rank."""
     from dliosim.plan.forecast.forecast import forecast, list_reads
     from dliosim.plan.forecast.interval_forecast import FailureModel, StateRisks, forecast_risks
@@ -112,7 +112,7 @@ def plan_command(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _title_notes(parsed: argparse.Namespace) -> list[str]:
+def _title_notes(parsed: SimpleNamespace) -> list[str]:
     """Return what a plan took for granted about nodes, with the options that say otherwise; a shorter form follows."""
     guessed = ["--nodes"] * (parsed.nodes is None and parsed.ranks > 1) + ["--memory"] * (parsed.memory is None)
     if parsed.memory is None:
@@ -120,7 +120,7 @@ def _title_notes(parsed: argparse.Namespace) -> list[str]:
     return [" (if there are more: --nodes N)" if guessed else ""]
 
 
-def explain_command(parsed: argparse.Namespace) -> int:
+def explain_command(parsed: SimpleNamespace) -> int:
     """Print the entry of an error code, or a pattern resolved."""
     from dliosim.language.diagnostics import explain_code, is_code
     from dliosim.language.unparse import explain_pattern

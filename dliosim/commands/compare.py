@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from mpi4py import MPI
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 _UNFINISHED = "there is no verdict; rows.csv, if it is there, has the blocks that were done"
 
 
-def compare_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
+def compare_command(comm: MPI.Intracomm, arguments: Sequence[str], parsed: SimpleNamespace | None) -> int:
     """Compare variants of a pattern's loop, save or restore on all ranks of `comm`.
 
     Returns the exit status, the same on every rank.
     """
-    return run_on_ranks(comm, parsed, arguments, lambda signal: _UNFINISHED, _compare)
+    return run_on_ranks(comm, arguments, parsed, lambda signal: _UNFINISHED, _compare)
 
 
 def _compare(setup: Setup) -> int:

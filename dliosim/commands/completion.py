@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from types import SimpleNamespace
 from typing import Final
 
 from dliosim.commands.command_line.parser import make_parser
@@ -28,7 +28,7 @@ _dliosim_patterns() {{
 }
 
 
-def completion_command(parsed: argparse.Namespace) -> int:
+def completion_command(parsed: SimpleNamespace) -> int:
     """Print the script for a shell; return 0. UsageError where the package that makes it is not installed."""
     try:
         import shtab

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 from dliosim import PATTERNS
 from dliosim.commands.command_line.pattern_files import print_report
@@ -17,7 +17,7 @@ from dliosim.readable import printable
 from dliosim.report.files.results import write_new
 
 
-def import_command(parsed: argparse.Namespace) -> int:
+def import_command(parsed: SimpleNamespace) -> int:
     """Write the pattern, or print it where there is no -o, and say on stderr what it does not have; return 0."""
     try:
         pattern = import_pattern(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from fnmatch import fnmatchcase
 from itertools import count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Final
 
 from dliosim import PATTERNS
@@ -126,7 +126,7 @@ _READERS_OF_HDF5: Final = (
 )
 
 
-def new_command(parsed: argparse.Namespace) -> int:
+def new_command(parsed: SimpleNamespace) -> int:
     """Write a new pattern, and say what to type next; return 0. Raises UsageError and ExecutionError."""
     if parsed.name.endswith(ENDINGS):
         plain = parsed.name.rpartition(".")[0] or "mine"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from types import SimpleNamespace
 
 from dliosim import PATTERNS
 from dliosim.commands.command_line.pattern_files import list_names
@@ -18,7 +18,7 @@ They are files in {folder}
 """
 
 
-def patterns_command(parsed: argparse.Namespace) -> int:
+def patterns_command(parsed: SimpleNamespace) -> int:
     """Print a line for each pattern that comes with dliosim, and how to use one; return 0."""
     listed = list_names()
     width = max(map(len, listed))

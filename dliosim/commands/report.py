@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import HELP, ExecutionError, UsageError, install_hint
@@ -17,7 +17,7 @@ from dliosim.report.run.all_tables import run_report
 from dliosim.report.side_by_side import format_side_by_side
 
 
-def report_command(parsed: argparse.Namespace) -> int:
+def report_command(parsed: SimpleNamespace) -> int:
     """Print the table of results, or write a page or pictures of them. Raises UsageError and ExecutionError."""
     if parsed.html is None and parsed.png is None:
         results = load_results(parsed.results, with_arrays=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 import sys
@@ -11,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from mpi4py import MPI
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from dliosim.trace.cut import TraceCut
 
 
-def run_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
+def run_command(comm: MPI.Intracomm, arguments: Sequence[str], parsed: SimpleNamespace | None) -> int:
     """Run a pattern on all ranks of `comm`; return the exit status, the same on every rank."""
     unfinished = PartialResults()
-    return run_on_ranks(comm, parsed, arguments, unfinished.save, lambda setup: _run(setup, unfinished))
+    return run_on_ranks(comm, arguments, parsed, unfinished.save, lambda setup: _run(setup, unfinished))
 
 
 def _run(setup: Setup, unfinished: PartialResults) -> int:

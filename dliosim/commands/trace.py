@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 from dliosim.analyze.open_trace import open_trace
 from dliosim.errors import TraceError, UsageError
@@ -17,7 +17,7 @@ from dliosim.trace.export.part import TracePart, select_part
 from dliosim.trace.file import FILE_NAME
 
 
-def trace_command(parsed: argparse.Namespace) -> int:
+def trace_command(parsed: SimpleNamespace) -> int:
     """Write the events of a trace; return 0. Raises UsageError, TraceError and ExecutionError."""
     form = FORMATS[parsed.format]
     place = Path(parsed.trace)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 from mpi4py import MPI
 
@@ -21,9 +21,9 @@ from dliosim.readable import count, printable, seconds, size
 _SHOWN = 10
 
 
-def verify_command(comm: MPI.Intracomm, parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
+def verify_command(comm: MPI.Intracomm, arguments: Sequence[str], parsed: SimpleNamespace | None) -> int:
     """Compare all data below a directory with what was written; return 1 if any of them are wrong, else 0."""
-    return run_on_ranks(comm, parsed, arguments, lambda signal: "what is not listed is not verified", _verify)
+    return run_on_ranks(comm, arguments, parsed, lambda signal: "what is not listed is not verified", _verify)
 
 
 def _verify(setup: Setup) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter_ns, sleep
 
 from dliosim.execute.stalls.watcher import StallActions, StallLimits, Watcher, kill_stopped
-from dliosim.measure.progress.board import BARRIER, ROW_BYTES, STEP, Board, map_rows
+from dliosim.measure.progress.board import BARRIER, ROW_BYTES, STEP, Board, BoardRows
 from dliosim.measure.progress.stalled_ranks import JobStall
 from dliosim.report.progress.stalled_ranks import recovery_text, stall_text
 
@@ -25,7 +25,7 @@ def main(folder: Path, rank: int, nodes: list[list[int]], limits: StallLimits, r
     with (folder / f"node-{number}").open("r+b") as file:
         memory = memoryview(mmap.mmap(file.fileno(), ROW_BYTES * len(nodes[number])))
     hosts = tuple(f"host{number}" for number in range(len(nodes)))
-    board = Board(map_rows(memory), nodes[number].index(rank), sum(map(len, nodes)), number, hosts)
+    board = Board(BoardRows(memory), nodes[number].index(rank), sum(map(len, nodes)), number, hosts)
     board.own_row.introduce(rank)
     board.own_row.begin("train", 2)
 

@@ -14,7 +14,7 @@ from dliosim.measure.progress.board import (
     MEETINGS,
     ROW_BYTES,
     BoardRow,
-    map_rows,
+    BoardRows,
     private_row,
     process_row,
     publish_row,
@@ -24,7 +24,7 @@ from dliosim.measure.progress.board import (
 def pair() -> tuple[BoardRow, BoardRow]:
     """The second row of two, as its rank and as another one sees it."""
     memory = memoryview(bytearray(2 * ROW_BYTES))
-    return map_rows(memory)[1], map_rows(memory)[1]
+    return BoardRows(memory)[1], BoardRows(memory)[1]
 
 
 def test_what_a_rank_does_is_seen_by_others() -> None:

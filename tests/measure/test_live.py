@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dliosim.measure.progress.board import BARRIER, DONE, ROW_BYTES, STEP, BoardRow, map_rows
+from dliosim.measure.progress.board import BARRIER, DONE, ROW_BYTES, STEP, BoardRow, BoardRows
 from dliosim.measure.progress.live import LiveMeter, find_late
 from dliosim.measure.progress.task import Task
 from dliosim.measure.rank.step_times import AT_ONCE, READINGS, ROW
@@ -14,7 +14,7 @@ SECOND = 1_000_000_000
 
 
 def rows_of(ranks: int) -> tuple[BoardRow, ...]:
-    rows = map_rows(memoryview(bytearray(ranks * ROW_BYTES)))
+    rows = BoardRows(memoryview(bytearray(ranks * ROW_BYTES)))
     for rank, row in enumerate(rows):
         row.introduce(rank)
         row.begin("train", 1)

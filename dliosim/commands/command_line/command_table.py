@@ -6,10 +6,10 @@ Functions are named, not imported: `--help` and `--version` load neither numpy n
 from __future__ import annotations
 
 import re
-from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
 from dliosim.commands.command_line import descriptions
@@ -81,8 +81,7 @@ class Command:
     example: str  #: line to type
     options: tuple[Option, ...]  #: options and arguments, in the order of `--help`
     description: str | None = None  #: text of its own `--help`; several lines are printed as they stand
-    on_ranks: bool = False  #: True if it runs on all ranks of a job: called with communicator, options and command line
-    find_contradiction: Callable[[Namespace], str] = lambda parsed: ""  #: returns which options contradict, or ""
+    find_contradiction: Callable[[SimpleNamespace], str] = lambda parsed: ""  #: returns which options contradict, or ""
 
 
 def _option(name: str, metavar: str, text: str | None = None, **more: Any) -> Option:
@@ -159,14 +158,14 @@ _STALLS: Final = (
 )
 
 
-def _find_run_contradiction(parsed: Namespace) -> str:
+def _find_run_contradiction(parsed: SimpleNamespace) -> str:
     if parsed.null and (parsed.verify or parsed.with_null):
         other = "--verify" if parsed.verify else "--with-null"
         return f"--null and {other}: a run without I/O has nothing to {'check' if parsed.verify else 'compare with'}"
     return _find_missing_mtbf(parsed, "restart_time")
 
 
-def _find_check_contradiction(parsed: Namespace) -> str:
+def _find_check_contradiction(parsed: SimpleNamespace) -> str:
     """Return the words that are settings in the place of patterns, as argparse would say it."""
     words = [word for word in parsed.pattern if re.fullmatch(r"[A-Za-z][\w.]*=\S+", word)]
     pairs = [word for word in words if not Path(word).exists()]
@@ -175,7 +174,7 @@ def _find_check_contradiction(parsed: Namespace) -> str:
     return f"unrecognized arguments: {' '.join(pairs)}" if pairs and not imported and not is_alone else ""
 
 
-def _find_report_contradiction(parsed: Namespace) -> str:
+def _find_report_contradiction(parsed: SimpleNamespace) -> str:
     if parsed.json and parsed.full:
         return "--json and --full: one prints an answer for scripts, the other tables"
     if (parsed.json or parsed.full) and (parsed.html is not None or parsed.png is not None):
@@ -183,7 +182,7 @@ def _find_report_contradiction(parsed: Namespace) -> str:
     return ""
 
 
-def _find_analyze_contradiction(parsed: Namespace) -> str:
+def _find_analyze_contradiction(parsed: SimpleNamespace) -> str:
     if parsed.explain is not None:
         given = next((f"--{name}" for name in ("json", "full", "html") if getattr(parsed, name)), "")
         return f"--explain and {given}: an explanation is of no trace" if given else ""
@@ -196,7 +195,7 @@ def _find_analyze_contradiction(parsed: Namespace) -> str:
     return ""
 
 
-def _find_plan_contradiction(parsed: Namespace) -> str:
+def _find_plan_contradiction(parsed: SimpleNamespace) -> str:
     given = [name for name in ("rank", "epoch", "loop") if getattr(parsed, name) is not None]
     if given and not parsed.csv:
         return f"--{given[0]} chooses what --csv lists, and there is no --csv"
@@ -207,7 +206,7 @@ def _find_plan_contradiction(parsed: Namespace) -> str:
     return _find_missing_mtbf(parsed, "restart_time", "save_time", "bandwidth")
 
 
-def _find_missing_mtbf(parsed: Namespace, *names: str) -> str:
+def _find_missing_mtbf(parsed: SimpleNamespace, *names: str) -> str:
     given = [name for name in names if getattr(parsed, name) is not None]
     if given and parsed.mtbf is None:
         return f"--{given[0].replace('_', '-')} goes with --mtbf, the mean time between failures, and there is none"
@@ -250,7 +249,6 @@ COMMANDS: Final = {
             *_STALLS,
         ),
         descriptions.RUN,
-        on_ranks=True,
         find_contradiction=_find_run_contradiction,
     ),
     "compare": Command(
@@ -293,7 +291,6 @@ COMMANDS: Final = {
             *_STALLS,
         ),
         descriptions.COMPARE,
-        on_ranks=True,
     ),
     "verify": Command(
         "verify:verify_command",
@@ -301,7 +298,6 @@ COMMANDS: Final = {
         "dliosim verify dliosim-data",
         (_option("place", "DIR", "a directory of --dir or --root, or of one data set or checkpoint"), *_STALLS),
         descriptions.VERIFY,
-        on_ranks=True,
     ),
     "check": Command(
         "check_plan_explain:check_command",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 from dliosim.dlio import OVERRIDE_MARKS
 from dliosim.errors import UsageError
 from dliosim.model import Dataset, Workload
 
 
-def parse_overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
+def parse_overrides(parsed: SimpleNamespace) -> list[tuple[str, str]]:
     """Return the -D options as (name, phrase), in order; UsageError for one without `=`."""
     pairs = []
     for text in parsed.define:
@@ -25,7 +25,7 @@ def parse_overrides(parsed: argparse.Namespace) -> list[tuple[str, str]]:
     return pairs
 
 
-def parse_values(parsed: argparse.Namespace) -> list[tuple[str, str]]:
+def parse_values(parsed: SimpleNamespace) -> list[tuple[str, str]]:
     """Return what the command line says about a pattern: overrides of DLIO's keys, as (`++train.epochs`, `7`), and -D.
 
     UsageError for one that is no such pair.
@@ -46,7 +46,7 @@ def describe_dataset(dataset: Dataset) -> str:
     return write_dataset(dataset)
 
 
-def parse_roots(parsed: argparse.Namespace) -> dict[str, Path]:
+def parse_roots(parsed: SimpleNamespace) -> dict[str, Path]:
     """Return the absolute directory of each root; UsageError for a --root without `=`."""
     places = {"data": Path(parsed.dir).absolute()}
     for text in parsed.root:
@@ -58,7 +58,7 @@ def parse_roots(parsed: argparse.Namespace) -> dict[str, Path]:
     return places
 
 
-def parse_used_roots(parsed: argparse.Namespace, workloads: Sequence[Workload]) -> dict[str, Path]:
+def parse_used_roots(parsed: SimpleNamespace, workloads: Sequence[Workload]) -> dict[str, Path]:
     """Return `parse_roots` for some workloads; UsageError also for a --root that none of them uses."""
     used = {dataset.root for one in workloads for dataset in one.datasets}
     kept = [checkpoint for one in workloads for checkpoint in one.checkpoints]

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from textwrap import fill, wrap
+from types import SimpleNamespace
 from typing import Final, NoReturn
 
 import dliosim
@@ -96,10 +97,10 @@ def make_parser(completions: Mapping[str, object] | None = None) -> argparse.Arg
     return parser
 
 
-def parse_words(words: Sequence[str]) -> argparse.Namespace:
+def parse_words(words: Sequence[str]) -> SimpleNamespace:
     """Return what the words behind `dliosim` say; raise Misuse. Overrides of DLIO's keys may stand behind options."""
     others, overrides = split_overrides(words)
-    parsed = make_parser().parse_args(_end_trace(others))
+    parsed = make_parser().parse_args(_end_trace(others), SimpleNamespace())
     parsed.override = [*getattr(parsed, "override", []), *overrides]
     return parsed
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from pathlib import Path
-
-from dliosim.commands.command_line.command_table import COMMANDS
 
 
 def find_program() -> str:
     """Return the command or path to type for dliosim."""
+    import shutil  # for rank 0 alone
+
     return name_program(sys.argv[0], shutil.which("dliosim"))
 
 
@@ -27,6 +26,7 @@ def insert_program(text: str, program: str | None = None) -> str:
     program = program or find_program()
     if program == "dliosim":
         return text
+    from dliosim.commands.command_line.command_table import COMMANDS
     from dliosim.measure.answers.command_line import find_mpiexec
 
     names = "|".join(COMMANDS)

@@ -10,11 +10,30 @@ from pathlib import Path
 # The launcher that started this process comes first; it may itself run in another one: srun starts an mpiexec.
 _VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "FLUX_TASK_RANK", "PALS_RANKID", "SLURM_PROCID")
 
+# From this number on, steps of a Slurm allocation were not started by srun: interactive, batch, extern, pending.
+_FIRST_SPECIAL_STEP = 0xFFFFFFFA
+
 
 def launcher_rank(environ: Mapping[str, str]) -> int:
     """Return the number of this process among the launcher's; 0 where the launcher does not give it."""
     found = (environ.get(name, "") for name in _VARIABLES)
     return next((int(rank) for rank in found if rank.isdecimal()), 0)
+
+
+def launcher_size(environ: Mapping[str, str]) -> int | None:
+    """Return the number of processes that the launcher says it started; None if there is no launcher.
+
+    An allocation is no launch: SLURM_NTASKS is set for everything inside an salloc. So only the variables of a step
+    that srun started count, after those of a launcher inside such a step. Flux removes its variables from the shell of
+    an allocation (flux-environment(7)); PALS of HPE's Cray does not set its size in every release.
+    """
+    for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", "PALS_SIZE"):
+        if environ.get(name, "").isdigit():
+            return int(environ[name])
+    step, tasks = environ.get("SLURM_STEP_ID", ""), environ.get("SLURM_STEP_NUM_TASKS", "")
+    if step.isdigit() and int(step) < _FIRST_SPECIAL_STEP and tasks.isdigit() and "SLURM_PROCID" in environ:
+        return int(tasks)
+    return None
 
 
 @contextmanager

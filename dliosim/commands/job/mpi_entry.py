@@ -14,9 +14,8 @@ from time import sleep
 from mpi4py import MPI
 
 from dliosim.commands.command_line.program import insert_program
-from dliosim.commands.job.launcher import launcher_rank
+from dliosim.commands.job.launcher import launcher_rank, launcher_size
 from dliosim.commands.job.signals import handle_signals, ignore_sigusr1
-from dliosim.commands.job.stalls import watch_stalls
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import DliosimError, UsageError
 from dliosim.execute.io_errors import rank_0_error
@@ -24,30 +23,21 @@ from dliosim.execute.mpi.job_abort import abort, end_job, end_job_late, end_with
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.node.environment import check_launcher, mpi_library
-from dliosim.execute.stalls.watcher import StallLimits
-from dliosim.measure.progress.board import Board
 from dliosim.readable import printable
 
 #: Seconds between the starts of a launcher's first and last process, at most.
 _OTHERS_START = 1.0
 
 
-def run_job(
-    comm: MPI.Intracomm,
-    action: Callable[[World, Board | None], int],
-    save: Callable[[str], str],
-    limits: StallLimits,
-    output: str | None = None,
-) -> int:
+def run_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[str], str]) -> int:
     """Run an action on all ranks of `comm`; return the exit status, the same on every rank.
 
-    The action gets the board of `watch_stalls`. `save` is called on rank 0 with the name of a signal, and writes what
-    is finished; see `handle_signals`. An error of one rank alone ends the job, since other ranks may wait for it
-    anywhere. `limits` and `output` as in `watch_stalls`.
+    `save` is called on rank 0 with the name of a signal, and writes what is finished; see `handle_signals`. An error of
+    one rank alone ends the job, since other ranks may wait for it anywhere.
     """
     end_with_launcher()
     try:
-        check_launcher(os.environ, comm.size, mpi_library())
+        check_launcher(launcher_size(os.environ), comm.size, mpi_library())
     except UsageError as error:
         if launcher_rank(os.environ) == 0:
             sys.stderr.write(f"{error}\n")
@@ -61,8 +51,7 @@ def run_job(
     handle_signals(comm.rank, save, abort, partial(end_job_late, job))
     world = make_world(comm, node_cores, job)
     try:
-        with watch_stalls(world, limits, output, save) as board:
-            status = action(world, board)
+        status = action(world)
     except DliosimError as error:
         if not error.shared and comm.size > 1:
             # Only this rank has the error, and the others may wait for it anywhere.
@@ -82,19 +71,6 @@ def run_job(
         ignore_sigusr1()
     world.close()
     return status
-
-
-class DiagnosticsError(UsageError):
-    """Diagnostics as text, so that the other ranks can raise them without loading the language."""
-
-    def __str__(self) -> str:
-        return self.message
-
-
-class DamageDiagnosticsError(DiagnosticsError):
-    """Diagnostics of missing or damaged files, and of nothing else."""
-
-    exit_code = 1
 
 
 def write_and_print(

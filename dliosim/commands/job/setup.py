@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from time import perf_counter_ns
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -17,8 +17,10 @@ from mpi4py import MPI
 from dliosim.commands.command_line.options import describe_dataset, parse_used_roots
 from dliosim.commands.command_line.program import find_program
 from dliosim.commands.job.garbage import freeze_objects
-from dliosim.commands.job.mpi_entry import DamageDiagnosticsError, DiagnosticsError, run_job
+from dliosim.commands.job.mpi_entry import run_job
+from dliosim.commands.job.stalls import watch_stalls
 from dliosim.commands.job.terminal import has_colours, user_terminal
+from dliosim.errors import DamageDiagnosticsError, DiagnosticsError
 from dliosim.execute.backends.registry import list_accesses
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.direct_io import find_alignment, set_alignment
@@ -44,7 +46,7 @@ class Setup:
     """A command on the ranks of a job, from its start."""
 
     world: World  #: the ranks
-    parsed: argparse.Namespace  #: options
+    parsed: SimpleNamespace  #: options
     arguments: tuple[str, ...]  #: command line
     stores: CheckpointStores  #: checkpoints that the command uses
     progress: ProgressLine  #: the display of how far it is
@@ -66,23 +68,33 @@ class Setup:
 
 def run_on_ranks(
     comm: MPI.Intracomm,
-    parsed: argparse.Namespace,
     arguments: Sequence[str],
+    parsed: SimpleNamespace | None,
     save: Callable[[str], str],
     command: Callable[[Setup], int],
 ) -> int:
-    """Run a command on all ranks of `comm` as `run_job`; return the exit status, the same on every rank."""
+    """Run a command on all ranks of `comm` as `run_job`; return the exit status, the same on every rank.
 
-    def run(world: World, board: Board | None) -> int:
-        begun = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
-        progress = ProgressLine(user_terminal() if world.rank == 0 else None, row=process_row())
-        with CheckpointStores() as stores:
-            return command(Setup(world, parsed, tuple(arguments), stores, progress, board, *begun))
+    `parsed` is what the `arguments` say; without it rank 0 reads them, and the others receive it.
+    """
 
-    limits = StallLimits(parsed.stall_report, parsed.stall_timeout)
-    if getattr(parsed, "live", False) and limits.first_limit is None:
-        limits = replace(limits, report=_NEVER)
-    return run_job(comm, run, save, limits, getattr(parsed, "output", None))
+    @freeze_objects()
+    def read_line() -> SimpleNamespace:
+        from dliosim.commands.command_line.line import parse_line
+
+        return parse_line(arguments)
+
+    def run(world: World) -> int:
+        given = parsed if parsed is not None else world.run_on_rank_0("read the command line", read_line)
+        limits = StallLimits(given.stall_report, given.stall_timeout)
+        if getattr(given, "live", False) and limits.first_limit is None:
+            limits = replace(limits, report=_NEVER)
+        with watch_stalls(world, limits, getattr(given, "output", None), save) as board, CheckpointStores() as stores:
+            begun = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
+            progress = ProgressLine(user_terminal() if world.rank == 0 else None, row=process_row())
+            return command(Setup(world, given, tuple(arguments), stores, progress, board, *begun))
+
+    return run_job(comm, run, save)
 
 
 @freeze_objects()

@@ -6,7 +6,6 @@ import ctypes
 import errno
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -103,11 +102,13 @@ def abort(status: int) -> NoReturn:
 
 
 # Kept open: the name is in use as long as the socket is open.
-_taken: list[socket.socket] = []
+_taken: list[object] = []
 
 
 def _is_first(job: str) -> bool:
     """Return True for the first process of this node that asks. The kernel forgets the name when the process ends."""
+    import socket  # for the end of a job alone
+
     mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         mark.bind(f"\0dliosim-{job}")

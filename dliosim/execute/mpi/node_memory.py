@@ -36,6 +36,8 @@ _OVER, _FULL, _ENDED = range(3)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _post, _try_wait, _timed_wait = _libc.sem_post, _libc.sem_trywait, _libc.sem_timedwait
+for _function in (_post, _try_wait, _timed_wait, _libc.sem_init, _libc.sem_destroy):
+    _function.argtypes = (ctypes.c_void_p,)  # of the semaphore; ctypes takes what follows as it is
 
 
 class _Timespec(ctypes.Structure):
@@ -66,14 +68,14 @@ class NodeMemory:
         self._shared = SharedMemory(comm, length)
         memory = self._shared.view
         address = np.frombuffer(memory, np.uint8).ctypes.data
-        semaphores = [ctypes.c_void_p(address + _LINE * number) for number in range(self.size + 1)]
+        # Addresses, and no object for each: 512 ranks would have 512 each.
+        semaphores = range(address, address + _LINE * (self.size + 1), _LINE)
         self._semaphores, self._missing = semaphores[: self.size], semaphores[self.size]
-        self._fence_semaphore = ctypes.create_string_buffer(_LINE)
+        self._fence_memory = ctypes.create_string_buffer(_LINE)
+        self._fence_semaphore = ctypes.addressof(self._fence_memory)
         _libc.sem_init(self._fence_semaphore, 0, 0)
-        self._others = [one for rank, one in enumerate(self._semaphores) if rank != self.rank]
-        words = memory[_LINE * (self.size + 1) : head].cast("q")
-        self._words = words[:8]
-        self._rows = [words[8 * (1 + rank) : 8 * (2 + rank)] for rank in range(self.size)]
+        self._others = self._semaphores[: self.rank], self._semaphores[self.rank + 1 :]
+        self._words = memory[_LINE * (self.size + 1) : head].cast("q")
         ends = head + 2 * self.size * self.piece
         self._met = memory[head:ends]
         self._boxes = memory[ends : ends + 2 * self.piece]
@@ -146,12 +148,13 @@ class NodeMemory:
             finish()
         self._fence()
         words[_OVER] = number
-        for semaphore in self._others:
-            _post(semaphore)
+        for semaphores in self._others:
+            for semaphore in semaphores:
+                _post(semaphore)
 
     def send(self, data: memoryview, target: int) -> None:
         """Send bytes to another rank; return when it has received them."""
-        row, piece = self._rows[self.rank], self.piece
+        row, piece = self._row(self.rank), self.piece
         put = row[_PUT] // self.size
         for begin in range(0, max(len(data), 1), piece):
             # Two pieces in turn: this rank fills one while the receiver copies the other.
@@ -166,7 +169,7 @@ class NodeMemory:
 
     def receive(self, data: memoryview, source: int) -> None:
         """Receive bytes from another rank; `data` has the length that it sends."""
-        row, rank, piece = self._rows[source], self.rank, self.piece
+        row, rank, piece = self._row(source), self.rank, self.piece
 
         def has_piece() -> bool:
             put, target = divmod(row[_PUT], self.size)
@@ -179,6 +182,9 @@ class NodeMemory:
             self._fence()
             row[_GOT] += 1
             self._wake(source)
+
+    def _row(self, rank: int) -> memoryview:
+        return self._words[8 * (1 + rank) : 8 * (2 + rank)]
 
     def _message_piece(self, rank: int, number: int) -> memoryview:
         place = (2 * rank + number % 2) * self.piece

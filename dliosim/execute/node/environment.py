@@ -13,9 +13,6 @@ from mpi4py import MPI
 from dliosim.errors import UsageError, install_hint
 from dliosim.measure.results.machine import MEMORY_KINDS
 
-# From this number on, steps of a Slurm allocation were not started by srun: interactive, batch, extern, pending.
-_FIRST_SPECIAL_STEP = 0xFFFFFFFA
-
 
 @dataclass(frozen=True, slots=True)
 class Mount:
@@ -36,25 +33,8 @@ class Mount:
         return self.kind in MEMORY_KINDS
 
 
-def launcher_size(environ: Mapping[str, str]) -> int | None:
-    """Return the number of processes that the launcher says it started; None if there is no launcher.
-
-    An allocation is no launch: SLURM_NTASKS is set for everything inside an salloc. So only the variables of a step
-    that srun started count, after those of a launcher inside such a step. Flux removes its variables from the shell of
-    an allocation (flux-environment(7)); PALS of HPE's Cray does not set its size in every release.
-    """
-    for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", "PALS_SIZE"):
-        if environ.get(name, "").isdigit():
-            return int(environ[name])
-    step, tasks = environ.get("SLURM_STEP_ID", ""), environ.get("SLURM_STEP_NUM_TASKS", "")
-    if step.isdigit() and int(step) < _FIRST_SPECIAL_STEP and tasks.isdigit() and "SLURM_PROCID" in environ:
-        return int(tasks)
-    return None
-
-
-def check_launcher(environ: Mapping[str, str], size: int, library: str) -> None:
+def check_launcher(started: int | None, size: int, library: str) -> None:
     """Raise UsageError if the launcher started more processes than MPI sees, each as a job of its own."""
-    started = launcher_size(environ)
     if started is None or started <= size:
         return
     raise UsageError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -176,7 +175,7 @@ class Recording:
                 for group in group_columns(buffer.chunks(chunk_rows(rows)), len(buffer.types)):
                     yield _note_progress(join_message(group))
         yield join_message(
-            [pack_names(list(one.files)), pack_names(list(one.names)), pack_names([socket.gethostname()])]
+            [pack_names(list(one.files)), pack_names(list(one.names)), pack_names([os.uname().nodename])]
         )
 
     def _receive(self, rank: int, of: Mapping[str, int], most: list[int]) -> Iterator[memoryview]:

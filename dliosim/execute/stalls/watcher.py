@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,7 +23,7 @@ from dliosim.measure.progress.board import (
     ROW_BYTES,
     Board,
     BoardRow,
-    map_rows,
+    BoardRows,
     private_row,
     publish_row,
     start_time,
@@ -145,7 +144,7 @@ class Watcher(threading.Thread):
 
     def _is_leader(self, now: int) -> bool:
         """Return whether no lower rank of this node has a watcher that runs."""
-        return not any(self._is_awake(row, now) for row in self._board.rows[: self._board.place])
+        return not any(self._is_awake(self._board.rows[lower], now) for lower in range(self._board.place))
 
     def _is_awake(self, row: BoardRow, now: int) -> bool:
         """Return whether a rank's own watcher runs. On a busy machine it may be late without being stopped."""
@@ -269,12 +268,12 @@ def _process_state(pid: int) -> str:
 
 def open_board(world: World) -> tuple[Board, SharedMemory]:
     """Make the board of this node's ranks and enter this rank; return the board and its memory. Collective."""
-    node, leaders, name = world.node, world.leaders, socket.gethostname()
+    node, leaders, name = world.node, world.leaders, os.uname().nodename
     memory = SharedMemory(node.comm, ROW_BYTES * node.size)
     known = 0, [name]
     if world.nodes > 1:
         known = node.broadcast_object((leaders.rank, leaders.allgather(name)) if node.rank == 0 else None)
-    board = Board(map_rows(memory.view), node.rank, world.size, known[0], tuple(map(printable, known[1])))
+    board = Board(BoardRows(memory.view), node.rank, world.size, known[0], tuple(map(printable, known[1])))
     board.own_row.introduce(world.rank)
     # Every rank has written its row before any watcher reads it.
     world.barrier()
@@ -286,6 +285,5 @@ def open_board(world: World) -> tuple[Board, SharedMemory]:
 def close_board(board: Board, memory: SharedMemory) -> None:
     """Free the memory of a board. Collective on the node."""
     publish_row(private_row())
-    for row in board.rows:
-        row.release()
+    board.rows.release()
     memory.close()

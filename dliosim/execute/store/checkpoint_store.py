@@ -8,7 +8,6 @@ a manifest none of them counts.
 from __future__ import annotations
 
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -394,5 +393,7 @@ def _remove_checkpoint(entry: Path) -> None:
     with wrap_call("rename", entry), suppress(FileNotFoundError):
         if dying != entry:
             entry.rename(dying)
+    import shutil  # loads every compression library, for the ranks that remove something alone
+
     with wrap_call("rmtree", dying), suppress(FileNotFoundError):
         shutil.rmtree(dying)

@@ -11,7 +11,6 @@ import errno
 import fcntl
 import json
 import os
-import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -144,7 +143,7 @@ def _write_holder(descriptor: int, saves: bool) -> None:
     """Write into the lock file who holds it; nothing where there is no room or no right to write."""
     job = next((f"{name} {os.environ[name]}" for name in _JOBS if os.environ.get(name)), "")
     since = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    owner = {"host": socket.gethostname(), "process": os.getpid(), "job": job, "since": since, "saves": saves}
+    owner = {"host": os.uname().nodename, "process": os.getpid(), "job": job, "since": since, "saves": saves}
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(owner).encode(), 0)

@@ -8,7 +8,7 @@ is.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -220,12 +220,38 @@ class BoardRow:
         return printable(data.partition(b"\0")[0].decode(errors="replace"))
 
 
+class BoardRows(Sequence[BoardRow]):
+    """The rows in a memory of zeros; each rank introduces its own.
+
+    A row is made when it is first asked for: most ranks look at their own and the first, and 512 take 0.3 MB.
+    """
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._made: dict[int, BoardRow] = {}
+
+    def __len__(self) -> int:
+        return len(self._memory) // ROW_BYTES
+
+    def __getitem__(self, place: int) -> BoardRow:  # type: ignore[override]  # without slices
+        if place not in self._made:
+            if not 0 <= place < len(self):
+                raise IndexError(place)
+            self._made[place] = BoardRow(self._memory[place * ROW_BYTES : (place + 1) * ROW_BYTES])
+        return self._made[place]
+
+    def release(self) -> None:
+        """Release the memory of all rows; a later store raises ValueError."""
+        for row in self._made.values():
+            row.release()
+
+
 @dataclass(frozen=True, slots=True)
 class Board:
     """The rows of a node's ranks, and what each rank knows about the nodes."""
 
     #: one for each rank of the node
-    rows: tuple[BoardRow, ...]
+    rows: BoardRows
     #: index of this rank's row
     place: int
     #: ranks of the whole job
@@ -244,11 +270,6 @@ class Board:
     def host(self) -> str:
         """Return the name of this node."""
         return self.hosts[self.node]
-
-
-def map_rows(memory: memoryview) -> tuple[BoardRow, ...]:
-    """Return the rows in a memory of zeros; each rank introduces its own."""
-    return tuple(BoardRow(memory[first : first + ROW_BYTES]) for first in range(0, len(memory), ROW_BYTES))
 
 
 def private_row() -> BoardRow:

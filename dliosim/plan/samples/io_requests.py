@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.model.direct_io import widen_range
 from dliosim.model.epoch_size import LARGEST_TABLE
-from dliosim.units import format_bytes
 
 Place = TypeVar("Place", int, NDArray[np.int64])
 
@@ -185,6 +184,8 @@ def plan_calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
     piece_start = np.zeros(len(head) + 1, np.int64)
     np.cumsum(pieces, out=piece_start[1:])
     if (most := int(np.diff(piece_start[run_steps]).max(initial=0))) > LARGEST_TABLE:
+        from dliosim.units import format_bytes  # loads fractions and decimals, for this text alone
+
         raise PlanError(
             f"a step takes {most:_} calls of {format_bytes(transfer)}; at most {LARGEST_TABLE:_} are planned", "E113"
         )

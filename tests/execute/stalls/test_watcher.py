@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from dliosim.execute.stalls.watcher import kill_stopped
-from dliosim.measure.progress.board import ROW_BYTES, Board, map_rows, stat_fields
+from dliosim.measure.progress.board import ROW_BYTES, Board, BoardRows, stat_fields
 from tests.mpi.launch import ROOT
 
 #: Seconds without movement after which these processes report; the culprit must be named within three more.
@@ -147,7 +147,7 @@ def test_no_process_is_killed_that_is_not_the_one_which_wrote_the_row() -> None:
         other.send_signal(signal.SIGSTOP)
         while stat_fields(other.pid)[:1] != ["T"]:
             sleep(0.01)
-        rows = map_rows(memoryview(bytearray(2 * ROW_BYTES)))
+        rows = BoardRows(memoryview(bytearray(2 * ROW_BYTES)))
         for row in rows:
             row.introduce(0)
         rows[1].words[0] = other.pid

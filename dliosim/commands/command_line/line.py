@@ -1,0 +1,29 @@
+"""The command line as a whole, read; ranks other than 0 do not import this module, nor the parser and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+from dliosim.commands.command_line.parser import Misuse, parse_words
+from dliosim.commands.command_line.program import insert_program
+from dliosim.errors import DiagnosticsError
+from dliosim.readable import printable
+
+
+def parse_line(words: Sequence[str]) -> SimpleNamespace:
+    """Return what the words behind `dliosim` say, and `function`, that of the command.
+
+    Raises DiagnosticsError with what to type instead, SystemExit where the words ask for help.
+    """
+    try:
+        parsed = parse_words(words)
+        command = vars(parsed).pop("command")
+        if reason := command.find_contradiction(parsed):
+            raise Misuse(reason)
+    except Misuse as error:
+        from dliosim.commands.command_line.misuse import describe_misuse
+
+        raise DiagnosticsError(printable(insert_program(describe_misuse(words, str(error))), lines=True)) from error
+    parsed.function = command.function
+    return parsed
