@@ -103,8 +103,8 @@ class Access:
 
     @property
     def batches(self) -> int:
-        """Batches that each rank has memory for: one in use, and those ahead."""
-        return 1 + (self.prefetch if self.readers else 0)
+        """Batches that each rank has memory for: those that its readers read ahead, one at least."""
+        return max(self.prefetch, 1) if self.readers else 1
 
     @property
     def handles(self) -> int:

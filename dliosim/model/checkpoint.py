@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Final, Literal
 
+from dliosim.hashes import sha256
 from dliosim.model.access import Access
 from dliosim.model.dataset import STRIPE, Stripe
 from dliosim.model.phrase import PathBelow, Phrase, Root, Switch
@@ -150,7 +150,7 @@ class Checkpoint:
             "folder": self.folder,
             "metadata": self.metadata,
         }
-        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+        return sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=64)

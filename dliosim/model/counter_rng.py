@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
 from functools import lru_cache
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
+from dliosim.hashes import blake2b
 from dliosim.model.distributions import NO_SPREAD, POISSON_MEAN_LIMIT, Distribution
 
 # Elements of a chunk: its temporaries fit in the second-level cache.
@@ -29,7 +29,7 @@ _NORMAL_SHAPE = 1e14
 def key(seed: int, *purpose: str | int) -> int:
     """Return a 64-bit key of a seed and its purpose; different purposes give unrelated streams."""
     text = "\x1f".join([f"i{seed}", *(f"i{item}" if isinstance(item, int) else f"s{item}" for item in purpose)])
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

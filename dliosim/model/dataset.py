@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -10,6 +9,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
+from dliosim.hashes import sha256
 from dliosim.lazy_numpy import np
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.phrase import PathBelow, Phrase, Root
@@ -277,7 +277,7 @@ class Dataset:
         if self.chunk is not None and not self.chunk.extents:
             del described["chunk"]["extents"]
         text = json.dumps(described, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return sha256(text.encode()).hexdigest()[:16]
 
     def folder_name(self, folder: int) -> str:
         """Return the path of one folder of files, relative to the data set's directory; '.' where there is one only."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from dliosim.hashes import sha256
 from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.dataset import Dataset
 from dliosim.model.expectation import Expectation
@@ -60,7 +60,7 @@ class Workload:
             del dataset["counts"]  # `found` stands for these
         for name in ("pattern", "overrides", "title"):
             del described[name]
-        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+        return sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _find_unprepared(verbs: Iterable[Verb], prepared: set[str], found: dict[str, str]) -> None:

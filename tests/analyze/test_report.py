@@ -11,7 +11,6 @@ from dliosim.analyze.changes import find_changes
 from dliosim.analyze.figures import Figures
 from dliosim.analyze.fleet import list_fleet
 from dliosim.analyze.insights import INSIGHTS, judge
-from dliosim.commands.command_line.command_table import COMMANDS
 from dliosim.report.analyze.first_screen import LINES, explain_insight, format_analysis, format_changes
 from dliosim.report.analyze.json import analysis_json, changes_json
 from dliosim.report.analyze.tables import fleet_table, list_tables
@@ -214,7 +213,3 @@ def test_the_page_has_the_insights_and_the_names_as_they_are_declared() -> None:
     write_insights = script("write_insights")
     page = write_insights.PAGE.read_text(encoding="utf-8")
     assert write_insights.fill_page(page) == page, "type: scripts/write_insights.py"
-
-
-def test_the_command_is_one_that_needs_no_mpi() -> None:
-    assert not COMMANDS["analyze"].on_ranks

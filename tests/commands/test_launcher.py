@@ -8,9 +8,52 @@ import sys
 
 import pytest
 
-from dliosim.commands.job.launcher import launcher_cores, launcher_rank, library_environment, library_settings
+from dliosim.commands.job.launcher import (
+    launcher_cores,
+    launcher_rank,
+    launcher_size,
+    library_environment,
+    library_settings,
+)
 
 THREADS, PROVIDER, YIELD = "OPENBLAS_NUM_THREADS", "FI_PROVIDER", "MPIR_CVAR_ENABLE_HEAVY_YIELD"
+CELLS = "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_NUM_CELLS"
+
+SALLOC = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "64", "SLURM_NPROCS": "64", "SLURM_NNODES": "2"}
+SRUN = {**SALLOC, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "64", "SLURM_PROCID": "3"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "size"),
+    [
+        ({}, None),
+        ({"PMI_SIZE": "4", "PMI_RANK": "1"}, 4),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, 4),
+        ({"FLUX_JOB_SIZE": "4", "FLUX_TASK_RANK": "1", "FLUX_JOB_NNODES": "2"}, 4),
+        ({"PALS_RANKID": "1", "PALS_SIZE": "4"}, 4),
+        ({"PALS_RANKID": "1"}, None),
+        (SALLOC, None),
+        (SRUN, 64),
+        ({**SRUN, "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}, None),
+        ({**SRUN, "SLURM_STEP_NUM_TASKS": "2", "PMI_SIZE": "128"}, 128),
+        ({"PMI_SIZE": ""}, None),
+    ],
+    ids=[
+        "none",
+        "hydra",
+        "open mpi",
+        "flux",
+        "pals",
+        "pals without size",
+        "salloc",
+        "srun",
+        "shell of an salloc",
+        "mpiexec in an allocation",
+        "empty",
+    ],
+)
+def test_only_a_launcher_says_how_many_processes_there_are(environ: dict[str, str], size: int | None) -> None:
+    assert launcher_size(environ) == size
 
 
 @pytest.mark.parametrize(
@@ -46,6 +89,15 @@ def test_the_launcher_says_which_process_prints_before_mpi_is_there(environ: dic
     assert launcher_rank(environ) == rank
 
 
+@pytest.mark.parametrize(
+    ("ranks", "cores", "cells"), [(64, 2, None), (65, 2, "63"), (512, 2, "8"), (4096, 2, "8"), (512, 512, None)]
+)
+def test_messages_of_many_ranks_on_a_node_take_64_mb(ranks: int, cores: int, cells: str | None) -> None:
+    environ = {"MPI_LOCALNRANKS": str(ranks), "PMI_SIZE": str(ranks)}
+    assert library_settings(environ, cores).get(CELLS) == cells
+    assert CELLS not in library_settings({**environ, CELLS: "64"}, cores)
+
+
 def test_what_somebody_has_set_stays() -> None:
     environ = {"MPI_LOCALNRANKS": "4", "PMI_SIZE": "4", THREADS: "8", PROVIDER: "tcp", YIELD: "0"}
     assert library_settings(environ, 2) == {}
@@ -55,7 +107,7 @@ def test_only_what_starts_in_the_block_is_set(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(os, "environ", {"MPI_LOCALNRANKS": "4096", "PMI_SIZE": "4096", PROVIDER: "tcp"})
     before = dict(os.environ)
     with library_environment():
-        assert dict(os.environ) == {**before, THREADS: "1", YIELD: "1"}
+        assert dict(os.environ) == {**before, THREADS: "1", YIELD: "1", CELLS: "8"}
     assert dict(os.environ) == before
 
 

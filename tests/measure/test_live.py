@@ -14,7 +14,7 @@ SECOND = 1_000_000_000
 
 
 def rows_of(ranks: int) -> tuple[BoardRow, ...]:
-    rows = BoardRows(memoryview(bytearray(ranks * ROW_BYTES)))
+    rows = list(BoardRows(memoryview(bytearray(ranks * ROW_BYTES))))
     for rank, row in enumerate(rows):
         row.introduce(rank)
         row.begin("train", 1)

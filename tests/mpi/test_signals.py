@@ -169,9 +169,8 @@ def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status
         "from mpi4py import MPI\n"
         "from dliosim.commands.job.mpi_entry import run_job\n"
         "from dliosim.commands.job.partial import PartialResults\n"
-        "from dliosim.execute.stalls.watcher import StallLimits\n"
         "unfinished = PartialResults()\n"
-        "def action(world, board):\n"
+        "def action(world):\n"
         "    with unfinished.final_write():\n"
         "        pass\n"
         "    os.kill(os.getpid(), signal.SIGUSR1)\n"
@@ -179,7 +178,7 @@ def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status
         "    return int(signal.SIGUSR1)\n"
         "library = ctypes.CDLL(None)\n"
         "library.on_exit(getattr(library, 'raise'), None)\n"  # it is given the exit status
-        "sys.exit(run_job(MPI.COMM_WORLD, action, unfinished.save, StallLimits(None, None)))\n"
+        "sys.exit(run_job(MPI.COMM_WORLD, action, unfinished.save))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (signal.SIGUSR1, "\nSIGUSR1: the run was over\n")

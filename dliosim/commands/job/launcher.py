@@ -10,6 +10,9 @@ from pathlib import Path
 # The launcher that started this process comes first; it may itself run in another one: srun starts an mpiexec.
 _VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "FLUX_TASK_RANK", "PALS_RANKID", "SLURM_PROCID")
 
+#: Cells of 16 KiB for messages: those of a rank in MPICH, the least of a rank, and those of a node with many ranks.
+_RANK_CELLS, _LEAST_CELLS, _NODE_CELLS = 64, 8, 4096
+
 # From this number on, steps of a Slurm allocation were not started by srun: interactive, batch, extern, pending.
 _FIRST_SPECIAL_STEP = 0xFFFFFFFA
 
@@ -65,6 +68,10 @@ def library_settings(environ: Mapping[str, str], cores: int) -> dict[str, str]:
     if here.isdecimal() and int(here) > cores:
         # A rank that waits in MPI then sleeps for a moment between two polls, instead of only yielding its core.
         settings["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"
+        # Each rank has 64 cells of 16 KiB for messages on the node, touched when MPI starts: half a GB with 512 ranks.
+        cells = max(_LEAST_CELLS, _NODE_CELLS // int(here))
+        if cells < _RANK_CELLS:
+            settings["MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_NUM_CELLS"] = str(cells)
     return {name: value for name, value in settings.items() if name not in environ}
 
 

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mpi4py import MPI
 
 from dliosim.errors import UsageError
-from dliosim.execute.backends.async_reader import QueuedReader
 from dliosim.execute.backends.contract import Files, Reader, Writer
-from dliosim.execute.backends.library_reader import LibraryReader
-from dliosim.execute.backends.mmap_reader import MappedReader
-from dliosim.execute.backends.mpiio_nonblocking import QueuedIndependentReader
-from dliosim.execute.backends.mpiio_reader import CollectiveReader, IndependentReader
-from dliosim.execute.backends.mpiio_writer import CollectiveWriter, IndependentWriter
 from dliosim.execute.backends.null import NullReader
-from dliosim.execute.backends.posix import PosixReader, PosixWriter, PreadReader
+from dliosim.execute.backends.posix import PosixWriter
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import create_file, remove_file
 from dliosim.model import Access, Engine, Loop, Prepare, Restore, Save, Workload
@@ -45,37 +40,40 @@ class Backend:
     writer: Callable[[Access, Path, MPI.Intracomm], Writer] | None = None
 
 
-_ENGINES: dict[Engine, Callable[[Access, Files], Reader]] = {
-    "preadv": PosixReader,
-    "pread": PreadReader,
-    "mmap": MappedReader,
-    "queued": QueuedReader,
+#: The classes of the built-in readers and writers; each is imported when a workload names it.
+_READERS: Final[dict[tuple[str, Engine], str]] = {
+    ("posix", "preadv"): "posix:PosixReader",
+    ("posix", "pread"): "posix:PreadReader",
+    ("posix", "mmap"): "mmap_reader:MappedReader",
+    ("posix", "queued"): "async_reader:QueuedReader",
+    ("mpi-independent", "preadv"): "mpiio_reader:IndependentReader",
+    ("mpi-independent", "queued"): "mpiio_nonblocking:QueuedIndependentReader",
+    ("mpi-collective", "preadv"): "mpiio_reader:CollectiveReader",
+}
+_WRITERS: Final = {
+    "mpi-independent": "mpiio_writer:IndependentWriter",
+    "mpi-collective": "mpiio_writer:CollectiveWriter",
 }
 
-_INDEPENDENT: dict[Engine, Callable[[Access, Files], Reader]] = {
-    "preadv": IndependentReader,
-    "queued": QueuedIndependentReader,
-}
+
+def _load_class(place: str) -> Any:
+    module, name = place.split(":")
+    return getattr(import_module(f"dliosim.execute.backends.{module}"), name)
+
+
+def _make_reader(access: Access, files: Files) -> Reader:
+    reader: Reader = _load_class(_READERS[access.api, access.engine])(access, files)
+    return reader
+
+
+def _make_writer(access: Access, path: Path, comm: MPI.Intracomm) -> Writer:
+    writer: Writer = _load_class(_WRITERS[access.api])(access, path, comm)
+    return writer
+
 
 _BUILT_IN: Final = {
-    backend.name: backend
-    for backend in (
-        Backend(
-            "posix",
-            lambda access, files: _ENGINES[access.engine](access, files),
-            lambda access, path, comm: PosixWriter(access, path, create=False),
-        ),
-        Backend(
-            "mpi-independent",
-            lambda access, files: _INDEPENDENT[access.engine](access, files),
-            IndependentWriter,
-        ),
-        Backend(
-            "mpi-collective",
-            CollectiveReader,
-            CollectiveWriter,
-        ),
-    )
+    "posix": Backend("posix", _make_reader, lambda access, path, comm: PosixWriter(access, path, create=False)),
+    **{name: Backend(name, _make_reader, _make_writer) for name in _WRITERS},
 }
 
 
@@ -128,6 +126,9 @@ def _require_backend(access: Access, writes: bool) -> None:
         raise UsageError(text, "R403") from None
     if writes:
         _require_writer(backend)
+    for place in (_READERS.get((access.api, access.engine)), _WRITERS.get(access.api) if writes else None):
+        if place is not None:
+            _load_class(place)  # before any clock runs
 
 
 def _require_writer(backend: Backend) -> Callable[[Access, Path, MPI.Intracomm], Writer]:
@@ -144,7 +145,9 @@ def open_readers(access: Access, files: Files | None, null: bool = False) -> lis
     """
     if null or files is None:
         return [NullReader() for _ in range(access.handles)]
-    make = LibraryReader if access.through == "library" else backend_of(access.api).reader
+    make = backend_of(access.api).reader
+    if access.through == "library":
+        make = _load_class("library_reader:LibraryReader")
     readers = [make(access, files) for _ in range(access.handles)]
     for number, reader in enumerate(readers):
         if reader.meter.log is not None and access.readers:

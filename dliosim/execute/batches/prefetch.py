@@ -56,8 +56,13 @@ class Batches(ABC):
     def wait(self, step: int) -> tuple[memoryview, int]:
         """Wait for the batch of a step; return the buffer that holds it and the bytes that its calls returned.
 
-        The buffer is valid until the next `wait`. Steps come in order, from 0. Raises ExecutionError if a call failed.
+        The buffer is valid until `release` or the next `wait`. Steps come in order, from 0. Raises ExecutionError if a
+        call failed.
         """
+
+    def release(self, step: int) -> None:
+        """Note that the batch of a step, the last one waited for, is used: its buffer may take another one."""
+        return
 
     def run(self, action: Callable[[], T]) -> T:
         """Run an action with collective file calls on the thread that makes them, after those submitted before.
@@ -81,7 +86,7 @@ def make_batches(access: Access, readers: Sequence[Reader], slots: Sequence[memo
     """Make the batches of `access`; `slots` are `access.batches` buffers of `Calls.buffer_size` bytes or more."""
     if access.readers == 0:
         return InlineBatches(readers, slots)
-    return PrefetchedBatches(readers, slots, access.by, access.collective)
+    return PrefetchedBatches(readers, slots, access.prefetch, access.by, access.collective)
 
 
 class InlineBatches(Batches):
@@ -114,19 +119,23 @@ class InlineBatches(Batches):
 
 
 class PrefetchedBatches(Batches):
-    """Batches that K reader threads read ahead: as many as there are slots, less the one in use.
+    """Batches that K reader threads read ahead, N of them.
 
     The main thread submits the reads of steps 0 to N - 1 when an epoch's clock starts, and the read of step s + N when
-    it has the batch of step s. This order is the same on every rank, also if a read fails. With `by sample` the readers
+    it has used the batch of step s, whose buffer it takes: the data are on the accelerator then, and a rank holds N
+    batches and not one more. This order is the same on every rank, also if a read fails. With `by sample` the readers
     divide the calls of a step. Otherwise one reader reads the whole batch: any reader that is free, or with
     `by batch in turn` reader s mod K. With `collective` there is one reader; files are opened and closed, and `run`
     runs its action, on its thread, in the order of the requests.
     """
 
-    def __init__(self, readers: Sequence[Reader], slots: Sequence[memoryview], by: By, collective: bool) -> None:
+    def __init__(
+        self, readers: Sequence[Reader], slots: Sequence[memoryview], ahead: int, by: By, collective: bool
+    ) -> None:
         super().__init__(readers)
         self._slots = slots
-        self._ahead = len(slots) - 1
+        self._ahead = ahead
+        self._used = -1  # the last step whose batch is used
         self._groups = len(readers) if by == "sample" else 1
         self._collective = collective
         shared: _Queue = SimpleQueue()
@@ -146,7 +155,7 @@ class PrefetchedBatches(Batches):
 
     def begin(self, epoch: EpochCalls) -> None:
         """Begin an epoch: open the files that all ranks open together, on the reader's thread if `collective`."""
-        self._epoch = epoch
+        self._epoch, self._used = epoch, -1
         self._run_on_readers(lambda reader: reader.begin_epoch())
 
     def start(self) -> None:
@@ -159,7 +168,9 @@ class PrefetchedBatches(Batches):
 
         Raises ExecutionError if a call failed.
         """
-        if step not in self._pending:  # only with no batch ahead
+        if self._used < step - 1:
+            self.release(step - 1)
+        if not self._ahead:
             self._submit_step(step)
         tasks = self._pending.pop(step)
         for task in tasks:
@@ -167,11 +178,19 @@ class PrefetchedBatches(Batches):
         self.reading += _task_span(tasks)
         last = tasks[0].inside if len(tasks) == 1 else max([task.inside for task in tasks], key=sum, default=(0, 0))
         self.called, self.decoded = last
-        # The slot of the step before this one is free now. Submit before an error is raised: the other ranks submit
-        # this read too, and would wait forever in a collective call that this rank does not make.
-        if self._ahead and step + self._ahead < self._epoch.steps:
-            self._submit_step(step + self._ahead)
-        return self._slots[step % len(self._slots)], sum([task.result() for task in tasks])
+        try:
+            return self._slots[step % len(self._slots)], sum([task.result() for task in tasks])
+        except BaseException:
+            # The other ranks submit the next read too, and would wait forever in a collective call of theirs alone.
+            self.release(step)
+            raise
+
+    def release(self, step: int) -> None:
+        """Submit the read that takes the buffer of a step, the last one waited for; nothing if that was done."""
+        if self._used < step:
+            self._used = step
+            if self._ahead and step + self._ahead < self._epoch.steps:
+                self._submit_step(step + self._ahead)
 
     def run(self, action: Callable[[], T]) -> T:
         """Run an action on the reader's thread if `collective`, else on the calling thread; return its result."""

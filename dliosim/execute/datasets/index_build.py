@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from time import perf_counter_ns
 
@@ -17,6 +16,7 @@ from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import DatasetFiles, Session
 from dliosim.execute.safe_open import require_file
 from dliosim.formats.protocols import Column, FileIndex, Filter
+from dliosim.hashes import blake2b
 from dliosim.plan.samples.sample_index import DataIndex, IndexColumn, first_of_units
 from dliosim.plan.samples.sizes import prefix_sum
 
@@ -149,7 +149,7 @@ def _share_pipelines(
 def _pipeline_id(filters: tuple[Filter, ...]) -> int:
     """Return a number (56 bits) that stands for a pipeline in an array of int64."""
     text = repr([(one.name, one.parameters) for one in filters])
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
+    return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "little")
 
 
 def shared_memory(world: World, count: int) -> NDArray[np.int64]:

@@ -261,13 +261,23 @@ class EpochSource:
         self.called, self.decoded = self._batches.called, self._batches.decoded
         self.processed = self._batches.processed
         if got < self._needed[step]:
+            self._batches.release(step)
             # Checked here for every backend: a step that read too little would count as a fast step.
             raise ExecutionError(f"step {step}: calls returned {got} bytes where {self._needed[step]} were planned")
         if self._hits:
             self._kept.copy_hits(self._step_samples(step))
 
     def check(self, step: int) -> None:
-        """Compare the batch of a step with what was prepared; fill `cache memory`. Raises ExecutionError [R401]."""
+        """Compare the batch of a step with what was prepared; fill `cache memory`; free its buffer for the next read.
+
+        Raises ExecutionError [R401].
+        """
+        try:
+            self._compare(step)
+        finally:
+            self._batches.release(step)
+
+    def _compare(self, step: int) -> None:
         expected = self._expected
         if expected is None:
             return

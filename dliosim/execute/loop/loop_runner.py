@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.execute.backends.buffers import allocate
 from dliosim.execute.backends.contract import Files
-from dliosim.execute.backends.library_reader import library_read_note
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.node_reader import make_scattered_batches
@@ -274,7 +273,7 @@ class LoopRunner:
         notes = (
             next((reader.meter.how for reader in readers if reader.meter.how), ""),
             _reader_note(access),
-            "" if self._null else library_read_note(access, counted),
+            "" if self._null or access.through != "library" else _library_note(access, counted),
             _compression_note(self._dataset) if self._dataset else "",
             self._data.note if self._data else "",
             *self._cache_notes,
@@ -395,6 +394,12 @@ def _compression_note(dataset: Dataset) -> str:
     if dataset.compress is None:
         return ""
     return "bytes and GB/s are of samples as they are stored, compressed; samples/s compares with uncompressed ones"
+
+
+def _library_note(access: Access, counted: bool) -> str:
+    from dliosim.execute.backends.library_reader import library_read_note  # few loops read through a library
+
+    return library_read_note(access, counted)
 
 
 def _reader_note(access: Access) -> str:

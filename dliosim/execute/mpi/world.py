@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.ranks import Operation, Ranks, SleepingRanks
 from dliosim.execute.node.environment import node_name
 from dliosim.execute.node.free_space import require_memory
+from dliosim.hashes import blake2b
 from dliosim.measure.progress.board import BARRIER, EXCHANGE, current, private_row
 from dliosim.model import Access
 
@@ -202,7 +202,7 @@ def make_world(
     `cores_of` returns the number of cores of a node's ranks, `node_of` a text that is the same on ranks of one node.
     """
     nodes = np.empty((comm.size, _KEY), np.uint8)
-    own = np.frombuffer(hashlib.blake2b(node_of().encode(), digest_size=_KEY).digest(), np.uint8)
+    own = np.frombuffer(blake2b(node_of().encode(), digest_size=_KEY).digest(), np.uint8)
     wait(comm.Iallgather(own, nodes), comm.size)
     members = np.flatnonzero((nodes == own).all(axis=1))
     node = MPI.Intracomm(comm.Split(int(members[0]), comm.rank)) if len(members) < comm.size else comm

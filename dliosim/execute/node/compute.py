@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -66,7 +65,14 @@ def keep_core_busy(nanoseconds: int) -> int:
 
 def _hash(rounds: int) -> None:
     # Key stretching: any number of rounds in one call, which releases the lock and needs no memory bandwidth.
-    hashlib.pbkdf2_hmac("sha256", b"dliosim", b"dliosim", rounds)
+    _key_stretching()("sha256", b"dliosim", b"dliosim", rounds)
+
+
+@cache
+def _key_stretching() -> Callable[[str, bytes, bytes, int], bytes]:
+    from hashlib import pbkdf2_hmac  # loads OpenSSL, for `busy` loops alone
+
+    return pbkdf2_hmac
 
 
 @cache

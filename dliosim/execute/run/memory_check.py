@@ -124,7 +124,7 @@ def _cure(session: Session, verb: Verb, part: str, share: float) -> str:
         if part == "plan":
             steps = verb.steps or steps_of_epoch(verb, workload.read_dataset(verb), session.world.size)
             return f"-D {verb.name}.steps={max(1, int(steps * share / 2))}"
-        if part == "buffers" and access.batches > 2 and 2 / access.batches <= share:
+        if part == "buffers" and access.batches > 1 and 1 / access.batches <= share:
             return f'-D {verb.name}.prefetch="1 batch"'
         if part == "buffers" and verb.batch > 1:
             return f'-D {verb.name}.batch="{max(1, int(verb.batch * share))} per rank"'

@@ -81,7 +81,7 @@ def ahead(
     gate: threading.Event | None = None,
 ) -> PrefetchedBatches:
     made = [Recorder(log, fail_at, gate) for _ in range(readers)]
-    return PrefetchedBatches(made, slots(prefetch + 1), by, collective)
+    return PrefetchedBatches(made, slots(max(prefetch, 1)), prefetch, by, collective)
 
 
 @pytest.mark.parametrize("readers", [1, 3])
@@ -106,6 +106,8 @@ def test_one_reader_reads_in_the_order_of_steps_and_not_too_far_ahead() -> None:
     batches.begin(EpochCalls(steps_of(6, 1)))
     batches.start()
     batches.wait(0)
+    batches.release(0)
+    batches.release(0)
     batches.run(lambda: None)
     deadline = time.monotonic() + 5
     while len(log) < 4 and time.monotonic() < deadline:
@@ -123,7 +125,7 @@ def test_one_reader_reads_in_the_order_of_steps_and_not_too_far_ahead() -> None:
 @pytest.mark.parametrize("prefetch", [1, 3, 5])
 def test_in_turn_each_reader_takes_every_kth_batch(prefetch: int) -> None:
     logs: list[list[tuple[str, object]]] = [[], [], []]
-    batches = PrefetchedBatches([Recorder(log) for log in logs], slots(prefetch + 1), "batch in turn", False)
+    batches = PrefetchedBatches([Recorder(log) for log in logs], slots(prefetch), prefetch, "batch in turn", False)
     batches.begin(EpochCalls(steps_of(8, 1)))
     batches.start()
     for step in range(8):
@@ -152,6 +154,7 @@ def test_collective_calls_all_come_from_one_thread_in_the_order_asked() -> None:
     batches.begin(EpochCalls(steps_of(4, 1)))
     batches.start()
     batches.wait(0)
+    batches.release(0)
 
     def save() -> int:
         log.append(("save", None))
@@ -237,7 +240,7 @@ def test_a_rank_takes_part_in_the_rounds_of_the_rank_that_needs_most() -> None:
 
 def test_an_access_has_the_slots_and_the_threads_that_it_asks_for() -> None:
     assert Access().batches == 1
-    assert Access(readers=3, prefetch=4).batches == 5
+    assert [Access(readers=3, prefetch=ahead).batches for ahead in (0, 1, 4)] == [1, 1, 4]
     inline = make_batches(Access(), [Recorder([])], slots(1))
     assert isinstance(inline, InlineBatches)
     threaded = make_batches(Access(readers=1, prefetch=1), [Recorder([])], slots(2))
@@ -251,7 +254,7 @@ def test_when_a_step_was_read_is_from_its_first_reader_to_its_last(by: By) -> No
     log: list[tuple[str, object]] = []
     gate = threading.Event()
     readers = [Recorder(log, gate=gate), Recorder(log, gate=gate)]
-    batches = PrefetchedBatches(readers, slots(2), by, False)
+    batches = PrefetchedBatches(readers, slots(1), 1, by, False)
     batches.begin(EpochCalls(steps_of(1)))
     began = time.perf_counter_ns()
     batches.start()
