@@ -273,35 +273,32 @@ class EpochSource:
         Raises ExecutionError [R401].
         """
         try:
-            self._compare(step)
+            expected = self._expected
+            if expected is None:
+                return
+            first, last = expected.bounds[step], expected.bounds[step + 1]
+            if first < last:
+                bad = expected.find_bad_edge(first, last, self._buffer)
+                if bad is None and self._whole:
+                    found = find_bad_content(
+                        expected.dress,
+                        expected.key[first:last],
+                        expected.begin[first:last],
+                        expected.length[first:last],
+                        expected.at[first:last, 0],
+                        self._buffer,
+                    )
+                    bad = None if found is None else first + found
+                if bad is not None:
+                    raise self._mismatch_error(int(expected.row[bad]))
+            if self._whole:
+                self._unchecked += self._needed[step] - int(expected.length[first:last].sum())
+            if self._encoded is not None:
+                self._verify_encoded(self._encoded, step)
+            if self._keeping:
+                self._fill_cache(step)
         finally:
             self._batches.release(step)
-
-    def _compare(self, step: int) -> None:
-        expected = self._expected
-        if expected is None:
-            return
-        first, last = expected.bounds[step], expected.bounds[step + 1]
-        if first < last:
-            bad = expected.find_bad_edge(first, last, self._buffer)
-            if bad is None and self._whole:
-                found = find_bad_content(
-                    expected.dress,
-                    expected.key[first:last],
-                    expected.begin[first:last],
-                    expected.length[first:last],
-                    expected.at[first:last, 0],
-                    self._buffer,
-                )
-                bad = None if found is None else first + found
-            if bad is not None:
-                raise self._mismatch_error(int(expected.row[bad]))
-        if self._whole:
-            self._unchecked += self._needed[step] - int(expected.length[first:last].sum())
-        if self._encoded is not None:
-            self._verify_encoded(self._encoded, step)
-        if self._keeping:
-            self._fill_cache(step)
 
     def collect(self) -> None:
         """Collect the clock readings of the read calls so far."""
