@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
@@ -33,7 +32,9 @@ def find_alignment(places: Iterable[Path]) -> int:
     for place in places:
         with suppress(OSError):
             if place.is_dir():
-                with tempfile.TemporaryFile(dir=place) as file:
+                from tempfile import TemporaryFile  # for one rank of a node
+
+                with TemporaryFile(dir=place) as file:
                     found.append(ask_alignment(file.fileno()))
             else:
                 descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
