@@ -17,12 +17,12 @@ from dliosim.commands.command_line.command_table import DATA_DIRECTORY
 from dliosim.commands.command_line.options import parse_roots, parse_values
 from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
 from dliosim.commands.job.environment import describe_environment
-from dliosim.commands.job.mpi_entry import DamageDiagnosticsError, results_line, write_and_print
+from dliosim.commands.job.mpi_entry import results_line, write_and_print
 from dliosim.commands.job.partial import PartialResults
 from dliosim.commands.job.results_dir import results_directory
 from dliosim.commands.job.setup import Setup, compile_or_explain
 from dliosim.commands.job.terminal import has_colours
-from dliosim.errors import DliosimError, ExecutionError, ExpectationMissed
+from dliosim.errors import DamageDiagnosticsError, DliosimError, ExecutionError, ExpectationMissed
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.node_cores import NodeLoad
 from dliosim.execute.node.environment import find_mount

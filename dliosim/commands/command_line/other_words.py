@@ -68,7 +68,7 @@ KINDS: Final = {
     "nodes": "nodes, nnodes, num-nodes, N",
     "hosts": "hosts, host, hostfile, machinefile",
     "srun": "partition, account, mem, cpus-per-task, c, job-name, qos, constraint, exclusive, time",
-    "needless": "verbose, v, vv, quiet, q, debug, force, yes, y, k, w, r, strict, color, progress, keep, "
+    "needless": "verbose, v, vv, quiet, q, debug, force, yes, y, k, w, r, color, progress, keep, "
     "client-host-memory-in-gb, allow-run-as-root",
 }
 #: Options of IOR and fio that are letters, by the words of settings.
