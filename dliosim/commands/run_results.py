@@ -136,7 +136,8 @@ def collect_results(
             with unfinished.final_write():
                 return _write_report(run, phases, directory, parsed.json, parsed.strict)
 
-        unfinished.begin(summarize_partial, lambda run: write_partial(directory(), run))
+        unfinished.begin(summarize_partial, lambda run: write_partial(directory, run))
+        session.finished.keep = unfinished.keep
         yield finish
 
 

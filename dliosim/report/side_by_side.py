@@ -175,7 +175,7 @@ _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
     ("MPI library", lambda run: run.environment.mpi_library),
     ("file systems", _kinds),
     ("options", _option_marks),
-    ("finished", lambda run: f"no, {run.partial.signal}" if run.partial else "yes"),
+    ("finished", lambda run: ", ".join(filter(None, ("no", run.partial.signal))) if run.partial else "yes"),
     ("order hash", lambda run: f"{run.order_hash:016x}"),
     ("extent hash", lambda run: f"{run.extent_hash:016x}"),
     ("digest", lambda run: run.digest),

@@ -152,7 +152,8 @@ def test_a_rank_that_alone_is_asked_to_end_says_so_at_last() -> None:
     program = (
         "import os, signal, time\n"
         "from dliosim.commands.job.signals import handle_signals\n"
-        "handle_signals(3, print, print, lambda text, status: os._exit(print(text, status, flush=True) or 9))\n"
+        "end = lambda text, status: os._exit(print(text, status, flush=True) or 9)\n"
+        "handle_signals(3, print, print, end, lambda: False, None)\n"
         "for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM):\n"
         "    os.kill(os.getpid(), number)\n"
         "time.sleep(20)\n"
@@ -160,6 +161,62 @@ def test_a_rank_that_alone_is_asked_to_end_says_so_at_last() -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (9, "")
     assert done.stdout == "error: rank 3 received SIGTERM, and rank 0 has not ended the job 143\n"
+
+
+@pytest.mark.parametrize(("failed", "said"), [("this", ""), ("another", "\nended by SIGTERM: saved\n")])
+def test_rank_0_is_silent_where_a_rank_has_said_why_it_ends_the_job(failed: str, said: str) -> None:
+    """Open MPI's launcher sends SIGTERM to the others then, and the rank that has failed may be gone by that time."""
+    program = (
+        "import os, signal, subprocess, sys, time\n"
+        "from dliosim.commands.job.signals import handle_signals\n"
+        "from dliosim.execute.mpi.job_abort import listen_for_end\n"
+        "is_ending = listen_for_end('this')\n"
+        "rank_1 = f'from dliosim.execute.mpi.job_abort import end_job; end_job({sys.argv[1]!r}, str())'\n"
+        "subprocess.run([sys.executable, '-c', rank_1], stderr=subprocess.DEVNULL)\n"
+        "handle_signals(0, lambda name: 'saved', os._exit, None, is_ending, None)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "time.sleep(20)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, failed], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (143, said)
+
+
+@pytest.mark.parametrize("reported", [True, False], ids=["by the kernel", "by a look"])
+def test_a_rank_ends_when_its_launcher_is_killed(reported: bool) -> None:
+    """Of any launcher: no process would end ranks that compute, or wait for each other."""
+    rank = (
+        "import os, time\n"
+        "from dliosim.commands.job import signals\n"
+        "from dliosim.commands.job.launcher import find_launchers\n"
+        f"signals._LOOK = 0.1\n{'' if reported else 'del os.pidfd_open'}\n"
+        "(launcher,) = find_launchers()\n"
+        "signals.handle_signals(1, None, None, None, None, launcher)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    program = (
+        "import subprocess, sys\n"
+        "open('/proc/self/comm', 'w').write('prterun')\n"
+        "subprocess.run(['sh', '-c', '\"$0\" -c \"$1\"; true', sys.executable, sys.argv[1]])\n"
+    )
+    words = [sys.executable, "-c", program, rank]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline() == "ready\n"
+        launcher.kill()
+        assert launcher.stdout.read() == ""  # ends when the rank does, which has it open
+
+
+def test_a_run_that_is_killed_leaves_what_it_had_finished(place: Place) -> None:
+    program = "from dliosim.commands.job import partial\npartial._PAUSE = 0\nfrom dliosim import cli\ncli.main()"
+    with running(start_ranks(0, "-c", program, *place.command(), cwd=place.directory)) as job:
+        partial = place.output / "results.partial.json"
+        job.wait_until(lambda: partial.exists() and len(epochs_of(content(place)).get("train", [])) >= 2)
+        job.launcher.kill()
+        job.launcher.wait()
+    assert [one.name for one in place.output.iterdir()] == ["results.partial.json"]
+    found = content(place)
+    assert (found["partial"]["signal"], found["partial"]["verbs_done"]) == ("", 2)
 
 
 def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status() -> None:

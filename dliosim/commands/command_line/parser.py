@@ -41,6 +41,9 @@ Exit status: 0 done, 1 the run failed, 2 bad pattern or usage, 3 an `expect`
 line was missed (`run --strict` alone), 130 Ctrl-C, 143 SIGTERM.
 """
 
+#: The option that all commands have.
+_COLOUR: Final = "when to print colours (default auto: on a terminal, unless NO_COLOR is set)"
+
 
 class Misuse(Exception):
     """A command line that cannot be read; the text is what argparse says."""
@@ -94,6 +97,7 @@ def make_parser(completions: Mapping[str, object] | None = None) -> argparse.Arg
             shown = arguments.get("metavar", "")
             if completions and shown in completions:
                 action.complete = completions[shown]  # type: ignore[attr-defined]  # where shtab looks for it
+        own.add_argument("--colour", "--color", choices=("auto", "never", "always"), default="auto", help=_COLOUR)
     return parser
 
 

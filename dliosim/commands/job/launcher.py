@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 # The launcher that started this process comes first; it may itself run in another one: srun starts an mpiexec.
@@ -15,6 +16,12 @@ _RANK_CELLS, _LEAST_CELLS, _NODE_CELLS = 64, 8, 4096
 
 # From this number on, steps of a Slurm allocation were not started by srun: interactive, batch, extern, pending.
 _FIRST_SPECIAL_STEP = 0xFFFFFFFA
+# The processes between a shell and a rank, as the kernel names them: cut to 15 bytes.
+_MPICH_PROXY = "hydra_pmi_proxy"
+_LAUNCHERS = frozenset(
+    {_MPICH_PROXY, "hydra_bstrap_pr", "mpiexec", "mpiexec.hydra", "mpirun", "orted", "orterun"}
+    | {"prte", "prted", "prterun"}
+)
 
 
 def launcher_rank(environ: Mapping[str, str]) -> int:
@@ -77,20 +84,26 @@ def library_settings(environ: Mapping[str, str], cores: int) -> dict[str, str]:
 
 def launcher_cores() -> int:
     """Return the number of this node's cores on which MPICH's launcher may start ranks, bound or not; else all."""
-    process = os.getppid()
-    while found := name_and_parent(process):
-        if found[0] == "hydra_pmi_proxy":
+    for process, name in _ancestors():
+        if name == _MPICH_PROXY:
             with suppress(OSError):
                 return len(os.sched_getaffinity(process))
-        process = found[1]
     return os.cpu_count() or 1
 
 
-def name_and_parent(process: int) -> tuple[str, int] | None:
-    """Return the name of a process, cut to 15 bytes by the kernel, and its parent; None where there is no process."""
-    try:
-        text = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return None
-    name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :]
-    return name, int(rest.split()[1])
+def find_launchers() -> list[int]:
+    """Return the processes of the launcher on this node that started this rank, the nearest first; [] for none."""
+    before = dropwhile(lambda found: found[1] not in _LAUNCHERS, _ancestors())
+    return [process for process, _ in takewhile(lambda found: found[1] in _LAUNCHERS, before)]
+
+
+def _ancestors() -> Iterator[tuple[int, str]]:
+    """Yield the parent of this process, its parent and so on, each with its name."""
+    process = os.getppid()
+    while True:
+        try:
+            text = Path(f"/proc/{process}/stat").read_text()
+        except OSError:
+            return
+        yield process, text[text.index("(") + 1 : text.rindex(")")]
+        process = int(text[text.rindex(")") + 2 :].split()[1])

@@ -14,12 +14,12 @@ from time import sleep
 from mpi4py import MPI
 
 from dliosim.commands.command_line.program import insert_program
-from dliosim.commands.job.launcher import launcher_rank, launcher_size
+from dliosim.commands.job.launcher import find_launchers, launcher_rank, launcher_size
 from dliosim.commands.job.signals import handle_signals, ignore_sigusr1
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import DliosimError, UsageError
 from dliosim.execute.io_errors import rank_0_error
-from dliosim.execute.mpi.job_abort import abort, end_job, end_job_late, end_with_launcher, job_name
+from dliosim.execute.mpi.job_abort import abort, end_job, end_job_late, job_name, listen_for_end
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.node.environment import check_launcher, mpi_library
@@ -35,7 +35,6 @@ def run_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[
     `save` is called on rank 0 with the name of a signal, and writes what is finished; see `handle_signals`. An error of
     one rank alone ends the job, since other ranks may wait for it anywhere.
     """
-    end_with_launcher()
     try:
         check_launcher(launcher_size(os.environ), comm.size, mpi_library())
     except UsageError as error:
@@ -48,7 +47,10 @@ def run_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[
         sleep(_OTHERS_START)
         return error.exit_code
     job = job_name(comm)
-    handle_signals(comm.rank, save, abort, partial(end_job_late, job))
+    is_ending = listen_for_end(job) if comm.rank == 0 else lambda: False
+    # Of a launcher that is not known the parent, as a shell that started this process alone may end before it.
+    launcher = next(iter(find_launchers()), os.getppid() if comm.size > 1 else None)
+    handle_signals(comm.rank, save, abort, partial(end_job_late, job), is_ending, launcher)
     world = make_world(comm, node_cores, job)
     try:
         status = action(world)

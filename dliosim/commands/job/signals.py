@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 from dliosim.messages import message_start
 
 _ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM"}
 _KEPT = (*_ENDING, signal.SIGUSR1)
+
+#: Seconds between two looks for the launcher, where the kernel does not report its end (Linux before 5.3).
+_LOOK = 5.0
 
 #: First words of what `save` returns once the results are written, or being written.
 OVER = "the run was over"
@@ -37,32 +42,60 @@ def capture_signals() -> int:
 
 
 def handle_signals(
-    rank: int, save: Callable[[str], str], end: Callable[[int], None], end_late: Callable[[str, int], None]
+    rank: int,
+    save: Callable[[str], str],
+    end: Callable[[int], None],
+    end_late: Callable[[str, int], None],
+    is_ending: Callable[[], bool],
+    launcher: int | None,
 ) -> None:
     """Start a thread that handles signals from now on, during any call of this rank, and also those that came before.
 
     Python handles signals between two of its own instructions, and a rank that waits in MPI executes none. On rank 0
     `save` is called with the signal's name and writes what is finished, without MPI; what it returns is printed. Then
-    `end` is called with the exit status, except after SIGUSR1. Other ranks leave all of this to rank 0, as a terminal
-    and a batch system signal it as well. Where SIGTERM came to another rank alone, `end_late` is called with a message
-    and the status.
+    `end` is called with the exit status, except after SIGUSR1. Where `is_ending` says that a rank has
+    printed why it ends the job, SIGTERM is the launcher's answer to that, and rank 0 prints nothing. Other ranks leave
+    all of this to rank 0, as a terminal and a batch system signal it as well. Where SIGTERM came to another rank alone,
+    `end_late` is called with a message and the status.
+
+    This process is killed when the process `launcher` ends: nothing else would end the ranks of a launcher that was
+    killed, which wait for each other or compute on.
     """
     reader = capture_signals()
+    ended = None if launcher is None else _watch_process(launcher)
+    awaited = [reader] if ended is None else [reader, ended]
+    longest = None if launcher is None or ended is not None else _LOOK
 
     def watch() -> None:
         while True:
+            ready, _, _ = select.select(awaited, [], [], longest)
+            if ended in ready or (longest and not Path(f"/proc/{launcher}").exists()):
+                os.kill(os.getpid(), signal.SIGKILL)
+            if reader not in ready:
+                continue
             number = signal.Signals(os.read(reader, 1)[0])
             if number not in _KEPT:
                 continue
             status = 128 + number
             if rank == 0:
-                _report_signal(number, save)
+                if number == signal.SIGTERM and is_ending():
+                    save(number.name)
+                else:
+                    _report_signal(number, save)
                 if number in _ENDING:
                     end(status)
             elif number == signal.SIGTERM:
                 end_late(f"error: rank {rank} received SIGTERM, and rank 0 has not ended the job", status)
 
     threading.Thread(target=watch, name="signals", daemon=True).start()
+
+
+@cache
+def _watch_process(process: int) -> int | None:
+    """Return a descriptor that is readable once a process has ended; None where Python or the kernel has none."""
+    with suppress(AttributeError, OSError):
+        return os.pidfd_open(process)
+    return None
 
 
 def ignore_sigusr1() -> None:

@@ -9,28 +9,26 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
-from dliosim.commands.job.launcher import name_and_parent
+from dliosim.commands.job.launcher import find_launchers
 from dliosim.readable import printable
 
-_LAUNCHERS = frozenset({"hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun", "orted", "prte", "prted", "prterun"})
+#: When to print colours, as `--colour` says: `auto`, `never` or `always`.
+colour_choice = ["auto"]
 
 
 def user_terminal(own: TextIO | None = None, descriptor: int = 2) -> TextIO | None:
-    """Return standard error if it is a terminal, else that of the launcher on this node if it is one, else None.
+    """Return the terminal on which a stream of this process is shown, standard error if none is given; None for none.
 
-    A rank's standard error is a pipe to its launcher, so it is never a terminal itself. `own` and `descriptor` are
-    another stream and its number.
+    Under a launcher it is that of the launcher on this node: the rank's own stream is a pipe to the launcher, and under
+    Open MPI a pseudo-terminal, whose text may go to a file. `own` and `descriptor` are the stream and its number.
     """
     own = own or sys.stderr
-    if own.isatty():
-        return own
-    process = os.getppid()
-    while (found := name_and_parent(process)) and found[0] in _LAUNCHERS:
+    launchers = find_launchers()
+    for process in launchers:
         terminal = _open_terminal(Path(f"/proc/{process}/fd/{descriptor}"))
         if terminal is not None:
             return terminal
-        process = found[1]
-    return None
+    return own if own.isatty() and not launchers and "OMPI_COMM_WORLD_RANK" not in os.environ else None
 
 
 def _open_terminal(path: Path) -> TextIO | None:
@@ -49,8 +47,11 @@ def _open_terminal(path: Path) -> TextIO | None:
 def has_colours(own: TextIO, descriptor: int) -> bool:
     """Return True if a stream, standard output (1) or error (2), is shown on a terminal that takes colours.
 
-    NO_COLOR (https://no-color.org) and TERM=dumb refuse them, FORCE_COLOR asks for them where there is no terminal.
+    `--colour` decides first. NO_COLOR (https://no-color.org) and TERM=dumb refuse them, FORCE_COLOR asks for them where
+    there is no terminal.
     """
+    if colour_choice[0] != "auto":
+        return colour_choice[0] == "always"
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     if os.environ.get("FORCE_COLOR"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter_ns
@@ -9,7 +12,7 @@ from time import perf_counter_ns
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.io_errors import storage_full_code
+from dliosim.execute.io_errors import NO_ROOM, storage_full_code
 from dliosim.execute.mpi.world import find_first_error, run_on_first_rank
 from dliosim.execute.safe_open import refuse_link
 from dliosim.measure.progress.board import process_row
@@ -29,6 +32,16 @@ _CODES = {
     MPI.ERR_NO_SPACE: "R402",
     MPI.ERR_QUOTA: "R402",
 }
+
+#: What Open MPI's own MPI-IO (OMPIO) reports for most failed system calls: "known error not in list".
+_UNNAMED = {MPI.ERR_OTHER, MPI.ERR_UNKNOWN}
+
+#: Error numbers that the failed call is taken to have left. Others may be from a call that was expected to fail.
+_REASONS = NO_ROOM | {errno.EIO, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ETIMEDOUT}
+_REASONS |= {errno.EACCES, errno.EPERM, errno.ENOLCK, errno.EREMOTEIO, errno.ENODEV, errno.ENXIO, errno.EBADF}
+
+_errno_location = ctypes.CDLL(None).__errno_location
+_errno_location.restype = ctypes.POINTER(ctypes.c_int)
 
 
 class IndependentWriter:
@@ -145,7 +158,10 @@ def get_hints(handle: MPI.File) -> dict[str, str]:
 
 def mpiio_error(call: str, path: str, error: MPI.Exception, where: str = "") -> ExecutionError:
     """Return the error of an MPI-IO call; `where` is like ' of 4096 bytes at offset 0'."""
+    last = _errno_location().contents.value  # of this thread; before anything else can fail
     text = " ".join(error.Get_error_string().split())
+    if error.Get_error_class() in _UNNAMED and last in _REASONS:
+        text = f"{os.strerror(last)} ({text})"
     # ROMIO reports missing space as an "other I/O error"; only its text has the reason.
     code = _CODES.get(error.Get_error_class()) or storage_full_code(text)
     return ExecutionError(f"{call}{where} failed on {path}: {text}", code)

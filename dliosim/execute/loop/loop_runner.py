@@ -320,6 +320,7 @@ def run_loop(
                         other.look_at_cache()
                     for _ in other.run_epochs():
                         pass
+            session.finished.keep()
             if stop:
                 break
         outer.saves.save_at_end()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 from time import sleep
 from typing import NoReturn
 
@@ -35,26 +35,6 @@ _FORWARDED = 0.2
 #: Seconds after which a process whose MPI_Abort does not return ends itself.
 _LAST_RESORT = 5.0
 
-_PR_SET_PDEATHSIG = 1
-_LAUNCHERS = frozenset({"hydra_pmi_proxy"})
-
-
-def end_with_launcher() -> None:
-    """Ask the kernel to kill this process when its parent dies, if the parent is MPICH's proxy.
-
-    The proxy ends its ranks when mpiexec dies, but no process ends them when the proxy itself is killed. Other
-    launchers start ranks from threads, and the kernel would take the end of the thread for that of the parent.
-    """
-    parent = os.getppid()
-    try:
-        name = Path(f"/proc/{parent}/comm").read_text().strip()
-    except OSError:
-        return
-    if name in _LAUNCHERS:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGKILL)
-
 
 def job_name(comm: MPI.Intracomm) -> str:
     """Return a random name, 24 hexadecimal digits, the same on all ranks of this job. Collective."""
@@ -69,10 +49,33 @@ def end_job(job: str, text: str, status: int = 1) -> NoReturn:
         process_row().finish()  # the screen of `--live` ends, if there is one
         sys.stderr.write(message_start[0] + text.rstrip("\n") + "\n")
         sys.stderr.flush()
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mark:
+            mark.sendto(b"ending", _rank_0_address(job))
         sleep(_FORWARDED)  # the launcher drops what it has not yet forwarded when the job ends
     else:
         sleep(_PATIENCE)
     abort(status)
+
+
+def listen_for_end(job: str) -> Callable[[], bool]:
+    """Return a function for rank 0: True once a rank of its node has printed the message that ends the job.
+
+    The kernel keeps what that rank sends, which may be gone when the launcher ends the others.
+    """
+    mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    with suppress(OSError):
+        mark.bind(_rank_0_address(job))
+
+    def is_ending() -> bool:
+        with suppress(OSError):
+            return bool(mark.recv(16, socket.MSG_PEEK))
+        return False
+
+    return is_ending
+
+
+def _rank_0_address(job: str) -> str:
+    return f"\0dliosim-{job}-0"
 
 
 def end_job_late(job: str, text: str, status: int) -> None:

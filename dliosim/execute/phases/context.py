@@ -239,6 +239,8 @@ class PhaseLog:
     phases: list[Phase | None] = field(default_factory=list)
     #: number of verbs that are over, number of their phases, running loops; only replaced as a whole
     _now: tuple[int, int, tuple[RunningLoop, ...]] = (0, 0, ())
+    #: called on rank 0 when an epoch or a verb has ended, between its clocks and those of the next
+    keep: Callable[[], None] = lambda: None
 
     def begin_loops(self, loops: tuple[RunningLoop, ...]) -> None:
         """Note that the current verb is a loop, with its inner loops."""
@@ -247,6 +249,7 @@ class PhaseLog:
     def end_verb(self) -> None:
         """Note that a verb is over and that `phases` has its phases."""
         self._now = (self._now[0] + 1, len(self.phases), ())
+        self.keep()
 
     def partial_phases(self, signal: str, verbs: int) -> tuple[tuple[PhaseSummary, ...], PartialProgress]:
         """Return the phases that are over, those of running loops so far, and how much of `verbs` verbs is missing."""

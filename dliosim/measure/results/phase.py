@@ -80,9 +80,9 @@ class LoopProgress:
 
 @dataclass(frozen=True, slots=True)
 class PartialProgress:
-    """Progress of a run at the time when a signal asked for its figures."""
+    """Progress of a run at the time when its figures were written before its end."""
 
-    #: name of the signal
+    #: name of the signal that asked for them; empty for those that a run writes now and then
     signal: str
     #: complete verbs
     verbs_done: int

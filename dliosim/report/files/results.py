@@ -6,7 +6,7 @@ import errno
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from dliosim.report.run.loops import latencies_by_loop
 
 SCHEMA_VERSION = 7
 RESULTS = "results.json"
-#: The results so far of a run that a signal asked for them.
+#: The results so far of a run that did not end, or has not ended yet.
 PARTIAL = "results.partial.json"
 #: The results of a comparison, written last.
 COMPARE = "compare.json"
@@ -120,10 +120,14 @@ def write_results(
     (directory / PARTIAL).unlink(missing_ok=True)
 
 
-def write_partial(directory: Path, run: RunSummary) -> Path:
-    """Write the finished part of a run as results.json has it, whole or not at all; return the path."""
-    path = directory / PARTIAL
-    write_atomic(path, _results_json(run))
+def write_partial(directory: Callable[[], Path], run: RunSummary) -> Path:
+    """Write the finished part of a run as results.json has it, whole or not at all; return the path.
+
+    `directory` makes the directory, once there is something to write.
+    """
+    text = _results_json(run)
+    path = directory() / PARTIAL
+    write_atomic(path, text)
     return path
 
 

@@ -61,10 +61,11 @@ def _partial_warnings(run: RunSummary) -> Iterator[str]:
 
 
 def describe_partial(partial: PartialProgress) -> str:
-    """Return how much of a run was done, and the signal that asked for partial results."""
+    """Return how much of a run was done, and when: at a signal, or when the run was last seen."""
     loops = (f"{_format_done(one.epochs_done, one.epochs, 'epoch')} of {one.name}" for one in partial.loops)
     done = [_format_done(partial.verbs_done, partial.verbs, "verb"), *loops]
-    return f"{', '.join(done)} were done when {partial.signal} came"
+    when = f"when {partial.signal} came" if partial.signal else "when it was last written, before the run ended"
+    return f"{', '.join(done)} were done {when}"
 
 
 def _format_done(done: int, planned: int | None, what: str) -> str:

@@ -51,15 +51,18 @@ def test_a_run_read_back_writes_the_same_results_but_for_latencies_of_several_ep
     assert latencies[title_of(loop)] == aggregate.latencies(select_epochs(loop.epochs, answer))
 
 
-def test_partial_results_are_read_back_and_say_what_they_have(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("signal", "when"), [("SIGTERM", "when SIGTERM came"), ("", "when it was last written, before the run ended")]
+)
+def test_partial_results_are_read_back_and_say_what_they_have(tmp_path: Path, signal: str, when: str) -> None:
     loops = (LoopProgress("train", 3, 5), LoopProgress("evaluate", 1, None))
-    ended = replace(run(), answers=(), partial=PartialProgress("SIGTERM", 2, 4, loops))
-    write_partial(tmp_path, ended)
+    ended = replace(run(), answers=(), partial=PartialProgress(signal, 2, 4, loops))
+    write_partial(lambda: tmp_path, ended)
     (found,) = load_results([str(tmp_path)], with_arrays=True)
     assert isinstance(found, SavedRun) and found.run.partial == ended.partial
     assert warnings_of(found.run)[0] == (
-        "these are partial results: 2 of 4 verbs, 3 of 5 epochs of train, 1 epoch of evaluate were done when SIGTERM "
-        "came; what was done later is not in them"
+        "these are partial results: 2 of 4 verbs, 3 of 5 epochs of train, 1 epoch of evaluate were done "
+        f"{when}; what was done later is not in them"
     )
     saved(tmp_path, results_content(run()))
     (whole,) = load_results([str(tmp_path)], with_arrays=False)
