@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
+from time import sleep
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 #: Commands that run on all ranks of a job, by the function of `NAME_command` in the module of that name.
 _ON_RANKS: Final = ("run", "compare", "verify")
+
+#: Seconds after which ranks other than 0 exit where rank 0 prints: a launcher may end all when the first one fails.
+_RANK_0_PRINTS = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,6 +107,8 @@ def _read_line(given: Sequence[str]) -> SimpleNamespace:
             return parse_line(given)
         except DiagnosticsError as error:
             sys.stderr.write(f"{error}\n")
+            if launcher_rank(os.environ) != 0:
+                sleep(_RANK_0_PRINTS)
             sys.exit(error.exit_code)
 
 

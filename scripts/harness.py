@@ -22,6 +22,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 _OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")
 
+
+def is_of_launcher(name: str) -> bool:
+    """Return True for a variable that a launcher sets for its ranks, False for one that a user sets for the launcher."""
+    return name.startswith(_OF_A_LAUNCHER) and not name.startswith("OMPI_ALLOW_RUN_AS_ROOT")
+
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 #: What a started command has to end by itself, and to end its own processes; seconds.
@@ -34,7 +40,7 @@ def orderly(main: Callable[[], int | None]) -> NoReturn:
     What it started is then ended, its data are removed, a line says so, and the status is 128 and the signal's number.
     Not so in a rank: that has to end at once, even inside a call of MPI, and its launcher's caller cleans up.
     """
-    if any(name.startswith(_OF_A_LAUNCHER) for name in os.environ):
+    if any(map(is_of_launcher, os.environ)):
         sys.exit(main())
     # nohup, or a shell's background, has some of them ignored.
     handled = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
@@ -85,7 +91,7 @@ def mpiexec() -> str:
 
 def environment() -> dict[str, str]:
     """Return the environment without a launcher's variables, in which `import dliosim` finds this checkout."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_LAUNCHER)}
+    inherited = {name: value for name, value in os.environ.items() if not is_of_launcher(name)}
     inherited["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH", "")]))
     return inherited
 

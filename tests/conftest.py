@@ -17,6 +17,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first: with one of them at the end, the other workers would have nothing to do."""
     here = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _LONG)
+    for item in items:
+        for mark in item.iter_markers("not_under"):
+            if _mpi_library().startswith(mark.args):
+                item.add_marker(pytest.mark.skip(reason=mark.kwargs["reason"]))
+
+
+@cache
+def _mpi_library() -> str:
+    """Return the version of the MPI that tests run under."""
+    from dliosim.execute.node.environment import mpi_library
+
+    return mpi_library()
 
 
 @pytest.hookimpl(wrapper=True)

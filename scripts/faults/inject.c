@@ -58,6 +58,7 @@ __attribute__((constructor)) static void begin(void)
     const char *rank = getenv("PMI_RANK");
     char path[PATH_MAX], word[16];
     int of_rank;
+    rank = rank ? rank : getenv("OMPI_COMM_WORLD_RANK");
     rank = rank ? rank : getenv("INJECT_RANK");
     if (!given || !logs || !rank || snprintf(folder, sizeof folder, "%s/", given) >= (int)sizeof folder)
         return;

@@ -17,9 +17,9 @@ from time import monotonic, sleep
 import pytest
 
 from dliosim.commands.job.launcher import library_settings
+from scripts.harness import is_of_launcher
 
 ROOT = Path(__file__).parents[2]
-_OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")
 _MARK = "DLIOSIM_TEST_JOB"
 
 
@@ -50,7 +50,7 @@ class Job:
 
     def ranks(self) -> list[int]:
         """The processes of the ranks, in the order in which they were started."""
-        launchers = ("mpiexec", "hydra_pmi_proxy")
+        launchers = ("mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "hydra_bstrap_proxy", "prterun")
         return sorted(
             process
             for process in self.processes()
@@ -116,7 +116,7 @@ def start_ranks(
     `terminal` is a descriptor for what they say on standard error, `stdin` one that rank 0 reads as its standard input.
     """
     launcher = [mpiexec(), "-n", str(ranks)] if ranks else []
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_LAUNCHER)}
+    inherited = {name: value for name, value in os.environ.items() if not is_of_launcher(name)}
     path = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH", "")]))
     mark = uuid.uuid4().hex
     process = subprocess.Popen(

@@ -100,6 +100,7 @@ def test_a_variant_that_fails_is_reported_and_the_others_continue(place: Path) -
     assert len(reasons) == 2 and all("failed in its warm-up" in reason and "prepare e" in reason for reason in reasons)
 
 
+@pytest.mark.not_under("Open MPI", reason="its launcher's status is 1 after a signal, and it drops the message")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_blocks_that_were_done_are_left_when_a_comparison_is_ended(place: Path, number: signal.Signals) -> None:
     (place / "tiny.dlio").write_text(HEAD + DATASET + PREPARE + TRAIN.replace("}", "    compute 20 ms\n}"))

@@ -159,6 +159,7 @@ def test_restoring_that_fails_on_one_rank(place: Place, writers: str, api: str) 
     assert error.startswith("error[R401]: rank 1: made to fail on /a/file: nothing proves that it is damaged")
 
 
+@pytest.mark.not_under("Open MPI", reason="its launcher's status is 1 after a signal, and it drops the message")
 @pytest.mark.parametrize("define", [{}, {"train.api": "mpi-collective"}], ids=str)
 def test_ctrl_c_ends_all_ranks_with_one_message(tmp_path: Path, define: dict[str, str]) -> None:
     place = Place(tmp_path)
@@ -182,14 +183,13 @@ def test_a_launcher_that_is_killed_takes_its_ranks_along(tmp_path: Path) -> None
         job.finish(15)
 
 
+@pytest.mark.not_under("Open MPI", reason="its launcher has no helper on its own node")
 def test_a_launchers_helper_that_is_killed_takes_its_ranks_along(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.write(DATASET, PREPARE, SLOW_TRAIN)
     with running(start_ranks(2, *place.arguments(), cwd=tmp_path)) as job:
         job.wait_until(lambda: bool(place.files("d/*/manifest.json")))
         helpers = job.processes("hydra_pmi_proxy")
-        if not helpers:
-            pytest.skip("another launcher than MPICH's")
         os.kill(helpers[0], signal.SIGKILL)
         job.launcher.kill()  # it waits for its helper
         job.finish(15)

@@ -102,6 +102,7 @@ def test_a_run_shows_what_it_does_and_leaves_the_terminal_empty(place: Place, te
     assert done.stdout.startswith("{") and done.stdout.count("\n") == 1
 
 
+@pytest.mark.not_under("Open MPI", reason="its launcher's status is 1 after a signal, and it drops the message")
 @pytest.mark.parametrize("ranks", [0, 3])
 def test_after_ctrl_c_the_message_stands_where_the_screen_was(place: Place, terminal: Terminal, ranks: int) -> None:
     command = place.arguments("--live", define={"train.epochs": "1000"})

@@ -15,6 +15,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return made
 
 
+@pytest.mark.not_under("Open MPI", reason="OMPIO has no such hints")
 def test_as_many_aggregators_as_asked_are_granted_on_one_node(place: Place) -> None:
     define = {"train.api": "mpi-collective", "train.hints": "two-phase 2 aggregators buffer 1 MiB"}
     [train] = phases(place.results(3, "--verify", define=define), "train")

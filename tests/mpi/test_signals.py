@@ -73,6 +73,7 @@ def test_after_sigusr1_a_run_continues_and_what_it_had_was_right(place: Place) -
     assert {name: partial[name] for name in ("digest", "ranks")} == {name: whole[name] for name in ("digest", "ranks")}
 
 
+@pytest.mark.not_under("Open MPI", reason="its launcher's status is 1 after a signal, and it drops the message")
 @pytest.mark.parametrize(("ranks", "number"), [(0, signal.SIGTERM), (0, signal.SIGINT), (3, signal.SIGTERM)], ids=str)
 def test_a_run_that_is_ended_leaves_what_it_had_finished(place: Place, ranks: int, number: signal.Signals) -> None:
     with running(start_ranks(ranks, *place.arguments(), cwd=place.directory)) as job:
@@ -103,6 +104,7 @@ def test_partial_results_that_cannot_be_written_are_reported_and_the_job_ends(pl
     assert f"ended by SIGTERM: error: rank 0 could not write the partial results: {place.output}" in done.stderr
 
 
+@pytest.mark.not_under("Open MPI", reason="its launcher's status is 1 after a signal, and it drops the message")
 @pytest.mark.parametrize("ranks", [0, 3])
 def test_ctrl_c_while_ranks_start_is_one_line(place: Place, ranks: int) -> None:
     """Signals from the first line of dliosim on: while it imports, is in MPI_Init, reads the pattern."""

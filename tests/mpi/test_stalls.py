@@ -48,7 +48,8 @@ def by_rank(job: Job, place: Place) -> list[int]:
     found = {}
     for process in job.ranks():
         words = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-        found[next(int(word[9:]) for word in words if word.startswith(b"PMI_RANK="))] = process
+        ranks = (word.partition(b"=")[2] for word in words if word.startswith((b"PMI_RANK=", b"OMPI_COMM_WORLD_RANK=")))
+        found[int(next(ranks))] = process
     return [found[rank] for rank in sorted(found)]
 
 

@@ -287,7 +287,7 @@ def run_main(ranks: int, module: str, *arguments: str | Path, seconds: float = 6
     words = [f"{argument}" for argument in arguments]
     if ranks > _MOST:
         return run_program(ranks, module, *words, seconds=seconds)
-    below = next((argument for argument in arguments if isinstance(argument, Path)), Path(os.devnull))
+    below = next((argument for argument in arguments if isinstance(argument, Path)), Path("/proc/none"))
     waiting = _WAITING.setdefault(ranks, WaitingRanks(ranks, uses=_USES))
     try:
         done = waiting.run(ranks, words, below, seconds, module=module)
