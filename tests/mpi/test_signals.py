@@ -185,7 +185,7 @@ def test_rank_0_is_silent_where_a_rank_has_said_why_it_ends_the_job(failed: str,
 
 @pytest.mark.parametrize("reported", [True, False], ids=["by the kernel", "by a look"])
 def test_a_rank_ends_when_its_launcher_is_killed(reported: bool) -> None:
-    """Of any launcher: no process would end ranks that compute, or wait for each other."""
+    """No process of any other launcher than MPICH's would end ranks that compute, or wait for each other."""
     rank = (
         "import os, time\n"
         "from dliosim.commands.job import signals\n"
