@@ -21,6 +21,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("library"), SOURCE)
 
 
+@pytest.mark.not_under("Open MPI", reason="OMPIO makes files of its own, and does not report that closing one failed")
 # The seed says the api, too.
 @pytest.mark.parametrize(("seed", "phase"), [(3, "save"), (1, "loop"), (2, "prepare"), (4, "restore")])
 def test_a_fault_ends_a_run_with_a_message_or_not_at_all(seed: int, phase: str, library: Path, tmp_path: Path) -> None:

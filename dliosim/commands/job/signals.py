@@ -54,7 +54,7 @@ def handle_signals(
     Python handles signals between two of its own instructions, and a rank that waits in MPI executes none. On rank 0
     `save` is called with the signal's name and writes what is finished, without MPI; what it returns is printed. Then
     `end` is called with the exit status, except after SIGUSR1. Where `is_ending` says that a rank has
-    printed why it ends the job, SIGTERM is the launcher's answer to that, and rank 0 prints nothing. Other ranks leave
+    printed why it ends the job, SIGTERM is the launcher's answer to that, and nothing is saved or printed. Other ranks leave
     all of this to rank 0, as a terminal and a batch system signal it as well. Where SIGTERM came to another rank alone,
     `end_late` is called with a message and the status.
 
@@ -78,9 +78,7 @@ def handle_signals(
                 continue
             status = 128 + number
             if rank == 0:
-                if number == signal.SIGTERM and is_ending():
-                    save(number.name)
-                else:
+                if number != signal.SIGTERM or not is_ending():
                     _report_signal(number, save)
                 if number in _ENDING:
                     end(status)
