@@ -54,9 +54,9 @@ def handle_signals(
     Python handles signals between two of its own instructions, and a rank that waits in MPI executes none. On rank 0
     `save` is called with the signal's name and writes what is finished, without MPI; what it returns is printed. Then
     `end` is called with the exit status, except after SIGUSR1. Where `is_ending` says that a rank has
-    printed why it ends the job, SIGTERM is the launcher's answer to that, and nothing is saved or printed. Other ranks leave
-    all of this to rank 0, as a terminal and a batch system signal it as well. Where SIGTERM came to another rank alone,
-    `end_late` is called with a message and the status.
+    printed why it ends the job, SIGTERM is the launcher's answer to that, and nothing is saved or printed. Other ranks
+    leave all of this to rank 0, as a terminal and a batch system signal it as well. Where SIGTERM came to another rank
+    alone, `end_late` is called with a message and the status.
 
     This process is killed when the process `launcher` ends: nothing else would end the ranks of a launcher that was
     killed, which wait for each other or compute on.
