@@ -17,7 +17,7 @@ from dliosim.commands.command_line.program import insert_program
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.launcher import launcher_rank, launcher_size, library_environment
 from dliosim.commands.job.signals import capture_signals
-from dliosim.commands.job.terminal import discard_output, open_streams
+from dliosim.commands.job.terminal import colour_choice, discard_output, open_streams
 from dliosim.errors import HELP, DiagnosticsError, DliosimError, ExecutionError, UsageError, install_hint
 
 if TYPE_CHECKING:
@@ -104,12 +104,14 @@ def _read_line(given: Sequence[str]) -> SimpleNamespace:
 
     with _mute_other_ranks():
         try:
-            return parse_line(given)
+            parsed = parse_line(given)
         except DiagnosticsError as error:
             sys.stderr.write(f"{error}\n")
             if launcher_rank(os.environ) != 0:
                 sleep(_RANK_0_PRINTS)
             sys.exit(error.exit_code)
+    colour_choice[0] = parsed.colour
+    return parsed
 
 
 @contextmanager

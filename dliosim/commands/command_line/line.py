@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 from dliosim.commands.command_line.parser import Misuse, parse_words
 from dliosim.commands.command_line.program import insert_program
-from dliosim.commands.job.terminal import colour_choice
 from dliosim.errors import DiagnosticsError
 from dliosim.readable import printable
 
@@ -27,5 +26,4 @@ def parse_line(words: Sequence[str]) -> SimpleNamespace:
 
         raise DiagnosticsError(printable(insert_program(describe_misuse(words, str(error))), lines=True)) from error
     parsed.function = command.function
-    colour_choice[0] = parsed.colour
     return parsed

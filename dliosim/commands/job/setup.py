@@ -19,7 +19,7 @@ from dliosim.commands.command_line.program import find_program
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.mpi_entry import run_job
 from dliosim.commands.job.stalls import watch_stalls
-from dliosim.commands.job.terminal import has_colours, user_terminal
+from dliosim.commands.job.terminal import colour_choice, has_colours, user_terminal
 from dliosim.errors import DamageDiagnosticsError, DiagnosticsError
 from dliosim.execute.backends.registry import list_accesses
 from dliosim.execute.mpi.world import World
@@ -82,7 +82,9 @@ def run_on_ranks(
     def read_line() -> SimpleNamespace:
         from dliosim.commands.command_line.line import parse_line
 
-        return parse_line(arguments)
+        line = parse_line(arguments)
+        colour_choice[0] = line.colour  # on rank 0 alone, which prints
+        return line
 
     def run(world: World) -> int:
         given = parsed if parsed is not None else world.run_on_rank_0("read the command line", read_line)
