@@ -45,7 +45,7 @@ def describe_environment(session: Session, node: NodeLoad, phases: Sequence[Phas
         mpi_library(),
         node.cores,
         node.ranks,
-        available_memory()[0] or 0,
+        available_memory() or 0,
         node.load,
         mpi_io(granted, os.environ),
         places,

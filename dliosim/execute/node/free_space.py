@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.node.environment import find_mount, free_bytes
-from dliosim.execute.node.memory import available_memory
+from dliosim.execute.node.memory import available_memory, find_free_memory
 from dliosim.readable import count, size
 
 
@@ -19,7 +19,7 @@ def require_space(directory: Path, needed: int, what: str) -> None:
     place = f"the file system of {directory}"
     mount = find_mount(directory)
     if mount.is_memory_backed:
-        memory, _ = available_memory()
+        memory = available_memory()
         if memory is not None and memory < room:
             room, place = memory, f"memory, which holds the {mount.kind} of {directory},"
     if needed > room:
@@ -28,7 +28,7 @@ def require_space(directory: Path, needed: int, what: str) -> None:
 
 def require_memory(needed: int, ranks: int, what: str) -> None:
     """Raise ExecutionError [R402] unless this node has `needed` bytes of memory for its `ranks` ranks together."""
-    memory, place = available_memory()
+    memory, place = find_free_memory()
     if memory is not None and needed > memory:
         text = f"{what} need {size(needed)} of memory for {count(ranks, 'rank')} on a node"
         raise ExecutionError(f"{text}, and {place} has {size(memory)} free", "R402")

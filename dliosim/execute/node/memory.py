@@ -31,7 +31,12 @@ def whole_memory() -> int | None:
     return _smallest(_read_meminfo("MemTotal"), cgroup_limit(_own_groups(), _CGROUPS))
 
 
-def available_memory() -> tuple[int | None, str]:
+def available_memory() -> int | None:
+    """Return the bytes of memory that this node, or this process's control groups, can still give; None if unknown."""
+    return find_free_memory()[0]
+
+
+def find_free_memory() -> tuple[int | None, str]:
     """Return the bytes of memory that can still be given, None if unknown, and what has them.
 
     That is this node, or a control group of this process where that has less.

@@ -14,7 +14,7 @@ from dliosim.execute.checkpoints.restore import restore_buffer_bytes
 from dliosim.execute.checkpoints.save_steps import write_buffer_bytes
 from dliosim.execute.checkpoints.staging import staging_bytes
 from dliosim.execute.checkpoints.tier_copy import drain_buffer_bytes
-from dliosim.execute.node.memory import available_memory
+from dliosim.execute.node.memory import find_free_memory
 from dliosim.execute.phases.context import Session
 from dliosim.execute.run.capacity_check import bytes_in_memory
 from dliosim.formats.registry import bind
@@ -68,7 +68,7 @@ def require_memory_at_once(session: Session) -> None:
     world.node.allreduce(table, "sum")
     number = int(table.sum(axis=1).argmax()) if len(table) else 0
     needed = int(table[number].sum()) if len(table) else 0
-    memory, place = available_memory()
+    memory, place = find_free_memory()
     memory = _MOST if memory is None else memory
     short = needed - memory
     most = int(world.allreduce(np.array([short], np.int64), "max")[0])
@@ -109,7 +109,7 @@ def verb_title(verb: Verb) -> str:
 
 
 def _cure(session: Session, verb: Verb, part: str, share: float) -> str:
-    """Return the -D with which a verb needs less of a part, of which there is a `share`; empty where none helps."""
+    """Return the -D for a verb that needs less of a part; a node has a `share` of the need. Empty where none helps."""
     workload = session.workload
     if part in ("staging", "saving") or isinstance(verb, Save | Restore):
         names = [verb.checkpoint] if isinstance(verb, Save | Restore) else list_saved_checkpoints(workload.verbs)
@@ -204,7 +204,7 @@ def _background_memory(session: Session) -> RankMemory:
     """Return what saves in the background and drains of this rank have in memory at any time of the run."""
     staging = saving = 0
     for name in list_saved_checkpoints(session.workload.verbs):
-        checkpoint, files = _saved_files(session, name)
+        checkpoint, files = _checkpoint_files(session, name)
         if checkpoint.background is not None:
             staging += staging_bytes(files, session.world.rank, checkpoint.background)
             saving += write_buffer_bytes(files, session.world.rank)
@@ -215,10 +215,10 @@ def _background_memory(session: Session) -> RankMemory:
 
 def _blocking_buffers(session: Session, name: str) -> int:
     """Return the bytes of this rank's buffers of a save that holds the ranks."""
-    checkpoint, files = _saved_files(session, name)
+    checkpoint, files = _checkpoint_files(session, name)
     return write_buffer_bytes(files, session.world.rank) if checkpoint.background is None else 0
 
 
-def _saved_files(session: Session, name: str) -> tuple[Checkpoint, StateFiles]:
+def _checkpoint_files(session: Session, name: str) -> tuple[Checkpoint, StateFiles]:
     checkpoint = session.workload.checkpoint(name)
     return checkpoint, state_files(checkpoint, checkpoint.split(session.world.size))

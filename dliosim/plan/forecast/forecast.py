@@ -262,7 +262,7 @@ def _forecast_loop(
     if stream:
         phases = [_label_stream_pass(phase, passes[-1].last) for phase in phases]
     if loop.access.scatter:
-        phases = [replace(phase, rank_memory=_scattered_memory(phase.memory, workload.job)) for phase in phases]
+        phases = [replace(phase, rank_memory=_memory_with_leaders(phase.memory, workload.job)) for phase in phases]
     needed = reduce(
         np.maximum, (_rank_memory(phase, workload) for phase in phases), np.zeros(workload.job.ranks, np.int64)
     )
@@ -285,7 +285,7 @@ def _forecast_loop(
     return phases, needed + saving
 
 
-def _scattered_memory(leader: RankMemory, job: Job) -> NDArray[np.int64]:
+def _memory_with_leaders(leader: RankMemory, job: Job) -> NDArray[np.int64]:
     """Return the bytes of each rank, int64 (ranks,), from those of ranks that read for all ranks of their nodes."""
     needed = np.full(job.ranks, leader.total - leader.buffers + leader.buffers // job.ranks_per_node)
     needed[:: job.ranks_per_node] = leader.total

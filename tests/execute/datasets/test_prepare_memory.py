@@ -1,4 +1,4 @@
-"""What `plan` says a rank needs to prepare a data set of large samples, and what a rank takes."""
+"""Memory that a rank takes to prepare a data set of large samples, next to the figure of `plan`."""
 
 from __future__ import annotations
 

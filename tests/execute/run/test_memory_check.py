@@ -1,4 +1,4 @@
-"""Whether the memory of a node is enough for all that its ranks hold at once, where 16 and 512 ranks are its job."""
+"""The check that a node has memory for all that its ranks hold at once, for jobs of 16 and of 512 ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COSMOFLOW = Path(__file__).parents[3] / "patterns" / "cosmoflow.dlio"
 
 @dataclass(frozen=True)
 class Node:
-    """The ranks of a node, all of which need what `session` says of their number."""
+    """The ranks of a node; each needs what `session` says of its number."""
 
     session: Session
     rank: int

@@ -35,7 +35,7 @@ CHECKPOINT = Checkpoint("c", 1, (Part("w", 500, "total"),), Writers("rank", 0), 
 
 
 def train(epochs: int, *saves: Cadence) -> tuple[Verb, ...]:
-    """Verbs of a loop with this many epochs."""
+    """Verbs of a loop with this number of epochs."""
     loop = Loop("train", "t", "d", Access(), steps=2, epochs=epochs, checkpoints=saves)
     return Prepare("d", Access(), fsync=False), loop
 
