@@ -27,6 +27,27 @@ def samples_of_rank(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> int:
     return int(samples_of_ranks(loop, dataset, ranks, np.array([rank]))[0])
 
 
+def find_shard(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> tuple[int, int]:
+    """Return the rank whose shard a rank reads, and its samples: as `shifted by` says, and never an empty one to pad.
+
+    PyTorch's DistributedSampler too repeats all samples as often as ranks need them.
+    """
+    reader = (rank + loop.shift) % ranks
+    own = samples_of_rank(loop, dataset, ranks, reader)
+    if not own and pads_all_ranks(loop):
+        if loop.shard == "by sample":
+            reader %= -(-dataset.samples // loop.batch)
+        else:  # the rank that has one of the samples
+            reader = -(-(reader % dataset.samples + 1) * ranks // dataset.samples) - 1
+        own = samples_of_rank(loop, dataset, ranks, reader)
+    return reader, own
+
+
+def pads_all_ranks(loop: Loop) -> bool:
+    """Return whether `last batch pad` fills the batches of all ranks, of those without samples too."""
+    return loop.last_batch == "pad" and loop.shard != "by file"
+
+
 def samples_of_ranks(loop: Loop, dataset: Dataset, ranks: int, rank: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the samples of the shards of some ranks, as `samples_of_rank`; int64, the shape of `rank`.
 

@@ -229,19 +229,10 @@ def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
         )
         return 0
     steps = steps_of_epoch(loop, dataset, ranks)
-    fewest = shard_bounds(loop, dataset, ranks)[0]
-    if steps and (fewest or loop.last_batch != "pad"):
+    if steps:
         return steps
+    fewest = shard_bounds(loop, dataset, ranks)[0]
     samples = "from files" if dataset.source else "samples"
-    if loop.last_batch == "pad":
-        settings.report(
-            "E201",
-            f"`{loop.name}` cannot pad: a rank has no sample of its own",
-            f"use at least {ranks * loop.batch} samples, or `last batch keep`",
-            [Label(settings.setting_span("last batch"), "nothing to wrap round to")],
-            data.labels(samples, "too few"),
-        )
-        return 0
     by_sample = loop.shard == "by sample"
     label = f"{loop.batch} per rank and step, and a rank has {count(fewest, 'sample')}"
     if by_sample:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.formats.registry import bind
 from dliosim.model.dataset import Dataset
-from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample, samples_of_rank, steps_of_epoch
+from dliosim.model.epoch_size import LARGEST_TABLE, find_shard, ranges_of_sample, steps_of_epoch
 from dliosim.model.expectation import GOAL, goals_of
 from dliosim.model.job import Job
 from dliosim.model.verbs import (
@@ -143,7 +143,7 @@ def list_reads(
     if epoch >= epochs:
         raise PlanError(f"there is no epoch {epoch + 1}: `{chosen.name}` has {epochs}")
     passes = [PassRange(epoch + 1, epoch + 1, steps)] if chosen.arrivals is None else _split_passes(chosen, steps, 1)
-    if not samples_of_rank(chosen, dataset, job.ranks, (rank + chosen.shift) % job.ranks):
+    if not find_shard(chosen, dataset, job.ranks, rank)[1]:
         passes = []  # there may be millions of passes, all empty
     rows = steps * chosen.batch
     if chosen.shuffle.samples == "within buffer" and rows > LARGEST_TABLE:

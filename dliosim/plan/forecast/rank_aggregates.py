@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model.dataset import Dataset
-from dliosim.model.epoch_size import samples_of_ranks, shard_bounds
+from dliosim.model.epoch_size import pads_all_ranks, samples_of_ranks, shard_bounds
 from dliosim.model.verbs import Loop
 from dliosim.plan.forecast.forecast_types import RankSpread, spread_of, uniform_spread
 
@@ -93,7 +93,7 @@ def count_samples(tally: EpochAggregate) -> RankSpread:
     wanted = tally.steps * loop.batch
 
     def cap_samples(own: int) -> int:
-        return wanted if loop.last_batch == "pad" and own else min(wanted, own)
+        return wanted if pads_all_ranks(loop) or (loop.last_batch == "pad" and own) else min(wanted, own)
 
     fewest, most = shard_bounds(loop, dataset, ranks)
     if cap_samples(fewest) == cap_samples(most):

@@ -11,9 +11,9 @@ from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import (
     LARGEST_TABLE,
     files_in_table,
+    find_shard,
     has_order_dependent_shards,
     ranges_of_sample,
-    samples_of_rank,
     steps_of_epoch,
 )
 from dliosim.model.job import Job
@@ -46,9 +46,7 @@ def plan_epoch(loop: Loop, places: Places, job: Job, rank: int, epoch: int, firs
     if has_order_dependent_shards(loop, dataset):
         text = f"files of `{dataset.name}` hold different numbers of samples: `shard by file` cannot deal them shuffled"
         raise PlanError(text, "E215")
-    # `shifted by N ranks`: this rank reads the samples of rank (rank + N) mod ranks.
-    reader = (rank + loop.shift) % job.ranks
-    own = samples_of_rank(loop, dataset, job.ranks, reader)
+    reader, own = find_shard(loop, dataset, job.ranks, rank)
     steps = steps_of_epoch(loop, dataset, job.ranks)
     rows = steps * loop.batch if loop.last_batch == "pad" and own else min(steps * loop.batch, own)
     begin = min(first * loop.batch, rows)

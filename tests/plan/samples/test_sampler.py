@@ -146,7 +146,22 @@ def test_last_batches_are_as_the_language_says():
     assert read(replace(loop, last_batch="pad"), small, 2) == [[0, 1, 2, 0], [3, 4, 5, 6]]
 
 
-def test_a_rank_without_samples_has_empty_steps():
+@given(
+    samples=st.integers(1, 40),
+    batch=st.integers(1, 9),
+    ranks=st.integers(1, 12),
+    shard=st.sampled_from(["by sample", "by block", "off"]),
+    shuffle=st.sampled_from([Shuffle(), Shuffle("globally"), Shuffle("within shard")]),
+)
+def test_padding_fills_all_batches_of_all_ranks_and_leaves_no_sample_out(samples, batch, ranks, shard, shuffle):
+    dataset = replace(SHARED, samples=samples)
+    made = plans(replace(LOOP, batch=batch, shard=shard, shuffle=shuffle, last_batch="pad"), dataset, Job(ranks))
+    assert len({plan.steps for plan in made}) == 1
+    assert all((np.diff(plan.step_start) == batch).all() for plan in made)
+    assert set(np.concatenate([plan.sample for plan in made]).tolist()) == set(range(samples))
+
+
+def test_a_rank_without_a_file_has_empty_steps():
     made = plans(replace(LOOP, shard="by file", last_batch="pad"), replace(SHARED, layout=Layout("files", 2)), Job(3))
     assert [len(plan.sample) for plan in made] == [500, 500, 0]
     assert made[2].steps == made[0].steps == 125
