@@ -138,7 +138,7 @@ def test_a_table_wider_than_a_terminal_is_broken_where_text_breaks_it(tmp_path: 
 
 def one_run(place: Path, **changed: object) -> str:
     """The page of a run whose answer and expectations are changed."""
-    write_run(place, ranks=2, steps=4, epochs=2)
+    write_run(place, ranks=2, steps=8, epochs=2)
     content = json.loads((place / "results.json").read_text())
     content["answer"][0].update(changed)
     (place / "results.json").write_text(json.dumps(content))
@@ -190,7 +190,7 @@ def test_a_verdict_is_in_words_and_in_colour(tmp_path: Path, verdict: str, kind:
 
 def test_several_results_begin_with_the_verdict_of_each_and_have_labels_by_what_differs(tmp_path: Path) -> None:
     for ranks in (1, 2):
-        write_run(tmp_path / f"{'long-name-' * 5}{ranks}", ranks=ranks, steps=4, epochs=2)
+        write_run(tmp_path / f"{'long-name-' * 5}{ranks}", ranks=ranks, steps=8, epochs=2)
     found = load_results([str(place) for place in sorted(tmp_path.iterdir())], with_arrays=True)
     text = page(found)
     shown = body_text(text)
@@ -204,7 +204,7 @@ def test_several_results_begin_with_the_verdict_of_each_and_have_labels_by_what_
 @pytest.mark.parametrize("names", [["run"], ["cmp"], ["run", "other", "cmp"]])
 def test_a_page_has_the_answer_then_all_pictures_then_tables_and_hashes_last(tmp_path: Path, names: list[str]) -> None:
     for name in ("run", "other"):
-        write_run(tmp_path / name, ranks=2, steps=4, epochs=2)
+        write_run(tmp_path / name, ranks=2, steps=8, epochs=2)
     write_comparison(tmp_path / "cmp")
     text = page(load_results([str(tmp_path / name) for name in names], with_arrays=True))
     marks = ['class="answer', "<figure>", "</figure>", "<table>", "</table>", "<dt>directory</dt>"]
@@ -219,7 +219,7 @@ def test_a_page_has_the_answer_then_all_pictures_then_tables_and_hashes_last(tmp
 def test_of_many_results_only_pictures_of_all_together_are_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_run(tmp_path / "0", ranks=2, steps=4, epochs=2)
+    write_run(tmp_path / "0", ranks=2, steps=8, epochs=2)
     for number in range(1, 9):
         shutil.copytree(tmp_path / "0", tmp_path / f"{number}")
     given = [str(place) for place in sorted(tmp_path.iterdir())]
@@ -279,7 +279,7 @@ def test_a_comparison_says_on_what_it_was_made(tmp_path: Path) -> None:
 
 
 def test_the_same_results_give_the_same_page_in_any_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_run(tmp_path / "run", ranks=2, steps=4, epochs=2)
+    write_run(tmp_path / "run", ranks=2, steps=8, epochs=2)
     monkeypatch.chdir(tmp_path)
     assert main(["report", "run", "--html", "here.html"]) == 0
     # This process has a seed of its own for hashes, at random as a rule.
@@ -294,7 +294,7 @@ def test_the_same_results_give_the_same_page_in_any_process(tmp_path: Path, monk
 
 def test_pictures_become_files_with_telling_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for ranks in (1, 2):
-        write_run(tmp_path / f"on {ranks}", ranks=ranks, steps=4, epochs=2)
+        write_run(tmp_path / f"on {ranks}", ranks=ranks, steps=8, epochs=2)
     write_comparison(tmp_path / "cmp")
     given = [str(tmp_path / name) for name in ("on 1", "on 2", "cmp")]
     assert main(["report", *given, "--png", str(tmp_path / "out" / "new")]) == 0
