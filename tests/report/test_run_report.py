@@ -347,7 +347,7 @@ def test_what_a_library_or_whole_units_read_besides_is_not_put_down_to_somebody_
     whole = replace(more, bytes_moved=3 * more.bytes)
     (found,) = warnings_of(phase_of(epoch(0), whole, api="posix", cache="page"))
     assert found.endswith("samples are in units (chunks, row groups) that are read whole for each of them")
-    masks = epoch(0, bytes=16, bytes_moved=2048, amplification=None)
+    masks = epoch(0, samples=64, bytes=16, bytes_moved=2048, amplification=None)
     (found,) = warnings_of(phase_of(masks, api="posix", cache="page"))
     assert found.startswith("train: 128 bytes went through read calls for each byte asked: ")
     assert found.endswith("read whole for each of them, and have 0.25 B each of these")

@@ -127,7 +127,9 @@ def test_what_lasts_long_enough_is_advised_after_a_short_epoch() -> None:
         accepts = {True: (), False: None}[accepted]
         return answer_run(on("ext4", loop), [[loop]], {}, lambda override: accepts, {"train": samples})[0].advice[0]
 
-    assert advise(replace(short, bytes=30 * GB, bytes_moved=30 * GB)).command.endswith(" -D train.epochs=3")
+    assert advise(replace(short, bytes=30 * GB, bytes_moved=30 * GB, device_bytes=30 * GB)).command.endswith(
+        " -D train.epochs=3"
+    )
     half = replace(short, storage_step_seconds=0.125)
     assert advise(half, half).command.endswith(" -D train.epochs=6")
     assert advise(short, samples={"d.samples": 100}).command.endswith(" -D d.samples=300")  # epoch 2 would be memory's

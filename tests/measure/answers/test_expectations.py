@@ -9,7 +9,7 @@ from dliosim.measure.results.machine import FileSystem
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.model import Expectation
 from dliosim.report.phase_titles import group_phases
-from tests.report.sample import epoch, run, spread
+from tests.report.sample import change, epoch, run, spread
 
 MS = 1_000_000
 
@@ -184,7 +184,7 @@ def test_p99_is_of_requests_where_there_are_any():
 @pytest.mark.parametrize("device", [1.0, 0.0, None])
 def test_a_loop_without_compute_misses_no_utilization_wherever_its_bytes_came_from(device):
     resting = cold(utilization=None, storage_utilization=None, compute_seconds=spread(0.0))
-    result = result_of(UTILIZATION, replace(resting, storage_amplification=device))
+    result = result_of(UTILIZATION, change(resting, storage_amplification=device))
     assert (result.measured, result.held, result.is_missed) == (None, False, False)
 
 
