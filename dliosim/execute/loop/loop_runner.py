@@ -178,7 +178,7 @@ class LoopRunner:
         # Only the ranks of one communicator find that a file is too short; `run_on_all` raises the error on all ranks.
         world.run_on_all(batches.end)
         counts.stop_reads()
-        if world.rank == 0 and (free := available_memory()[0]) is not None:  # while buffers are in use
+        if world.rank == 0 and (free := available_memory()) is not None:  # while buffers are in use
             self._free_memory = free if self._free_memory is None else min(self._free_memory, free)
         session.progress.end()
         record = account.make_record(self._salt, epoch + 1, loop.batch if data else 0, session.options.null)
