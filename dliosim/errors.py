@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +23,8 @@ def install_hint(extra: str) -> str:
     """
     started = Path(sys.argv[0])
     pip = started.with_name("pip")
+    import shutil  # loads every compression library, for this text alone
+
     is_typed = started.name == "dliosim" and pip.exists() and str(pip.absolute()) != shutil.which("pip")
     return f"{shlex.quote(str(pip)) if is_typed else 'pip'} install '.[{extra}]' (in a checkout of dliosim)"
 

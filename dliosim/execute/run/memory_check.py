@@ -10,13 +10,11 @@ from typing import Final
 import numpy as np
 
 from dliosim.errors import PlanError
-from dliosim.execute.checkpoints.restore import restore_buffer_bytes
 from dliosim.execute.checkpoints.save_steps import write_buffer_bytes
 from dliosim.execute.checkpoints.staging import staging_bytes
 from dliosim.execute.checkpoints.tier_copy import drain_buffer_bytes
 from dliosim.execute.node.memory import find_free_memory
 from dliosim.execute.phases.context import Session
-from dliosim.execute.run.capacity_check import bytes_in_memory
 from dliosim.formats.registry import bind
 from dliosim.model import Checkpoint, Convert, Loop, Prepare, Restore, Save, Verb
 from dliosim.model.epoch_size import steps_of_epoch
@@ -62,7 +60,7 @@ def require_memory_at_once(session: Session) -> None:
     """
     world = session.world
     batches = world.run_on_rank_0("look for memory", lambda: _largest_batches(session))
-    files = world.run_on_rank_0("look for memory", lambda: 0 if session.options.null else bytes_in_memory(session))
+    files = world.run_on_rank_0("look for memory", lambda: 0 if session.options.null else _file_bytes(session))
     needs = world.run_on_all(lambda: list(_verb_needs(session, batches, files if world.rank == 0 else 0)))
     table = np.array([[min(part, _MOST // world.size) for part in astuple(need)] for need in needs], np.int64)
     world.node.allreduce(table, "sum")
@@ -161,6 +159,12 @@ def _loops(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
             yield from (verb, *(evaluation.loop for evaluation in verb.evaluations))
 
 
+def _file_bytes(session: Session) -> int:
+    from dliosim.execute.run.capacity_check import bytes_in_memory  # for rank 0 alone
+
+    return bytes_in_memory(session)
+
+
 def _verb_needs(session: Session, batches: dict[str, int], files: int) -> Iterator[RankMemory]:
     """Yield for each verb what this rank has in memory while it runs, `files` bytes of files among it."""
     null = session.options.null
@@ -174,6 +178,8 @@ def _verb_needs(session: Session, batches: dict[str, int], files: int) -> Iterat
         elif not null and isinstance(verb, Save):
             own = RankMemory(saving=_blocking_buffers(session, verb.checkpoint))
         elif not null and isinstance(verb, Restore):
+            from dliosim.execute.checkpoints.restore import restore_buffer_bytes  # most workloads restore nothing
+
             own = RankMemory(restore_buffer_bytes(session.world, session.workload.checkpoint(verb.checkpoint), verb))
         yield always + own
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from dliosim.execute.backends.registry import require_backends
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession, make_save_phase
-from dliosim.execute.checkpoints.restore import list_each, restore
 from dliosim.execute.checkpoints.save_steps import CheckpointSave as Saved
 from dliosim.execute.datasets.open_dataset import open_known_datasets
 from dliosim.execute.datasets.prepare import prepare
@@ -21,7 +20,6 @@ from dliosim.execute.loop.loop_runner import run_loop
 from dliosim.execute.node.compute import set_timer_slack, sleep_until
 from dliosim.execute.phases.context import Phase, PhaseLog, Session
 from dliosim.execute.phases.phase_summary import verb_phase
-from dliosim.execute.run.capacity_check import require_room
 from dliosim.execute.run.memory_check import require_memory_at_once, verb_title
 from dliosim.execute.run.page_cache_residency import drop_caches
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary, add_null_times
@@ -54,9 +52,15 @@ def require_all(sessions: Sequence[Session], at_once: bool = True) -> None:
         world.run_on_all(lambda: require_backends([session.workload for session in sessions]))
     open_known_datasets(sessions)
     for together in [] if null else [sessions] if at_once else [[session] for session in sessions]:
-        world.run_on_rank_0("look for room", partial(require_room, together))
+        world.run_on_rank_0("look for room", partial(_require_room, together))
     for session in sessions:
         require_memory_at_once(session)
+
+
+def _require_room(sessions: Sequence[Session]) -> None:
+    from dliosim.execute.run.capacity_check import require_room  # for rank 0 alone
+
+    require_room(sessions)
 
 
 def run_with_null(session: Session) -> list[Phase]:
@@ -135,6 +139,8 @@ def _run_verbs(
 def _restore_each(
     session: Session, saves: CheckpointSession, verb: Restore, pauses: Iterator[int]
 ) -> Iterator[Phase | Saved]:
+    from dliosim.execute.checkpoints.restore import list_each  # most workloads restore nothing
+
     _wait_for_saves(saves, session.workload, verb)
     for number in list_each(session, session.workload.checkpoint(verb.checkpoint), verb):
         if verb.pause is not None:
@@ -147,6 +153,8 @@ def _run_verb(
 ) -> Phase | Saved:
     """Run a verb; a restore reads the checkpoint of this number, or the newest."""
     world, workload = session.world, session.workload
+    if isinstance(verb, Restore):
+        from dliosim.execute.checkpoints.restore import restore  # before the clock runs
     _wait_for_saves(saves, workload, verb)
     world.barrier()
     begun = perf_counter_ns()

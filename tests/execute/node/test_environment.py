@@ -20,7 +20,7 @@ from dliosim.execute.node.environment import (
 
 
 def test_a_launcher_of_another_mpi_is_found_and_the_way_out_is_named() -> None:
-    with pytest.raises(UsageError, match=r"started 4 processes.*a job of 1.*(?s:.)*dliosim\[mpich\]"):
+    with pytest.raises(UsageError, match=r"started 4 processes.*a job of 1.*(?s:.)*'\.\[mpich\]'"):
         check_launcher(4, 1, "MPICH 4.1.3")
     check_launcher(4, 4, "MPICH 4.1.3")
     check_launcher(None, 1, "MPICH 4.1.3")
