@@ -16,6 +16,7 @@ _RANK_CELLS, _LEAST_CELLS, _NODE_CELLS = 64, 8, 4096
 
 # From this number on, steps of a Slurm allocation were not started by srun: interactive, batch, extern, pending.
 _FIRST_SPECIAL_STEP = 0xFFFFFFFA
+
 # The processes between a shell and a rank, as the kernel names them: cut to 15 bytes.
 _MPICH_PROXY = "hydra_pmi_proxy"
 _LAUNCHERS = frozenset(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from time import sleep
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from mpi4py import MPI
@@ -18,6 +17,9 @@ from mpi4py import MPI
 from dliosim.execute.mpi.polling import wait
 from dliosim.measure.progress.board import process_row
 from dliosim.messages import message_start
+
+if TYPE_CHECKING:
+    from socket import socket
 
 #: Seconds that a rank waits for the rank that prints the message to end the job.
 _PATIENCE = 10.0
@@ -48,8 +50,8 @@ def end_job(job: str, text: str, status: int = 1) -> NoReturn:
         process_row().finish()  # the screen of `--live` ends, if there is one
         sys.stderr.write(message_start[0] + text.rstrip("\n") + "\n")
         sys.stderr.flush()
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mark:
-            mark.sendto(b"ending", _rank_0_address(job))
+        with suppress(OSError):
+            _open_socket().sendto(b"ending", _rank_0_address(job))
         sleep(_FORWARDED)  # the launcher drops what it has not yet forwarded when the job ends
     else:
         sleep(_PATIENCE)
@@ -61,16 +63,23 @@ def listen_for_end(job: str) -> Callable[[], bool]:
 
     The kernel keeps what that rank sends, which may be gone when the launcher ends the others.
     """
-    mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    mark = _open_socket()
+    mark.setblocking(False)
     with suppress(OSError):
         mark.bind(_rank_0_address(job))
 
     def is_ending() -> bool:
         with suppress(OSError):
-            return bool(mark.recv(16, socket.MSG_PEEK))
+            return bool(mark.recv(16))
         return False
 
     return is_ending
+
+
+def _open_socket() -> socket:
+    from socket import AF_UNIX, SOCK_DGRAM, socket  # for rank 0, and the end of a job
+
+    return socket(AF_UNIX, SOCK_DGRAM)
 
 
 def _rank_0_address(job: str) -> str:
@@ -109,9 +118,7 @@ _taken: list[object] = []
 
 def _is_first(job: str) -> bool:
     """Return True for the first process of this node that asks. The kernel forgets the name when the process ends."""
-    import socket  # for the end of a job alone
-
-    mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    mark = _open_socket()
     try:
         mark.bind(f"\0dliosim-{job}")
     except OSError as error:
