@@ -75,7 +75,7 @@ def test_a_pass_adds_up_its_epochs() -> None:
     found = one.figures
     assert (one.block, one.position) == (3, 17)
     assert found["seconds"] == pytest.approx(sum(one.seconds for one in summary.epochs))
-    assert (found["samples"], found["bytes"], one.latency.count) == (128, 128 * 2_828_486, 128)
+    assert (found["samples"], found["bytes"], one.latency.count) == (256, 256 * 2_828_486, 256)
     assert LOOP.time(one) * found["samples_per_second"] == pytest.approx(1.0)
     assert int(found["order_hash"], 16) == sum(one.order_hash for one in summary.epochs) % 2**64
     calls = sum(one.call_latency.sum_ns for one in summary.epochs) * 1e-9
@@ -126,7 +126,7 @@ def test_bytes_that_ranks_share_or_memory_kept_count_once_against_the_device() -
 
 def test_parts_of_pages_that_no_sample_has_are_no_bytes_of_the_device_unless_the_pass_began_cold() -> None:
     """Samples of 1 kB: the device gave as many bytes as were asked for, in pages that are four times as large."""
-    small = change(epoch(0), bytes=64_000, bytes_moved=64_000, storage_amplification=1.0)
+    small = change(epoch(0), bytes=128_000, bytes_moved=128_000, storage_amplification=1.0)
     whole = LoopPhase("train", "train", 1.0, epochs=(small,), resident_share=0.0)
     assert made(whole).figures["device_share"] == pytest.approx(1.0)
     assert made(replace(whole, resident_share=0.5)).figures["device_share"] == pytest.approx(1000 / 5096)
