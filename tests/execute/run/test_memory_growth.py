@@ -41,16 +41,17 @@ def train(epochs: int, *saves: Cadence) -> tuple[Verb, ...]:
 
 
 def kept_bytes(directory: Path, verbs: tuple[Verb, ...]) -> int:
-    """Return the bytes that a run has allocated and kept with its results."""
+    """Return the bytes that dliosim has allocated in a run and keeps with its results."""
     workload = Workload("w", "", 1, Job(1), (DATASET,), (CHECKPOINT,), verbs)
     directory.mkdir()
     session = Session(workload, world_of_one(), {"data": directory}, Options(), ProgressLine(None))
     tracemalloc.start()
     phases = run_workload(session)
-    size, _ = tracemalloc.get_traced_memory()
+    # Python's table of names grows by a MB at a time, wherever it does: only what dliosim allocates counts.
+    found = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/dliosim/*")])
     tracemalloc.stop()
     assert phases
-    return size
+    return sum(one.size for one in found.statistics("filename"))
 
 
 @pytest.mark.parametrize(

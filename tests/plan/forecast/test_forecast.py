@@ -571,8 +571,8 @@ def test_a_file_that_is_prepared_by_mpi_is_opened_by_all(dataset):
 
 def test_preparing_takes_a_buffer_of_a_call():
     headed = replace(DATASET, header=100, align=8)
-    assert only(Prepare("d", Access(transfer=1000)), dataset=headed).memory.buffers == 1000
-    assert only(Prepare("d", Access()), dataset=headed).memory.buffers == 4096 + 104 + 2 * 8
+    assert only(Prepare("d", Access(transfer=1000)), dataset=headed).memory.buffers == 1000 + (2 << 20)
+    assert only(Prepare("d", Access()), dataset=headed).memory.buffers == 4096 + 100 + 2 * 8 + (2 << 20)
 
 
 def test_a_writer_for_others_has_a_buffer_to_receive_and_its_own():

@@ -10,7 +10,6 @@ from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Workload
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.interval_forecast import FailureModel, forecast_risks
-from dliosim.plan.forecast.rank_memory import NODE_BYTES, RANK_BYTES
 from dliosim.report.plan.answer_lines import plan_lines
 
 PATTERNS = Path(__file__).parents[3] / "patterns"
@@ -93,8 +92,9 @@ def test_the_goal_is_that_of_the_pattern() -> None:
 
 
 def test_what_memory_has_depends_on_the_node_and_the_access() -> None:
-    small = lines("cosmoflow", memory=4 * RANK_BYTES + NODE_BYTES + 90e6, files="64")
-    assert small["MEMORY"].endswith("whose page cache has room for 59 MB:")
+    needed = forecast(compile_pattern(PATTERNS / "cosmoflow.dlio", [], Job(4))[0]).node_bytes
+    small = lines("cosmoflow", memory=needed + 464e6)
+    assert small["MEMORY"].endswith("whose page cache has room for 460 MB:")
     assert small["then"] == "at most 25 % of epochs 2 to 5 can be in memory"
     assert lines("cosmoflow", memory=1e6, files="64")["then"] == "next to nothing of epochs 2 to 5 comes from memory"
     once = lines("cosmoflow", files="64", train__epochs="1", train__checkpoint="off")
