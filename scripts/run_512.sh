@@ -128,11 +128,11 @@ taken, ranks, (status, seconds) = json.load(open(sys.argv[1])), int(sys.argv[2])
 mean, largest, rough = (taken[name] / 2**20 for name in ("mean_anonymous", "largest_anonymous", "mean_rss_anon"))
 shared, pss, cache = (taken[name] / 1e9 for name in ("shared", "pss", "least_page_cache"))
 device = f"{taken['device'] / 1e9:.1f} GB" if taken["device"] is not None else "unknown"
-print(f"anonymous memory of a rank: {mean:.1f} MiB, {largest:.1f} the largest (smaps_rollup); {rough:.1f} by RssAnon")
+print(f"anonymous memory of a rank: {rough:.1f} MiB at the most, by RssAnon; at one look {mean:.1f}, {largest:.1f} the largest, by smaps_rollup")
 print(f"PSS of all ranks {pss:.2f} GB, page cache at the least {cache:.2f} GB, read from the device {device}")
-reached = (("whole run", seconds, 350, "s"), ("anonymous memory of a rank", mean, 34, "MiB"), ("shared memory", shared, 0.3, "GB"))
+reached = (("whole run", seconds, 350, "s"), ("anonymous memory of a rank", max(mean, rough), 34, "MiB"), ("shared memory", shared, 0.3, "GB"))
 for what, value, limit, unit in reached:
     print(f"{what}: {value:.4g} {unit}, to reach {limit}: {'reached' if value <= limit else 'MISSED'}")
-print(f"| {date.today()} | {sys.argv[5]} | {ranks} | {status} | {seconds} s | {mean:.1f} MiB | {shared:.2f} GB | {device} |")
+print(f"| {date.today()} | {sys.argv[5]} | {ranks} | {status} | {seconds} s | {max(mean, rough):.1f} MiB | {shared:.2f} GB | {device} |")
 EOF
 [ "$status" -eq 0 ] && [ "$checked" -eq 0 ] && [ "$left" -eq 0 ] && [ "$leaked" -eq 0 ]

@@ -4,7 +4,7 @@
     python scripts/watch_memory.py PID RANKS PLACE
 
 Every three seconds it reads a line of /proc/PID/status for each rank (some 15 ms of processor for 512) and
-/proc/meminfo. Where the ranks have together a twentieth more than at the last look, half a minute ago for 512, it
+/proc/meminfo. Where the ranks have together a fiftieth more than at the last look, half a minute ago for 512, it
 adds up smaps_rollup of all of them, a second of processor: this gives anonymous memory exactly, and PSS. PLACE is a
 path on the file system of the data: bytes of its device are those of /proc/diskstats.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 #: Seconds from look to look, seconds a rank between sums of smaps_rollup, and the growth that asks for another.
-_EACH, _PAUSE, _MORE = 3.0, 1 / 16, 1.05
+_EACH, _PAUSE, _MORE = 3.0, 1 / 16, 1.02
 _SECTOR = 512
 
 
