@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import harness
 
 #: Seconds for one line.
-_LIMIT = 60.0
+_LIMIT = 120.0
 
 #: 41 samples on 3 ranks: no batch and no number of ranks divides them.
 _PATTERN = """dlio 1
