@@ -8,7 +8,7 @@ import pytest
 
 from dliosim.language.setting_words import find_override
 
-BLOCK = "dlio 1\nworkload w\n{param}dataset d {{\n    samples {samples}\n    size 1 MB\n    {layout}\n}}\n"
+BLOCK = 'dlio 1\nworkload w\n{param}dataset d {{\n    samples {samples}\n    size 1 MB\n    path "d"\n    {layout}\n}}\nprepare d\n'
 
 
 @pytest.mark.parametrize(

@@ -183,10 +183,11 @@ def _mend_option(line: _Line, name: str, option: str, known: dict[str, dict[str,
     words, plain = line.words, option.lstrip("-+")
     start = words.index(option)
     value = words[start + 1] if start + 1 < len(words) and not words[start + 1].startswith("-") else ""
-    kind, pair = find_name(plain, KINDS), "=" in value  # a pair is what `-D` takes
+    pair = "=" in value  # what `-D` takes
     words_of = {one: OPTIONS[one] for one in OPTIONS if (one in known or one == "--help") and (one != "-D" or pair)}
     written = f"--{plain.lower().replace('_', '-')}"
     same = written if written in known else find_name(plain, words_of)
+    kind = "" if same == written else find_name(plain, KINDS)
     takes_value = kind != "needless" and known.get(same, {}).get("action") != "store_true"
     patterns = [word for word in words[1:] if locate_pattern(word)]
     if patterns == [value] or (not takes_value and Path(value).exists()):  # an argument, and the option has no value
