@@ -8,7 +8,16 @@ import pytest
 
 from dliosim.language.setting_words import find_override
 
-BLOCK = 'dlio 1\nworkload w\n{param}dataset d {{\n    samples {samples}\n    size 1 MB\n    path "d"\n    {layout}\n}}\nprepare d\n'
+BLOCK = """dlio 1
+workload w
+{param}dataset d {{
+    samples {samples}
+    size 1 MB
+    path "d"
+    {layout}
+}}
+prepare d
+"""
 
 
 @pytest.mark.parametrize(

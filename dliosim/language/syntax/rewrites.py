@@ -174,7 +174,6 @@ def _changes(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
         yield (" x ".join(re.split(r" ?[xX\u00d7*,] ?", re.sub(r"[()\[\]]", "", text), maxsplit=32)),)
     yield (re.sub(r"(?<=[0-9)])(?<!\b0) ?[xX\u00d7](?: ?(?=[0-9$(])| (?=[A-Za-z]))", " * ", text),)
     yield from _fill(text, forms)
-    yield _share_a_word(text, forms)
     yield from _insert(text, forms)
     yield from _spell(text, forms)
     yield (re.sub(r"^[$%@&{(]*([A-Za-z_]\w*)[%)}]*", r"$\1", text),)
@@ -353,15 +352,6 @@ def _fill_amounts(text: str, forms: tuple[str, ...]) -> Iterator[str]:
         if len(_AMOUNT.findall(form)) == len(amounts) and words <= set(re.findall(r"[a-z]+", form)):
             given = iter(amounts)
             yield _AMOUNT.sub(lambda _, given=given: next(given), form)  # type: ignore[misc]
-
-
-def _share_a_word(text: str, forms: tuple[str, ...]) -> Iterator[str]:
-    """Yield the forms that have a word of the text, as `buffer` of `buffer_size=1000`, with its numbers."""
-    if not re.fullmatch(r"[A-Za-z_]+ ?[=:]? ?[0-9_]+", text):
-        return
-    words = {word for word in re.findall(r"[a-z]+", text.lower()) if len(word) > 3}
-    shared = (form for form in forms if words & set(re.findall(r"[a-z]+", form)))
-    yield from (made for form in shared for made in _fill_amounts(re.sub(r"[^0-9]", "", text), (form,)))
 
 
 def _insert(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
