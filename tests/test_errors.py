@@ -11,7 +11,7 @@ import pytest
 from dliosim.errors import install_hint
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("dliosim", "docs", "scripts", "patterns", ".ci", "README.md", "setup.py", "pyproject.toml")
+PLACES = ("dliosim", "docs", "scripts", "patterns", ".ci", "README.md", "CHANGES.md", "setup.py", "pyproject.toml")
 
 
 def test_no_text_installs_dliosim_by_its_name() -> None:

@@ -63,7 +63,12 @@ def test_a_pattern_that_does_no_io_needs_no_room() -> None:
 
 
 def test_checkpoints_that_no_storage_holds_are_said_with_what_holds_them() -> None:
-    kept = {"model__keep": "all", "train__epochs": "1000000000", "train__checkpoint": "model every 1 step"}
+    kept = {
+        "files": "64",
+        "model__keep": "all",
+        "train__epochs": "1000000000",
+        "train__checkpoint": "model every 1 step",
+    }
     found = lines("cosmoflow", **kept)
     assert found["HOLDS"].startswith("model: ") and found["HOLDS"].endswith(": too much to hold (-D model.keep=1)")
     assert "HOLDS" not in lines("cosmoflow", **{**kept, "model__keep": "1"})
@@ -71,7 +76,7 @@ def test_checkpoints_that_no_storage_holds_are_said_with_what_holds_them() -> No
 
 def test_a_loop_with_readers_needs_its_bytes_in_its_compute_by_the_goal() -> None:
     """Steps of 2.83 MB in 3.5 ms at 70 %, saves of 100 MB every 2 epochs of 16 steps."""
-    found = lines("cosmoflow")
+    found = lines("cosmoflow", files="64")
     assert found["title"] == "cosmoflow  4 ranks on 1 node of 16 GB"
     assert found["NEEDS"] == "train: ~2.3 GB/s for 4 accelerators at 70 %, ~560 MB/s each"
     assert found["DATA"] == "180.8 MB each epoch by all ranks, 45.19 MB a rank; 5 epochs"
