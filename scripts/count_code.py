@@ -40,7 +40,7 @@ def count_code(source: str) -> int:
     return len(coded)
 
 
-def tracked(*patterns: str) -> list[Path]:
+def list_tracked(*patterns: str) -> list[Path]:
     """Return the files that git tracks."""
     listed = subprocess.run(["git", "ls-files", "-z", *patterns], capture_output=True, text=True, check=True).stdout
     return [Path(name) for name in listed.split("\0") if name]
@@ -48,9 +48,9 @@ def tracked(*patterns: str) -> list[Path]:
 
 def main() -> None:
     """Print the counts."""
-    modules = tracked("dliosim/*.py")
+    modules = list_tracked("dliosim/*.py")
     lines = sum(count_code(path.read_text()) for path in modules)
-    words = sum(len(path.read_text().split()) for path in tracked("README.md", "docs/*.md"))
+    words = sum(len(path.read_text().split()) for path in list_tracked("README.md", "docs/*.md"))
     print(f"dliosim/: {lines} code lines in {len(modules)} modules; README.md and docs/: {words} words")
 
 
