@@ -129,7 +129,7 @@ def _cure(session: Session, verb: Verb, part: str, share: float) -> str:
         cures = {"allreduce": f"-D {verb.name}.sync=barrier", "cache": f"-D {verb.name}.cache=page"}
         return cures.get(part, "")
     if isinstance(verb, Prepare) and (verb.access.transfer or _MOST) > _SMALL_CALL:
-        return f'-D "{verb_title(verb)}.transfer"="4 MiB"'
+        return f'-D "{type(verb).__name__.lower()} {verb.dataset}.transfer"="4 MiB"'
     return ""
 
 

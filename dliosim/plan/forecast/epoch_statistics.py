@@ -112,13 +112,14 @@ def count_passes(
     plans = len(ranks) * max((one.last for one in passes), default=0)
     every = len(ranks) == job.ranks and plans <= _ALL_EPOCHS // among and plans * rows <= case.rows
     held = _RankState([_NONE] * len(ranks), [_NONE] * len(ranks))
-    result = []
+    result: list[PhaseForecast] = []
     for one in passes:
         epochs = range(one.first - 1, one.last if every and not one_order else one.first)
         known = one_order or every or one.last <= 2
         found = _average_epochs([_count_epoch(case, epoch, one.steps, held, known) for epoch in epochs])
-        most = loop.access.memory
-        memory = replace(found.memory, cache=int(min(most, found.bytes.maximum)) if one.first == 1 else most)
+        # What the first epoch has read stays; the later ones add nothing.
+        cache = result[0].memory.cache if result else int(min(loop.access.memory, found.bytes.maximum))
+        memory = replace(found.memory, cache=cache)
         times = one.last - one.first + 1
         result.append(replace(found, times=times, first_epoch=one.first, last_epoch=one.last, memory=memory))
     return result

@@ -73,9 +73,13 @@ def rank_buffers(loop: Loop, batch: int, on_node: int, leads: bool) -> int:
 
 
 def loop_memory(loop: Loop, dataset: Dataset | None, steps: int, batch: int) -> RankMemory:
-    """Return what a loop needs on a rank that does not read for others, for `steps` steps an epoch."""
+    """Return what a loop needs on a rank that does not read for others, for `steps` steps an epoch.
+
+    `cache memory` keeps no more than is read in an epoch.
+    """
     planned = 0 if dataset is None else plan_bytes(loop, dataset, steps)
-    return RankMemory(loop.access.batches * batch, planned, loop.sync.size, loop.access.memory)
+    cache = min(loop.access.memory, steps * batch)
+    return RankMemory(loop.access.batches * batch, planned, loop.sync.size, cache)
 
 
 def largest_batch(loop: Loop, places: Places, job: Job) -> int:

@@ -157,3 +157,68 @@ def test_a_job_that_does_not_fit_is_refused_with_what_to_type(
         require_memory_at_once(own)
     assert caught.value.message == message
     assert {path.name for path in tmp_path.iterdir()} == {"groups", "large.dlio"}
+
+
+CACHED = """\
+dlio 1
+workload cached
+dataset d {
+    samples 64
+    size    1 MB
+    path    "d"
+}
+prepare d
+train {
+    read   d
+    batch  4 per rank
+    cache  memory 64 GB
+}
+"""
+
+
+def test_cache_memory_needs_no_more_than_an_epoch_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = tmp_path / "cached.dlio"
+    pattern.write_text(CACHED)
+    own = job(compile_pattern(pattern, [], Job(16))[0], tmp_path)
+    with group_of(tmp_path, 16, 16 * RANK_BYTES + NODE_BYTES + 150_000_000, monkeypatch):
+        require_memory_at_once(own)
+    limit = 16 * RANK_BYTES + NODE_BYTES + 120_000_000
+    with group_of(tmp_path, 16, limit, monkeypatch), pytest.raises(ExecutionError, match=r"`cache memory` 64\.00 MB"):
+        require_memory_at_once(own)
+
+
+CONVERTED = """\
+dlio 1
+workload converted
+dataset loose {
+    samples 64
+    size    12 MB
+    path    "loose"
+}
+dataset packed {
+    samples 64
+    size    12 MB
+    layout  shared file
+    path    "packed"
+}
+prepare loose
+convert loose to packed {
+    transfer 64 MB
+}
+"""
+
+
+def test_the_cure_of_a_convert_is_a_setting_that_the_pattern_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pattern = tmp_path / "converted.dlio"
+    pattern.write_text(CONVERTED)
+    own = job(compile_pattern(pattern, [], Job(2))[0], tmp_path)
+    limit = 2 * RANK_BYTES + NODE_BYTES + 30_000_000
+    with group_of(tmp_path, 2, limit, monkeypatch), pytest.raises(ExecutionError) as caught:
+        require_memory_at_once(own)
+    assert "`convert loose to packed` needs " in caught.value.message
+    assert '`-D "convert packed.transfer"="4 MiB"`' in caught.value.message
+    cured = compile_pattern(pattern, [("convert packed.transfer", "4 MiB")], Job(2))[0]
+    with group_of(tmp_path, 2, limit, monkeypatch):
+        require_memory_at_once(job(cured, tmp_path))

@@ -292,7 +292,13 @@ def test_what_is_kept_in_memory_is_not_read_again():
     first, later = forecast(workload(replace(LOOP, access=access, shard="by block"))).phases
     assert first.calls.total == 1000
     assert later.calls.total == later.bytes.total / 4096 == 600
-    assert first.memory.cache == 100 * 4096
+    assert first.memory.cache == later.memory.cache == 100 * 4096
+
+
+def test_no_more_is_kept_in_memory_than_an_epoch_reads():
+    access = Access(cache="memory", memory=1 << 40)
+    phases = forecast(workload(replace(LOOP, access=access, shard="by block"))).phases
+    assert [phase.memory.cache for phase in phases] == [250 * 4096] * 2
 
 
 def test_handles_follow_the_access():
