@@ -209,6 +209,18 @@ def test_a_rank_ends_when_its_launcher_is_killed(reported: bool) -> None:
         assert launcher.stdout.read() == ""  # ends when the rank does, which has it open
 
 
+def test_a_rank_whose_parent_is_outside_of_its_container_runs_on() -> None:
+    """The kernel gives such a process, as `docker exec` starts one, 0 for its parent."""
+    program = (
+        "import time\n"
+        "from dliosim.commands.job import signals\n"
+        "signals._LOOK = 0.01\n"
+        "signals.handle_signals(1, None, None, None, None, 0)\n"
+        "time.sleep(0.5)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, check=False).returncode == 0
+
+
 def test_a_run_that_is_killed_leaves_what_it_had_finished(place: Place) -> None:
     program = "from dliosim.commands.job import partial\npartial._PAUSE = 0\nfrom dliosim import cli\ncli.main()"
     with running(start_ranks(0, "-c", program, *place.command(), cwd=place.directory)) as job:

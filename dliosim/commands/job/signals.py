@@ -53,18 +53,19 @@ def handle_signals(
 
     Python handles signals between two of its own instructions, and a rank that waits in MPI executes none. On rank 0
     `save` is called with the signal's name and writes what is finished, without MPI; what it returns is printed. Then
-    `end` is called with the exit status, except after SIGUSR1. Where `is_ending` says that a rank has
-    printed why it ends the job, SIGTERM is the launcher's answer to that, and nothing is saved or printed. Other ranks
-    leave all of this to rank 0, as a terminal and a batch system signal it as well. Where SIGTERM came to another rank
-    alone, `end_late` is called with a message and the status.
+    `end` is called with the exit status, except after SIGUSR1. Where `is_ending` says that a rank has printed why it
+    ends the job, SIGTERM is the launcher's answer to that, and nothing is saved or printed. Other ranks leave all of
+    this to rank 0, as a terminal and a batch system signal it as well. Where SIGTERM came to another rank alone,
+    `end_late` is called with a message and the status.
 
     This process is killed when the process `launcher` ends: nothing else would end the ranks of a launcher that was
-    killed, which wait for each other or compute on.
+    killed, which wait for each other or compute on. None, or 0 for a process that is outside of this one's container,
+    is not watched.
     """
     reader = capture_signals()
-    ended = None if launcher is None else _watch_process(launcher)
+    ended = _watch_process(launcher) if launcher else None
     awaited = [reader] if ended is None else [reader, ended]
-    longest = None if launcher is None or ended is not None else _LOOK
+    longest = _LOOK if launcher and ended is None else None
 
     def watch() -> None:
         while True:
