@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
+from time import sleep
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from dliosim.commands.command_line.program import insert_program
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.launcher import launcher_rank, launcher_size, library_environment
 from dliosim.commands.job.signals import capture_signals
-from dliosim.commands.job.terminal import discard_output, open_streams
+from dliosim.commands.job.terminal import colour_choice, discard_output, open_streams
 from dliosim.errors import HELP, DiagnosticsError, DliosimError, ExecutionError, UsageError, install_hint
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 #: Commands that run on all ranks of a job, by the function of `NAME_command` in the module of that name.
 _ON_RANKS: Final = ("run", "compare", "verify")
+
+#: Seconds after which ranks other than 0 exit where rank 0 prints: a launcher may end all when the first one fails.
+_RANK_0_PRINTS = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,10 +104,14 @@ def _read_line(given: Sequence[str]) -> SimpleNamespace:
 
     with _mute_other_ranks():
         try:
-            return parse_line(given)
+            parsed = parse_line(given)
         except DiagnosticsError as error:
             sys.stderr.write(f"{error}\n")
+            if launcher_rank(os.environ) != 0:
+                sleep(_RANK_0_PRINTS)
             sys.exit(error.exit_code)
+    colour_choice[0] = parsed.colour
+    return parsed
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 from dliosim.commands.command_line.parser import Misuse, parse_words
 from dliosim.commands.command_line.program import insert_program
-from dliosim.commands.job.terminal import colour_choice
 from dliosim.errors import DiagnosticsError
 from dliosim.readable import printable
 
@@ -20,7 +19,6 @@ def parse_line(words: Sequence[str]) -> SimpleNamespace:
     try:
         parsed = parse_words(words)
         command = vars(parsed).pop("command")
-        colour_choice[0] = parsed.colour
         if reason := command.find_contradiction(parsed):
             raise Misuse(reason)
     except Misuse as error:
