@@ -29,6 +29,7 @@ from dliosim.execute.stalls.watcher import StallLimits
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.progress.board import Board, process_row
 from dliosim.model import Dataset, Workload
+from dliosim.model.direct_io import DIRECT_ALIGNMENT
 from dliosim.report.progress.progress_line import ProgressLine
 
 if TYPE_CHECKING:
@@ -163,4 +164,6 @@ def _align_direct_io(sessions: list[Session]) -> list[Session]:
         places.append(sessions[0].roots[dataset.root] / sessions[0].sources[dataset.found].names[0])
     asked = np.array([find_alignment(places) if world.node.rank == 0 else 0], np.int64)
     alignment = int(world.allreduce(asked, "max")[0])
+    if alignment <= DIRECT_ALIGNMENT:  # plans have it
+        return sessions
     return [replace(each, workload=set_alignment(each.workload, alignment)) for each in sessions]
