@@ -291,6 +291,11 @@ def _transfer_ratio(loop: LoopResult) -> str:
     return number(sum(one.bytes_moved for one in loop.answer_epochs) / asked) if asked else ABSENT
 
 
+def _count_epochs(loop: LoopResult) -> str:
+    """Return the numbers of the epochs that count; partial results have no answer, for which epochs would count."""
+    return name_epochs([one.epoch for one in loop.answer_epochs]).partition(" ")[2] if loop.answer else ABSENT
+
+
 def _cache(loop: LoopResult) -> str:
     phase = loop.phases[0]
     is_read = phase.api != "null" and not phase.reads_nothing
@@ -307,7 +312,7 @@ _LOOP_CONDITIONS: list[_LoopFigure] = [
     ("api", lambda loop: loop.phases[0].api or ABSENT),
     ("page cache at first", _cache),
     ("epochs", lambda loop: str(len(loop.epochs))),
-    ("epochs that count", lambda loop: name_epochs([epoch.epoch for epoch in loop.answer_epochs]).partition(" ")[2]),
+    ("epochs that count", _count_epochs),
     ("steps an epoch", lambda loop: str(max(one.steps for one in loop.epochs))),
 ]
 

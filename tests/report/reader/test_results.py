@@ -25,6 +25,7 @@ from dliosim.report.reader.labels import label_results
 from dliosim.report.reader.load import SavedComparison, SavedRun, load_results
 from dliosim.report.reader.results import parse_run
 from dliosim.report.run.warnings import warnings_of
+from dliosim.report.side_by_side import format_side_by_side
 from tests.compare.sample import answered
 from tests.compare.stall_sample import saves, stalled
 from tests.pictures.sample import comparison, write_comparison, write_run
@@ -64,6 +65,7 @@ def test_partial_results_are_read_back_and_say_what_they_have(tmp_path: Path, si
         "these are partial results: 2 of 4 verbs, 3 of 5 epochs of train, 1 epoch of evaluate were done "
         f"{when}; what was done later is not in them"
     )
+    assert "\nepochs that count" not in format_side_by_side([found])
     saved(tmp_path, results_content(run()))
     (whole,) = load_results([str(tmp_path)], with_arrays=False)
     assert isinstance(whole, SavedRun) and whole.run.partial is None
