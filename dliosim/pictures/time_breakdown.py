@@ -11,7 +11,7 @@ from matplotlib.ticker import MultipleLocator
 
 from dliosim.measure.figures.declaration import column_of, name_part, time_parts
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.run_summary import NO_STORAGE, Answer
+from dliosim.measure.results.run_summary import CANNOT_SAY, NO_STORAGE, Answer
 from dliosim.pictures.style import (
     INK,
     MOST_SHAPES,
@@ -48,7 +48,7 @@ TIME_CAPTION = (
 
 BUSY_CAPTION = (
     "How to read it: round dots are the utilization if storage alone held the steps; 100 % is storage that never makes "
-    "a step wait. Full dots are the answer: they reach the goal or do not. Hollow ones are no result of storage. "
+    "a step wait. Full dots are the answer: they reach the goal or do not. Hollow ones decide nothing. "
     "Epochs whose bytes came from memory, all or in part, have no dot, but a word below the axis. Squares are the "
     "utilization with all waits, mean over ranks, with the least and the greatest rank. What is between a dot and its "
     "square is no fault of storage. "
@@ -138,7 +138,7 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, 
     )
     figures = [storage_alone(epoch, answer) for epoch in epochs]
     alone = np.array([one if isinstance(one, float) else np.nan for one in figures])
-    is_judged = answer is not None and answer.verdict != NO_STORAGE
+    is_judged = answer is not None and answer.verdict not in (NO_STORAGE, CANNOT_SAY)
     axes.plot(x, alone, color=SERIES[0], linewidth=1.4)
     size = 6.5 if few else 3.5
     if not np.isnan(alone).all():
@@ -150,7 +150,7 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, 
             markersize=size,
             color=SERIES[0],
             markerfacecolor=SERIES[0] if is_judged else "white",
-            label="storage-limited" if is_judged else "storage-limited, no result of storage",
+            label="storage-limited" if is_judged else "storage-limited, decides nothing",
         )
     axes.axhline(1.0, color=INK, linewidth=0.8)
     if answer:

@@ -389,6 +389,10 @@ def test_utilization_of_storage_alone_stands_next_to_that_with_all_waits_and_the
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1\n60.0 %", "2\n70.0 %", "3\nmixed", "4\nmemory"]
     assert [text.get_text() for text in axes.texts] == ["goal\n85 %"]
     assert "with all waits (not to be trusted)" in [text.get_text() for text in figure.legends[0].get_texts()]
+    with apply_style():
+        undecided = time_breakdown.utilization_by_epoch(epochs, replace(answer, verdict="cannot say"), True)
+    legend = [text.get_text() for text in undecided.legends[0].get_texts()]
+    assert "storage-limited, decides nothing" in legend
 
 
 def bottom_and_top(axes: Axes, text: Text) -> tuple[float, float]:
