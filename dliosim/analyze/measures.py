@@ -144,8 +144,9 @@ def mpi_wait_share(figures: Figures) -> Measure | None:
     moved = f"one rank of {figures.job.ranks} moved {share_text(one.busiest)} of its bytes"
     causes = [f"its stripe count is {one.stripes}"] if one.stripes else []
     causes += [moved] if one.busiest >= _ONE_RANK else []
-    words = f"{waits} for other ranks, while the files take one rank {time_text(one.longest)}; most for {one.file}" + (
-        f": {', and '.join(causes)}" if causes else ""
+    words = (
+        f"{waits} for other ranks, and no rank accesses files for more than {time_text(one.longest)}; "
+        f"most for {one.file}" + (f": {', and '.join(causes)}" if causes else "")
     )
     folder = shlex.quote(str(PurePosixPath(one.file).parent))
     cure = _STRIPE.format(folder=folder) if one.stripes == 1 else AGGREGATORS if one.stripes else ""
