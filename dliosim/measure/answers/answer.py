@@ -126,7 +126,7 @@ def _judge(
         is_near = alone.high >= goal
         ends = f": {percent(alone.low, 3)} to {percent(alone.high, 3)}" if is_near else ""
         return TOO_CLOSE if is_near else CANNOT_SAY, (doubt + ends,)
-    load += f", {percent(1 - alone.mean / goal, 2)} is missing to the goal" if outcome is Outcome.MISSED else ""
+    load += ", which does not explain it" if outcome is Outcome.MISSED else ""
     reasons = [load] if waited >= CORE_WAIT_LIMIT else []
     if len(counted.numbers) == 1 and epochs[0].storage_utilization_error is None:
         reasons.append("how far one epoch with fewer than two syncs may be off is not known")

@@ -20,12 +20,14 @@ _OF_ANSWERS = {
     "goal": "the storage-limited utilization that `expect utilization of LOOP at least X` asks for, else 90 %",
     "storage-limited utilization": "how busy accelerators are if they wait for nothing but storage: the time of steps "
     "with storage that needs no time / their time with this one; waits for other ranks and for a core are in neither",
+    "accelerators busy": "the storage-limited utilization: the share of time for which accelerators compute if they "
+    "wait for nothing but storage; it is not how busy a disk is",
     "held": "the share of the whole run in which saves or restores held the ranks",
     "feeds": "storage reaches the goal: the 95 % interval over the epochs that count is not below it",
     "does not feed": "storage does not reach the goal: the 95 % interval over the epochs that count is below it",
     "too close to say": "the goal is within the 95 % interval over the epochs that count",
     "cannot say": "waits for a core may be what is missing to the goal, or the difference of variants; or too little "
-    "was measured: TRY says what tells more",
+    "was measured, or memory is short: TRY says what tells more",
     "not asked": "the loop has no compute or reads nothing, so there is a rate, and no yes or no",
     "not a storage result": "memory gave the bytes, or may have, or nothing was read",
     "every": "with `--mtbf`: how often it is best to save each checkpoint",

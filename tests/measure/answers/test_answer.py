@@ -372,7 +372,7 @@ def test_waiting_for_a_core_may_be_what_is_missing() -> None:
     assert answer(epoch(0.05, 1.0, **most)).verdict == "cannot say"
     loaded = answer(epoch(0.5, 1.0, **waiting))
     text = "20 % of the loop was waiting for a core"
-    assert (loaded.verdict, loaded.reasons) == ("does not feed", (f"{text}, 44 % is missing to the goal",))
+    assert (loaded.verdict, loaded.reasons) == ("does not feed", (f"{text}, which does not explain it",))
     assert answer(epoch(0.95, 1.0, **waiting)).reasons == (text,)
 
 
