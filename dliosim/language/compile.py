@@ -84,7 +84,8 @@ def _compile_blocks(
     keys = [(name, value) for name, value in given if name.startswith(OVERRIDE_MARKS)]
     given = [pair for pair in given if pair not in keys]
     document = loader.load(path, [name if name[0] == "~" else f"{name}={value}" for name, value in keys])
-    context = CompileContext(document, Scope(document.params, job, document.broken), loader.found)
+    scope = Scope(document.params, job, document.broken, writes_paths=finder is not missing_finder)
+    context = CompileContext(document, scope, loader.found)
     setting_overlay.apply_overrides(context, given)
     for param in document.params.values():
         if param.name in context.scope.broken:

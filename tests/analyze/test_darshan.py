@@ -265,7 +265,7 @@ def log(tmp_path: Path) -> Path:
 
 def test_without_pydarshan_it_says_what_to_install(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "darshan", None)
-    with pytest.raises(UsageError, match=r"pip install 'dliosim\[darshan\]'"):
+    with pytest.raises(UsageError, match=r"pip install '\.\[darshan\]'"):
         open_trace([log])
 
 

@@ -47,6 +47,7 @@ def perform(group: MPI.Intracomm, module: str, arguments: list[str]) -> tuple[in
 
 def left_behind(rank: int, below: str) -> tuple[list[str], list[str]]:
     """Threads, and files below a directory that are still open or mapped, of this process, which is of a rank."""
+    gc.collect()  # the traceback of an error that was expected may keep a reader, with its files
     threads = [thread.name for thread in threading.enumerate() if thread.name not in _MAY_STAY]
     files = []
     for entry in Path("/proc/self/fd").iterdir():

@@ -36,8 +36,14 @@ class KernelCounts:
 
     def stop_waits(self) -> None:
         """Stop counting core waits: the steps are over, and what follows is no time of the loop."""
+        before = read_process_io()
         self._core_wait = core_wait_since(self._waited, self._this)
         self._readers_core_wait = core_wait_since(self._readers_waited, self._readers)
+        after = read_process_io()
+        if self._io is not None and before is not None and after is not None:
+            # What these lines read from /proc is counted, and is no read of the loop.
+            asked = after.called_read + after.own - before.called_read
+            self._io = replace(self._io, called_read=self._io.called_read + asked)
 
     def stop_reads(self) -> None:
         """Stop counting bytes: nothing of the epoch is read any more."""

@@ -51,6 +51,8 @@ class Scope:
     used: set[str] = field(default_factory=set)
     #: in a checkpoint: the split of its ranks, which gives `$tensor`, `$pipeline` and `$data`
     split: Split | None = None
+    #: whether paths are written as they are, in this locale; not in the description of data that exist already
+    writes_paths: bool = True
     _values: dict[str, Value] = field(default_factory=dict)
     _evaluated: dict[Span, Value] = field(default_factory=dict)
     _active: list[str] = field(default_factory=list)
@@ -58,7 +60,7 @@ class Scope:
 
     def narrow_to_split(self, split: Split) -> Scope:
         """Return the scope of a checkpoint with this split; parameters may have other values there."""
-        return Scope(self.params, self.job, self.broken, self.used, split)
+        return Scope(self.params, self.job, self.broken, self.used, split, self.writes_paths)
 
     # ---- phrases --------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.places import Places
 from dliosim.plan.samples.read_ranges import buffer_bytes, plan_reads
 from dliosim.plan.samples.sampler import plan_bytes, plan_epoch
+from dliosim.plan.samples.sizes import bind_file
 
 #: Memory of a rank before it reads anything, and once a node what its ranks share: the interpreter, numpy and the MPI
 #: library. `scripts/bench_start.py` measures both: PSS of 1 to 32 ranks, a straight line in the number of ranks.
@@ -109,7 +110,7 @@ def prepare_memory(form: Format, verb: Prepare, ranks: int, rank: int) -> RankMe
     sample, file_samples = largest_sample(dataset), -(-dataset.samples // files)
     made, file_bytes = sample + dataset.header + 2 * dataset.align, file_samples * sample
     if isinstance(form, Built):
-        made = min(form.batch, file_samples) * sample
+        made = min(cast(Built, bind_file(form, 0)).batch, file_samples) * sample
     elif transfer is not None and (not isinstance(form, Framed) or form.bare):
         made = min(transfer, file_bytes + dataset.header)
     elif isinstance(form, Framed) and not form.bare:  # whole samples, or several small files

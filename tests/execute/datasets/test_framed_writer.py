@@ -83,7 +83,7 @@ def test_parts_of_all_ranks_make_the_files(
     maker = FramedWriter(places)
     count = dataset.layout.files
     made = [bytearray(b"\xaa" * size) for size in places.file_sizes(np.arange(count)).tolist()]
-    small = {"_SMALL_SAMPLES": 7, "_SMALL_BYTES": small_bytes, "_BYTES": 3 * small_bytes, "allocate": dirty}
+    small = {"_SMALL_SAMPLES": 7, "SMALL_FILE": small_bytes, "MADE_TOGETHER": 3 * small_bytes, "allocate": dirty}
     with patch.object(makes, "SAMPLES_AT_ONCE", 7), patch.multiple(small_files, **small):
         for rank in range(ranks):
             for one in maker.place(places.parts(ranks, rank)):

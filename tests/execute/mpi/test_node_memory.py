@@ -99,7 +99,7 @@ def memories(patch: pytest.MonkeyPatch, turns: _Turns) -> list[NodeMemory]:
     comms: list[Any] = [_Comm(rank) for rank in range(RANKS)]
     made = [NodeMemory(comm, RANKS, first_ends_meetings=False) for comm in comms]
     for memory in made:
-        patch.setattr(memory, "_rows", [_Words(words, turns) for words in memory._rows])
+        patch.setattr(memory, "_row", lambda rank, row=memory._row: _Words(row(rank), turns))
     return made
 
 
