@@ -98,7 +98,7 @@ def doubt_of_length(epochs: Sequence[EpochSummary]) -> str:
     if taken >= LEAST_SECONDS and steps >= LEAST_STEPS:
         return ""
     least = f"{LEAST_STEPS} steps and {seconds(LEAST_SECONDS, 2)}"
-    return f"measured {count(steps, 'step')} in {seconds(taken, 2)}, and a verdict takes {least}"
+    return f"{count(steps, 'step')} take {seconds(taken, 2)} if only storage is counted, and a verdict takes {least}"
 
 
 def count_steps(epochs: Sequence[EpochSummary]) -> tuple[int, float]:

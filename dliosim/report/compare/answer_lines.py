@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dliosim.compare.answer import EITHER, USE
 from dliosim.compare.result import ComparisonAnswer, Outcome
+from dliosim.measure.results.run_summary import CANNOT_SAY
 from dliosim.readable import count, number
 from dliosim.report.first_lines import (
     FirstRows,
@@ -76,7 +77,8 @@ def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterat
     elif answer.verdict == EITHER:
         yield "ANSWER", f"{answer.verdict}: {answer.reasons[0]}"
     else:
-        yield "ANSWER", f"{answer.verdict}: cannot say what to use"
+        verdict = "" if answer.verdict == CANNOT_SAY else f"{answer.verdict}: "
+        yield "ANSWER", f"{verdict}cannot say what to use"
         yield "WHY", answer.reasons[0]
         if answer.use:
             yield "MEASURED", f"{answer.use}: {lead}"
