@@ -157,7 +157,7 @@ class Seen:
 
 
 def parse_reads(place: Path, rank: int, calls: list[Call]) -> Seen:
-    """Return all reads of a rank, of any file, and the times when its main thread read the count of its process.
+    """Return all reads of a rank but of waits for a core, and the times when its main thread read its process's count.
 
     The thread that looks for stalls reads it too, of ranks that are late.
     """
@@ -167,8 +167,9 @@ def parse_reads(place: Path, rank: int, calls: list[Call]) -> Seen:
             parsed = CALL.match(line)
             if parsed is None or parsed[2] not in READS or int(parsed[4]) <= 0:
                 continue
-            reads.append((float(parsed[1]), int(parsed[4])))
             path = DESCRIPTOR.search(parsed[3])
+            if path is None or not path[1].endswith("/schedstat"):  # which a loop takes from its count again
+                reads.append((float(parsed[1]), int(parsed[4])))
             if path is not None and path[1] == f"/proc/{file.suffix[1:]}/io":  # the file is named by its thread
                 asked.append(float(parsed[1]))
     return Seen(calls, sorted(reads), sorted(asked))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.loop.epoch_plan import EpochWork
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
-from dliosim.execute.node.compute import core_wait, core_wait_since
+from dliosim.execute.node.compute import core_wait, read_schedstats, sum_waits, wait_between
 from dliosim.execute.node.page_cache import process_io_since, read_process_io
 from dliosim.execute.phases.context import OpenDataset, Session
 from dliosim.measure.rank.records import EpochRecord
@@ -36,14 +36,12 @@ class KernelCounts:
 
     def stop_waits(self) -> None:
         """Stop counting core waits: the steps are over, and what follows is no time of the loop."""
-        before = read_process_io()
-        self._core_wait = core_wait_since(self._waited, self._this)
-        self._readers_core_wait = core_wait_since(self._readers_waited, self._readers)
-        after = read_process_io()
-        if self._io is not None and before is not None and after is not None:
-            # What these lines read from /proc is counted, and is no read of the loop.
-            asked = after.called_read + after.own - before.called_read
-            self._io = replace(self._io, called_read=self._io.called_read + asked)
+        texts = [read_schedstats(threads) for threads in (self._this, self._readers)]
+        self._core_wait = wait_between(self._waited, sum_waits(texts[0]))
+        self._readers_core_wait = wait_between(self._readers_waited, sum_waits(texts[1]))
+        if self._io is not None:  # the kernel counts what these lines read from /proc, which is no read of the loop
+            read = sum(len(text) for found in texts for text in found or ())
+            self._io = replace(self._io, called_read=self._io.called_read + read)
 
     def stop_reads(self) -> None:
         """Stop counting bytes: nothing of the epoch is read any more."""

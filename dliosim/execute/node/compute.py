@@ -93,16 +93,22 @@ def core_wait(threads: Sequence[int]) -> int | None:
     None where the kernel does not count it: it has no such file, or says that threads that work have never run. Reading
     takes some 10 us a thread.
     """
-    waited = 0
-    for thread in threads:
-        try:
-            ready = parse_schedstat(Path(f"/proc/self/task/{thread}/schedstat").read_text())
-        except OSError:
-            return None
-        if ready is None:
-            return None
-        waited += ready
-    return waited
+    return sum_waits(read_schedstats(threads))
+
+
+def read_schedstats(threads: Sequence[int]) -> list[str] | None:
+    """Return the text of each thread's schedstat file; None where one has no such file."""
+    try:
+        return [Path(f"/proc/self/task/{thread}/schedstat").read_text() for thread in threads]
+    except OSError:
+        return None
+
+
+def sum_waits(schedstats: Sequence[str] | None) -> int | None:
+    """Return the sum of the waits (ns) that texts of `read_schedstats` have; None where the kernel does not count."""
+    waits = [parse_schedstat(text) for text in schedstats or ()]
+    known = [wait for wait in waits if wait is not None]
+    return None if schedstats is None or len(known) < len(waits) else sum(known)
 
 
 def parse_schedstat(schedstat: str) -> int | None:
@@ -113,5 +119,9 @@ def parse_schedstat(schedstat: str) -> int | None:
 
 def core_wait_since(before: int | None, threads: Sequence[int]) -> int:
     """Return the time (ns) that the same threads have waited since `before`; -1 where the kernel does not count it."""
-    now = core_wait(threads)
-    return -1 if before is None or now is None else now - before
+    return wait_between(before, core_wait(threads))
+
+
+def wait_between(before: int | None, after: int | None) -> int:
+    """Return the difference of two waits (ns); -1 where one is not counted."""
+    return -1 if before is None or after is None else after - before
