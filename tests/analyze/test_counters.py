@@ -234,13 +234,13 @@ def test_calls_on_pipes_are_no_io_and_the_time_of_their_opens_is_said() -> None:
             **{name: getattr(POSIX, name) for name in ("module", "file", "rank")},
             "counts": POSIX.counts,
             "seconds": {**POSIX.seconds, "F_META_TIME": np.array([0.5, 70.0])},
-            "files": ("/data/a.npz", "/tmp/work/pipe_-1043744754"),
+            "files": ("/data/a.npz", "/scratch/job/pipe_-1043744754"),
         }
     )
     found = counted(pipes)
     assert [one.metadata for one in found.ranks] == [0.5, 0.0]
     assert (found.access.files, found.access.write.bytes) == (1, 0)
-    assert any("71.00 s of opens, reads and writes of /tmp/work/pipe_-1043744754" in note for note in found.job.notes)
+    assert any("71.00 s of opens, reads and writes of /scratch/job/pipe_-1043744754" in note for note in found.job.notes)
 
 
 @pytest.mark.parametrize(
