@@ -8,7 +8,7 @@ loads it: `dcp` by torch.distributed.checkpoint on two ranks that split the tens
 has parts for what PyTorch's zip container puts around them), `dcp-reshard` loads on one rank what two have saved,
 `torch-save` is torch.save by the first of two ranks that both hold all, and torch.load by both. dliosim does the same
 by a pattern with a part for each tensor. Every rank runs under a strace of its own. `similarity` prints the files and a
-row for each save and load, `trace` what each rank called. docs/fidelity.md has what they showed.
+row for each save and load, `trace` what each rank called. docs/evidence/fidelity.md has what they showed.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ LOADERS_PYTHON has numpy, h5py, torch and tensorflow. A case is a loader. Where 
 with the case's name, dliosim runs it with the same files, batch and compute. `trace` prints markdown of the calls,
 `similarity` a row of that for each case, `time` a row for each latency. `costs` prints the costs of a DataLoader
 without reading, which the patterns have as parameters.
-docs/fidelity.md has the results.
+docs/evidence/fidelity.md has the results.
 """
 
 from __future__ import annotations

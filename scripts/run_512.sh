@@ -9,7 +9,7 @@
 # PATTERN names another pattern of this checkout, DEFINES what to give it: PATTERN=patterns/llama3_405b.dlio DEFINES='-D
 # rounds=2' saves and restores a checkpoint of 1,544 files.
 # The last lines compare time and memory with what is to be reached by 512 ranks on two cores and 24 GB, and have the
-# row for docs/benchmarks.md; they do not decide the status.
+# row for docs/evidence/benchmarks.md; they do not decide the status.
 # Exit status 0 only if the job ended well, each epoch had every sample once, each save and restore every byte in as many
 # files as planned, and nothing was left behind.
 set -euo pipefail

@@ -1,4 +1,4 @@
-"""The tables of docs/published.md, and how near plans are to what others have measured."""
+"""The tables of docs/evidence/published.md, and how near plans are to what others have measured."""
 
 from __future__ import annotations
 
