@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Write the tables of docs/evidence/published.md: bytes that others have measured, and those of `dliosim plan` for the same.
+"""Write the tables of docs/evidence/published.md: bytes that others have measured, and those of `dliosim plan`.
 
     scripts/write_published.py
 

@@ -19,9 +19,8 @@ import pytest
 from dliosim.compare.experiment import parse_varied
 from dliosim.compare.variants import compile_variants
 from dliosim.model import Job
-from tests.scripts.stubs import RECORDS, ROOT, calls, environment, stub
+from tests.scripts.stubs import PAGES, RECORDS, ROOT, calls, environment, stub
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CLUSTER = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 [ON_CLUSTER] = [line for line in START.splitlines() if " && srun " in line]

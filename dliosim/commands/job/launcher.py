@@ -65,7 +65,7 @@ def library_environment() -> Iterator[None]:
 def library_settings(environ: Mapping[str, str], cores: int) -> dict[str, str]:
     """Return variables of the environment with which libraries start faster, without those that are set already.
 
-    `cores` is the number of cores of this node that the launcher has for its ranks. Measured in docs/evidence/benchmarks.md.
+    `cores` is the number of cores of this node for the launcher's ranks; measured in docs/evidence/benchmarks.md.
     """
     # Without this each rank would start a thread for each core of the node, for linear algebra, which is never used.
     settings = {"OPENBLAS_NUM_THREADS": "1"}
