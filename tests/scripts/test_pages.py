@@ -1,4 +1,4 @@
-"""What pages name exists: the files and sections that they link, and the paths and commands that they show.
+"""Everything that pages name exists: the files and sections that they link, and the paths and commands that they show.
 
 A path with a word in capitals (`tests/errors/CODE_name.dlio`) or an ellipsis is a placeholder; `NOT_OURS` has the other
 names that look like ours and are not.
@@ -37,7 +37,7 @@ def without_blocks(page: Path) -> str:
 
 
 def spans(page: Path) -> list[str]:
-    """What is in backticks, each on one line."""
+    """The texts in backticks, each on one line."""
     return [" ".join(text.split()) for _, text in SPAN.findall(without_blocks(page))]
 
 
