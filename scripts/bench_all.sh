@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every measurement of docs/evidence/benchmarks.md but the one of 512 ranks (scripts/run_512.sh), as markdown; about seven minutes.
+# Loops, backends, start, `--null`, plans and formats of docs/evidence/benchmarks.md, as markdown; about seven minutes.
 #
 #   scripts/bench_all.sh [PLACE]        PLACE is a directory on tmpfs for the data (default: /dev/shm)
 #
