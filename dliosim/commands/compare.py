@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -17,16 +17,15 @@ from dliosim.commands.command_line.options import parse_overrides, parse_roots, 
 from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
 from dliosim.commands.compare_schedule import VariantRun, run_blocks
 from dliosim.commands.job.environment import describe_environment
-from dliosim.commands.job.mpi_entry import results_line, write_and_print
-from dliosim.commands.job.results_dir import results_directory
-from dliosim.commands.job.setup import Setup, compile_or_explain, open_sessions, run_on_ranks
+from dliosim.commands.job.results_dir import ResultsDirectory, results_line, write_and_print
+from dliosim.commands.job.setup import RankCommand, Setup, compile_or_explain, open_sessions, run_on_ranks
 from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ComparisonPlan, ExcludedVariant, parse_varied
-from dliosim.compare.pass_figures import LOOP, STALL
-from dliosim.compare.result import Outcome, VariantResult
+from dliosim.compare.pass_figures import LOOP, STALL, Subject
+from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
-from dliosim.execute.mpi.node_cores import fullest_node
+from dliosim.execute.mpi.node_cores import NodeLoad, fullest_node
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.phases.context import Options, Phase
@@ -41,77 +40,111 @@ from dliosim.report.compare.tables import comparison_report
 if TYPE_CHECKING:
     from dliosim.language.diagnostics import Diagnostic
 
-_UNFINISHED = "there is no verdict; rows.csv, if it is there, has the blocks that were done"
-
 
 def compare_command(comm: MPI.Intracomm, arguments: Sequence[str], parsed: SimpleNamespace | None) -> int:
     """Compare variants of a pattern's loop, save or restore on all ranks of `comm`.
 
     Returns the exit status, the same on every rank.
     """
-    return run_on_ranks(comm, arguments, parsed, lambda signal: _UNFINISHED, _compare)
+    return run_on_ranks(comm, arguments, parsed, CompareCommand)
 
 
-def _compare(setup: Setup) -> int:
-    """Run all passes, judge them and write the results; return the exit status, the same on every rank. Collective."""
-    world, parsed, progress = setup.world, setup.parsed, setup.progress
-    finder = FileFinder(parse_roots(parsed), progress)
-    found = world.run_on_rank_0(
-        "read the pattern",
-        lambda: compile_or_explain(
-            lambda: _compile_variants(setup, find_pattern(parsed.pattern, parsed.override), finder)
-        ),
-    )
-    caches = world.run_on_rank_0("look at the options", lambda: _choose_caches(found, parsed.caches))
-    variants = found.variants
-    first, started = variants[0].workload, setup.started
-    subject = LOOP if isinstance(variants[0].verb, Loop) else STALL
-    run = [separate_checkpoints(one.workload, one.verb, number) for number, one in enumerate(variants)]
-    sessions = open_sessions(setup, [one.workload for one in variants], run, finder.sources, Options())
-    running = [VariantRun(one, session) for one, session in zip(variants, sessions, strict=True)]
-    status = 0
-    with ExitStack() as stack:
-        stack.enter_context(lock_variant_directories(sessions))
-        prepared = _prepare_variants(running)
-        directory = stack.enter_context(results_directory(parsed.output, first.name, started, "compare"))
+class CompareCommand(RankCommand):
+    """One comparison."""
 
-        def write_finished_rows() -> None:
-            # These rows stay after Ctrl-C or a time limit. Where they cannot be written, the end of the run says so.
-            if world.rank == 0 and sum(not one.failed for one in running) > 1:
-                with suppress(OSError):
-                    write_rows(directory(), [(one.variant.label, one.passes) for one in running], subject)
+    unfinished = "there is no verdict; rows.csv, if it is there, has the blocks that were done"
 
-        run_blocks(running, parsed.repeat, parsed.seed, subject, caches == "cold", progress, write_finished_rows)
-        node = fullest_node(world, setup.load)
-        if world.rank == 0:
-            outcome = Outcome(
-                subject=subject,
-                name=first.name,
-                title=first.title,
-                pattern=first.pattern,
-                overrides=tuple(parse_overrides(parsed)),
-                program=setup.program,
-                arguments=setup.arguments,
-                what=found.what,
-                without_saves=found.without_saves,
-                varied=found.varied,
-                ranks=world.size,
-                nodes=world.nodes,
-                environment=describe_environment(
-                    running[0].session, node, [one.last for one in running if one.last is not None]
-                ),
-                started=started.isoformat(timespec="seconds"),
-                total_seconds=setup.seconds,
-                repetitions=parsed.repeat,
-                seed=parsed.seed,
-                caches=caches,
-                measured=tuple(_make_variant_result(one) for one in running if not one.failed),
-                not_run=(*found.not_run, *_list_failed_variants(running)),
-                passes=tuple((one.variant.label, tuple(one.passes)) for one in running),
-                prepared=tuple(phase.summary for phase in prepared),
-            )
-            status = _write_report(setup, finder, outcome, directory)
-    return world.broadcast_object(status)
+    plan: ComparisonPlan  #: the variants, and those that cannot run
+    caches: str  #: how caches are treated before each pass
+    running: list[VariantRun]  #: the variants with their passes
+    prepared: list[Phase]  #: what was prepared before the first pass
+    directory: ResultsDirectory
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.finder = FileFinder(parse_roots(setup.parsed), setup.progress)
+
+    def read(self) -> None:
+        """Compile the variants."""
+        world, parsed = self.setup.world, self.setup.parsed
+
+        def compile_plan() -> ComparisonPlan:
+            path = find_pattern(parsed.pattern, parsed.override)
+            return compile_or_explain(lambda: _compile_variants(self.setup, path, self.finder))
+
+        self.plan = world.run_on_rank_0("read the pattern", compile_plan)
+        self.caches = world.run_on_rank_0("look at the options", lambda: _choose_caches(self.plan, parsed.caches))
+
+    def open(self) -> None:
+        """Make the directories, and prepare what each variant needs."""
+        setup, variants = self.setup, self.plan.variants
+        run = [separate_checkpoints(one.workload, one.verb, number) for number, one in enumerate(variants)]
+        sessions = open_sessions(setup, [one.workload for one in variants], run, self.finder.sources, Options())
+        self.running = [VariantRun(one, session) for one, session in zip(variants, sessions, strict=True)]
+        setup.stack.enter_context(lock_variant_directories(sessions))
+        self.prepared = _prepare_variants(self.running)
+        name = variants[0].workload.name
+        self.directory = setup.stack.enter_context(
+            ResultsDirectory(setup.parsed.output, name, setup.started, "compare")
+        )
+
+    def run(self) -> None:
+        """Run all passes."""
+        parsed, is_cold = self.setup.parsed, self.caches == "cold"
+        run_blocks(
+            self.running, parsed.repeat, parsed.seed, self._subject, is_cold, self.setup.progress, self._write_rows
+        )
+
+    def report(self) -> int:
+        """Judge the variants, write the results and print them; return the exit status."""
+        world = self.setup.world
+        node = fullest_node(world, self.setup.load)
+        status = _write_report(self.setup, self.finder, self._outcome(node), self.directory) if world.rank == 0 else 0
+        return world.broadcast_object(status)
+
+    @property
+    def _subject(self) -> Subject:
+        return LOOP if isinstance(self.plan.variants[0].verb, Loop) else STALL
+
+    def _write_rows(self) -> None:
+        """Write the passes so far, which stay after Ctrl-C or a time limit.
+
+        Where they cannot be written, the end of the comparison says so.
+        """
+        if self.setup.world.rank == 0 and sum(not one.failed for one in self.running) > 1:
+            with suppress(OSError):
+                rows = [(one.variant.label, one.passes) for one in self.running]
+                write_rows(self.directory.make(), rows, self._subject)
+
+    def _outcome(self, node: NodeLoad) -> Outcome:
+        """Return what all passes came to, on rank 0."""
+        setup, plan, running = self.setup, self.plan, self.running
+        first = plan.variants[0].workload
+        summaries = [one.last for one in running if one.last is not None]
+        return Outcome(
+            subject=self._subject,
+            name=first.name,
+            title=first.title,
+            pattern=first.pattern,
+            overrides=tuple(parse_overrides(setup.parsed)),
+            program=setup.program,
+            arguments=setup.arguments,
+            what=plan.what,
+            without_saves=plan.without_saves,
+            varied=plan.varied,
+            ranks=setup.world.size,
+            nodes=setup.world.nodes,
+            environment=describe_environment(running[0].session, node, summaries),
+            started=setup.started.isoformat(timespec="seconds"),
+            total_seconds=setup.seconds,
+            repetitions=setup.parsed.repeat,
+            seed=setup.parsed.seed,
+            caches=self.caches,
+            measured=tuple(_make_variant_result(one) for one in running if not one.failed),
+            not_run=(*plan.not_run, *_list_failed_variants(running)),
+            passes=tuple((one.variant.label, tuple(one.passes)) for one in running),
+            prepared=tuple(phase.summary for phase in self.prepared),
+        )
 
 
 def _compile_variants(
@@ -204,7 +237,7 @@ def _read_back_striping(one: VariantRun) -> str:
     return read_striping(one.session.directory(dataset.root, dataset.path, dataset.digest())) or NO_STRIPING
 
 
-def _write_report(setup: Setup, finder: FileFinder, outcome: Outcome, directory: Callable[[], Path]) -> int:
+def _write_report(setup: Setup, finder: FileFinder, outcome: Outcome, directory: ResultsDirectory) -> int:
     """Write the results to `directory`, made if it is not there yet, and print them; return the exit status."""
     if len(outcome.measured) < 2:
         reasons = "".join(f"\n  {one.label}: {one.reason}" for one in outcome.not_run)
@@ -215,14 +248,24 @@ def _write_report(setup: Setup, finder: FileFinder, outcome: Outcome, directory:
 
     disk = "" if find_mount(Path()).is_memory_backed else DATA_DIRECTORY
     answer = answer_comparison(outcome, lambda override: _accepts_override(setup, finder, override), disk)
-
-    def write(place: Path) -> None:
-        write_comparison(place, outcome, answer)
-
-    def show(place: Path | None) -> str:
-        if setup.parsed.json:
-            return comparison_json(outcome.name, answer, place)
-        return comparison_report(outcome, answer) + results_line(place)
-
-    done = write_and_print(directory, write, show)
+    _, done = write_and_print(directory, ComparisonResults(outcome, answer, setup.parsed.json))
     return 0 if done else ExecutionError.exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonResults:
+    """A comparison that is over, as files and as text."""
+
+    outcome: Outcome  #: all passes
+    answer: ComparisonAnswer  #: the verdict
+    as_json: bool  #: print JSON instead of tables
+
+    def write(self, place: Path) -> None:
+        """Write rows.csv and compare.json. Raises OSError."""
+        write_comparison(place, self.outcome, self.answer)
+
+    def report(self, place: Path | None) -> str:
+        """Return the answer and the tables."""
+        if self.as_json:
+            return comparison_json(self.outcome.name, self.answer, place)
+        return comparison_report(self.outcome, self.answer) + results_line(place)

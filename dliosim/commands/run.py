@@ -16,66 +16,101 @@ from typing import TYPE_CHECKING
 from mpi4py import MPI
 
 from dliosim.commands.job.garbage import freeze_objects
-from dliosim.commands.job.partial import PartialResults
-from dliosim.commands.job.setup import Setup, open_sessions, run_on_ranks
+from dliosim.commands.job.setup import RankCommand, Setup, open_sessions, run_on_ranks
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.node_cores import fullest_node
-from dliosim.execute.phases.context import Options
+from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
 from dliosim.model import Loop, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
 
 if TYPE_CHECKING:
+    from dliosim.commands.run_results import RunRecord
     from dliosim.execute.datasets.discovery import FileFinder
     from dliosim.execute.run.trace_recording import Recording
-    from dliosim.trace.cut import TraceCut
 
 
 def run_command(comm: MPI.Intracomm, arguments: Sequence[str], parsed: SimpleNamespace | None) -> int:
     """Run a pattern on all ranks of `comm`; return the exit status, the same on every rank."""
-    unfinished = PartialResults()
-    return run_on_ranks(comm, arguments, parsed, unfinished.save, lambda setup: _run(setup, unfinished))
+    return run_on_ranks(comm, arguments, parsed, RunCommand)
 
 
-def _run(setup: Setup, unfinished: PartialResults) -> int:
-    world, parsed = setup.world, setup.parsed
-    if world.rank == 0:
-        with freeze_objects():
-            from dliosim.commands import run_results
-    finder: FileFinder | None = None
+class RunCommand(RankCommand):
+    """One run of a pattern."""
 
-    def read_pattern() -> Workload:
-        nonlocal finder
-        workload, finder = run_results.read_pattern(setup)
+    unfinished = "no results were written"
+
+    workload: Workload  #: what the pattern says
+    session: Session  #: the run of it on this rank
+    phases: list[Phase]  #: what its verbs became
+    finder: FileFinder | None = None  #: what looked for existing files, on rank 0
+    record: RunRecord | None = None  #: what rank 0 keeps for the results
+    recording: Recording | None = None  #: the trace, if it is asked for
+
+    def read(self) -> None:
+        """Compile the pattern. Rank 0 alone does it, so that 512 ranks do not each build a parser."""
+        if self.setup.world.rank == 0:
+            with freeze_objects():
+                import dliosim.commands.run_results  # noqa: F401
+        self.workload = self.setup.world.run_on_rank_0("read the pattern", self._read_pattern)
+        self.setup.world.run_on_rank_0("look at the options", self._check_options)
+
+    def open(self) -> None:
+        """Make the directories, and begin to keep results and to record."""
+        setup, finder = self.setup, self.finder
+        sources = {} if finder is None else finder.sources
+        (self.session,) = open_sessions(setup, [self.workload], [self.workload], sources, self._options)
+        node = fullest_node(setup.world, setup.load)
+        if finder is not None:
+            from dliosim.commands.run_results import begin_record, shortage_error
+
+            self.session = replace(self.session, shortage=partial(shortage_error, setup, finder))
+            self.record = begin_record(setup, self.session, node, finder)
+        if setup.parsed.trace is not None:
+            from dliosim.execute.run.trace_recording import Recording  # most runs need none of it
+
+            recording = Recording(setup.world, setup.parsed.trace, _spill_folder(setup))
+            self.recording = setup.stack.enter_context(recording)
+
+    def run(self) -> None:
+        """Run all verbs, and with --with-null each loop once more without I/O."""
+        with _show_live(self.setup, self.workload) if self.setup.parsed.live else nullcontext():
+            self.phases = (run_with_null if self.setup.parsed.with_null else run_workload)(self.session)
+        if self.recording is not None:
+            self.recording.stop()
+
+    def report(self) -> int:
+        """Write and print the results, then the trace."""
+        status, place = (0, None) if self.record is None else self.record.report(self.phases)
+        if self.recording is not None:
+            line = self.recording.write(place, _describe_run(self.setup, self.session.workload))
+            if line and self.record is not None and not _print_line(line, self.setup.parsed.json):
+                status = ExecutionError.exit_code
+        return self.setup.world.broadcast_object(status)
+
+    @property
+    def _options(self) -> Options:
+        return Options(self.setup.parsed.null, self.setup.parsed.verify)
+
+    def _read_pattern(self) -> Workload:
+        from dliosim.commands.run_results import read_pattern
+
+        workload, self.finder = read_pattern(self.setup)
         return workload
 
-    # Rank 0 alone reads the pattern, so that 512 ranks do not each build a parser.
-    workload = world.run_on_rank_0("read the pattern", read_pattern)
-    options = Options(parsed.null, parsed.verify)
-    world.run_on_rank_0("look at the options", lambda: _check_options(workload, options, parsed.trace, world.size))
-    (session,) = open_sessions(setup, [workload], [workload], {} if finder is None else finder.sources, options)
-    if finder is not None:
-        session = replace(session, shortage=partial(run_results.shortage_error, setup, finder))
-    node = fullest_node(world, setup.load)
-    with (
-        nullcontext()
-        if finder is None
-        else run_results.collect_results(setup, session, node, unfinished, finder) as finish,
-        _begin_recording(setup) as recording,
-    ):
-        with _show_live(setup, workload) if parsed.live else nullcontext():
-            phases = run_with_null(session) if parsed.with_null else run_workload(session)
-        if recording is not None:
-            recording.stop()
-        status, place = finish(phases) if finish is not None else (0, None)
-        if recording is not None:
-            line = recording.write(place, _describe_run(setup, session.workload))
-            if line and finish is not None and not _print_line(line, parsed.json):
-                status = ExecutionError.exit_code
-    return world.broadcast_object(status)
+    def _check_options(self) -> None:
+        """Raise UsageError for --verify of existing files, whose bytes are not known, and for --trace of no rank."""
+        ranks, cut = self.setup.world.size, self.setup.parsed.trace
+        if cut is not None and not cut.count_ranks(ranks):
+            text = f"--trace: none of its ranks is in this job, which has {count(ranks, 'rank')}"
+            raise UsageError(f'{text}\n  = help: --trace "ranks 0 to {ranks - 1}" records all of them')
+        given = ", ".join(f"`{dataset.name}`" for dataset in self.workload.datasets if dataset.source)
+        if self._options.verify and given:
+            text = f"--verify: {given}: existing files cannot be verified, since their right bytes are not known"
+            raise UsageError(f"{text}; `decode on` runs the checks that their format has")
 
 
 def _print_line(line: str, as_json: bool) -> bool:
@@ -94,15 +129,6 @@ def _show_live(setup: Setup, workload: Workload) -> AbstractContextManager[None]
     from dliosim.commands.job.live import show_live
 
     return show_live(setup, workload.name)
-
-
-def _begin_recording(setup: Setup) -> AbstractContextManager[Recording | None]:
-    """Begin to record, if that is asked for. Collective."""
-    if setup.parsed.trace is None:
-        return nullcontext()
-    from dliosim.execute.run.trace_recording import Recording  # most runs need none of it
-
-    return Recording(setup.world, setup.parsed.trace, _spill_folder(setup))
 
 
 def _describe_run(setup: Setup, workload: Workload) -> dict[str, str]:
@@ -128,14 +154,3 @@ def _spill_folder(setup: Setup) -> Path:
     """Return the folder on each rank for what of a trace memory has no room for: near the results."""
     given = Path(setup.parsed.output or ".").absolute()
     return next(each for each in (given, *given.parents) if each.is_dir())
-
-
-def _check_options(workload: Workload, options: Options, cut: TraceCut | None, ranks: int) -> None:
-    """Raise UsageError for `--verify` with existing files, whose bytes are not known, and for `--trace` of no rank."""
-    if cut is not None and not cut.count_ranks(ranks):
-        text = f"--trace: none of its ranks is in this job, which has {count(ranks, 'rank')}"
-        raise UsageError(f'{text}\n  = help: --trace "ranks 0 to {ranks - 1}" records all of them')
-    given = [f"`{dataset.name}`" for dataset in workload.datasets if dataset.source]
-    if options.verify and given:
-        text = f"--verify: {', '.join(given)}: existing files cannot be verified, since their right bytes are not known"
-        raise UsageError(f"{text}; `decode on` runs the checks that their format has")

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -17,9 +16,7 @@ from dliosim.commands.command_line.command_table import DATA_DIRECTORY
 from dliosim.commands.command_line.options import parse_roots, parse_values
 from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
 from dliosim.commands.job.environment import describe_environment
-from dliosim.commands.job.mpi_entry import results_line, write_and_print
-from dliosim.commands.job.partial import PartialResults
-from dliosim.commands.job.results_dir import results_directory
+from dliosim.commands.job.results_dir import ResultsDirectory, results_line, write_and_print
 from dliosim.commands.job.setup import Setup, compile_or_explain
 from dliosim.commands.job.terminal import has_colours
 from dliosim.errors import DamageDiagnosticsError, DliosimError, ExecutionError, ExpectationMissed
@@ -76,18 +73,64 @@ def _flatten_blocks(blocks: Sequence[PatternBlock]) -> Iterator[PatternBlock]:
         yield from _flatten_blocks(block.body) if block.kind == "repeat" else [block]
 
 
-@contextmanager
-def collect_results(
-    setup: Setup, session: Session, node: NodeLoad, unfinished: PartialResults, finder: FileFinder
-) -> Iterator[Callable[[Sequence[Phase]], tuple[int, Path | None]]]:
-    """Yield a function that writes and prints the results of all phases; verbs run in the block.
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """Facts of a run, kept until its results are written."""
 
-    It returns the exit status and the folder of the results, None where these could not be written.
+    setup: Setup  #: the command
+    session: Session  #: the run on this rank
+    node: NodeLoad  #: load of the node with the most ranks for its cores
+    finder: FileFinder  #: looks for existing files
+    directory: ResultsDirectory  #: takes the results
+    begun: RunSummary  #: the run before its first verb
 
-    From the beginning of the block `unfinished` has the partial results.
-    """
+    def write_finished(self, signal: str) -> Path | None:
+        """Write results.partial.json with what is finished; return it, or None if there is nothing yet."""
+        workload = self.session.workload
+        verbs = sum(times for _, times in flatten_verbs(workload.verbs))
+        phases, missing = self.session.finished.partial_phases(signal, verbs)
+        if not phases:
+            return None
+        run = replace(
+            self.begun,
+            seconds=self.setup.seconds,
+            phases=tuple(_add_whole(phase, workload) for phase in phases),
+            partial=missing,
+        )
+        return write_partial(self.directory.make, run)
+
+    def report(self, phases: Sequence[Phase]) -> tuple[int, Path | None]:
+        """Write and print the results of all phases; return the status and their directory, as `report_run`."""
+        results = RunResults(self._summarize(phases), phases, self.setup.parsed.json)
+        with self.setup.partial.final_write():
+            return report_run(self.directory, results, self.setup.parsed.strict)
+
+    def _summarize(self, phases: Sequence[Phase]) -> RunSummary:
+        """Return the run with its answers and expectations."""
+        workload = self.session.workload
+        summaries = tuple(_add_whole(phase.summary, workload) for phase in phases)
+        run = replace(
+            self.begun,
+            environment=describe_environment(self.session, self.node, summaries),
+            seconds=self.setup.seconds,
+            phases=summaries,
+        )
+        answers = answer_run(
+            run,
+            group_phases(run.loops),
+            goals_of(workload.expectations),
+            lambda override: _find_needless(self.setup, self.finder, override),
+            dict(_sample_settings(workload)),
+            "" if find_mount(Path()).is_memory_backed else DATA_DIRECTORY,
+        )
+        run = replace(run, answers=answers)
+        return replace(run, expectations=evaluate(workload.expectations, run))
+
+
+def begin_record(setup: Setup, session: Session, node: NodeLoad, finder: FileFinder) -> RunRecord:
+    """Return the record of a run whose verbs begin now; from now on what is finished can be written."""
     workload, world, parsed = session.workload, session.world, setup.parsed
-    nothing_yet = RunSummary(
+    begun = RunSummary(
         workload.name,
         workload.title,
         workload.pattern,
@@ -106,39 +149,11 @@ def collect_results(
         mtbf=parsed.mtbf,
         restart_time=parsed.restart_time,
     )
-    verbs = sum(times for _, times in flatten_verbs(workload.verbs))
-
-    def summarize_partial(signal: str) -> RunSummary:
-        phases, missing = session.finished.partial_phases(signal, verbs)
-        summaries = tuple(_add_whole(phase, workload) for phase in phases)
-        return replace(nothing_yet, seconds=setup.seconds, phases=summaries, partial=missing)
-
-    with results_directory(parsed.output, workload.name, setup.started) as directory:
-
-        def finish(phases: Sequence[Phase]) -> tuple[int, Path | None]:
-            summaries = tuple(_add_whole(phase.summary, workload) for phase in phases)
-            run = replace(
-                nothing_yet,
-                environment=describe_environment(session, node, summaries),
-                seconds=setup.seconds,
-                phases=summaries,
-            )
-            answers = answer_run(
-                run,
-                group_phases(run.loops),
-                goals_of(workload.expectations),
-                lambda override: _find_needless(setup, finder, override),
-                dict(_sample_settings(workload)),
-                "" if find_mount(Path()).is_memory_backed else DATA_DIRECTORY,
-            )
-            run = replace(run, answers=answers)
-            run = replace(run, expectations=evaluate(workload.expectations, run))
-            with unfinished.final_write():
-                return _write_report(run, phases, directory, parsed.json, parsed.strict)
-
-        unfinished.begin(summarize_partial, lambda run: write_partial(directory, run))
-        session.finished.keep = unfinished.keep
-        yield finish
+    directory = setup.stack.enter_context(ResultsDirectory(parsed.output, workload.name, setup.started))
+    record = RunRecord(setup, session, node, finder, directory, begun)
+    setup.partial.begin(record.write_finished)
+    session.finished.keep = setup.partial.keep
+    return record
 
 
 def _sample_settings(workload: Workload) -> Iterator[tuple[str, dict[str, int]]]:
@@ -182,38 +197,45 @@ def _find_needless(setup: Setup, finder: FileFinder, override: tuple[str, str]) 
     return needless if changed else None
 
 
-def _write_report(
-    run: RunSummary, phases: Sequence[Phase], directory: Callable[[], Path], as_json: bool, is_strict: bool
-) -> tuple[int, Path | None]:
-    """Write the results to `directory`, made if it is not there yet, and print them; return the exit status and it.
+@dataclass(frozen=True, slots=True)
+class RunResults:
+    """The figures of a run that is over, as files and as text."""
 
-    Where they cannot be written, all tables are printed, and the directory is None. A missed `expect` line is a failure
-    only if `is_strict`.
-    """
-    loops = [
-        (phase.summary, phase.rank_rows)
-        for phase in phases
-        if isinstance(phase.summary, LoopPhase) and phase.rank_rows is not None
-    ]
+    run: RunSummary  #: all figures
+    phases: Sequence[Phase]  #: the phases with their arrays
+    as_json: bool  #: print JSON instead of the screen
 
-    places: list[Path] = []
+    def write(self, place: Path) -> None:
+        """Write results.json and the arrays of the loops. Raises OSError."""
+        measured = [phase for phase in self.phases if phase.rank_rows is not None]
+        loops = [
+            (phase.summary, phase.rank_rows)
+            for phase in measured
+            if isinstance(phase.summary, LoopPhase) and phase.rank_rows is not None
+        ]
+        write_results(place, self.run, loops, [phase.timeline for phase in measured])
 
-    def write(place: Path) -> None:
-        write_results(place, run, loops, [phase.timeline for phase in phases if phase.rank_rows is not None])
-        places.append(place)
-
-    def show(place: Path | None) -> str:
-        if as_json:
-            return answer_json(run, place)
+    def report(self, place: Path | None) -> str:
+        """Return the first screen; all tables where the files could not be written."""
+        if self.as_json:
+            return answer_json(self.run, place)
         if place is None:
-            return run_report(run, latencies_by_loop(run))
-        more = f"all tables: {shlex.join([run.program, 'report', str(place), '--full'])}\n"
-        return run_screen(run) + more + results_line(place)
+            return run_report(self.run, latencies_by_loop(self.run))
+        more = f"all tables: {shlex.join([self.run.program, 'report', str(place), '--full'])}\n"
+        return run_screen(self.run) + more + results_line(place)
 
-    if not write_and_print(directory, write, show):
-        return ExecutionError.exit_code, places[0] if places else None
-    missed = [result for result in run.expectations if result.is_missed]
+
+def report_run(directory: ResultsDirectory, results: RunResults, is_strict: bool) -> tuple[int, Path | None]:
+    """Write and print results; return the exit status and their directory, None where they could not be written.
+
+    A missed `expect` line is a failure only if `is_strict`.
+    """
+    place, done = write_and_print(directory, results)
+    if not done:
+        return ExecutionError.exit_code, place
+    expectations = results.run.expectations
+    missed = sum(result.is_missed for result in expectations)
     if missed and is_strict:
-        sys.stderr.write(f"error: {len(missed)} of {count(len(run.expectations), 'expect line')} missed\n")
-        return ExpectationMissed.exit_code, places[0]
-    return 0, places[0]
+        sys.stderr.write(f"error: {missed} of {count(len(expectations), 'expect line')} missed\n")
+        return ExpectationMissed.exit_code, place
+    return 0, place

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from mpi4py import MPI
 
-from dliosim.commands.job.setup import Setup, run_on_ranks
+from dliosim.commands.job.setup import RankCommand, Setup, run_on_ranks
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import UsageError
 from dliosim.execute.mpi.world import World
@@ -23,34 +23,51 @@ _SHOWN = 10
 
 def verify_command(comm: MPI.Intracomm, arguments: Sequence[str], parsed: SimpleNamespace | None) -> int:
     """Compare all data below a directory with what was written; return 1 if any of them are wrong, else 0."""
-    return run_on_ranks(comm, arguments, parsed, lambda signal: "what is not listed is not verified", _verify)
+    return run_on_ranks(comm, arguments, parsed, VerifyCommand)
 
 
-def _verify(setup: Setup) -> int:
-    world = setup.world
-    targets: Iterator[Target] = iter(())
-    if world.rank == 0:
-        from dliosim.commands.verify_targets import find_targets
+class VerifyCommand(RankCommand):
+    """One look at all data below a directory."""
 
-        targets = find_targets(Path(os.path.realpath(setup.parsed.place)), setup.stores)
-    seen = datasets = checkpoints = wrong = 0
-    total = Tally()
-    while (target := world.run_on_rank_0("look for data", lambda: next(targets, None))) is not None:
-        found = verify_target(world, setup.progress, target)
-        seen += 1
-        if not target.is_leftover:
-            datasets += target.kind == "data set"
-            checkpoints += target.kind == "checkpoint"
-            wrong += bool(found.faults)
-        total.files, total.bytes = total.files + found.files, total.bytes + found.bytes
-        _print(world, "\n".join(map(printable, _result_lines(target, found))))
-    if not seen:
-        text = "there is no data set and no checkpoint of dliosim; files of others have no manifest to verify them by"
-        raise UsageError(f"{setup.parsed.place}: {text}").mark_shared()
-    amount = f"{count(total.files, 'file')}, {size(total.bytes)} in {seconds(setup.seconds)}"
-    verdict = "all are right" if not wrong else f"{wrong} {'is' if wrong == 1 else 'are'} wrong"
-    _print(world, f"{count(datasets, 'data set')} and {count(checkpoints, 'checkpoint')}, {amount}: {verdict}")
-    return min(wrong, 1)
+    unfinished = "what is not listed is not verified"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.targets: Iterator[Target] = iter(())
+        self.seen = self.wrong = 0
+        self.counts = {"data set": 0, "checkpoint": 0}
+        self.total = Tally()
+
+    def read(self) -> None:
+        """Begin to look for data."""
+        if self.setup.world.rank == 0:
+            from dliosim.commands.verify_targets import find_targets
+
+            self.targets = find_targets(Path(os.path.realpath(self.setup.parsed.place)), self.setup.stores)
+
+    def run(self) -> None:
+        """Compare one data set or checkpoint after the other, and print what was found."""
+        world = self.setup.world
+        while (target := world.run_on_rank_0("look for data", lambda: next(self.targets, None))) is not None:
+            found = verify_target(world, self.setup.progress, target)
+            self.seen += 1
+            if not target.is_leftover:
+                self.counts[target.kind] = self.counts.get(target.kind, 0) + 1
+                self.wrong += bool(found.faults)
+            self.total.files += found.files
+            self.total.bytes += found.bytes
+            _print(world, "\n".join(map(printable, _result_lines(target, found))))
+
+    def report(self) -> int:
+        """Print the sum; return the exit status. Raises UsageError where nothing can be verified."""
+        if not self.seen:
+            text = "there is no data set and no checkpoint of dliosim; other files have no manifest to verify them by"
+            raise UsageError(f"{self.setup.parsed.place}: {text}").mark_shared()
+        amount = f"{count(self.total.files, 'file')}, {size(self.total.bytes)} in {seconds(self.setup.seconds)}"
+        verdict = "all are right" if not self.wrong else f"{self.wrong} {'is' if self.wrong == 1 else 'are'} wrong"
+        kinds = f"{count(self.counts['data set'], 'data set')} and {count(self.counts['checkpoint'], 'checkpoint')}"
+        _print(self.setup.world, f"{kinds}, {amount}: {verdict}")
+        return min(self.wrong, 1)
 
 
 def _result_lines(target: Target, found: Tally) -> Iterator[str]:

@@ -240,7 +240,9 @@ def test_calls_on_pipes_are_no_io_and_the_time_of_their_opens_is_said() -> None:
     found = counted(pipes)
     assert [one.metadata for one in found.ranks] == [0.5, 0.0]
     assert (found.access.files, found.access.write.bytes) == (1, 0)
-    assert any("71.00 s of opens, reads and writes of /scratch/job/pipe_-1043744754" in note for note in found.job.notes)
+    assert any(
+        "71.00 s of opens, reads and writes of /scratch/job/pipe_-1043744754" in note for note in found.job.notes
+    )
 
 
 @pytest.mark.parametrize(

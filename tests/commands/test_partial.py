@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from time import sleep
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,10 +12,9 @@ from dliosim.commands.job import partial
 from dliosim.commands.job.partial import PartialResults
 
 
-def begun(write: Callable[[Any], Path]) -> PartialResults:
-    results = PartialResults()
-    summary: Any = lambda signal: SimpleNamespace(phases=("one",), signal=signal)  # noqa: E731
-    results.begin(summary, write)
+def begun(write: Callable[[str], Path | None]) -> PartialResults:
+    results = PartialResults("no results were written")
+    results.begin(write)
     return results
 
 
@@ -28,7 +25,7 @@ def test_what_is_finished_is_written_again_after_a_pause_that_grows_with_the_tim
     monkeypatch.setattr(partial, "_PAUSE", pause)
     monkeypatch.setattr(partial, "_SPARSE", 50 if seconds else 0)
     written: list[str] = []
-    results = begun(lambda run: (written.append(run.signal), sleep(seconds), Path("there"))[-1])
+    results = begun(lambda signal: (written.append(signal), sleep(seconds), Path("there"))[-1])
     for _ in range(3):
         results.keep()
     assert written == [""] * times
@@ -44,7 +41,7 @@ def test_what_is_finished_is_written_again_after_a_pause_that_grows_with_the_tim
 def test_a_run_goes_on_where_what_it_has_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partial, "_PAUSE", 0.0)
 
-    def fail(run: object) -> Path:
+    def fail(signal: str) -> Path:
         raise OSError(28, "No space left on device", "out")
 
     results = begun(fail)

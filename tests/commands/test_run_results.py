@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from dliosim.cli import main
 from dliosim.commands.command_line.program import insert_program, name_program
-from dliosim.commands.run_results import _write_report
+from dliosim.commands.job.results_dir import ResultsDirectory
+from dliosim.commands.run_results import RunResults, report_run
+from dliosim.measure.results.run_summary import RunSummary
 from tests.report.sample import run
+
+
+def report(summary: RunSummary, place: Path, as_json: bool, is_strict: bool) -> tuple[int, Path | None]:
+    with ResultsDirectory(str(place), "sample", datetime.now(timezone.utc)) as directory:
+        return report_run(directory, RunResults(summary, (), as_json), is_strict)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +31,7 @@ def test_an_expectation_that_is_missed_fails_a_strict_run_unless_times_are_in_do
 ) -> None:
     (result,) = [one for one in run().expectations if one.is_missed]
     judged = run(expectations=(replace(result, reported_only=doubt),))
-    assert _write_report(judged, (), lambda: tmp_path, False, is_strict) == (status, tmp_path)
+    assert report(judged, tmp_path, False, is_strict) == (status, tmp_path)
     printed = capsys.readouterr()
     assert printed.out.count("MISSED: expect utilization of train") == (doubt is None)
     assert printed.err == ("error: 1 of 1 expect line missed\n" if status else "")
@@ -56,7 +64,7 @@ def test_lines_to_type_begin_with_the_program_as_it_was_typed(tmp_path: Path) ->
 def test_json_is_all_that_is_printed_and_the_status_is_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _write_report(run(), (), lambda: tmp_path, True, True) == (3, tmp_path)
+    assert report(run(), tmp_path, True, True) == (3, tmp_path)
     found = json.loads(capsys.readouterr().out)
     assert (found["results"], found["answer"][0]["verdict"]) == (str(tmp_path), "does not feed")
     assert [one["text"] for one in found["missed"]] == ["utilization of train at least 75 %"]
@@ -66,5 +74,5 @@ def test_json_is_all_that_is_printed_and_the_status_is_the_same(
 
 def test_results_that_cannot_be_written_are_printed_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    assert _write_report(run(), (), lambda: tmp_path / "file", False, False) == (1, None)
+    assert report(run(), tmp_path / "file", False, False) == (1, None)
     assert "train: latencies" in capsys.readouterr().out

@@ -240,7 +240,7 @@ def test_a_request_for_results_that_comes_when_the_run_is_over_leaves_its_status
         "from mpi4py import MPI\n"
         "from dliosim.commands.job.mpi_entry import run_job\n"
         "from dliosim.commands.job.partial import PartialResults\n"
-        "unfinished = PartialResults()\n"
+        "unfinished = PartialResults('')\n"
         "def action(world):\n"
         "    with unfinished.final_write():\n"
         "        pass\n"

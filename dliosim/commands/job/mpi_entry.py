@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from time import sleep
 
 from mpi4py import MPI
@@ -16,14 +15,11 @@ from mpi4py import MPI
 from dliosim.commands.command_line.program import insert_program
 from dliosim.commands.job.launcher import find_launchers, launcher_rank, launcher_size
 from dliosim.commands.job.signals import handle_signals, ignore_sigusr1
-from dliosim.commands.job.terminal import print_text
 from dliosim.errors import DliosimError, UsageError
-from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.job_abort import abort, end_job, end_job_late, job_name, listen_for_end
 from dliosim.execute.mpi.node_cores import node_cores
 from dliosim.execute.mpi.world import World, make_world
 from dliosim.execute.node.environment import check_launcher, mpi_library
-from dliosim.readable import printable
 
 #: Seconds between the starts of a launcher's first and last process, at most.
 _OTHERS_START = 1.0
@@ -73,32 +69,3 @@ def run_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[
         ignore_sigusr1()
     world.close()
     return status
-
-
-def write_and_print(
-    directory: Callable[[], Path], write: Callable[[Path], None], report: Callable[[Path | None], str]
-) -> bool:
-    """Write results to `directory`, made if it is not there yet, and print the report; return whether both succeeded.
-
-    The report is printed even where the files cannot be written, so that the figures of a long run are not lost; it
-    gets None for their directory then.
-    """
-    failures: list[str] = []
-    written: Path | None = None
-    try:
-        place = directory()
-        write(place)
-        written = place
-    except OSError as error:
-        failures.append(f"{rank_0_error('write the results', error)}\n")
-    finally:
-        unprinted = print_text(report(written))
-    if unprinted is not None:
-        failures.append(f"{rank_0_error('print the tables', unprinted)}\n{results_line(written)}")
-    sys.stderr.write("".join(failures))
-    return not failures
-
-
-def results_line(place: Path | None) -> str:
-    """Return the line that says where results are; empty where there are none."""
-    return f"results: {printable(str(place))}\n" if place is not None else ""

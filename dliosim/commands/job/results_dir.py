@@ -1,4 +1,4 @@
-"""The directory of a run's results: checked before the run, and made after it.
+"""The directory of a run's results: checked before the run, and made and filled after it.
 
 So a run that ends without results leaves no directory.
 """
@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import sys
+from contextlib import suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
+from dliosim.commands.job.terminal import print_text
 from dliosim.errors import HELP, UsageError
+from dliosim.execute.io_errors import rank_0_error
+from dliosim.readable import printable
 from dliosim.report.files.results import COMPARE, RESULTS
 
 #: The files that a run and a comparison write last: where one exists, all other files exist too.
@@ -48,33 +52,33 @@ def _find_free(given: str) -> str:
     return next(name for name in (f"{given.rstrip('/')}-{number}" for number in count(2)) if not os.path.lexists(name))
 
 
-@contextmanager
-def results_directory(
-    given: str | None, name: str, started: datetime, kind: str = "results"
-) -> Iterator[Callable[[], Path]]:
-    """Yield a function that returns the directory `given`, or a new one, made when it is first asked for.
+class ResultsDirectory:
+    """The directory `given`, or a new one called `dliosim-{kind}-{name}-...` for a run of workload `name`.
 
-    A new one is called `dliosim-{kind}-{name}-...`, for a run of workload `name`. If it is new and still empty when the
-    block ends, it is removed. The function raises OSError, and FileExistsError where another run has written its
-    results there during this run.
+    It is made when it is first asked for. If it is new and still empty when the context ends, it is removed.
     """
-    made: list[tuple[Path, bool]] = []
 
-    def directory() -> Path:
-        if not made:
-            made.append(_make_directory(given, f"dliosim-{kind}-{name}", started))
+    def __init__(self, given: str | None, name: str, started: datetime, kind: str = "results") -> None:
+        self._given, self._stem, self._started = given, f"dliosim-{kind}-{name}", started
+        self._made: Path | None = None
+        self._is_new = False
+
+    def __enter__(self) -> ResultsDirectory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._made is not None and self._is_new:
+            with suppress(OSError):
+                self._made.rmdir()
+
+    def make(self) -> Path:
+        """Return the directory; OSError where it cannot be made, or where another run has written its results there."""
+        if self._made is None:
+            self._made, self._is_new = _make_directory(self._given, self._stem, self._started)
         for last in LAST:
-            if (made[0][0] / last).exists():
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(made[0][0] / last))
-        return made[0][0]
-
-    try:
-        yield directory
-    finally:
-        for path, is_new in made:
-            if is_new:
-                with suppress(OSError):
-                    path.rmdir()
+            if (self._made / last).exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._made / last))
+        return self._made
 
 
 def _make_directory(given: str | None, stem: str, started: datetime) -> tuple[Path, bool]:
@@ -93,3 +97,39 @@ def _make_directory(given: str | None, stem: str, started: datetime) -> tuple[Pa
             number += 1
         else:
             return directory, True
+
+
+class Results(Protocol):
+    """Measured results that can be written and printed."""
+
+    def write(self, place: Path) -> None:
+        """Write all files to an existing directory. Raises OSError."""
+
+    def report(self, place: Path | None) -> str:
+        """Return what is printed; `place` is None where the files could not be written."""
+
+
+def write_and_print(directory: ResultsDirectory, results: Results) -> tuple[Path | None, bool]:
+    """Write results and print their report; return their directory, and whether both succeeded.
+
+    The report is printed even where the files cannot be written, so that the figures of a long run are not lost.
+    """
+    failures: list[str] = []
+    written: Path | None = None
+    try:
+        place = directory.make()
+        results.write(place)
+        written = place
+    except OSError as error:
+        failures.append(f"{rank_0_error('write the results', error)}\n")
+    finally:
+        unprinted = print_text(results.report(written))
+    if unprinted is not None:
+        failures.append(f"{rank_0_error('print the tables', unprinted)}\n{results_line(written)}")
+    sys.stderr.write("".join(failures))
+    return written, not failures
+
+
+def results_line(place: Path | None) -> str:
+    """Return the line that says where results are; empty where there are none."""
+    return f"results: {printable(str(place))}\n" if place is not None else ""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from time import perf_counter_ns
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -18,6 +20,7 @@ from dliosim.commands.command_line.options import describe_dataset, parse_used_r
 from dliosim.commands.command_line.program import find_program
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.mpi_entry import run_job
+from dliosim.commands.job.partial import PartialResults
 from dliosim.commands.job.stalls import watch_stalls
 from dliosim.commands.job.terminal import colour_choice, has_colours, user_terminal
 from dliosim.errors import DamageDiagnosticsError, DiagnosticsError
@@ -52,6 +55,8 @@ class Setup:
     stores: CheckpointStores  #: checkpoints that the command uses
     progress: ProgressLine  #: the display of how far it is
     board: Board | None  #: what this node's ranks do, where it is watched
+    stack: ExitStack  #: what is closed when the command ends
+    partial: PartialResults  #: results of what is finished, for a signal
     started: datetime  #: when it began
     begun_ns: int  #: the same by the clock
     load: float  #: load average before
@@ -67,37 +72,71 @@ class Setup:
         return (perf_counter_ns() - self.begun_ns) * 1e-9
 
 
+class RankCommand(ABC):
+    """A command on all ranks of a job.
+
+    `run_on_ranks` calls `read`, `open`, `run` and `report` in this order on every rank. Each is collective, and what it
+    raises ends the command.
+    """
+
+    #: what is said when a signal comes before there are results to write
+    unfinished: ClassVar[str]
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+
+    @abstractmethod
+    def read(self) -> None:
+        """Read what is to be done, on rank 0: pattern, options, files."""
+
+    def open(self) -> None:
+        """Check and open what is needed until the end, in `setup.stack`."""
+        return
+
+    @abstractmethod
+    def run(self) -> None:
+        """Do it."""
+
+    @abstractmethod
+    def report(self) -> int:
+        """Write and print the results on rank 0; return the exit status, the same on every rank."""
+
+
 def run_on_ranks(
-    comm: MPI.Intracomm,
-    arguments: Sequence[str],
-    parsed: SimpleNamespace | None,
-    save: Callable[[str], str],
-    command: Callable[[Setup], int],
+    comm: MPI.Intracomm, arguments: Sequence[str], parsed: SimpleNamespace | None, command: type[RankCommand]
 ) -> int:
     """Run a command on all ranks of `comm` as `run_job`; return the exit status, the same on every rank.
 
     `parsed` is what the `arguments` say; without it rank 0 reads them, and the others receive it.
     """
-
-    @freeze_objects()
-    def read_line() -> SimpleNamespace:
-        from dliosim.commands.command_line.line import parse_line
-
-        line = parse_line(arguments)
-        colour_choice[0] = line.colour  # on rank 0 alone, which prints
-        return line
+    unfinished = PartialResults(command.unfinished)
 
     def run(world: World) -> int:
-        given = parsed if parsed is not None else world.run_on_rank_0("read the command line", read_line)
+        given = parsed if parsed is not None else world.run_on_rank_0("read the command line", lambda: _read(arguments))
         limits = StallLimits(given.stall_report, given.stall_timeout)
         if getattr(given, "live", False) and limits.first_limit is None:
             limits = replace(limits, report=_NEVER)
-        with watch_stalls(world, limits, getattr(given, "output", None), save) as board, CheckpointStores() as stores:
+        with ExitStack() as stack:
+            board = stack.enter_context(watch_stalls(world, limits, getattr(given, "output", None), unfinished.save))
+            stores = stack.enter_context(CheckpointStores())
             begun = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
             progress = ProgressLine(user_terminal() if world.rank == 0 else None, row=process_row())
-            return command(Setup(world, given, tuple(arguments), stores, progress, board, *begun))
+            job = command(Setup(world, given, tuple(arguments), stores, progress, board, stack, unfinished, *begun))
+            job.read()
+            job.open()
+            job.run()
+            return job.report()
 
-    return run_job(comm, run, save)
+    return run_job(comm, run, unfinished.save)
+
+
+@freeze_objects()
+def _read(arguments: Sequence[str]) -> SimpleNamespace:
+    from dliosim.commands.command_line.line import parse_line
+
+    line = parse_line(arguments)
+    colour_choice[0] = line.colour  # on rank 0 alone, which prints
+    return line
 
 
 @freeze_objects()
