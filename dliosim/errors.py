@@ -77,9 +77,13 @@ class DamageDiagnosticsError(DiagnosticsError):
 
 
 class PlanError(DliosimError, ValueError):
-    """A workload that cannot be planned for this job."""
+    """A workload that cannot be planned for this job, because of the data set `noun` if one is named."""
 
     exit_code = 2
+
+    def __init__(self, message: str, code: str | None = None, noun: str = "") -> None:
+        super().__init__(message, code)
+        self.noun = noun
 
 
 class ExecutionError(DliosimError, OSError):

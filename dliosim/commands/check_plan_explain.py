@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import TypeVar
 
 from dliosim.commands.command_line.options import parse_roots, parse_values
 from dliosim.commands.command_line.pattern_files import find_pattern, list_names, locate_pattern
 from dliosim.commands.job.terminal import has_colours, print_text, user_terminal
-from dliosim.errors import ExecutionError, UsageError
+from dliosim.errors import ExecutionError, PlanError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.node.memory import whole_memory
-from dliosim.language.compile import compile_pattern
-from dliosim.language.diagnostics import PatternError, render
+from dliosim.language.compile import compile_document, compile_pattern
+from dliosim.language.diagnostics import Diagnostic, Label, PatternError, render
 from dliosim.model import Job
 from dliosim.readable import count, printable
 from dliosim.report.progress.progress_line import ProgressLine, show_elapsed
+
+T = TypeVar("T")
 
 
 def _make_job(parsed: SimpleNamespace) -> Job:
@@ -93,7 +98,7 @@ def plan_command(parsed: SimpleNamespace) -> int:
     else:
         memory = parsed.memory or whole_memory() or 0
         with show_elapsed(user_terminal(), f"plan {printable(parsed.pattern)} on {count(parsed.ranks, 'rank')}"):
-            found = forecast(workload, indexes)
+            found = _locate_errors(lambda: forecast(workload, indexes), path, parsed)
         risks: list[StateRisks] = []
         if parsed.mtbf is not None:
             failures = FailureModel(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)
@@ -110,6 +115,20 @@ def plan_command(parsed: SimpleNamespace) -> int:
         if (unprinted := print_text(text)) is not None:
             raise unprinted
     return 0
+
+
+def _locate_errors(plan: Callable[[], T], path: Path, parsed: SimpleNamespace) -> T:
+    """Return a plan; a data set that cannot be planned is shown in its pattern, which is compiled once more for it."""
+    try:
+        return plan()
+    except PlanError as error:
+        if not error.noun:
+            raise
+        document = compile_document(
+            path, parse_values(parsed), _make_job(parsed), _make_finder(parsed)
+        ).context.document
+        place = Label(document.nouns[error.noun].place, "too many")
+        raise PatternError([Diagnostic(error.code or "E113", error.message, (place,))]) from error
 
 
 def _title_notes(parsed: SimpleNamespace) -> list[str]:

@@ -31,7 +31,8 @@ _READ = 1 << 21
 
 _WRONG_FIGURE = re.compile(r"(?i)(?<![\w.$\"'`-])[-+]?(?:nan|inf|infinity)(?![\w.\"'`])")
 _NEGATIVE = re.compile(r"(?<![\w.)\"-])(?<![\w)] )-[0-9][0-9_.]*")
-_PLACE = re.compile(r"^ *(?:-->|:::) .+:\d+:\d+$", re.MULTILINE)
+#: The place of a mistake in a pattern.
+PLACE = re.compile(r"^ *(?:-->|:::) .+:\d+:\d+$", re.MULTILINE)
 _REASON = re.compile(r"^error(?:\[[ER]\d+\])?: \S.{9,}", re.MULTILINE)
 _TRACED = re.compile(r'File "[^"]*?/(dliosim/[^"]+)", line (\d+),? in (\w+)')
 
@@ -142,10 +143,11 @@ def _wrong_figures(done: Done) -> Iterator[str]:
         yield f"{done.command}: nothing printed"
     if done.command == "explain":
         return  # it repeats the pattern's own texts
+    figures = "\n".join(line for line in done.out.splitlines() if "; digest " not in line)  # the pattern's title
     for what, form in (("no number", _WRONG_FIGURE), ("a negative number", _NEGATIVE)):
-        found = form.search(done.out)
+        found = form.search(figures)
         if found:
-            line = done.out[: found.end()].splitlines()[-1].strip()
+            line = figures[: found.end()].splitlines()[-1].strip()
             yield f"{done.command}: {what}: {re.sub(r'[0-9]+', 'N', line)[:60]}"
 
 
@@ -154,5 +156,5 @@ def _poor_refusal(done: Done) -> Iterator[str]:
         yield f"{done.command}: status {done.status} without a reason"
     elif done.status == 1 and "error[R401]" not in done.err:
         yield f"{done.command}: status 1, and no file is wrong: {_REASON.search(done.err)[0][:60]}"
-    elif done.command != "plan --csv" and not _PLACE.search(done.err):
+    elif done.command != "plan --csv" and not PLACE.search(done.err):
         yield f"{done.command}: a refusal without a line: {re.sub(r'[0-9]+', 'N', _REASON.search(done.err)[0])[:60]}"

@@ -428,6 +428,8 @@ def test_random_words_of_the_language_never_raise_anything_else(
         'dlio 1\nworkload w\ndataset d {\n samples 1\n size 1 \N{KELVIN SIGN}\n path "d"\n}\n',
         'dlio 1\nworkload w\ninclude "nowhere"\ndataset d {\n samples 4\n size 1 B\n path "d"\n}\n'
         'checkpoint c {\n part p 1 B total\n path "c"\n}\ntrain {\n read d\n checkpoint c every $every steps\n}\n',
+        f"dlio 1\nworkload w\nparam n = {'(' * 20}1{')' * 20}\n"
+        'checkpoint c {\n part p 1 B / $n per rank\n path "c"\n}\n',
     ],
 )
 def test_what_a_mutant_once_ended_with_a_traceback_is_refused_with_a_line(tmp_path: Path, text: str) -> None:

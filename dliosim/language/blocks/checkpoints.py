@@ -52,7 +52,8 @@ def compile_checkpoint(outer: Settings, seed: int, models: Mapping[str, Transfor
     parts = [
         settings.convert(line, lambda node: _part(scope, node, split), None) for line in settings.all_lines("part")
     ]
-    if context.has_errors(before) or ("model" in fields and fields["model"] is None):
+    # A mistake that was reported before, as in another checkpoint's line, is not reported again.
+    if None in parts or context.has_errors(before) or ("model" in fields and fields["model"] is None):
         return None
     fields |= {"parts": tuple(parts), "access": access, "parallel": parallel}
     built = Checkpoint(**{"name": settings.block.name, "seed": seed, "writers": Writers("file per rank"), **fields})

@@ -107,7 +107,8 @@ def guess_places(form: Format) -> IndexedPlaces:
         raise PlanError(f"data set `{dataset.name}`: only its files know where its samples are")
     if files > _GUESSED_FILES:
         text = f"data set `{dataset.name}` would have {files:_} files of {dataset.format} to look up"
-        raise PlanError(f"{text}, and at most {_GUESSED_FILES:_} are planned before they are there; use fewer files")
+        text += f", and at most {_GUESSED_FILES:_} are planned before they are there; use fewer files"
+        raise PlanError(text, "E113", dataset.name)
     starts = first_samples(np.arange(files + 1), dataset.samples, files)
     counts = np.diff(starts)
     fewest = int(counts.min())  # every file has this number of samples, or one more
