@@ -14,7 +14,7 @@
 # LAUNCHER, RANKS_PER_NODE: see launch.sh
 #
 # Options are those of `dliosim run` (-D, --with-null, --verify, --strict), or `dliosim compare` (--vary, --repeat, --loop). Exit status:
-# dliosim's (docs/metrics.md), but never 0 without results.
+# dliosim's (docs/running.md#exit-codes), but never 0 without results.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 : "${RANKS:?}" "${NODES:?}" "${PYTHON:?}" "${DATA:?}" "${OUTPUT:?}"

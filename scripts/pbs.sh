@@ -13,7 +13,7 @@
 #
 # Behind the pattern come options of `dliosim run`, or `compare`. Results go to dliosim-JOBID below the directory of submission, the
 # tables to the job's output. `mpiprocs` says how many ranks a node has. Sites that want an account or a queue: qsub -A, -q,
-# or lines above. docs/cluster.md has the whole way, from the environment to what to look at.
+# or lines above. docs/running.md has the whole way, from the environment to what to look at.
 
 # --- Fill in, or give to qsub by -v ------------------------------------------------------------------------------------
 # The modules that dliosim was installed with: the site's MPI, the one that mpi4py was built for. (They stand before

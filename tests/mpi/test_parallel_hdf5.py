@@ -22,7 +22,7 @@ FILES: dict[str, Dataset] = {
 }
 
 
-@pytest.mark.skipif(not has_parallel_hdf5(), reason="this h5py is not parallel: see docs/parallel-hdf5.md")
+@pytest.mark.skipif(not has_parallel_hdf5(), reason="this h5py is not parallel: see docs/running.md#parallel-hdf5")
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_ranks_read_alone_and_together_what_is_in_the_file(ranks: int, tmp_path: Path) -> None:
     for name, dataset in FILES.items():

@@ -50,7 +50,7 @@ def test_a_stall_prints_exactly_this() -> None:
 
 
 def test_the_page_on_stalls_shows_what_is_printed() -> None:
-    page = Path(__file__).parents[2] / "docs" / "stalls.md"
+    page = Path(__file__).parents[2] / "docs" / "running.md"
     assert f"```\n{stall_text(STALLS['one that is stopped, and others that run'])}\n```" in page.read_text()
 
 

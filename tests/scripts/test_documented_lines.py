@@ -1,4 +1,4 @@
-"""The lines of docs/cluster.md and docs/start.md for a cluster, typed: with stand-ins for what only a cluster has.
+"""The lines of docs/running.md and docs/start.md for a cluster, typed: with stand-ins for what only a cluster has.
 
 The interpreter that they make finds nothing but what their pip line installs. (.ci/run types the other lines of the
 README and of docs/start.md.)
@@ -21,7 +21,7 @@ from dliosim.compare.variants import compile_variants
 from dliosim.model import Job
 from tests.scripts.stubs import PAGES, RECORDS, ROOT, calls, environment, stub
 
-CLUSTER = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+CLUSTER = (ROOT / "docs" / "running.md").read_text(encoding="utf-8").partition("\n## Exit codes")[0]
 START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 [ON_CLUSTER] = [line for line in START.splitlines() if " && srun " in line]
 

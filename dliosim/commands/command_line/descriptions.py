@@ -84,7 +84,8 @@ there is much.
   mpiexec -n 8 dliosim verify data && sbatch job             if all is right
 
 Checkpoints are compared with the sizes and CRC-32 of their manifests, data sets with bytes that are made again from
-the description in theirs. Files of others (`from files`) have no manifest, and are passed over: docs/verify.md.
+the description in theirs. Files of others (`from files`) have no manifest, and are passed over: see
+docs/running.md#verifying-data.
 Exit status: 0 all are right, 1 some are not, 2 there is nothing to verify.
 """
 

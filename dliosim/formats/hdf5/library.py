@@ -19,7 +19,7 @@ from dliosim.model import Dataset
 PARALLEL_MISSING: Final = (
     f"this h5py ({h5py.version.version}, HDF5 {h5py.version.hdf5_version}) reads without MPI: write `through direct` "
     "(`-D train.through=direct` for a loop `train`), which needs no h5py, or build h5py against a parallel HDF5 of the "
-    "same MPI as mpi4py's, see docs/parallel-hdf5.md"
+    "same MPI as mpi4py's, see docs/running.md#parallel-hdf5"
 )
 
 

@@ -62,8 +62,8 @@ def _check_driver(settings: Settings, access: Access, dataset: Dataset, data: Se
             settings.report(
                 "R403",
                 f"`through library` with `api {access.api}` needs a parallel HDF5, which is not installed",
-                "write `through direct`, which reads without h5py, or `api posix`; docs/parallel-hdf5.md says how to "
-                "build one",
+                "write `through direct`, which reads without h5py, or `api posix`; docs/running.md#parallel-hdf5 says "
+                "how to build one",
                 ("api", "needs an HDF5 and an h5py that are built with MPI"),
                 through,
             )
