@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Write the tables of settings in docs/language.md from the fields of the model that declare the settings.
+"""Write the tables of settings in docs/reference.md from the fields of the model that declare the settings.
 
     scripts/write_settings.py           write them into the page
     scripts/write_settings.py --show    print them
@@ -21,7 +21,7 @@ from dliosim.language.syntax.declarations import TOKEN, Declaration, list_settin
 from dliosim.language.syntax.vocabulary import BLOCKS, SETTINGS
 from dliosim.model import EXPECTABLE
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "language.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 MARKS = re.compile(r"(<!-- settings of (\w+)(?:: ([^>]*))? -->\n).*?(<!-- end of settings -->)", re.DOTALL)
 
 #: How tables show the values of phrases.

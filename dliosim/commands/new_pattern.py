@@ -26,7 +26,7 @@ from dliosim.report.files.results import write_new
 _TEMPLATE: Final = """\
 # What it is about, in one line
 # Each line can be changed here, or for one run: `-D samples=4096`, `-D train.readers=0`, `-D images.layout="8 files"`.
-# `dliosim explain readers` says what a setting is; docs/language.md has all of them.
+# `dliosim explain readers` says what a setting is; docs/reference.md has all of them.
 dlio 1
 workload NAME "what the job does"
 

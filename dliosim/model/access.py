@@ -33,69 +33,60 @@ MAX_TRANSFER: Final = (1 << 31) - 1  # of one call, in bytes
 class Access:
     """An access method without any default left open."""
 
-    #: backend that reads and writes. `posix`: preadv (see `engine`) and pwritev. `mpi-independent`: MPI_File_read_at, a
-    #: call a sample, on a handle that all ranks open (each rank for itself where files are not shared).
-    #: `mpi-collective`: one view and one collective call a step for the whole batch, which is in memory in the order of
-    #: the file, not of the samples; needs one file shared by all. Any other name: the backend of another Python package
-    #: (entry points `dliosim.backends`); with it `engine`, `hint`, `hints`, `communicator` and `scatter` are refused
+    #: backend. `posix`: preadv (see `engine`) and pwritev. `mpi-independent`: MPI_File_read_at, a call per sample, on a
+    #: handle that all ranks open together if they share the file. `mpi-collective`: one view and one collective call
+    #: per step for the whole batch, in file order; needs one file shared by all ranks. Any other name: a backend of
+    #: another package, which refuses `engine`, `hint`, `hints`, `communicator` and `scatter`
     api: Annotated[Api, Phrase(rule="api")] = "posix"
-    #: bytes of the largest single call (below 2 GiB; with `cache off` at least 4 KiB); `whole sample`: one call for
-    #: each sample. Default: reading `whole sample`; writing `4 MiB`
+    #: largest single call (below 2 GiB; with `cache off` at least 4 KiB); `whole sample`: one call per sample. Default:
+    #: reading `whole sample`; writing `4 MiB`
     transfer: Annotated[int | None, Phrase(f"whole sample | SIZE>=1<={MAX_TRANSFER}")] = None
-    #: threads of a rank that read ahead; 0: calls are made inside the step. `4 by batch`: the thread that is free reads
-    #: a whole batch; `in turn`: reader k mod K reads batch k, as in PyTorch's DataLoader; `by sample`: all readers
-    #: share a batch. Default: 0, or 1 if only `prefetch` is given; `by batch`
+    #: threads per rank that read ahead; with 0 the step itself reads. `4 by batch`: the next free thread reads a whole
+    #: batch; `in turn`: reader k mod K reads batch k, as in PyTorch's DataLoader; `by sample`: all readers share a
+    #: batch. Default: 0, or 1 if only `prefetch` is given; `by batch`
     readers: Annotated[int, Phrase(rule="readers", blocks=READING)] = 0
     by: By = "batch"  #: share of a reader: whole batches, batches in turn, or samples of each batch
-    #: batches that readers keep ahead; without readers it has no effect. Default: 2 if there are readers
+    #: batches that readers keep ahead; no effect without readers. Default: 2 if there are readers
     prefetch: Annotated[int, Phrase(f"COUNT<={1 << 20} batch(es)", blocks=READING)] = 0
-    #: lifetime of a file handle, for each reader. Default: `each sample` for `layout file per sample`, else `once`
+    #: lifetime of a file handle, per reader. Default: `each sample` for `layout file per sample`, else `once`
     open: Annotated[Literal["each sample", "each epoch", "once"], Phrase(blocks=READING)] = "once"
-    #: cache between calls and storage. `page`: leave the page cache alone. `off`: O_DIRECT, posix only. Reading raw
-    #: samples needs aligned ones, so usually `align 4 KiB`. In other formats, and in files that existed already, the
-    #: layout is fixed, and calls are widened to whole pages of 4 KiB, or to more where the kernel says that the file
-    #: system asks for it. Writing needs nothing: what is not aligned goes through the page cache. `memory`: each rank
-    #: keeps its first bytes in memory after the first epoch, up to this size; not where a sample is several ranges or
-    #: shares what is read: `datasets` above 1, `compress`, a `chunk` of fewer bytes than a sample, `parquet`; only for
-    #: reading
+    #: `page`: the page cache as it is. `off`: O_DIRECT, posix only. To read raw samples they must be aligned (`align 4
+    #: KiB`); calls in other formats and in existing files are widened to whole pages, 4 KiB or what the file system
+    #: asks for; unaligned parts of writes go through the page cache. `memory`: each rank keeps its first bytes in
+    #: memory after the first epoch, up to this size; only for reading, and not if a sample is several ranges or shares
+    #: stored units (`datasets` above 1, `compress`, a `chunk` smaller than a sample, `parquet`)
     cache: Annotated[Literal["page", "off", "memory"], Phrase("page | off | memory SIZE")] = "page"
     memory: int = 0  #: bytes that each rank keeps in RAM with `cache memory`, else 0
-    #: `direct`: the ranges of the file that hold a sample are read, by the `api`. `library`: the format's own library
-    #: opens the files and reads the samples (`hdf5`, `npy`, `npz`, `parquet`), with `api posix`; `hdf5` also by MPI-IO,
-    #: where it is built for that. It makes its own calls, so `engine`, `transfer`, `cache off`, `hint`, `hints`,
-    #: `scatter` and `readers ... by sample` are refused with it
+    #: `direct`: the `api` reads the ranges of the file that hold a sample. `library`: the format's own library reads
+    #: (`hdf5`, `npy`, `npz`, `parquet`; `api posix`, `hdf5` also by MPI-IO if built for it). It makes its own calls, so
+    #: it refuses `engine`, `transfer`, `cache off`, `hint`, `hints`, `scatter` and `readers ... by sample`
     through: Annotated[Through, Phrase(blocks=READING)] = "direct"
-    #: how each reader makes the calls of `api posix`. `preadv`: one after the other (with `api mpi-independent`, one
-    #: MPI_File_read_at); `api mpi-collective` takes no `engine`. `pread`: posix only: the same by pread, for libraries
-    #: that intercept calls (DAOS's libioil and libpil4dfs do not see Python's preadv). `mmap`: posix only: files are
-    #: mapped, and a batch is copied out of the page cache at once; neither with `cache off` nor with a `transfer`.
-    #: `queued`: up to `depth` calls of each reader in flight at once (1 to 32768, 32 if not given), for storage that is
-    #: only fast with many requests; mostly with `cache off`. With `api mpi-independent` by MPI_File_iread_at: MPICH
-    #: then shows the storage one call at a time for each open file
+    #: how a reader makes its calls. `preadv`: one after the other (with `mpi-independent` MPI_File_read_at). `pread`,
+    #: posix only: for libraries that intercept calls (DAOS) but do not see Python's preadv. `mmap`, posix only: batches
+    #: are copied from mapped files; not with `cache off` or `transfer`. `queued`: up to `depth` calls per reader in
+    #: flight (1 to 32768, default 32), mostly with `cache off`; with `mpi-independent` by MPI_File_iread_at, and MPICH
+    #: then issues one call at a time per open file. `mpi-collective` takes no `engine`
     engine: Annotated[Engine, Phrase("preadv | pread | mmap | queued [depth COUNT]", blocks=READING)] = "preadv"
     depth: int = 0  #: calls in flight with `queued`, else 0
-    #: named set of hints. `library`: no hint, the MPI library's defaults. `two-phase`, `two-phase 4 aggregators buffer
-    #: 16 MiB`: collective buffering on and data sieving off, for reading and writing; with this many aggregators (or as
-    #: ROMIO chooses: one a node) and a buffer of this size. `no-aggregation`: collective buffering and data sieving
-    #: off: a collective call then makes independent reads, and the tables label it so
+    #: set of hints. `library`: the MPI library's defaults. `two-phase`, `two-phase 4 aggregators buffer 16 MiB`:
+    #: collective buffering on and data sieving off, for reads and writes; by default ROMIO takes one aggregator per
+    #: node. `no-aggregation`: both off, so a collective call makes independent reads, and tables say so
     hint_set: Annotated[HintSet, Phrase(keyword="hints", rule="hints")] = "library"
-    #: pairs of MPI_Info, `"romio_cb_read" = "enable"`, untouched, without effect on `api posix`; may be repeated for
+    #: MPI_Info pair `"romio_cb_read" = "enable"`, passed on unchanged; no effect on `api posix`; may be repeated for
     #: other keys. Default: those of `hints`
     hints: Annotated[tuple[tuple[str, str], ...], Phrase(keyword="hint", rule="hint")] = ()
-    #: order of the samples of a step in calls and in memory. `as planned`: that of the shuffle. `by offset`: that of
-    #: files and of offsets; the set of samples of a step stays the same. A collective call has no other order. Default:
-    #: `as planned`; with `api mpi-collective` `by offset`
+    #: order of a step's samples in calls and in memory: `as planned` by the shuffle, or `by offset` in file order, the
+    #: only order of collective calls. Default: `as planned`; with `api mpi-collective` `by offset`
     order: Annotated[Order, Phrase(blocks=READING)] = "as planned"
-    #: ranks that open a shared file together and, with `api mpi-collective`, read it together. `world`: all ranks.
-    #: `node`: the ranks of a node. Or groups of this many neighbours in the order of ranks (the last may be smaller);
-    #: `1 rank`: each rank by itself (as on MPI_COMM_SELF). A collective call then gathers the requests of these only.
-    #: No meaning with `api posix`; checkpoints are always of all ranks
+    #: ranks that open a shared file together and, with `api mpi-collective`, read it together: all, those of a node, or
+    #: groups of N neighbours (`1 rank`: as on MPI_COMM_SELF; the last group may be smaller). No effect with `api
+    #: posix`; checkpoints use all ranks
     communicator: Annotated[Communicator, Phrase(f"world | node | COUNT<={MAX_RANKS} rank(s)", blocks=READING)] = (
         "world"
     )
-    #: `off`: every rank reads its own samples. `by node`: the first rank of each node reads the batches of all its
-    #: ranks and sends each its own (MPI_Scatterv); for `api posix` and `mpi-independent`, without `readers`. While it
-    #: reads, the other ranks are in data wait; calls and bytes moved are counted on the rank that makes them
+    #: `by node`: the first rank of each node reads the batches of all its ranks and sends each its own (MPI_Scatterv);
+    #: `api posix` and `mpi-independent`, without `readers`. Calls and bytes count on the rank that makes them; the
+    #: others are in data wait meanwhile
     scatter: Annotated[bool, Phrase("by node | off", blocks=READING)] = False
 
     #: alignment of O_DIRECT in bytes: what the file systems of a run ask for (`execute.node.direct_io`), else 4096

@@ -47,11 +47,11 @@ class Pace:
 class Background:
     """Saves with `async on`: a save copies to buffers, and these are flushed while steps continue."""
 
-    #: pace of the copy, only with `async on`; `memory`: as fast as it is; `simulated`: no buffers: the copy only takes
-    #: its time, and contents are made again when they are flushed
+    #: pace of that copy, only with `async on`. `memory`: as fast as memory is; `simulated`: no buffers, the copy only
+    #: takes its time, and contents are made again for the flush
     staging: Annotated[Pace | None, Phrase("memory | simulated [PACE] | PACE")] = None
     simulated: bool = False  #: true: no buffers
-    #: largest number of saves that are not complete; the next save waits; only with `async on`
+    #: most saves that are incomplete at a time; the next save waits; only with `async on`
     in_flight: Annotated[int, Phrase("COUNT<=1024", "in flight")] = 1
 
 
@@ -61,51 +61,50 @@ class Checkpoint:
 
     name: str  #: name in the pattern
     seed: int  #: of the contents
-    #: what is saved; may be repeated under other names. `weights 100 MB whole`: bytes that every rank holds all of.
-    #: `moments 100 MB total`: bytes that are split over the ranks. `rng 16 kB per rank`: this many bytes of each rank.
-    #: `w1 4096 x 14336 of bf16 split by rows`: a tensor, tensor-parallel ranks hold rows of it; of several dimensions
-    #: all but the first are columns. `... split by columns`, `... whole`: columns; or each of them holds all of it.
-    #: `... on stage 3`: the pipeline stage that holds it, from 0; required where there are several. Default: required,
-    #: or a `model`
+    #: saved state; may be repeated under other names. `weights 100 MB whole`: every rank holds all of it. `moments 100
+    #: MB total`: split over the ranks. `rng 16 kB per rank`. `w1 4096 x 14336 of bf16 split by rows`, `... split by
+    #: columns`, `... whole`: a tensor, split over the tensor-parallel ranks (all dimensions but the first are columns)
+    #: or held by each of them. `... on stage 3`: its pipeline stage, from 0; required if there are several. Default:
+    #: required, or a `model`
     parts: Annotated[tuple[Part, ...], Phrase(keyword="part", rule="part")]
-    #: ranks that write. `into file per rank`: every rank files of its own. `all ranks into shared file`: all their
-    #: ranges of one file. `one per 4 ranks`, `one per node`, `rank 0`: the others send their parts to their writer.
-    #: Default: `into file per rank`
+    #: ranks that write. `into file per rank`: each rank its own file. `all ranks into shared file`: each rank its
+    #: ranges of one file. `one per 4 ranks`, `one per node`, `rank 0`: the other ranks send to their writer. Default:
+    #: `into file per rank`
     writers: Annotated[Writers, Phrase(rule="writers")]
     access: Access  #: how it is written and read
     path: PathBelow  #: directory under the root, as in data sets
     root: Root = "data"  #: tier where it is saved, as in data sets
-    #: model whose tensors are saved, before those of `part`
+    #: model whose tensors are saved before those of `part`
     model: Annotated[Transformer | None, Phrase("NAME")] = None
-    #: how the ranks of the job hold the state: `tensor 8 pipeline 4 data 2`, in this order, each 1 if left out: the
-    #: product is the number of ranks. Neighbours are tensor-parallel, then comes data, then pipeline, as in `... order
-    #: tp-dp-pp`; in `... order tp-pp-dp` pipeline comes before data. `... subset`: the product may be larger: this
-    #: job's ranks are the first ones of that number, and save their share alone. Default: `data $ranks`
+    #: how the ranks hold the state: `tensor 8 pipeline 4 data 2`, in this order, each 1 if absent; the product is the
+    #: number of ranks. `... order tp-dp-pp`: neighbours are tensor-parallel, then data-parallel, then stages; `...
+    #: order tp-pp-dp`: stages come before data. `... subset`: this job's ranks are the first ones of a larger job and
+    #: save only their share. Default: `data $ranks`
     parallel: Annotated[Split | None, Phrase(rule="parallel")] = None
-    #: what several data-parallel ranks hold is written by the first of them (into the file of `writers rank N` by those
-    #: that share its data rank), by each in turn, or by all; `all` is for files per rank
+    #: writer of state that several data-parallel ranks hold: the first of them (with `writers rank N` those that share
+    #: its data rank), each in turn, or all, which needs files per rank
     replicas: Annotated[Replicas, Phrase()] = "once"
-    #: `by tensor`: a call ends where a tensor does; `whole`: it continues into the next
+    #: `by tensor`: a call ends where a tensor ends; `whole`: it continues into the next
     pieces: Annotated[Literal["by tensor", "whole"], Phrase()] = "by tensor"
-    #: ranks whose files share a folder within a checkpoint; not where all ranks have one file. Default: `off`
+    #: ranks whose files share a folder within a checkpoint; not if all ranks share one file. Default: `off`
     folder: Annotated[int, Phrase("off | per rank | per node")] = 0
-    #: as in data sets; the notes are those of the save. Default: the file system's
+    #: as in data sets; notes are those of the save. Default: the file system's
     stripe: Annotated[Stripe | None, Phrase(STRIPE)] = None
-    #: rank 0 first gathers what each rank saves, and a file that says where everything is comes last, as in PyTorch's
-    #: distributed checkpoints
+    #: rank 0 first gathers the plans of all ranks, and last writes a file that says where everything is, as PyTorch's
+    #: distributed checkpoints do
     metadata: Switch = False
-    #: complete when its directory is renamed, when a manifest is written last, or by a manifest that is not synced
-    #: ([checkpoints.md](checkpoints.md))
+    #: what completes it: renaming its directory, a manifest written last, or a manifest that is not synced, see
+    #: [checkpoints.md](checkpoints.md)
     commit: Annotated[Commit, Phrase()] = "rename"
     fsync: Switch = True  #: fsync, or MPI_File_sync, before the clock stops and the checkpoint is complete
-    keep: Annotated[int | None, Phrase("all | COUNT")] = None  #: complete ones that are kept; older ones are deleted
-    #: time to turn objects into bytes before they are written, on the CPU
+    keep: Annotated[int | None, Phrase("all | COUNT")] = None  #: complete checkpoints to keep; older ones are deleted
+    #: CPU time to turn objects into bytes before they are written
     serialize: Annotated[Pace | None, Phrase("PACE")] = None
     #: a save copies the state to buffers, which are flushed while steps continue. Default: `off`
     background: Annotated[Background | None, Phrase("on | off", "async")] = None
-    #: root to which a complete one is copied in the background; another than its own
+    #: another root, to which complete checkpoints are copied in the background
     drain: Annotated[str | None, Phrase("NAME", "drain to")] = None
-    #: distance N: rank r + N keeps a copy of what rank r saved; fewer than there are ranks
+    #: rank r + N keeps a copy of what rank r saved; N below the number of ranks
     partner: Annotated[int | None, Phrase("COUNT rank(s)")] = None
 
     def split(self, ranks: int) -> Split:

@@ -80,8 +80,7 @@ class Layout:
     """The assignment of samples to files: sample i of N is in file i * files // N."""
 
     kind: Literal["file per sample", "files", "file per rank", "shared file"]  #: as the pattern says it
-    #: with `layout file per rank`: how many ranks prepared it, if not as many as this job has. Default: the ranks of
-    #: the job
+    #: with `layout file per rank`: number of ranks that prepared it. Default: the ranks of the job
     files: Annotated[int, Phrase("COUNT rank(s)", "prepared by", fixed="they exist already")]
     folders: int = 1  #: folders over which files are dealt round robin
 
@@ -159,58 +158,53 @@ class Dataset:
 
     name: str  #: name in the pattern
     seed: int  #: of sizes, orders and contents
-    #: number of samples; of files that exist already, those that they hold
+    #: number of samples; for existing files, the number they contain
     samples: Annotated[int, Phrase("COUNT", fixed="they are counted")]
-    #: bytes of a sample's contents, at least 1 B; may be a distribution: `normal(1 MB, 100 kB) clipped to 1 kB and 2
-    #: MB`. The format's own bytes around them are not included. Default: required, or a `shape`
+    #: bytes of a sample's contents, at least 1 B, without the format's own bytes; may be a distribution: `normal(1 MB,
+    #: 100 kB) clipped to 1 kB and 2 MB`. Default: required, or a `shape`
     size: Annotated[Distribution, Phrase("SIZES")]
-    #: assignment of samples to files. `file per sample`: a file each. `8 files`: sample i in file i * 8 // samples.
-    #: `file per rank`: as with `N files`, N the ranks that prepare it. `shared file`: one file for all. `... in 4
-    #: folders`: files are assigned round robin to folders; not with `shared file`. Default: `file per sample`, without
-    #: folders
+    #: files that hold the samples. `file per sample`; `8 files`: sample i is in file i * 8 // samples; `file per rank`:
+    #: as `N files` for the N ranks that prepare it; `shared file`. `... in 4 folders` deals files round robin to
+    #: folders (not with `shared file`). Default: `file per sample`, without folders
     layout: Annotated[Layout, Phrase(rule="layout", fixed="their layout is fixed")]
-    #: directory under the root; the files are in a subdirectory named by the digest of everything that decides their
-    #: bytes, so two layouts or sizes never collide
+    #: directory under the root. Files are in a subdirectory named by a digest of everything that decides their bytes,
+    #: so two layouts or sizes never collide
     path: PathBelow
-    #: tier where it is stored: `data` is `--dir`, another name is given as `--root NAME=DIR`; a `--root` that the
-    #: pattern does not use is refused
+    #: storage tier: `data` is `--dir`, any other name needs `--root NAME=DIR`. A `--root` that the pattern does not use
+    #: is refused
     root: Root = "data"
-    format: Annotated[str, Phrase(rule="format")] = "raw"  #: container of the samples, see [Formats](#formats)
-    #: bytes in front of the first sample of every file
+    format: Annotated[str, Phrase(rule="format")] = "raw"  #: container of the samples, see [formats.md](formats.md)
+    #: bytes before the first sample of each file
     header: Annotated[int, Phrase("SIZE", fixed=WRITTEN)] = 0
     #: offsets of samples are rounded up to multiples of this
     align: Annotated[int, Phrase(f"SIZE>=1<={1 << 30}", fixed=WRITTEN)] = 1
-    #: striping is requested from Lustre by `lfs setstripe` before the folders are made, and from MPI-IO by the hints
-    #: `striping_factor` and `striping_unit`. The granted striping is reported; notes of `prepare` say that `lfs` or MPI
-    #: refused it, or that there is no `lfs`. Default: the file system's
+    #: striping requested from Lustre (`lfs setstripe`, before files are made) and from MPI-IO (hints `striping_factor`,
+    #: `striping_unit`). The report shows what was granted, notes of `prepare` what was refused. Default: the file
+    #: system's
     stripe: Annotated[Stripe | None, Phrase(STRIPE, fixed=WRITTEN)] = None
-    #: what a sample is made of, which gives its size: `128 x 128 x 128 x 4 of int16` is one of 16 MiB: up to 32
-    #: dimensions, with spaces around each `x`; they may be expressions and parameters (`$n x $n x 3 of uint8`); of
-    #: `int8` to `int64`, `uint8` to `uint64`, `float16`, `float32`, `float64`. Default: none
+    #: array that is a sample, which gives its size: `128 x 128 x 128 x 4 of int16`. Up to 32 dimensions, which may be
+    #: expressions, with spaces around each `x`; `int8` to `int64`, `uint8` to `uint64`, `float16`, `float32`,
+    #: `float64`. Default: none
     shape: Annotated[Shape | None, Phrase(rule="shape")] = None
-    #: amount that is stored, and compressed, as one: `off`, `N samples`, a size; or `128 x 128`, the shape of a chunk
-    #: of one sample, which has a `shape` of as many dimensions (hdf5). Default: the format's
+    #: unit of storage and compression: `off`, `N samples`, a size, or `128 x 128`, the shape of a chunk of one sample,
+    #: with as many dimensions as its `shape` (hdf5). Default: the format's
     chunk: Annotated[Chunk | None, Phrase(rule="chunk", fixed=WRITTEN)] = None
-    #: codec, and the level where it has one, as `gzip 4`, `lzf`, `snappy`, `zstd 3`, `off`: `gzip` 1 to 9, 4 if none is
-    #: given, as in HDF5 (zlib itself has 6); `zstd` 1 to 22, and 3. Default: `off`
+    #: codec: `gzip` 1 to 9 (default 4), `lzf`, `snappy`, `zstd` 1 to 22 (default 3), `off`. Default: `off`
     compress: Annotated[Compression | None, Phrase(rule="compress", fixed=WRITTEN)] = None
-    #: `2 : 1` gives contents that a compressor can halve; also without `compress`, for storage that compresses by
-    #: itself. Up to 1000 : 1. Default: `off`, random bytes, which nothing compresses
+    #: `2 : 1` makes contents that compress to half, for `compress` or for storage that compresses; up to 1000 : 1.
+    #: Default: `off`, random bytes
     compressible: Annotated[float, Phrase(rule="compressible", fixed=WRITTEN)] = 1.0
-    #: what a draw of `size` is for: a sample, or a file, all of whose samples have that size. With several samples in a
-    #: file `npz`, `npy`, `hdf5` and `parquet` take sizes that vary `by file` alone; in chunks or compressed they need a
-    #: `clipped to`
+    #: unit of a draw of `size`: a sample, or a file, whose samples then all have that size. With several samples per
+    #: file `npz`, `npy`, `hdf5` and `parquet` vary only `by file`; in chunks or compressed they need a `clipped to`
     sizes: Annotated[Literal["by sample", "by file"], Phrase(fixed=WRITTEN)] = "by sample"
-    #: number of data sets (arrays of equal size) that a record is divided over, in formats that have such: a `shape` is
-    #: that of each, a `size` that of all together; names are for `from files`
+    #: number of data sets (arrays of equal size) that hold a record, if the format has them: `shape` is that of each,
+    #: `size` that of all together. Names are for `from files`
     parts: Annotated[int, Phrase(keyword="datasets", rule="datasets")] = 1
     names: tuple[str, ...] = ()  #: data sets or columns that are read from the files of a `source`
-    #: what a row of a table is made of (parquet), which gives its size: `40 of float32, 160 of int64`, or `26 of 3 x
-    #: int32` for lists of three; types as in `shape`. A loop reads the first ones of them by `columns 40`. Default:
-    #: none
+    #: columns of a table's row (parquet), which give its size: `40 of float32, 160 of int64`, or `26 of 3 x int32` for
+    #: lists of three; types as in `shape`. Default: none
     columns: Annotated[tuple[Columns, ...], Phrase(rule="columns", fixed="the files have their own")] = ()
-    #: pattern of names, relative to `root`, of files that exist already, see [Files that are there
-    #: already](#files-that-are-there-already)
+    #: names of existing files, as a pattern relative to `root`, see [existing files](language.md#existing-files)
     source: Annotated[str, Phrase("PATH", "from files", rule="source")] = ""
     found: str = ""  #: `FileSurvey.digest` of a `source`
     counts: FileCounts | None = None  #: `FileSurvey.counts` of a `source`

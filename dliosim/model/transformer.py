@@ -61,22 +61,22 @@ class Transformer:
     """A model and the tensors of it that are saved."""
 
     name: str  #: name in the pattern
-    layers: Annotated[int, Phrase("COUNT<=10_000")]  #: transformer layers, up to 10 000
-    hidden: Width  #: width of the hidden state; elements
-    ffn: Annotated[int, Phrase(f"COUNT<={1 << 22}")]  #: width of the feed-forward layer; elements
+    layers: Annotated[int, Phrase("COUNT<=10_000")]  #: transformer layers, at most 10 000
+    hidden: Width  #: width of the hidden state, in elements
+    ffn: Annotated[int, Phrase(f"COUNT<={1 << 22}")]  #: width of the feed-forward layer, in elements
     heads: Width  #: attention heads; no more than `hidden`
     kv_heads: Width  #: heads of keys and values. Default: as `heads`
     vocabulary: Annotated[int, Phrase(f"COUNT<={1 << 24}")]  #: tokens; embedding and head are two tensors
     #: element type of the weights: `bf16`, `fp16`, `fp32`, `fp64`, `fp8`, `int8`, `int32`, `int64`
     weights: Annotated[str, Phrase(rule="element")] = "bf16"
-    #: what is saved for each parameter in addition, and its type: `adam fp32` a master copy and two moments, `sgd fp32`
-    #: a master copy and one, `none` nothing. Default: `adam fp32`
+    #: state saved in addition for each parameter, and its type: `adam fp32` a master copy and two moments, `sgd fp32` a
+    #: master copy and one, `none`. Default: `adam fp32`
     optimizer: Annotated[str, Phrase(rule="optimizer")] = "adam"
     state: str = "fp32"  #: element type of the optimizer's tensors, a key of `TYPES`
-    #: stage of ZeRO by which data-parallel ranks divide the state: from 1 on each rank holds an equal range of the
-    #: optimizer's state, with 3 also of the weights
+    #: stage of ZeRO: from 1 on each data-parallel rank holds an equal range of the optimizer's state, with 3 also of
+    #: the weights
     zero: Annotated[int, Phrase("COUNT>=0<=3")] = 1
-    #: every tensor has this many times fewer bytes; the number of tensors, and the files, stay the same
+    #: divides the bytes of every tensor; the numbers of tensors and files stay the same
     scale: Annotated[int, Phrase("COUNT<=1_000_000_000")] = 1
 
     @property

@@ -111,59 +111,56 @@ class Loop:
 
     kind: Literal["train", "evaluate", "infer"]  #: verb
     name: str  #: name in the pattern
-    #: data set, and an access method: `D`, `D with ACCESS`. A loop with `steps`, and with `compute` or `checkpoint`,
-    #: may do without: it reads nothing. Default: nothing is read
+    #: data set and access method: `D`, `D with ACCESS`. May be absent from a loop with `steps` and `compute` or
+    #: `checkpoint`. Default: nothing is read
     dataset: Annotated[str, Phrase(keyword="read", rule="read")]
     access: Access  #: how samples are read
-    #: the first ones of a table's columns, which alone are read (parquet; of files that exist already, `datasets` names
-    #: those that are read). Default: all
+    #: reads only the first N columns of a table (parquet; for existing files name `datasets`). Default: all
     columns: Annotated[int | None, Phrase("COUNT")] = None
-    #: samples of one rank in one step; a total must be a multiple of the ranks
+    #: samples per rank and step; a total must be a multiple of the ranks
     batch: Annotated[int, Phrase("COUNT per rank | COUNT total")] = 1
-    #: how samples are assigned to ranks. `by sample`: number (step * ranks + rank) * batch + slot of the order. `by
-    #: block`: a contiguous part each. `by file`: the files in places p of their order with p % ranks == rank. `off`:
-    #: every rank reads all
+    #: assignment of samples to ranks. `by sample`: number (step * ranks + rank) * batch + slot of the order. `by
+    #: block`: a contiguous part each. `by file`: files at places p of their order with p % ranks == rank. `off`: every
+    #: rank reads all
     shard: Annotated[Literal["by sample", "by block", "by file", "off"], Phrase()] = "by sample"
-    #: order of samples and files; lines for both may be given. `samples globally each epoch`, `... once`: a permutation
-    #: of all samples, then the shard; with `shard by file` a permutation of what the rank's files hold. `samples within
-    #: shard`: the shard first, then a permutation of it. `samples within buffer of 1000 samples`: a streaming buffer,
-    #: as tf.data has. `files globally`, `files within shard`: permutes all files, then the shard; or the files that the
-    #: rank has a share of. Samples stay in order inside. Default: `off`; `each epoch`; files `globally`
+    #: order of samples and of files; both lines may be given. `samples globally each epoch`, `... once`: permutes all
+    #: samples before sharding (with `shard by file`, what the rank's files hold). `samples within shard`: permutes the
+    #: rank's shard. `samples within buffer of 1000 samples`: a streaming buffer, as in tf.data. `files globally`:
+    #: permutes all files before sharding; `files within shard`: the rank's files. Samples keep their order within a
+    #: file. Default: `off`; `each epoch`; files `globally`
     shuffle: Annotated[Shuffle, Phrase(rule="shuffle")] = Shuffle()
-    #: samples that do not fill a batch. `drop`: as many steps as the rank with the fewest samples fills; `pad`: as many
-    #: as the rank with the most, wrapping round the own shard; `keep`: the same number, with short or empty batches at
-    #: the end
+    #: samples that do not fill a batch. `drop`: as many steps as the rank with the fewest samples fills. `pad`: as many
+    #: as the rank with the most, wrapping round the shard. `keep`: the same number, with short or empty batches at the
+    #: end
     last_batch: Annotated[Literal["drop", "pad", "keep"], Phrase(keyword="last batch")] = "drop"
     epochs: Annotated[int, Phrase("COUNT<=1_000_000_000")] = 1  #: passes over the data
-    #: at most this many steps a pass; just as many where nothing is read. Default: all
+    #: most steps per pass; the exact number if nothing is read. Default: all
     steps: Annotated[int | None, Phrase("COUNT")] = None
-    #: ends the loop early, at the first step boundary after this time, agreed by all ranks unless `sync off`; it does
-    #: not repeat passes: give enough `epochs`
+    #: ends the loop at the first step boundary after this time, agreed by all ranks unless `sync off`; it does not
+    #: repeat passes: give enough `epochs`
     seconds: Annotated[float | None, Phrase("TIME", "for")] = None
     #: open-loop arrivals of an `infer` loop, a batch each; passes repeat as needed; not with `epochs`, `steps`,
     #: `readers` or `prefetch`
     arrivals: Annotated[Arrivals | None, Phrase("COUNT per rank every TIMES", "requests", blocks=("infer",))] = None
-    #: rank r reads what rank (r + N) mod ranks would have: no rank reads what its node wrote
+    #: rank r reads what rank (r + N) mod ranks would: with N ranks per node no rank reads what its node wrote
     shift: Annotated[int, Phrase(SHIFT, "shifted by")] = 0
-    #: accelerator time of a step: a draw of the time, or distribution, for each epoch, step and rank; slept, or spun.
-    #: `per sample`: the sum of a draw for each sample of the step, the same on any number of ranks; a short batch takes
-    #: less
+    #: accelerator time of a step, drawn for each epoch, step and rank; slept, or spun with `busy`. `per sample`: the
+    #: sum of a draw for each sample, the same on any number of ranks
     compute: Annotated[Compute, Phrase("TIMES [per sample] [busy]")] = Compute(Distribution("constant", (0.0,)))
-    #: the thread that reads a batch runs the format's decoder on each of its samples, timed by itself; with `through
-    #: library` the library decodes anyway, within its calls. Not with a `transfer` and `readers ... by sample`
-    #: together; `parquet` is decoded `through library` only
+    #: the reading thread runs the format's decoder on each sample, timed separately; `through library` decodes anyway,
+    #: within its calls. Not with both `transfer` and `readers ... by sample`; `parquet` is decoded `through library`
+    #: only
     decode: Switch = False
-    #: then, on the same thread, sleeps, or spins, this long for each sample, as augmenting it would take
+    #: then the same thread sleeps, or spins with `busy`, this long for each sample, as for augmentation
     preprocess: Annotated[Preprocess | None, Phrase("TIMES [busy]")] = None
-    #: after computing; allreduce adds up this many bytes of float32 in place. `every`: not after every step, but after
-    #: every N steps of a pass. Default: `barrier`; `off` with `requests`
+    #: ends a step, after its compute: a barrier, or an allreduce of this many bytes of float32 in place. `every`: only
+    #: after every N steps of a pass. Default: `barrier`; `off` with `requests`
     sync: Annotated[Sync, Phrase("off | barrier [every [COUNT] step(s)] | allreduce SIZE [every [COUNT] step(s)]")] = (
         Sync()
     )
-    #: saves a checkpoint (`train` only): `model every 2 epochs`, `every 2 epochs from 5`, `every 100 steps`, `every
-    #: 30 s`, `at end`; steps count within a pass; a time: at the first step boundary that comes this long after the
-    #: last save of this line, or after the loop began (not with `sync off`); may be repeated. Default: `off`, which -D
-    #: can give, too
+    #: saves a checkpoint (`train` only): `model every 2 epochs`, `every 2 epochs from 5`, `every 100 steps` (of a
+    #: pass), `every 30 s` (not with `sync off`), `at end`. A time runs from the last save of this line, or the loop's
+    #: start, to the next step boundary. May be repeated. Default: `off`, which -D can give, too
     checkpoints: Annotated[tuple[Cadence, ...], Phrase(keyword="checkpoint", rule="cadence", blocks=("train",))] = ()
     evaluations: tuple[Evaluation, ...] = ()  #: loops that run between epochs
 
@@ -184,9 +181,9 @@ class Convert(Prepare):
 
     source: str = ""  #: name of the data set that is read
     fsync: Switch = True  #: files are synced
-    #: the format's decoder is run on each sample that is read, timed by itself
+    #: runs the format's decoder on each sample that is read, timed separately
     decode: Switch = False
-    #: then the rank sleeps, or spins, this long for each sample
+    #: then the rank sleeps, or spins with `busy`, this long for each sample
     preprocess: Annotated[Preprocess | None, Phrase("TIMES [busy]")] = None
 
     @property
@@ -212,23 +209,24 @@ class Restore:
     """Read the newest complete checkpoint of a split."""
 
     checkpoint: str  #: name of the checkpoint
-    #: split of the ranks that wrote it: `8 ranks`, `tensor 8 pipeline 4 data 2`; `... subset 16` where only the first
-    #: 16 of them did. Default: as this job's ranks hold it
+    #: split that wrote it: `8 ranks`, `tensor 8 pipeline 4 data 2`; `... subset 16` if only the first 16 of these ranks
+    #: did. Default: as this job's ranks hold it
     written_by: Annotated[Split | None, Phrase(keyword="written by", rule="written")] = None
-    #: split in which this job's ranks shall hold it: `tensor 4 data 16`, `... subset`. Default: the checkpoint's
+    #: split in which this job's ranks hold it: `tensor 4 data 16`, `... subset`. Default: the checkpoint's
     parallel: Annotated[Split | None, Phrase(rule="parallel")] = None
-    #: rank r reads what rank (r + N) mod ranks would: no rank reads what its node wrote
+    #: rank r reads what rank (r + N) mod ranks would
     shift: Annotated[int, Phrase(SHIFT, "shifted by")] = 0
-    #: each rank what it will hold, or all there is; with `once` one rank reads what several ranks need, data rank 0 of
-    #: tensors, and sends it to the others; `once without sending`: these go without. Default: `own part`
+    #: `own part`: each rank reads what it will hold. `everything`: each rank reads all. `... once`: one rank reads what
+    #: several need (data rank 0 for tensors) and sends it to the others; `... once without sending`: the others go
+    #: without. Default: `own part`
     everything: Annotated[bool, Phrase(keyword="reads", rule="reads")] = False
     once: bool = False  #: true: of ranks that need the same bytes the first one reads them, and broadcasts them
     sent: bool = True  #: false: with `once`, nothing is broadcast
-    #: not the newest alone: `each once` all that the verbs above saved, `each of 10 once` the first 10 of these, or
-    #: where they saved none, of all that are there; each once, the oldest first. A missing or damaged one is an error.
-    #: `restore C each once` says it, too. Default: the newest one
+    #: `each once`: all checkpoints that the verbs above saved, the oldest first. `each of 10 once`: the first 10 of
+    #: these or, if nothing above saves, of those that exist. A missing or damaged one is an error. `restore C each
+    #: once` means the same. Default: the newest one
     each: Annotated[int, Phrase("once | of COUNT once")] = 0
-    #: with `each`: before each of them every rank waits, all for the same time
+    #: with `each`: time that all ranks wait before each of them, the same for all
     pause: Annotated[Distribution | None, Phrase("TIMES")] = None
 
     @property

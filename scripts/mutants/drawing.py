@@ -15,7 +15,7 @@ from dliosim.language.syntax import vocabulary
 from dliosim.units import SIZES, TIMES, UNITS
 
 PATTERNS = ROOT / "patterns"
-_MANUAL = ROOT / "docs" / "language.md"
+_MANUAL, _REFERENCE = ROOT / "docs" / "language.md", ROOT / "docs" / "reference.md"
 
 _MOST_RANKS = 65_536
 _RANKS = (1, 2, 3, 4, 5, 7, 8, 64, 512, 1024, 4096, 65_535, _MOST_RANKS)
@@ -102,10 +102,10 @@ def draw(seed: int) -> Mutant:
 
 @lru_cache(maxsize=1)
 def _lines() -> dict[str, list[str]]:
-    """Return lines of the sources, and those that the manual's tables name, by the words that they begin with."""
+    """Return lines of the sources, and those that the reference's tables name, by the words that they begin with."""
     found: dict[str, list[str]] = defaultdict(list)
     texts = list(sources().values())
-    tables = re.findall(r"^\| (`.*?`[^|]*) \|", _MANUAL.read_text(encoding="utf-8"), re.MULTILINE)
+    tables = re.findall(r"^\| (`.*?`[^|]*) \|", _REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
     texts.append("\n".join(line for row in tables for line in re.findall(r"`([^`\u2026]+)`", row)))
     for line in (line.strip() for text in texts for line in text.splitlines()):
         if _head(line) and not line.endswith("{"):

@@ -1,4 +1,4 @@
-"""The tables of settings in docs/language.md."""
+"""The tables of settings in docs/reference.md."""
 
 from __future__ import annotations
 
