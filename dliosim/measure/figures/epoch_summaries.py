@@ -43,27 +43,26 @@ class EpochSummary:
     but the kernel does not say which.
     """
 
-    #: number of the epoch, from 1; an evaluation continues to count from run to run
+    #: number of the epoch, from 1; the numbers of an evaluation continue from run to run
     epoch: int = figure(of=lambda ranks: ranks.most["epoch"])
     #: number of ranks
     ranks: int = figure(of=lambda ranks: ranks.ranks, saved=False)
-    #: most steps done by any rank
+    #: most steps of any rank
     steps: int = figure(of=lambda ranks: ranks.most["steps"])
-    #: fewest steps done by any rank
+    #: fewest steps of any rank
     fewest_steps: int = figure(of=lambda ranks: ranks.least["steps"])
-    #: samples of the steps done, over ranks
+    #: samples of completed steps, over ranks
     samples: int
-    #: bytes of those samples as stored in their files (compressed, with the format's bytes around each; an even part of
-    #: a unit that several share): what was asked; samples kept by `cache memory` are included
+    #: bytes asked: those of these samples as stored (compressed, with the format's bytes around each, an even part of a
+    #: unit that several share), with samples kept by `cache memory`
     bytes: int
-    #: bytes that the calls moved, alignment included, where the backend knows them, else the bytes asked; kept samples
-    #: not included. More than `bytes` where samples are in units (chunks, row groups) that are read whole. `through
-    #: library` all that the process read by read calls, as for read(): indexes and all else that the library reads,
-    #: and once in a run a byte that glibc reads when the memory of a thread shrinks; a note says so.
-    #: *moved / asked* is this / `bytes`
+    #: bytes that the calls moved, alignment included, without kept samples; if the backend does not know them, the
+    #: bytes asked. More than `bytes` if units (chunks, row groups) are read whole. With `through library` everything
+    #: that the process read by read calls, as for read(), with indexes, and with one byte that glibc reads once in a
+    #: run when a thread's memory shrinks. *moved / asked* is this / `bytes`
     bytes_moved: int
-    #: read calls; `through library` calls of the library; with `engine mmap` copies of a reader's share of a step, or
-    #: of a sample with `open each sample`
+    #: read calls; with `through library` calls of the library; with `engine mmap` copies of a reader's share of a step,
+    #: or of each sample with `open each sample`
     calls: int
     #: files opened
     opens: int
@@ -73,73 +72,70 @@ class EpochSummary:
     loop_seconds: float = figure(of=lambda ranks: ranks.most["loop_ns"] * 1e-9)
     #: samples of the steps after the first / greatest `steady_ns` of any rank
     steady_samples_per_second: float | None = figure(of=Reduced.steady_rate)
-    #: mean over ranks of `nominal_ns` / `steady_ns`
+    #: compute asked / wall time of the steps after the first, mean over ranks: `nominal_ns` / `steady_ns`
     utilization: float | None = figure("utili-\nzation %", of=lambda ranks: ranks.mean_ratio("utilization"))
-    #: sum over syncs of the most that any rank would take for its steps with storage that needs no time / the same with
-    #: this storage: see "Storage-limited utilization"
+    #: summed over syncs: the most that any rank would take for its steps with storage that needs no time / the same
+    #: with this storage: see "Storage-limited utilization"
     storage_utilization: Share | None = figure("storage\nlimited %", of=Reduced.storage_utilization)
-    #: standard error of `storage_utilization`, from the times between syncs; None with fewer than two
+    #: standard error of `storage_utilization`, from the times between syncs; `null` with fewer than two
     storage_utilization_error: float | None = figure(of=Reduced.storage_utilization_error)
     #: time that the steps after the first would take with this storage, if nothing else held them
     storage_step_seconds: float = figure(of=Reduced.storage_step_seconds)
     #: bytes of the steps after the first, as in `bytes`
     steady_bytes: int
-    #: least of any rank
+    #: least utilization of any rank
     utilization_min: float | None = figure(of=lambda ranks: ranks.to_ratio(ranks.least, "utilization"))
-    #: greatest of any rank
+    #: greatest utilization of any rank
     utilization_max: float | None = figure(of=lambda ranks: ranks.to_ratio(ranks.most, "utilization"))
-    #: sum over steps: the part of (batch in memory - begin of waiting for it) that was inside calls: see "Whose time a
-    #: wait is"
+    #: sum over steps: the part of the wait for the batch that was inside calls: see "Whose time a wait is"
     data_wait_seconds: Part = figure("data\nwait", "times")
-    #: union of the intervals in which at least one read call of the rank ran; opening, closing and setting views not
-    #: included
+    #: time in which at least one read call of the rank ran; without opening, closing and setting views
     io_busy_seconds: TimeSpread = figure("I/O\nbusy", "times")
-    #: sum over readers of opening and closing files for the epoch, before, in and after its clock
+    #: opening and closing files for the epoch, summed over readers; also before and after its clock
     open_seconds: TimeSpread = figure("open,\nclose", "times")
-    #: sum over readers of setting MPI-IO file views
+    #: setting MPI-IO file views, summed over readers
     view_seconds: TimeSpread = figure("view", "times", optional=True)
-    #: sum over all threads that read: time of the format's decoder for the samples of its batches; not in I/O busy
+    #: the format's decoder, summed over all reading threads; not in I/O busy
     decode_seconds: TimeSpread = figure("decode", "times", optional=True)
-    #: sum over all threads that read: sleeping or working for the time drawn for its samples (`preprocess`)
+    #: sleeping or working for `preprocess`, summed over all reading threads
     preprocess_seconds: TimeSpread = figure("pre-\nprocess", "times", optional=True)
-    #: sum over steps: time idle until the request arrived (`requests … every` only)
+    #: sum over steps: idle until the request arrived (`requests … every` only)
     arrival_wait_seconds: Part = figure("arrival\nwait", "times", optional=True)
-    #: sum over steps: end of the sleep (or busy work) - its begin; the time it took, not the time asked
+    #: sum over steps: time that the sleep (or busy work) took, not the time asked
     compute_seconds: Part = figure("compute", "times", optional=True)
-    #: sum over synced steps: end of the barrier or allreduce - own arrival at it; and the meeting before a save
+    #: sum over synced steps: end of the barrier or allreduce - own arrival at it; and the barrier before a save
     sync_wait_seconds: Part = figure("sync\nwait", "times", optional=True)
-    #: time that saves after steps and epochs, not those `at end`, held the rank: the greatest `stall_seconds` of any
-    #: rank for one that blocks, the rank's own for one in the background
+    #: time that saves after steps and epochs (not `at end`) held the rank: for a blocking save the greatest
+    #: `stall_seconds` of any rank, for one in the background the rank's own
     checkpoint_seconds: Part = figure("check-\npoint", "times", optional=True)
     #: sum over steps: decoding and preprocessing in the step itself (`readers 0`, `scatter by node`), after the batch
     #: is in memory; 0 with readers, where they are part of the data wait
     processing_seconds: Part
     #: wall time - all other parts: work between calls, checking data, bookkeeping, the progress line
     tool_seconds: Part = figure("tool", "times")
-    #: time in which the thread that runs the steps was ready to run but had no core: see "Waiting for a core"
+    #: time in which the thread of the steps was ready to run but had no core: see "Waiting for a core"
     core_wait_seconds: TimeSpread | None = figure("core\nwait", "core waits", optional=True)
-    #: the same for the rank's reader threads, added up; 0 without readers
+    #: the same for the rank's reader threads, summed; 0 without readers
     reader_core_wait_seconds: TimeSpread | None = figure("readers'\ncore wait", "core waits", optional=True)
-    #: the rest of the time of these saves: making contents, with their checksums, and waiting for ranks that make
-    #: theirs; it is in no other time, not in `seconds` either
+    #: the rest of the time of these saves: making contents and their checksums, and waiting for ranks that make theirs;
+    #: in no other time, not even in `seconds`
     content_seconds: TimeSpread
-    #: a step's data wait: the part of its wait that was inside calls
+    #: data wait of a step: the part of its wait that was inside calls
     batch_latency: Histogram = figure("batch")
-    #: one read call, on the reader's thread; with `engine mmap` copying a reader's share of a step (each sample with
-    #: `open each sample`); with `engine queued` from handing a call to the kernel until its completion is seen, which
-    #: may be some calls later
+    #: one read call, on the reader's thread; with `engine mmap` one copy, as in `calls`; with `engine queued` from
+    #: submission to the kernel until its completion is seen, which may be some calls later
     call_latency: Histogram = figure("call")
-    #: batch in memory (and decoded, where the step does that itself) - the request's arrival, plus its compute. Waiting
-    #: in line counts; the check of its own contents and the tool's own work between calls do not
+    #: batch in memory (and decoded, if the step does that itself) - arrival of the request, plus its compute. Queueing
+    #: counts; checking its contents and the tool's work between calls do not
     request_latency: Histogram = figure("request")
-    #: share of synced steps by the activity that took most of the last rank's time since the last sync: storage,
-    #: compute, tool, arrivals, decode; see "Bound by"
+    #: share of synced steps by what took most of the last rank's time since the last sync: storage, compute, tool,
+    #: arrivals, decode; see "Bound by"
     bound_by: BoundShares | None = figure(of=Reduced.cause_shares)
-    #: the rank that was last in most of the synced steps
+    #: rank that was last in most of the synced steps
     slowest_rank: int | None = figure(
         "rank most\noften last", "causes", optional=True, usual=math.nan, of=Reduced.slowest_rank
     )
-    #: the share of synced steps in which that rank was last
+    #: share of synced steps in which that rank was last
     slowest_rank_share: Share | None = figure(
         "in\nsteps", "causes", optional=True, usual=math.nan, of=Reduced.slowest_rank_share
     )
@@ -147,50 +143,47 @@ class EpochSummary:
     least_sync_wait_seconds: float | None = figure(of=Reduced.least_sync_wait)
     #: sum over ranks of (`compute_ns` - compute asked) / sum of compute asked
     oversleep_share: Signed | None = figure("over-\nsleep", "causes", optional=True, of=Reduced.oversleep_share)
-    #: bytes by read calls of the whole process (/proc/self/io; without those of reading that file); `null` where that
-    #: file is missing on any rank, and where it does not count what is read (`engine mmap`, `engine queued`): -1 in
-    #: ranks.h5
+    #: bytes of all read calls of the process (/proc/self/io, without reading that file); `null` (-1 in ranks.h5) if
+    #: that file is missing on any rank or does not count these reads (`engine mmap`, `engine queued`)
     read_call_bytes: int | None = figure(of=lambda ranks: ranks.total_if_known("rchar"))
-    #: bytes from storage below the page cache (/proc/self/io), which gives the others; `null` where the kernel does not
-    #: count what is read from the file system, which is found by reading one page before the loop: -1 in ranks.h5
+    #: bytes from storage below the page cache (/proc/self/io); `null` (-1 in ranks.h5) if the kernel does not count
+    #: reads of the file system, as a page that is read before the loop shows
     device_bytes: int | None = figure(of=lambda ranks: ranks.total_if_known("read_bytes"))
-    #: sum over ranks of the latencies of all read calls / sum of their I/O busy: the mean number of calls in flight
-    #: while any was, by `engine queued` and by several readers. 1 without either, and then not in the table; `null`
-    #: without calls
+    #: summed latencies of all read calls / summed I/O busy: mean number of calls in flight while any was, with `engine
+    #: queued` or several readers. Otherwise 1, and then not in the table; `null` without calls
     depth: float | None = figure(
         "calls in\nflight", "checks", optional=True, usual=1.0, of=quotient("call_ns", "io_busy_ns")
     )
     #: compute as slept of the steps after the first / (block's time - first step's wait, processing and compute);
     #: step-weighted over blocks, mean over ranks: see "DLIO's own figures"
     dlio_au: float | None = figure("DLIO's\nAU %", "DLIO", optional=True, of=lambda ranks: ranks.mean_ratio("dlio_au"))
-    #: (steps - 2) x batch / the time of `dlio_au`; step-weighted over blocks, summed over ranks; `null` where it is not
+    #: (steps - 2) x batch / the time of `dlio_au`; step-weighted over blocks, summed over ranks; `null` if it is not
     #: above 0 on a rank
     dlio_samples_per_second: float | None = figure("DLIO's\nsamples/s", "DLIO", optional=True, of=Reduced.dlio_rate)
-    #: sum of hashes of: data set's name, epoch, step, rank, sample, length; and which loop of the run it is
+    #: sum of hashes of data set's name, epoch, step, rank, sample, length, and the loop of the run
     order_hash: Hash
-    #: sum of hashes of: data set's digest, file, offset, length, for each range read from storage; and which loop
+    #: sum of hashes of data set's digest, file, offset, length, and the loop, for each range read from storage
     extent_hash: Hash
     #: True where nothing was read (`--null`); there is no bandwidth then
     null: bool = figure(of=lambda ranks: bool(ranks.most["null"]), saved=False)
     #: `seconds` of the same epoch without I/O (`--with-null`)
     null_seconds: float | None = figure(of=lambda _: None)
-    #: bytes read with contents that `--verify` does not know, in whole units where a unit is read whole
+    #: bytes read whose contents `--verify` does not know, in whole units if units are read whole
     unchecked_bytes: int
     #: bytes asked by calls that differ: a byte that several ranks of a node ask for, or one rank several times, counts
-    #: once for that node; `null` where that would take more than 4,194,304 ranges of a rank. `through library` of
-    #: contents
+    #: once for that node; `null` beyond 4,194,304 ranges of a rank. With `through library` bytes of contents
     distinct_bytes: int | None
-    #: steps of all ranks, without their first, with a save in the background next to them
+    #: steps of all ranks, without their first, next to a save in the background
     flush_steps: int
-    #: mean time of a step with a save next to it, from its beginning to the end of its sync
+    #: mean time of a step next to a save, from its begin to the end of its sync
     flush_step_seconds: float | None = figure(of=quotient("flush_steps_ns", "flush_steps", 1e-9))
-    #: mean data wait of a step with a save next to it
+    #: mean data wait of a step next to a save
     flush_data_wait_seconds: float | None = figure(of=quotient("flush_data_wait_ns", "flush_steps", 1e-9))
-    #: steps of all ranks, without their first, without a save in the background next to them
+    #: steps of all ranks, without their first, with no save next to them
     clear_steps: int
-    #: mean time of a step without one, from its beginning to the end of its sync
+    #: mean time of a step with no save next to it, from its begin to the end of its sync
     clear_step_seconds: float | None = figure(of=quotient("clear_steps_ns", "clear_steps", 1e-9))
-    #: mean data wait of a step without one
+    #: mean data wait of a step with no save next to it
     clear_data_wait_seconds: float | None = figure(of=quotient("clear_data_wait_ns", "clear_steps", 1e-9))
 
     @property
@@ -260,10 +253,9 @@ class VerbSummary:
 
     #: number of ranks
     ranks: int = figure(of=lambda ranks: ranks.ranks, saved=False)
-    #: bytes of content, over ranks: what several ranks read counts for each of them
+    #: bytes of content over ranks; bytes that several ranks read count for each of them
     bytes: int = figure("bytes")
-    #: bytes that the calls moved; for a `prepare` of writes: those of the files, with headers, indexes and the files
-    #: next to them
+    #: bytes that the calls moved; for `prepare` those of the files, with headers, indexes and sidecars
     bytes_moved: int | None = figure(of=lambda ranks: ranks.total_if_counted("bytes_moved"))
     #: files written or read, over ranks
     files: int = figure("files")
@@ -271,20 +263,20 @@ class VerbSummary:
     calls: int | None = figure(of=lambda ranks: ranks.total_if_counted("calls"))
     #: files opened
     opens: int
-    #: greatest wall time of any rank, from all ranks ready to files complete (fsync and renaming included). For saves
-    #: and restores without making and checking contents; for a save in the background its stall and its flush
+    #: greatest wall time of any rank, from all ranks ready to files complete (with fsync and renaming). Saves and
+    #: restores without making and checking contents; a save in the background: stall + flush
     seconds: float = figure("time", of=lambda ranks: ranks.most["wall_ns"] * 1e-9)
-    #: of the rank that took longest, each of the times below
+    #: each of the times below, of the rank that took longest
     slowest_rank_seconds: Times = figure(of=lambda ranks: ranks.slowest)
     #: time in write or read calls
     call_seconds: TimeSpread = figure("calls", "parts")
     #: making data to write, checking data read
     content_seconds: TimeSpread = figure("making\ndata", "parts")
-    #: what a format makes of the prepared data: checksums, compression, images, records around samples
+    #: the format's work on the data: checksums, compression, images, records around samples
     encode_seconds: TimeSpread = figure("encoding", "parts")
-    #: `serialize`: what the processor does before it writes
+    #: processor time of `serialize`, before writing
     serialize_seconds: TimeSpread = figure("seri-\nalizing", "parts")
-    #: passing data to or from the rank that writes
+    #: passing data to or from the writing rank
     send_seconds: TimeSpread = figure("sending", "parts")
     #: `restore … once`: sending what one rank reads for others, and waiting for it
     broadcast_seconds: TimeSpread = figure("broad-\ncasting", "parts")
@@ -294,29 +286,27 @@ class VerbSummary:
     view_seconds: TimeSpread = figure("view", "parts")
     #: fsync
     file_sync_seconds: TimeSpread = figure("sync", "parts")
-    #: `metadata on`: gathering all ranks' plans, and the file of them; for a `restore` reading that file
+    #: `metadata on`: gathering all ranks' plans and writing their file; for a `restore` reading it
     plan_seconds: TimeSpread = figure("plans", "parts")
-    #: making a written checkpoint complete: informing rank 0 of what was written, and waiting for it. On rank 0 it
-    #: includes the three below
+    #: completing a written checkpoint: reporting to rank 0 what was written, and waiting for it. On rank 0 it includes
+    #: the three below
     commit_seconds: TimeSpread = figure("commit", "parts")
     #: making directories durable
     directory_sync_seconds: TimeSpread = figure("dir.\nsync", "completing")
     #: writing, syncing and renaming the manifest
     manifest_seconds: TimeSpread = figure("mani-\nfest", "completing")
-    #: moving complete files into place, and waiting for the rank that does it; for a checkpoint giving its directory
-    #: its name
+    #: moving complete files into place, and waiting for the rank that does it; for a checkpoint renaming its directory
     rename_seconds: TimeSpread = figure("rename", "completing")
-    #: `keep N`: rank 0 deletes, the others wait. Not in the time of the save, but in a loop's checkpoint time
+    #: `keep N`: rank 0 deletes, the others wait. In a loop's checkpoint time, but not in the save's
     delete_seconds: TimeSpread = figure("delete\nold", "completing")
-    #: for one save: time that the rank was held, without making contents: for a save that blocks all of it, with
-    #: deleting old ones; else waiting + making the directory + copying
+    #: for one save: time that it held the rank, without making contents. A blocking save: all of it, with deleting old
+    #: ones; in the background: waiting + making the directory + copying
     stall_seconds: TimeSpread = figure("stall", "background")
-    #: for earlier saves, while the allowed number is in flight
+    #: waiting for earlier saves, while the allowed number is in flight
     wait_seconds: TimeSpread = figure("waiting", "background")
     #: copying to buffers, or the time that `staging` gives it
     stage_seconds: TimeSpread = figure("copying", "background")
-    #: end of the stall until the checkpoint is complete, with the checksums for its manifest, which are made from call
-    #: to call; 0 for a save that blocks
+    #: end of the stall until the checkpoint is complete, with the checksums of its manifest; 0 for a blocking save
     flush_seconds: TimeSpread = figure("flush", "background")
     #: copying it to another root, after it is complete
     drain_seconds: TimeSpread = figure("drain", "background")
@@ -324,33 +314,33 @@ class VerbSummary:
     partner_seconds: TimeSpread = figure("partner", "background")
     #: one read or write call
     call_latency: Histogram = figure("p50 ... max")
-    #: of `examined_bytes`, those in the page cache
+    #: those of `examined_bytes` that were in the page cache
     resident_bytes: int
-    #: bytes that were looked up in the page cache
+    #: bytes looked up in the page cache
     examined_bytes: int
     #: bytes copied to another root
     drain_bytes: int
     #: bytes written for a partner
     partner_bytes: int
-    #: for a `convert`: bytes of the samples that it read
+    #: `convert`: bytes of the samples that it read
     source_bytes: int
-    #: for a `convert`: read calls
+    #: `convert`: read calls
     source_calls: int
-    #: for a `convert`: files opened to read
+    #: `convert`: files opened to read
     source_opens: int
-    #: for a `convert`: reading, with opening files and comparing what was read with what was prepared
+    #: `convert`: reading, with opening files and comparing what was read with what was prepared
     source_seconds: TimeSpread = figure("reading", "parts")
-    #: for a `convert`: the format's decoder for the samples that it read
+    #: `convert`: the format's decoder
     decode_seconds: TimeSpread = figure("decode", "parts")
-    #: for a `convert`: sleeping or working for the time drawn for its samples (`preprocess`)
+    #: `convert`: sleeping or working for `preprocess`
     preprocess_seconds: TimeSpread = figure("pre-\nprocess", "parts")
-    #: for a restore: as in "Amounts"; `null` for verbs that write, as are the next two
+    #: restores: as in "Amounts"; `null` for verbs that write, as are the next two
     distinct_bytes: int | None = figure("differ-\nent", "amounts")
-    #: for a restore: bytes by read calls of the ranks, while they read its files (without the file of all plans);
-    #: `null` where they are not counted, as while a checkpoint is drained
+    #: restores: bytes of the ranks' read calls while they read its files (without the file of all plans); `null` if
+    #: they are not counted, as while a checkpoint drains
     read_call_bytes: int | None = figure("read()", "amounts", of=lambda ranks: ranks.total_if_known("rchar"))
-    #: for a restore: bytes from storage in that time; `null` likewise, and where the kernel does not count what is read
-    #: from the file system
+    #: restores: bytes from storage in that time; `null` likewise, and if the kernel does not count reads of the file
+    #: system
     device_bytes: int | None = figure("device", "amounts", of=lambda ranks: ranks.total_if_known("read_bytes"))
 
     @property

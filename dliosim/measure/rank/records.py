@@ -77,11 +77,11 @@ class EpochRecord:
     null: bool = False
     #: steps done
     steps: Column = 0
-    #: samples of the steps done
+    #: samples of these steps
     samples: Column = 0
-    #: bytes of these samples, those kept in memory included
+    #: bytes of these samples, with those kept in memory
     bytes: Column = 0
-    #: bytes that calls moved, those kept in memory not included
+    #: bytes that calls moved, without those kept in memory
     bytes_moved: Column = 0
     #: bytes with contents that `--verify` does not know
     unchecked_bytes: InnerColumn = 0
@@ -99,9 +99,9 @@ class EpochRecord:
     steady_bytes: InnerColumn = 0
     #: compute drawn (not slept) for the steps after the first
     nominal_ns: Column = 0
-    #: steps waiting for data while read calls ran
+    #: waiting for data while read calls ran
     data_wait_ns: PartColumn = 0
-    #: at least one read call ran
+    #: time with at least one read call under way
     io_busy_ns: Column = 0
     #: opening and closing files
     open_ns: Column = 0
@@ -113,9 +113,9 @@ class EpochRecord:
     sync_wait_ns: PartColumn = 0
     #: waiting for requests to arrive
     arrival_wait_ns: PartColumn = 0
-    #: held by checkpoints: the greatest stall of any rank of those that block, else the rank's own
+    #: held by saves: the greatest stall of any rank for blocking ones, else the rank's own
     checkpoint_ns: PartColumn = 0
-    #: the rest of the time of saves, mostly making contents; in no other figure, not in `wall_ns` either
+    #: the rest of the time of saves, mostly making contents; in no other figure, not even in `wall_ns`
     content_ns: Column = 0
     #: steps after the first that ran during a save in the background of this rank
     flush_steps: InnerColumn = 0
@@ -129,13 +129,13 @@ class EpochRecord:
     clear_steps_ns: InnerColumn = 0
     #: of it, waiting for data
     clear_data_wait_ns: InnerColumn = 0
-    #: decoding, added up over all threads that read batches
+    #: decoding, summed over all reading threads
     decode_ns: Column = 0
-    #: preprocessing, added up over all threads that read batches
+    #: preprocessing, summed over all reading threads
     preprocess_ns: Column = 0
     #: decoding and preprocessing in the steps themselves; 0 with readers
     processing_ns: PartColumn = 0
-    #: compute time beyond the asked one
+    #: compute beyond the time asked
     oversleep_ns: Column = 0
     #: hash of the samples in their order
     order_hash: int = 0
@@ -147,10 +147,10 @@ class EpochRecord:
     read_bytes: Column = -1
     #: this rank's share of what its node asked of storage, where each byte counts once; -1 unknown
     distinct_bytes: InnerColumn = -1
-    #: the thread of the steps was ready but had no core, from the first step until files of the epoch are closed,
-    #: without checkpoints; -1 unknown
+    #: thread of the steps ready but without a core, from the first step until the epoch's files are closed, without
+    #: checkpoints; -1 unknown
     core_wait_ns: Column = -1
-    #: the same for all reader threads, added up; -1 unknown
+    #: the same for all reader threads, summed; -1 unknown
     reader_core_wait_ns: Column = -1
     #: time that a step waited for data
     batch_latency: Histogram = field(default_factory=Histogram)

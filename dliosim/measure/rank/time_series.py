@@ -1,4 +1,4 @@
-"""Course of one epoch of one rank, in a fixed amount of memory for any length of epoch: see docs/metrics.md.
+"""Course of one epoch of one rank, in a fixed amount of memory for any length of epoch: see docs/report.md.
 
 Times are nanoseconds since the rank's own start of the epoch. Widths of time bins are powers of two, so the bins of two
 ranks can be merged into the wider ones.

@@ -1,4 +1,4 @@
-"""ranks.h5, the figures of every rank, and timeline.h5, the data for pictures; docs/metrics.md has their layout."""
+"""ranks.h5, the figures of every rank, and timeline.h5, the data for pictures; docs/report.md has their layout."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _LONGEST_NS = 31 * 86_400 * 10**9
 class RecordedEpoch:
     """The events of one epoch; times are ns since its start on each rank's own clock.
 
-    R is the number of ranks with rows. docs/metrics.md says for how many ranks and calls there are events.
+    R is the number of ranks with rows. docs/report.md says for how many ranks and calls there are events.
     """
 
     #: number of the epoch, from 1
