@@ -16,8 +16,8 @@ class Phrase:
 
     An alternative without a value stands for None, or for True and False in this order, where the field has such a
     type, and for its own text elsewhere. Several values, or a value and a word in `[...]`, are the first fields of the
-    field's dataclass. The comment of the field is its text in docs/reference.md; a last sentence `Default: ...` of it is
-    for defaults that the field itself does not have.
+    field's dataclass. The comment of the field is its text in docs/reference.md; a last sentence `Default: ...` of it
+    is for defaults that the field itself does not have.
     """
 
     text: str = ""  #: alternatives; empty: the literals of the field, or what `rule` says
