@@ -11,8 +11,8 @@ from dliosim.model import EXPECTABLE
 _OF_ANSWERS = {
     "busy": "the share of a loop's time in which ranks computed as long as the pattern asks",
     "oversleep": "the share of a loop's time in which ranks computed longer than asked, as a sleep ended late",
-    "hidden": "the share of a loop's time in which steps would have waited for reads, if ranks had not waited for "
-    "something else: for a rank that still read, or in a sync while readers read",
+    "hidden": "the share of a loop's time in which steps would also have waited for reads, if ranks had not waited "
+    "for something else, such as a slower rank, or a sync while readers read",
     "tool": "the share of a loop's time that was dliosim's own work",
     "needs": "the bytes/s that the loop must get to reach the goal",
     "got": "the bytes/s that storage gives the steps, if nothing else holds them; got / needs is storage-limited "
@@ -26,9 +26,9 @@ _OF_ANSWERS = {
     "feeds": "storage reaches the goal: the 95 % interval over the epochs that count is not below it",
     "does not feed": "storage does not reach the goal: the 95 % interval over the epochs that count is below it",
     "too close to say": "the goal is within the 95 % interval over the epochs that count",
-    "cannot say": "waits for a core may be what is missing to the goal, or the difference of variants; or too little "
-    "was measured, or memory is short: TRY says what tells more",
-    "not asked": "the loop has no compute or reads nothing, so there is a rate, and no yes or no",
+    "cannot say": "waits for a core may explain the distance to the goal, or the difference between variants; or too "
+    "little was measured, or memory was short: TRY says how to find out",
+    "not asked": "the loop has no compute or reads nothing, so the run gives a rate but no verdict",
     "not a storage result": "memory gave the bytes, or may have, or nothing was read",
     "every": "with `--mtbf`: how often it is best to save each checkpoint",
     "mtbf": 'the mean time between failures of the whole job, `--mtbf "6 h"`: the run says how often to save',
@@ -38,7 +38,7 @@ _OF_ANSWERS = {
     "why": "the reason of the answer",
     "storage": "the bytes/s that the loop needs, and those that it got; in LOOP the share of time in which ranks "
     "waited for data",
-    "memory": "what came from memory or the page cache, and is no result of storage",
+    "memory": "bytes that came from memory or the page cache, which say nothing about storage",
     "loop": "where the loop's time went, as shares of it",
     "also": "the answers for other loops of the pattern",
     "saves": "how long checkpoints took to save, and what share of the run they held the ranks",
@@ -52,7 +52,7 @@ _OF_TABLES = {
     "needs": "the bytes/s that storage must deliver for the goal",
     "reading": "the bytes/s while a step's bytes are read",
     "data": "the bytes that all ranks and each rank read in an epoch",
-    "would show": "the smallest ratio that as many passes would show to be a difference",
+    "would show": "the smallest ratio that this many passes would show as a difference",
     "use": "which variant to take",
     "equal": "variants whose difference is too small to say which is faster",
     "ratio": "the rate of a variant / that of the reference",
@@ -92,9 +92,9 @@ _OF_TABLES = {
     "longest": "the longest time of any run of a verb",
     "flush gb/s": "1e9 bytes that threads wrote in a second of a flush, with `async on`",
     "runs": "how often a verb or a loop ran",
-    "measured": "the variant that was ahead in the passes of a comparison that cannot say what to use",
+    "measured": "the variant that was ahead in a comparison that cannot say which to use",
     "holds": "the bytes that a data set or checkpoint needs on storage, where they are many",
-    "room": "the memory of nodes that ranks need and that is not there, and how many nodes have it",
+    "room": "the memory that ranks need but their nodes do not have, and how many nodes would have it",
     "limit": "what a comparison cannot show",
     "in calls": "the time of a verb that its calls took",
     "passed to ranks": "the time in which a restore sends what was read to other ranks",
