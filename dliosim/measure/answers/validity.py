@@ -25,7 +25,7 @@ _LITTLE, _FAR_ABOVE = 0.1, 1.2
 #: how much shorter epochs differ from run to run.
 LEAST_SECONDS, LEAST_STEPS = 0.5, 10
 
-#: Above this share of a loop's time, waiting for cores decides the figures; docs/metrics.md has usual values.
+#: Above this share of a loop's time, waiting for cores decides the figures; usual values: docs/evidence/benchmarks.md.
 CORE_WAIT_LIMIT = 0.05
 
 
