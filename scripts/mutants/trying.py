@@ -156,5 +156,5 @@ def _poor_refusal(done: Done) -> Iterator[str]:
         yield f"{done.command}: status {done.status} without a reason"
     elif done.status == 1 and "error[R401]" not in done.err:
         yield f"{done.command}: status 1, and no file is wrong: {_REASON.search(done.err)[0][:60]}"
-    elif done.command != "plan --csv" and not PLACE.search(done.err):
+    elif done.command != "plan --csv" and ": add --root " not in done.err and not PLACE.search(done.err):
         yield f"{done.command}: a refusal without a line: {re.sub(r'[0-9]+', 'N', _REASON.search(done.err)[0])[:60]}"
