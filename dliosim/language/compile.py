@@ -123,6 +123,7 @@ def _compile_blocks(
         expectations=expectations,
         pattern=document.source.text,
         overrides=tuple((name, value) for name, value in given),
+        scale=_scale(context),
     )
     return CompiledPattern(made, context, dict(known.settings), verbs.settings, tuple(diagnostics))
 
@@ -140,6 +141,16 @@ def _seed(context: CompileContext) -> int:
             accepts = partial(context.scope.has_dimension, dimensions=(COUNT,))
             raise error.replace_help(cure_part("seed", line.phrase, line.phrase, accepts, ("7",))) from None
     return 0
+
+
+def _scale(context: CompileContext) -> int:
+    """Return the parameter `scale` of a pattern whose description says that 1 is the published or real size; else 1."""
+    param = context.document.params.get("scale")
+    if param is None:
+        return 1
+    source, start = param.place.source, param.place.start
+    described = re.search("1 is the (published|real) size", source.line(source.position(start)[0]))
+    return int(context.scope.param_value(param).amount) if described else 1
 
 
 def _cure_param(context: CompileContext, param: Param, code: str) -> str:

@@ -29,6 +29,7 @@ class Workload:
     expectations: tuple[Expectation, ...] = ()  #: `expect` lines
     pattern: str = ""  #: text of the main file
     overrides: tuple[tuple[str, str], ...] = ()  #: pairs of -D (name, phrase)
+    scale: int = 1  #: parameter `scale`, by which the published size is divided
 
     def dataset(self, name: str) -> Dataset:
         """Return the data set of a name; KeyError where there is none."""
@@ -58,7 +59,7 @@ class Workload:
             del expectation["text"]
         for dataset in described["datasets"]:
             del dataset["counts"]  # `found` stands for these
-        for name in ("pattern", "overrides", "title"):
+        for name in ("pattern", "overrides", "title", "scale"):
             del described[name]
         return sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 

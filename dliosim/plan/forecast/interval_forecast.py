@@ -49,7 +49,7 @@ class StateRisks:
 
     state: StateForecast  #: forecast of the checkpoint: of all of it where the workload saves a part
     risks: tuple[Risk, ...]  #: one for each bandwidth
-    #: (text, seconds) of the intervals of the pattern's loops; none where these save a part
+    #: (text, seconds) of the intervals of the pattern's loops; none where these save a part, or `scale` made them shorter
     own: tuple[tuple[str, float], ...]
     knows_stall: bool  #: false for background saves whose copy to buffers has no pace: the copy counts as 0 s
     part_of: str = ""  #: part that the workload saves; empty where it is all
@@ -78,7 +78,7 @@ def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureMode
         each = tuple(Risk(rate, _failure_costs(checkpoint, whole, failures, rate)) for rate in rates)
         background = checkpoint.background
         known = background is None or background.staging is not None or failures.save_time is not None
-        own = () if state.part_of else tuple(_save_intervals(workload, checkpoint))
+        own = () if state.part_of or workload.scale > 1 else tuple(_save_intervals(workload, checkpoint))
         needed = None
         if known and not is_given:
             needed = _find_rate(partial(_failure_costs, checkpoint, whole, failures))

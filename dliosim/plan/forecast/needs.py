@@ -42,7 +42,7 @@ class SaveNeeds:
     background: bool  #: true where ranks continue while it is written
     interval: float | None  #: seconds of compute between two saves; None where the pattern does not say
     #: rate at which a save takes `SAVE_SHARE` of the time, or in the background all of the interval; None without an
-    #: interval, and where making the bytes takes longer
+    #: interval, where making the bytes takes longer, and where `scale` may have made the interval shorter
     rate: float | None
 
 
@@ -87,7 +87,7 @@ def save_needs(workload: Workload, forecast: Forecast) -> Iterator[SaveNeeds]:
             next((cadence for each, cadence in found if each == between), None),
             background,
             between if known else None,
-            state.bytes / left if known and left > 0 else None,
+            state.bytes / left if known and left > 0 and workload.scale <= 1 else None,
         )
 
 

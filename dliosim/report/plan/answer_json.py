@@ -36,6 +36,7 @@ def plan_json(
         "digest": forecast.digest,
         "ranks": forecast.ranks,
         "nodes": forecast.nodes,
+        "scale": workload.scale,
         "memory": {
             "node_bytes": memory,
             "is_given": is_given,

@@ -41,13 +41,15 @@ def plan_lines(
     """
     loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
     rows = list(_missing_memory(forecast, memory))
+    if workload.scale > 1 and any(phase.verb not in ("save", "restore") for phase in forecast.phases):
+        rows.append(("SCALE", f"{workload.scale}: figures are of less than is published; -D scale=1 plans all"))
     rows += _loop_rows(loops[0], forecast.ranks, memory_left(forecast, memory)) if loops else []
     rows += [("ALSO", _rate(one, forecast.ranks)) for one in loops[1:2]]
     unread = [shorten_name(one.name) for one in loops_of(workload.verbs) if not one.dataset]
     rows += [("ALSO" if rows else "NEEDS", f"{name}: nothing, as it reads nothing") for name in unread[:1]]
     hint = "" if risks else "; `--mtbf D` says the best interval"
     rows += [("HOLDS", _holding(one)) for one in forecast.storage if one.bytes * one.copies > _TOO_MUCH][:1]
-    rows += [("SAVES", _save(one, hint)) for one in saves]
+    rows += [("SAVES", _save(one, hint, workload.scale)) for one in saves]
     rows += [("EVERY", _best_intervals(one)) for one in risks]
     rows += [("NEEDS", _describe_need(one)) for one in risks if one.needed]
     rows += [
@@ -184,12 +186,14 @@ def _name_bandwidth(risk: Risk) -> str:
     return f" at {size(risk.bandwidth, 1)}/s" if risk.bandwidth else ""
 
 
-def _save(needs: SaveNeeds, hint: str) -> str:
+def _save(needs: SaveNeeds, hint: str, scale: int) -> str:
     text, part = f"{shorten_name(needs.state.checkpoint)}: {size(needs.state.bytes)}", needs.state.part_of
     if needs.interval is None:
         text += " at the end" if needs.cadence and needs.cadence.unit == "end" else " each"
         return f"{text}: only {part}" if part else f"{text}{hint}"
     every = f"{text} every {seconds(needs.interval, 2)} of compute"
+    if scale > 1:
+        return f"{every}; -D scale=1 tells the rate"
     if needs.rate is None:
         return f"{every}; to serialize them takes longer than that leaves"
     limit = "to end in that time" if needs.background else f"for {percent(SAVE_SHARE, 1)} of the time"

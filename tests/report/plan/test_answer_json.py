@@ -28,8 +28,8 @@ def answer(name: str, failures: FailureModel | None = None, **overrides: str) ->
 
 
 def test_needs_memory_and_saves_are_those_of_the_first_lines() -> None:
-    found = answer("cosmoflow")
-    assert (found["name"], found["ranks"], found["nodes"]) == ("cosmoflow", 64, 8)
+    found = answer("cosmoflow", scale="1", files="1024")
+    assert (found["name"], found["ranks"], found["nodes"], found["scale"]) == ("cosmoflow", 64, 8, 1)
     memory, (loop,), (save,) = found["memory"], found["loops"], found["saves"]
     assert (memory["node_bytes"], memory["is_given"]) == (25e9, True)
     assert memory["left_bytes"] == memory["node_bytes"] - memory["ranks_bytes"]
@@ -40,6 +40,8 @@ def test_needs_memory_and_saves_are_those_of_the_first_lines() -> None:
     assert (save["checkpoint"], save["bytes"], save["interval_seconds"]) == ("model", 100_000_000, 0.112)
     assert save["needs_bytes_per_second"] == pytest.approx(100e6 / (0.112 * 0.05 / 0.95))
     assert (found["mtbf_seconds"], found["intervals"]) == (None, [])
+    scaled = answer("cosmoflow")
+    assert (scaled["scale"], scaled["saves"][0]["needs_bytes_per_second"]) == (800, None)
 
 
 def test_the_best_intervals_are_there_where_jobs_fail() -> None:
@@ -59,7 +61,7 @@ def test_files_next_to_those_with_samples_are_counted_by_themselves() -> None:
 
 def test_what_nothing_says_about_a_copy_to_buffers_is_null_and_an_own_interval_is_no_shorter_than_a_flush() -> None:
     risk = FailureModel(21_600.0, bandwidth=61.8e6)
-    (one,) = answer("checkpoint_async", risk, **{"llama3_8b.scale": "1"})["intervals"]
+    (one,) = answer("checkpoint_async", risk, scale="1")["intervals"]
     assert (one["stall_seconds"], one["best"]["saving"]) == (None, None)
     (own,) = one["own"]
     assert own["interval_seconds"] == one["flush_seconds"]
