@@ -71,7 +71,7 @@ class DiagnosticsError(UsageError):
 
 
 class DamageDiagnosticsError(DiagnosticsError):
-    """Diagnostics of missing or damaged files, and of nothing else."""
+    """Diagnostics of damaged files, and of nothing else."""
 
     exit_code = 1
 

@@ -39,7 +39,7 @@ def _make_finder(parsed: SimpleNamespace) -> FileFinder:
 def check_command(parsed: SimpleNamespace) -> int:
     """Print for each pattern whether it is right; return the exit status.
 
-    This is 2 if a pattern is wrong, or 1 if only files that exist already are wrong.
+    This is 2 if a pattern is wrong, or 1 if only files that exist already are damaged.
     """
     status, job = 0, _make_job(parsed)
     for pattern in parsed.pattern:

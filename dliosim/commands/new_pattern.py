@@ -79,7 +79,7 @@ dlio 1
 workload NAME "the files of a job of mine"
 
 # ---- what may be given as -D NAME=VALUE ---------------------------------------------------------------------------
-param compute = 20 ms          "accelerator time of a step"
+param compute = 20 ms          "accelerator time of a step: an example, set it to that of your job"
 param api     = posix          "how samples are read" one of posix, mpi-independent, mpi-collective
 
 # ---- which data there are -----------------------------------------------------------------------------------------
@@ -149,7 +149,8 @@ def new_command(parsed: SimpleNamespace) -> int:
     shown = printable(str(path)) + (f" --dir {printable(quote_word(str(place)))}" if place else "")
     sys.stderr.write(insert_program(f"wrote {printable(str(path))}; next: dliosim check {shown}\n"))
     indent = " " * (len(printable(str(path))) + 8)
-    sys.stderr.write(insert_program(f"{indent}then: mpiexec -n 2 dliosim run {shown}\n"))
+    then, compute = ("then, with your step time", " -D 'compute=20 ms'") if place else ("then", "")
+    sys.stderr.write(insert_program(f"{indent}{then}: mpiexec -n 2 dliosim run {shown}{compute}\n"))
     if place and re.search(_HDF5_FILES, text):
         sys.stderr.write(
             insert_program(f"{indent}or, next to h5py: mpiexec -n 2 dliosim compare {shown} {_READERS_OF_HDF5}\n")

@@ -53,7 +53,7 @@ class Diagnostic:
 class PatternError(DliosimError, ValueError):
     """A pattern with mistakes; `diagnostics` has all findings, warnings included.
 
-    `exit_code` is 2. It is 1 where the pattern is right and only files that it reads are missing or damaged (R401).
+    `exit_code` is 2. It is 1 where the pattern is right and only files that it reads are damaged (R401).
     """
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:

@@ -125,6 +125,28 @@ def test_a_folder_without_files_makes_no_pattern(capsys: pytest.CaptureFixture[s
     assert "no files in d, nor in folders below" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["mine", "--from", "d/a", "d/b"], ["--from", "d/a", "d/b", "d/c", "mine"]])
+def test_names_that_a_shell_has_written_out_become_their_folder(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("d").mkdir()
+    for name in "abc":
+        Path("d", name).touch()
+    with pytest.raises(SystemExit, match="2"):
+        main(["new", *words])
+    said = capsys.readouterr().err
+    assert said.startswith("error: `--from` takes one file or one folder, not ")
+    assert main(shlex.split(said.partition("write `")[2].partition("`")[0])[1:]) == 0
+    then = capsys.readouterr().err.splitlines()[1]
+    assert then.lstrip() == "then, with your step time: mpiexec -n 2 dliosim run mine.dlio --dir d -D 'compute=20 ms'"
+
+
+def test_files_that_are_not_there_make_a_command_wrong() -> None:
+    Path("a.npy").touch()
+    assert main(["new", "mine", "--from", "a.npy"]) == 0
+    assert [main([command, "mine.dlio", "--dir", "none", "--ranks", "1"]) for command in ("check", "plan")] == [2, 2]
+
+
 @pytest.mark.parametrize(("name", "offered"), [("a.h5", True), ("a.npy", False)])
 def test_files_of_hdf5_are_compared_with_h5py(name: str, offered: bool, capsys: pytest.CaptureFixture[str]) -> None:
     Path(name).touch()

@@ -12,7 +12,7 @@ import shlex
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -354,6 +354,11 @@ def _mend_extra(
     if name == "patterns":
         problem, following = "`dliosim patterns` takes no pattern", ["explain" if locate_pattern(word) else "patterns"]
         return problem, replace(line, words=(*following, *([word] if locate_pattern(word) else [])))
+    if "--from" in words:
+        paths = tuple(takewhile(lambda each: Path(each).exists(), words[words.index("--from") + 1 :]))
+        if len(paths) > 1:
+            problem = f"`--from` takes one file or one folder, not {len(paths)} files (a shell writes `*` out)"
+            return problem, line.replace(paths, [str(Path(paths[0]).parent)])
     if locate_pattern(word):
         problem = f"`dliosim {name}` takes one pattern"
     return problem, line.replace([word], [])

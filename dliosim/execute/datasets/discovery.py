@@ -46,8 +46,8 @@ class FileFinder:
     def __call__(self, dataset: Dataset) -> FileSurvey:
         """Return the survey of the matching files.
 
-        Raises ExecutionError [R401] where no file matches, or one is not of the format; UsageError where the root is
-        not given.
+        Raises ExecutionError [R401] where a file is not of the format, UsageError where the root is not given, and
+        UsageError [E103] where no file matches.
         """
         if dataset not in self._known:
             self._known[dataset] = self._find_files(dataset)
@@ -80,7 +80,7 @@ class FileFinder:
             first, *below = Path(dataset.source).parts
             is_here = below and Path(first).is_dir()
             place = "`--dir .`" if is_here else "`--dir DIR`, with the directory that this path begins in"
-            raise ExecutionError(f"{text} (directories do not count){HELP}write {place}", "R401")
+            raise UsageError(f"{text} (directories do not count){HELP}write {place}", "E103")
         indexes = self._read_indexes(dataset, matching)
         # Root and description count too: equal names and sizes may mean other data on another root or in other columns.
         digest = hashlib.sha256(f"{dataset.root}\0{dataset.digest()}\0".encode())
