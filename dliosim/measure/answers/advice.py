@@ -135,7 +135,15 @@ def _measure_longer(
         more = math.ceil(times * many)
         asked = size(max(one.bytes for one in counted) * more / many, 2)
         yield from change(f"measure for longer, with {asked} an epoch", setting, str(more))
-    yield Advice("measure for longer: more samples, or `drop caches` and the loop in a `repeat`")
+    if not more_count:
+        yield from _count_all(runs[0], change)
+    yield Advice("measure for longer: more data, or `drop caches` and the loop in a `repeat`")
+
+
+def _count_all(loop: LoopPhase, change: _Change) -> Iterator[Advice]:
+    """Yield how epochs count that came from the page cache."""
+    if loop.cache != "off":
+        yield from change("read past the page cache, so that all epochs count", "cache", "off")
 
 
 def _narrow_interval(
@@ -152,8 +160,7 @@ def _narrow_interval(
         whole = epochs * len(runs) * statistics.fmean(epoch.seconds for phase in runs for epoch in phase.epochs)
         yield from change(f"run more epochs, for about {long_time(whole, 2)}", "epochs", str(epochs))
     else:
-        if runs[0].cache != "off":
-            yield from change("read past the page cache, so that all epochs count", "cache", "off")
+        yield from _count_all(runs[0], change)
         yield Advice("have more epochs that count: more data than memory, or `drop caches` in a `repeat`")
 
 
