@@ -124,6 +124,7 @@ def _compile_blocks(
         pattern=document.source.text,
         overrides=tuple((name, value) for name, value in given),
         scale=_scale(context),
+        accelerator=_accelerator(context, given),
     )
     return CompiledPattern(made, context, dict(known.settings), verbs.settings, tuple(diagnostics))
 
@@ -151,6 +152,13 @@ def _scale(context: CompileContext) -> int:
     source, start = param.place.source, param.place.start
     described = re.search("1 is the (published|real) size", source.line(source.position(start)[0]))
     return int(context.scope.param_value(param).amount) if described else 1
+
+
+def _accelerator(context: CompileContext, given: Sequence[tuple[str, str]]) -> str:
+    """Return the parameter `accelerator`, if loops take their compute from it; else an empty text."""
+    param = context.document.params.get("accelerator")
+    replaced = any(name.rpartition(".")[2] == "compute" for name, _ in given)
+    return param.value.text if param and "accelerator" in context.scope.used and not replaced else ""
 
 
 def _cure_param(context: CompileContext, param: Param, code: str) -> str:

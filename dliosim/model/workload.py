@@ -30,6 +30,7 @@ class Workload:
     pattern: str = ""  #: text of the main file
     overrides: tuple[tuple[str, str], ...] = ()  #: pairs of -D (name, phrase)
     scale: int = 1  #: parameter `scale`, by which the published size is divided
+    accelerator: str = ""  #: parameter `accelerator`, whose compute time the loops have
 
     def dataset(self, name: str) -> Dataset:
         """Return the data set of a name; KeyError where there is none."""
@@ -59,7 +60,7 @@ class Workload:
             del expectation["text"]
         for dataset in described["datasets"]:
             del dataset["counts"]  # `found` stands for these
-        for name in ("pattern", "overrides", "title", "scale"):
+        for name in ("pattern", "overrides", "title", "scale", "accelerator"):
             del described[name]
         return sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -107,6 +107,12 @@ def test_all_large_shares_are_there_where_there_is_room_and_else_what_fits_in_on
     assert row.endswith("sync 6.7 % of epoch 1") and len(row) <= 80 and len(lines) == 8
 
 
+def test_the_accelerator_whose_compute_it_is_has_its_name() -> None:
+    environment = replace(run().environment, details=(("accelerator", "h100"),))
+    lines = lines_of(answered(), environment=environment)
+    assert lines[1] == "ANSWER   does not feed: h100 busy 61 % (only storage counted), goal 90 %"
+
+
 @pytest.mark.parametrize(("alone", "busy"), [(0.612, "61 %"), (0.896, "89.6 %"), (0.9, "90.0 %"), (0.004, "0.40 %")])
 def test_the_figure_of_the_answer_is_not_rounded_to_its_goal(alone: float, busy: str) -> None:
     lines = lines_of(answered(storage_utilization=Spread(alone, alone, alone)))

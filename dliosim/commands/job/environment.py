@@ -53,6 +53,7 @@ def describe_environment(session: Session, node: NodeLoad, phases: Sequence[Phas
             ("versions", f"{versions}, Python {platform.python_version()}"),
             ("kernel", f"{platform.system()} {platform.release()} {platform.machine()}"),
             ("first host", MPI.Get_processor_name()),
+            *([("accelerator", session.workload.accelerator)] if session.workload.accelerator else []),
             *_describe_direct_io(session),
             *_list_variables(os.environ),
         ),

@@ -43,8 +43,8 @@ def plan_lines(
     rows = list(_missing_memory(forecast, memory))
     if workload.scale > 1 and any(phase.verb not in ("save", "restore") for phase in forecast.phases):
         rows.append(("SCALE", f"{workload.scale}: figures are of less than is published; -D scale=1 plans all"))
-    rows += _loop_rows(loops[0], forecast.ranks, memory_left(forecast, memory)) if loops else []
-    rows += [("ALSO", _rate(one, forecast.ranks)) for one in loops[1:2]]
+    rows += _loop_rows(loops[0], workload, memory_left(forecast, memory)) if loops else []
+    rows += [("ALSO", _rate(one, forecast.ranks, workload.accelerator)) for one in loops[1:2]]
     unread = [shorten_name(one.name) for one in loops_of(workload.verbs) if not one.dataset]
     rows += [("ALSO" if rows else "NEEDS", f"{name}: nothing, as it reads nothing") for name in unread[:1]]
     hint = "" if risks else "; `--mtbf D` says the best interval"
@@ -91,8 +91,9 @@ def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, st
     )
 
 
-def _loop_rows(needs: LoopNeeds, ranks: int, left: float) -> Iterator[tuple[str, str]]:
-    yield "NEEDS", _rate(needs, ranks)
+def _loop_rows(needs: LoopNeeds, workload: Workload, left: float) -> Iterator[tuple[str, str]]:
+    ranks = workload.job.ranks
+    yield "NEEDS", _rate(needs, ranks, workload.accelerator)
     demand = needs.demand
     if demand and demand.goal and not needs.loop.access.readers:
         rate = "more than any storage has"
@@ -108,7 +109,7 @@ def _loop_rows(needs: LoopNeeds, ranks: int, left: float) -> Iterator[tuple[str,
     yield from zip(("MEMORY", ""), _memory(needs, left, one), strict=False)
 
 
-def _rate(needs: LoopNeeds, ranks: int) -> str:
+def _rate(needs: LoopNeeds, ranks: int, accelerator: str) -> str:
     """Return the mean rate that a loop needs, of all ranks and of one; for requests the rate while one is read."""
     name, demand = shorten_name(needs.loop.name), needs.demand
     if demand is None:
@@ -119,7 +120,8 @@ def _rate(needs: LoopNeeds, ranks: int) -> str:
         rate = f"{show_figure(demand.rate * ranks, size, True)}/s"
         return f"{name}: {rate} to keep up with requests, {seconds(demand.budget, 2)} to read each"
     whole, each = (f"{show_figure(rate, size, True)}/s" for rate in (demand.needs * ranks, demand.needs))
-    return f"{name}: {whole} for {count(ranks, 'accelerator')} at {percent(demand.goal, 2)}, {each} each"
+    kind = f" ({shorten_name(accelerator)})" * bool(accelerator)
+    return f"{name}: {whole} for {count(ranks, 'accelerator')}{kind} at {percent(demand.goal, 2)}, {each} each"
 
 
 def _memory(needs: LoopNeeds, left: float, one: str) -> Iterator[str]:

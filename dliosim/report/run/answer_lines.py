@@ -75,6 +75,8 @@ def _answer_rows(run: RunSummary, with_all: bool) -> FirstRows:
     unread = {runs[0].name for runs in groups if runs[0].reads_nothing}
     answers = sorted(run.answers, key=lambda one: one.loop in unread)
     rows = list(_main_rows(groups[0], answers[0], with_all)) if answers else []
+    if rows and (accelerator := dict(run.environment.details).get("accelerator")):
+        rows[0] = ("ANSWER", rows[0][1].replace(": accelerators busy", f": {shorten_name(accelerator)} busy"))
     # After the verdict, as who gives an MTBF asks how often to save.
     rows[1:1] = [
         *(("ALSO", text) for text in _other_answers(answers[1:])),

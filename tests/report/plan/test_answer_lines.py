@@ -78,7 +78,7 @@ def test_a_loop_with_readers_needs_its_bytes_in_its_compute_by_the_goal() -> Non
     """Steps of 2.83 MB in 3.5 ms at 70 %, saves of 100 MB every 2 epochs of 16 steps."""
     found = lines("cosmoflow", files="64", scale="1")
     assert found["title"] == "cosmoflow  4 ranks on 1 node of 16 GB"
-    assert found["NEEDS"] == "train: ~2.3 GB/s for 4 accelerators at 70 %, ~560 MB/s each"
+    assert found["NEEDS"] == "train: ~2.3 GB/s for 4 accelerators (h100) at 70 %, ~560 MB/s each"
     assert found["DATA"] == "180.8 MB each epoch by all ranks, 45.19 MB a rank; 5 epochs"
     assert found["MEMORY"] == "an epoch reads ~180 MB a node, whose page cache has room for 16 GB:"
     assert found["then"] == "all of epochs 2 to 5 may come from memory, not from storage"
@@ -91,6 +91,11 @@ def test_figures_of_less_than_is_published_say_so_and_need_no_rate_of_saves() ->
     assert found["SCALE"] == "800: figures are of less than is published; -D scale=1 plans all"
     assert found["SAVES"] == "model: 100.0 MB every 1.1 s of compute; -D scale=1 tells the rate"
     assert "SCALE" in lines("prepare_imagenet") and "SCALE" not in lines("llama3_8b")
+
+
+def test_the_accelerator_is_named_whose_compute_it_is() -> None:
+    assert "4 accelerators (a100) at" in lines("cosmoflow", accelerator="a100")["NEEDS"]
+    assert "4 accelerators at" in lines("cosmoflow", compute="3 ms")["NEEDS"]
 
 
 def test_a_scale_that_divides_nothing_published_is_a_name_like_others(tmp_path: Path) -> None:
