@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from dliosim.errors import HELP, ExecutionError, UsageError
+from dliosim.errors import HELP, UsageError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
 from dliosim.execute.io_errors import call_error, wrap_call
 from dliosim.execute.safe_open import follow_links, follow_to_file

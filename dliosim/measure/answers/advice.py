@@ -102,6 +102,8 @@ def advise(
         yield _ask_fewer_ranks(run, "use nodes with more memory", run.environment.ranks_per_node // 2)
     elif answer.verdict == CANNOT_SAY and doubt_of_length(counted):
         yield from _measure_longer(runs, counted, more_count, samples, change)
+    elif answer.verdict in (TOO_CLOSE, CANNOT_SAY, STARVES) and waited >= CORE_WAIT_LIMIT and run.environment.was_busy:
+        yield Advice("repeat this when the machine is quiet")
     elif answer.verdict in (TOO_CLOSE, CANNOT_SAY) and answer.storage_utilization:
         mean = answer.storage_utilization.mean
         target = answer.goal * (1 if answer.has_goal_within_interval else 1 - waited)

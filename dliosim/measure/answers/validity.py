@@ -9,7 +9,7 @@ from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import Environment
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
-from dliosim.readable import count, percent, seconds, size
+from dliosim.readable import count, number, percent, seconds, size
 
 #: Above this oversleep, utilization depends more on the machine's scheduler than on storage.
 OVERSLEEP_LIMIT = 0.01
@@ -46,10 +46,12 @@ def find_core_wait(environment: Environment, epochs: Sequence[EpochSummary], rea
     if own is None:
         uncounted = "waiting for a core is not counted here, with more ranks than cores"
         return float(environment.is_oversubscribed), uncounted
+    cores = count(environment.cores_per_node, "core")
+    load = f" (load average {number(environment.load_average, 2)} on {cores} before)" * environment.was_busy
     read = aggregate.reader_core_wait_share(epochs, readers) or 0.0
     if read > own:
-        return read, f"readers waited {percent(read, 2)} of the loop for a core"
-    return own, f"{percent(own, 2)} of the loop was waiting for a core"
+        return read, f"readers waited {percent(read, 2)} of the loop for a core{load}"
+    return own, f"{percent(own, 2)} of the loop was waiting for a core{load}"
 
 
 def doubt_of_core_waits(environment: Environment, phases: Sequence[LoopPhase], answer: Answer | None) -> str:

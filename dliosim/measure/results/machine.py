@@ -63,6 +63,11 @@ class Environment:
         """Return True if the fullest node has more ranks than cores."""
         return self.ranks_per_node > self.cores_per_node
 
+    @property
+    def was_busy(self) -> bool:
+        """Return True if more processes than cores wanted a core in the minute before."""
+        return self.load_average > self.cores_per_node
+
     def is_stored_on(self, root: str | None, kinds: frozenset[str]) -> bool:
         """Return True if a root is on a file system of these kinds; for an unknown root, if all roots are."""
         own = [place for place in self.file_systems if place.root == root] or self.file_systems

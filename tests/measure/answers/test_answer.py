@@ -377,6 +377,16 @@ def test_waiting_for_a_core_may_be_what_is_missing() -> None:
     assert answer(epoch(0.95, 1.0, **waiting)).reasons == (text,)
 
 
+@pytest.mark.parametrize(("alone", "verdict"), [(0.8, "cannot say"), (0.5, "does not feed")])
+def test_on_a_machine_that_was_busy_a_quiet_one_is_advised_first(alone: float, verdict: str) -> None:
+    waiting = epoch(alone, 1.0, loop_seconds=1.0, core_wait_seconds=sample.spread(0.2))
+    run = on("ext4", replace(sample.run().loops[0], epochs=(waiting,), prefetch=0))
+    environment = replace(run.environment, cores_per_node=2, load_average=9.25)
+    (found,) = answer_run(replace(run, environment=environment), group_phases(run.loops), {}, lambda override: ())
+    assert found.verdict == verdict and "(load average 9.2 on 2 cores before)" in found.reasons[0]
+    assert found.advice == (Advice("repeat this when the machine is quiet"),)
+
+
 def advise(ranks: int, cores: int, readers: int, alone: float, waited: float) -> Advice:
     """Return the first advice for a run of one node whose ranks waited for cores for a share of the loop."""
     (train, *_) = sample.run().loops

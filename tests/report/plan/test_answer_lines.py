@@ -107,7 +107,7 @@ def test_a_scale_that_divides_nothing_published_is_a_name_like_others(tmp_path: 
 
 def test_without_readers_steps_wait_for_ten_times_the_rate() -> None:
     found = lines("resnet50_shared")
-    assert found["NEEDS"].startswith("main: ~740 MB/s for 4 accelerators at 90 %")
+    assert found["NEEDS"].startswith("main: ~740 MB/s for 4 accelerators (h100) at 90 %")
     assert found["READING"] == "~7.4 GB/s while steps wait, as no `readers` read ahead of them"
 
 
