@@ -58,10 +58,13 @@ def read_distribution(
     kind = next(kind for kind in DISTRIBUTIONS if kind == node.children[0].text)
     names = _PARAMETERS[kind]
     if len(operands) != len(names):
-        takes = f"{kind}({', '.join(names)})"
-        raise mistake(
-            "E003", f"`{kind}` takes {len(names)} values, not {len(operands)}", node.span, f"expected {takes}"
-        )
+        takes, hint = f"{kind}({', '.join(names)})", ""
+        if operands and operands[0].amount > 0:
+            second = float(operands[0].amount) * (2.0 if names[-1] == "high" else 0.4)
+            filled = operands[0].span.text, format_value(Fraction(f"{second:.0e}"), dimension)
+            hint = f"write `{kind}({', '.join(filled[: len(names)])})`"
+        text = f"`{kind}` takes {len(names)} values, not {len(operands)}"
+        raise mistake("E003", text, node.span, f"expected {takes}", hint=hint)
     for what, operand in zip(names, operands, strict=True):
         positive = what == "mean" and kind != "normal"
         if operand.amount < 0 or (positive and operand.amount == 0):

@@ -49,7 +49,7 @@ class StateRisks:
 
     state: StateForecast  #: forecast of the checkpoint: of all of it where the workload saves a part
     risks: tuple[Risk, ...]  #: one for each bandwidth
-    #: (text, seconds) of the intervals of the pattern's loops; none where these save a part, or `scale` made them shorter
+    #: (text, seconds) of the intervals of the pattern's loops; none where these save a part, or with a `scale`
     own: tuple[tuple[str, float], ...]
     knows_stall: bool  #: false for background saves whose copy to buffers has no pace: the copy counts as 0 s
     part_of: str = ""  #: part that the workload saves; empty where it is all

@@ -100,8 +100,8 @@ def test_the_accelerator_is_named_whose_compute_it_is() -> None:
 
 def test_a_scale_that_divides_nothing_published_is_a_name_like_others(tmp_path: Path) -> None:
     pattern = tmp_path / "mine.dlio"
-    text = 'dlio 1\nworkload w ""\nparam scale = 4 "more"\ndataset d { samples $scale\n size 1 kB\n path "d" }\nprepare d\n'
-    pattern.write_text(text)
+    head = 'dlio 1\nworkload w ""\nparam scale = 4 "more"\n'
+    pattern.write_text(head + 'dataset d { samples $scale\n size 1 kB\n path "d" }\nprepare d\n')
     assert compile_pattern(pattern, [], Job(1))[0].scale == 1
 
 
