@@ -15,7 +15,7 @@ from dliosim.cli import main
 from dliosim.measure.results.machine import Environment
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import RunSummary
-from dliosim.report.analyze.first_screen import format_analysis
+from dliosim.report.analyze.first_screen import cure_lines, format_analysis
 from dliosim.report.files.results import write_results
 from tests.analyze.rows import MS, Row, compute, figures, read
 from tests.report.sample import epoch, run, spread
@@ -84,6 +84,15 @@ def test_a_run_that_waits_for_cores_is_advised_to_free_some_and_not_to_read_ahea
     few = found(results(waited=0.3, cores=2), "0")[2]
     assert "no more than have a core: 30 % of the loop was waiting for a core -D train.readers=1" in few
     assert "waiting for a core" not in found(results(waited=0.01, cores=2), "1")[2]
+
+
+def test_a_rank_that_may_have_waited_for_a_core_is_given_one_before_its_disk_is_suspected() -> None:
+    uneven = [*ROWS, read(0, 100 * MS, process=1, moved=100 * MIB, epoch=1)]
+    for waited, said in (0.3, True), (0.01, False):
+        one = add_run(figures(uneven, ranks=2, source="dliosim"), results(waited=waited))
+        (insight,) = (each for each in judge(one) if each.insight.name == "uneven-time")
+        assert insight.is_met
+        assert cure_lines(insight, one)[0].startswith("first give each rank and reader a core, as 30 %") == said
 
 
 def test_bytes_out_of_memory_are_not_called_those_of_storage() -> None:

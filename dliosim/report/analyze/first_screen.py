@@ -19,6 +19,9 @@ _MOST_INSIGHTS, _MOST_NOTES = 4, 2
 
 _INDENT = " " * 9
 
+#: Insights about times of ranks, in which waits for a core are, too.
+_RANKS_DIFFER: Final = ("straggler", "uneven-time")
+
 #: Readers that are advised where a run has fewer, and its cores are not known.
 _READERS = 4
 
@@ -78,6 +81,8 @@ def cure_lines(one: Finding, figures: Figures) -> list[str]:
     if waited and "{readers}" in one.insight.own:
         crowd = "use fewer ranks or readers, or more cores"
         words = f"{words}; no more than have a core: {waited}" if option else f"{crowd}: {waited}"
+    if waited and one.insight.name in _RANKS_DIFFER:
+        words = f"first give each rank and reader a core, as {waited}; then {words}"
     return [words, option] if option else [words]
 
 
