@@ -30,7 +30,7 @@ Row: TypeAlias = tuple[str, str]
 FirstRows: TypeAlias = tuple[str, list[Row]]
 
 #: Rows that make room for others, in this order: STORAGE names the epochs that count, tables below have the rest.
-_LEAST_NEEDED = ("RESTORES", "SAVES", "LOOP", "MEMORY", "ALSO")
+_LEAST_NEEDED = ("RESTORES", "SAVES", "MEMORY", "LOOP", "ALSO")
 
 #: The same where somebody asked how often to save.
 _LEAST_NEEDED_OF_SAVES = ("RESTORES", "MEMORY", "LOOP", "ALSO", "SAVES")

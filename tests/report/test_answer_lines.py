@@ -107,6 +107,17 @@ def test_all_large_shares_are_there_where_there_is_room_and_else_what_fits_in_on
     assert row.endswith("sync 6.7 % of epoch 1") and len(row) <= 80 and len(lines) == 8
 
 
+def test_a_loop_that_storage_feeds_reads_what_it_asks_for() -> None:
+    lines = lines_of(answered(verdict="feeds"))
+    assert lines[2] == "STORAGE  loop needs 2.91 GB/s, asked for 1.97 GB/s from the device (epoch 1)"
+
+
+def test_what_the_ranks_waited_for_stays_where_there_is_no_room_for_all() -> None:
+    lines = lines_of(answered(verdict="cannot say", reasons=("because of this " * 12,)), phases=run().phases)
+    names = [line.split()[0] for line in lines]
+    assert "LOOP" in names and "MEMORY" not in names and len(lines) <= 9
+
+
 def test_the_accelerator_whose_compute_it_is_has_its_name() -> None:
     environment = replace(run().environment, details=(("accelerator", "h100"),))
     lines = lines_of(answered(), environment=environment)

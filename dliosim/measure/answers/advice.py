@@ -160,7 +160,7 @@ def _narrow_interval(
         times = min(max(math.ceil(times) if times < _MOST_TIMES else _MOST_TIMES, _FEWEST_TIMES), _MOST_TIMES)
         epochs = times * len(runs[0].epochs)
         whole = epochs * len(runs) * statistics.fmean(epoch.seconds for phase in runs for epoch in phase.epochs)
-        yield from change(f"run more epochs, for about {long_time(whole, 2)}", "epochs", str(epochs))
+        yield from change(f"run {count(epochs, 'epoch')}, for about {long_time(whole, 2)}", "epochs", str(epochs))
     else:
         yield from _count_all(runs[0], change)
         yield Advice("have more epochs that count: more data than memory, or `drop caches` in a `repeat`")

@@ -84,7 +84,7 @@ def judge_bound(interval: Spread, bound: float, is_least: bool, excused: float, 
     if sign * worst >= sign * bound:
         return Outcome.HELD, ""
     if sign * best >= sign * bound:
-        return Outcome.UNDECIDED, "the goal is within the 95 % interval"
+        return Outcome.UNDECIDED, "the goal is within the 95 % interval of this run"
     left = max(1.0 - excused, 0.0)
 
     def is_excused(value: float) -> bool:

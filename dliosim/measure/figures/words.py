@@ -80,7 +80,7 @@ _OF_TABLES = {
     "own interval": "the interval between saves that the pattern has",
     "digest": "16 digits that are the same for patterns that do the same",
     "accelerator": "what a rank stands for: it computes for a given time in each step, and waits for data otherwise",
-    "reported only": "an `expect` line that cannot decide: it says its figure and does not fail the run",
+    "not judged": "an `expect` line that cannot decide: it says its figure and why, and does not fail the run",
     "core wait": "the time in which a rank could run and no core was free",
     "gb/s": "1e9 bytes of samples or files in a second",
     "gb/s asked": "1e9 bytes that steps asked for in a second",

@@ -51,7 +51,7 @@ def run_report(run: RunSummary, latencies: Mapping[str, Latencies]) -> str:
 def expectation_line(result: ExpectationResult) -> str:
     """Return the line about the result of an `expect`."""
     if result.measured is None:
-        measured = "nothing was measured"
+        measured = "nothing was measured" if result.reported_only is None else ""
     elif result.unit == "ratio":
         measured = percent(result.measured)
     elif result.unit == "s":
@@ -62,8 +62,7 @@ def expectation_line(result: ExpectationResult) -> str:
         measured = f"{number(result.measured)} {result.unit}"
     found = ", ".join(filter(None, [measured, name_epochs(result.epochs)]))
     if result.reported_only is not None:
-        outcome = "" if result.measured is None else ", held" if result.held else ", missed"
-        return f"reported only{outcome}: expect {result.text} ({found}): {result.reported_only}"
+        return f"not judged: expect {result.text} ({found}): {result.reported_only}"
     return f"{'held' if result.held else 'MISSED'}: expect {result.text} ({found})"
 
 

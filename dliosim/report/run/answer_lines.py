@@ -11,7 +11,7 @@ from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import FilePhase, SavePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import NO_STORAGE, Answer, RunSummary, select_epochs
+from dliosim.measure.results.run_summary import FEEDS, NO_STORAGE, Answer, RunSummary, select_epochs
 from dliosim.plan.forecast.checkpoint_interval import best_interval, compute_waste
 from dliosim.readable import count, long_time, percent, seconds, size
 from dliosim.report.first_lines import (
@@ -204,9 +204,10 @@ def _rates(answer: Answer) -> str:
         return ""
     asked = f"needs {size(needs.mean, 3)}/s, " if needs and answer.verdict != NO_STORAGE else ""
     most = "" if answer.from_storage or is_memory else "at most "
-    return (
-        f"loop {asked}got {most}{size(got.mean, 3)}/s{_GOT_FROM.get(answer.source, '')} ({name_epochs(answer.epochs)})"
-    )
+    # A loop that storage feeds reads no faster than it computes.
+    verb = "asked for" if answer.verdict == FEEDS else "got"
+    source = _GOT_FROM.get(answer.source, "")
+    return f"loop {asked}{verb} {most}{size(got.mean, 3)}/s{source} ({name_epochs(answer.epochs)})"
 
 
 def _verdict(answer: Answer) -> str:

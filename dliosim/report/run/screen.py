@@ -36,7 +36,12 @@ _Row: TypeAlias = tuple[EpochSummary, str | None]
 
 def run_screen(run: RunSummary) -> str:
     """Return what a run prints, at most 80 columns wide but for paths and for command lines."""
-    told = [expectation_line(one) for one in run.expectations if not one.held or one.reported_only is not None]
+    why = next((answer.reasons[0] for answer in run.answers if answer.reasons), "")
+    told = [
+        expectation_line(replace(one, reported_only="see WHY") if why.startswith(one.reported_only or "-") else one)
+        for one in run.expectations
+        if not one.held or one.reported_only is not None
+    ]
     expected = "\n".join(textwrap.fill(line, SCREEN, subsequent_indent=" " * 4) for line in told)
     sections = [answer_lines(run), expected, format_warnings(run), _loop_table(run), _file_table(run.files)]
     sections.append(interval_section(run, SCREEN))

@@ -145,7 +145,7 @@ def test_more_epochs_are_advised_where_they_would_count() -> None:
     assert answer(close, cache="off").advice[0].command.endswith("-D train.epochs=8")
     # Epochs take as long as this one did, at first and later on.
     slow = epoch(0.89, 1.0, storage_utilization_error=0.1, seconds=15.0)
-    assert answer(slow, cache="off").advice[0].text == "run more epochs, for about 2 min"
+    assert answer(slow, cache="off").advice[0].text == "run 8 epochs, for about 2 min"
     assert answer(close, epoch(0.99, 0.0)).advice[0].command.endswith("-D train.cache=off")
     near = epoch(0.85, 1.0, storage_utilization_error=0.06)  # 0.12 to either side is 2.4 times 0.05
     assert answer(near, cache="off").advice[0].command.endswith("-D train.epochs=6")
