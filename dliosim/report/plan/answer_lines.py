@@ -61,7 +61,7 @@ def plan_lines(
         for phase in forecast.phases
         if phase.verb == "restore" or (phase.verb in ("prepare", "convert") and not loops)
     ]
-    nodes = f"{count(forecast.nodes, 'node')} of {_two_digits(memory)}"
+    nodes = f"{count(forecast.nodes, 'node')} of {_show_memory(memory)}"
     title = fit_title(
         name_forms(forecast.workload), [f"{count(forecast.ranks, 'rank')} on {nodes}{note}" for note in notes]
     )
@@ -84,7 +84,7 @@ def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, st
         if room >= 0
         else "one rank alone needs more"
     )
-    needed, there = _two_digits(forecast.node_bytes), _two_digits(memory)
+    needed, there = _two_digits(forecast.node_bytes), _show_memory(memory)
     yield (
         "ROOM",
         f"none: ranks need {needed} of a node's {there} in {what}{buffers}; {cure}, or say a node's `--memory`",
@@ -155,6 +155,12 @@ def _holding(one: Storage) -> str:
 def _two_digits(value: float) -> str:
     """Return bytes with two digits."""
     return size(float(f"{value:.1e}"), 2)
+
+
+def _show_memory(value: float) -> str:
+    """Return bytes with up to three digits, as they are typed: `512 GB`, `16 GB`."""
+    digits, _, unit = size(value, 3).partition(" ")
+    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits} {unit}"
 
 
 def _describe_need(one: StateRisks) -> str:

@@ -202,15 +202,19 @@ def _flush_rate(group: Sequence[SavePhase]) -> float | None:
 def _overheads(run: RunSummary) -> str:
     """Return a line for each loop that saves, and one for all loops if there are several."""
     loops = loop_overheads(run)
-    lines = []
-    for one in loops:
-        lines.append(_overhead_line(f"saves held the steps of {one.loop} for", one))
-        both = flush_step_times([epoch for phase in run.loops if phase.name == one.loop for epoch in phase.epochs])
-        lines += [_background_line(one.loop, *both)] if both else []
+    lines = [_overhead_line(f"saves held the steps of {one.loop} for", one) for one in loops]
+    lines += [background_costs(run)] if loops else []
     whole = total_overhead(run)
     if whole is not None and whole.steps_seconds > 0 and [one.steps_seconds for one in loops] != [whole.steps_seconds]:
         lines.append(_overhead_line("saves held all loops and pauses for", whole))
-    return "\n".join(lines)
+    return "\n".join(filter(None, lines))
+
+
+def background_costs(run: RunSummary, width: int = WIDTH) -> str:
+    """Return a sentence for each loop about its steps while saves in the background wrote; empty without any."""
+    epochs = {runs[0].name: [one for phase in runs for one in phase.epochs] for runs in group_phases(run.loops)}
+    both = {name: flush_step_times(some) for name, some in epochs.items()}
+    return "\n".join(textwrap.fill(_background_line(name, *one), width) for name, one in both.items() if one)
 
 
 def _overhead_line(text: str, one: Overhead) -> str:
@@ -226,7 +230,7 @@ def _background_line(loop: str, flushed: StepTimes, clear: StepTimes) -> str:
         f"{which} {one.steps} {seconds(one.step_seconds, 3)} each, {seconds(one.data_wait_seconds, 3)} of it data wait"
         for which, one in (("these", flushed), ("those", clear))
     )
-    return textwrap.fill(f"{text} ({details}; steps of all ranks but their first)", WIDTH)
+    return f"{text} ({details}; steps of all ranks but their first)"
 
 
 def interval_section(run: RunSummary, width: int = WIDTH) -> str:
@@ -239,6 +243,7 @@ def interval_section(run: RunSummary, width: int = WIDTH) -> str:
     if run.mtbf is None or not rows:
         return smaller
     title = f"how often to save if the job fails every {long_time(run.mtbf)} on average, by the stalls measured"
+    title += " and the median restore" * bool(run.restores and run.restart_time is None)
     table = f"{interval_table(title, '', rows, width)}\n\n{textwrap.fill(explain_intervals(rows), width)}"
     return f"{table}\n\n{smaller}" if smaller else table
 

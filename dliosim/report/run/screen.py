@@ -18,7 +18,7 @@ from dliosim.readable import seconds, size
 from dliosim.report.phase_titles import group_phases, short_titles, title_of
 from dliosim.report.run.all_tables import expectation_line
 from dliosim.report.run.answer_lines import answer_lines
-from dliosim.report.run.checkpoints import interval_section
+from dliosim.report.run.checkpoints import background_costs, interval_section
 from dliosim.report.run.storage_alone import storage_alone
 from dliosim.report.run.warnings import format_warnings
 from dliosim.report.text_table import SCREEN, Column, format_columns, percent_cell, shorten_name, time_cell
@@ -44,7 +44,7 @@ def run_screen(run: RunSummary) -> str:
     ]
     expected = "\n".join(textwrap.fill(line, SCREEN, subsequent_indent=" " * 4) for line in told)
     sections = [answer_lines(run), expected, format_warnings(run), _loop_table(run), _file_table(run.files)]
-    sections.append(interval_section(run, SCREEN))
+    sections += [background_costs(run, SCREEN), interval_section(run, SCREEN)]
     return "\n\n".join(filter(None, [*sections, f"whole run: {seconds(run.seconds)}"])) + "\n"
 
 

@@ -93,6 +93,11 @@ def test_figures_of_less_than_is_published_say_so_and_need_no_rate_of_saves() ->
     assert "SCALE" in lines("prepare_imagenet") and "SCALE" not in lines("llama3_8b")
 
 
+@pytest.mark.parametrize(("memory", "shown"), [(512e9, "512 GB"), (16e9, "16 GB"), (1.5e12, "1.5 TB")])
+def test_the_memory_of_a_node_is_shown_as_it_is_typed(memory: float, shown: str) -> None:
+    assert lines("cosmoflow", memory=memory)["title"] == f"cosmoflow  4 ranks on 1 node of {shown}"
+
+
 def test_the_accelerator_is_named_whose_compute_it_is() -> None:
     assert "4 accelerators (a100) at" in lines("cosmoflow", accelerator="a100")["NEEDS"]
     assert "4 accelerators at" in lines("cosmoflow", compute="3 ms")["NEEDS"]
