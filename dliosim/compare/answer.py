@@ -71,7 +71,7 @@ def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[t
         return
     elif choice is None:
         smallest = max(one.smallest or 1.0 for one in outcome.comparisons)
-        shown = f"{outcome.repetitions} repetitions would show {number(smallest, 3)} times"
+        shown = f"the smallest difference that {outcome.repetitions} repetitions show is {number(smallest, 3)} times"
         yield NO_DIFFERENCE, f"every interval holds 1; {shown}"
     yield from ((NO_STORAGE, reason) for reason in _memory_reasons(outcome, source))
     shares = [one.core_wait for one in outcome.measured]

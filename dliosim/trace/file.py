@@ -37,7 +37,7 @@ HEAD: Final = (
 )  # fmt: skip
 
 #: Why calls that a run has counted may be in no trace.
-UNSEEN: Final = "index files, what a format's library writes by itself, and a backend of another package have no log"
+UNSEEN: Final = "index files, what a format's library writes by itself, and a backend of another package are not traced"
 
 #: Limits of what is believed: ranks and rows of a file, bytes of a rank's names once inflated, and ns of a time.
 _MOST_RANKS, _MOST_ROWS, _MOST_NAMES, _MOST_NS = 1 << 22, 1 << 31, 1 << 30, 1 << 60
@@ -205,7 +205,7 @@ def _read(path: Path, file: Any) -> Trace:
     )
     end = int((events.begin + events.duration).max(initial=0))
     unseen = int(heads[:, HEAD.index("unseen")].sum())
-    notes = (f"{unseen:_} calls of the run are no events: {UNSEEN}",) if unseen else ()
+    notes = (f"{unseen:_} calls of the run are not in the trace: {UNSEEN}",) if unseen else ()
     command, settings = (str(file.attrs.get(name, "")) for name in ("command", "settings"))
     return Trace("dliosim", str(path), events, end, {}, lost, notes, command, _read_settings(settings))
 

@@ -62,7 +62,7 @@ def test_the_first_is_kept_where_none_is_shown_to_be_better() -> None:
 def test_nothing_is_chosen_where_nothing_differs() -> None:
     found = answer(cold(1.0, 1.0, 1.0))
     assert (found.verdict, found.use, found.ratio) == ("no difference shown", None, None)
-    assert found.reasons[0].startswith("every interval holds 1; 8 repetitions would show 1.0")
+    assert found.reasons[0].startswith("every interval holds 1; the smallest difference that 8 repetitions show is 1.0")
     assert "--repeat 32" in found.advice[0].command
 
 

@@ -46,7 +46,7 @@ def test_the_answer_is_on_the_second_line_and_how_it_is_known_below() -> None:
     lines = lines_of(answered())
     assert lines[1] == "ANSWER   does not feed: accelerators busy 61 % (only storage counted), goal 90 %"
     assert lines[2] == "STORAGE  loop needs 2.91 GB/s, got 1.97 GB/s from the device (epoch 1)"
-    assert lines[3] == "MEMORY   epochs 2 to 5 came from the page cache, all or in part: not counted"
+    assert lines[3] == "MEMORY   the page cache gave some or all of epochs 2 to 5: not counted"
     assert lines[4].startswith("LOOP     ")
 
 
@@ -152,7 +152,7 @@ def test_what_cache_memory_kept_did_not_come_from_the_page_cache() -> None:
     (loop, *_) = run().loops
     kept = tuple(change(one, bytes_moved=0, amplification=0.0) for one in loop.epochs[1:])
     lines = lines_of(answered(), phases=(replace(loop, epochs=(loop.epochs[0], *kept)),))
-    assert "MEMORY   epochs 2 to 5 came from `cache memory`: not counted" in lines
+    assert "MEMORY   `cache memory` gave epochs 2 to 5: not counted" in lines
 
 
 def test_saves_in_memory_are_called_so() -> None:

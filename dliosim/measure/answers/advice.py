@@ -115,7 +115,7 @@ def advise(
         if loop.readers:
             yield from change("read by POSIX calls, which readers make at the same time", "api", "posix")
         else:
-            yield from change("read ahead of the steps", "readers", "1 by batch")
+            yield from change("read ahead of the steps", "readers", "1")
     elif answer.verdict == STARVES:
         yield from _read_faster(run, loop, waited, accepts, change)
 
@@ -180,7 +180,7 @@ def _read_faster(
     if crowd > 1 or is_crowded:
         more = min(more, own)
     if loop.readers < more <= _MANY_READERS:
-        yield from change("read more batches at the same time", "readers", f"{more} by batch")
+        yield from change("read more batches at the same time", "readers", str(more))
     elif crowd > 1 and is_crowded:
         yield _free_cores(run, loop, accepts, crowd - 1)
     elif crowd > 1:
@@ -209,13 +209,14 @@ def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts, most_ranks: 
     cores, crowd = run.environment.cores_per_node, run.environment.ranks_per_node
     readers = min(loop.readers, _readers_with_cores(run)) if crowd > 1 else loop.readers
     ranks = min(max(cores // (1 + readers), 1), most_ranks)
-    override = (f"{loop.name}.readers", f"{readers} by batch")
+    override = (f"{loop.name}.readers", str(readers))
     needless = accepts(override) if readers < loop.readers else None
     changed = "" if needless is None else "=".join(override)
     if changed or ranks < crowd:
         command = command_line(run, changed, needless or (), ranks=ranks * run.nodes)
         other = count(ranks * run.nodes, "rank") if ranks < crowd else "fewer readers"
-        return Advice(f"use {crowd * (1 + loop.readers)} cores a node, or ask another question, with {other}", command)
+        each = count(max(cores // (1 + loop.readers), 1), "rank")
+        return Advice(f"use more nodes, {each} each, or ask another question, with {other}", command)
     if 1 + readers > cores:
         return Advice(f"use a node of {1 + readers} cores, for the rank and its readers")
     return Advice("each has a core, but waited: other work had it; repeat this when the machine is quiet")

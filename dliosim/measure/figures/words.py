@@ -10,7 +10,7 @@ from dliosim.model import EXPECTABLE
 #: Words of the first lines of a run that are no names of figures.
 _OF_ANSWERS = {
     "busy": "the share of a loop's time in which ranks computed as long as the pattern asks",
-    "oversleep": "the share of a loop's time in which ranks computed longer than asked, as a sleep ended late",
+    "late wake-ups": "the share of a loop's time in which ranks computed longer than asked, as a sleep ended late",
     "hidden": "the share of a loop's time in which steps would also have waited for reads, if ranks had not waited "
     "for something else, such as a slower rank, or a sync while readers read",
     "tool": "the share of a loop's time that was dliosim's own work",
@@ -52,7 +52,7 @@ _OF_TABLES = {
     "needs": "the bytes/s that storage must deliver for the goal",
     "reading": "the bytes/s while a step's bytes are read",
     "data": "the bytes that all ranks and each rank read in an epoch",
-    "would show": "the smallest ratio that this many passes would show as a difference",
+    "smallest shown": "the smallest ratio that this many passes would show as a difference",
     "use": "which variant to take",
     "equal": "variants whose difference is too small to say which is faster",
     "ratio": "the rate of a variant / that of the reference",

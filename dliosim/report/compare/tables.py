@@ -146,11 +146,12 @@ def _verdict_table(
         for place, (name, one) in enumerate(zip(names, outcome.measured, strict=True))
     ]
     title = (
-        f"{outcome.what}: geometric means of {count(outcome.repetitions, 'pass', 'passes')}, and {meaning}: the mean "
-        "of the ratios within each block; 95 % intervals and p of all variants together"
+        f"{outcome.what}: rates and stalls are geometric means of {count(outcome.repetitions, 'pass', 'passes')}. Next "
+        f"to them: {meaning}, as a mean of the ratios within blocks, its 95 % interval, and p. Intervals and p allow for "
+        "the number of variants"
     )
     headings = (column.heading for column in columns)
-    return grid(title, ["variant", *headings, ratio, "from", "to", "p", "would\nshow", "verdict"], rows)
+    return grid(title, ["variant", *headings, ratio, "from", "to", "p", "smallest\nshown", "verdict"], rows)
 
 
 def _sweep_table(outcome: Outcome, column: Column[VariantResult], what: str) -> str:

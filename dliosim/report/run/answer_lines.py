@@ -56,7 +56,7 @@ _LOST = (" lost in all", " lost", "")
 #: Where bytes came from.
 _GOT_FROM = {"device": " from the device", "memory": " from memory, not from storage"}
 
-_NAMES = {"sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
+_NAMES = {"oversleep": "late wake-ups", "sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
 
 
 def answer_lines(run: RunSummary) -> str:
@@ -174,17 +174,17 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer, with_all: bool) -> Ite
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     counted = select_epochs(epochs, answer)
     yield "ANSWER", _verdict(answer)
-    yield from (("WHY", reason) for reason in answer.reasons[:1])
+    yield from (("NOTE" if answer.verdict == FEEDS else "WHY", reason) for reason in answer.reasons[:1])
     rates = _rates(answer)
     if rates:
         yield "MEMORY" if answer.source == "memory" else "STORAGE", rates
     others = [number for number in range(1, len(epochs) + 1) if number not in answer.epochs]
     if others and answer.source in ("device", "unknown", "mixed"):
-        came = "may have come" if answer.source == "unknown" else "came"
-        where = "came from the page cache, all or in part".replace("came", came, 1)
+        gave = "may have given" if answer.source == "unknown" else "gave"
+        where = f"the page cache {gave} some or all of"
         if not any(epochs[number - 1].asks_storage for number in others):
-            where = "came from `cache memory`"
-        yield "MEMORY", f"{name_epochs(others)} {where}: not counted"
+            where = "`cache memory` gave"
+        yield "MEMORY", f"{where} {name_epochs(others)}: not counted"
     whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)
     shares = _shares(counted, "reads" if answer.source in ("memory", "null") else "storage")
     rows = [f"{', '.join(shares[:many])} of {whole}" for many in range(len(shares), 0, -1)]

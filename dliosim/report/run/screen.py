@@ -27,7 +27,7 @@ from dliosim.report.text_table import SCREEN, Column, format_columns, percent_ce
 _MOST_EPOCHS = 5
 
 #: Characters of the name of a loop, and of a verb, so that tables fit.
-_LONGEST_LOOP, _LONGEST_VERB = 10, 24
+_LONGEST_LOOP, _LONGEST_VERB = 9, 24
 
 
 #: An epoch, and its storage-limited utilization in words.
@@ -61,9 +61,9 @@ def _epoch_rows(runs: Sequence[LoopPhase], answer: Answer | None) -> Iterator[tu
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     for number, epoch in enumerate(epochs, 1):
         if number < _MOST_EPOCHS or number == len(epochs):
-            left_out = number == len(epochs) > _MOST_EPOCHS
+            last = " last" * (number == len(epochs) > _MOST_EPOCHS)
             alone = _storage_alone(replace(epoch, epoch=number), answer)
-            yield f"{name} {'... ' * left_out}{number}", (epoch, alone)
+            yield f"{name} {number}{last}", (epoch, alone)
 
 
 def _storage_alone(epoch: EpochSummary, answer: Answer | None) -> str | None:

@@ -92,7 +92,9 @@ def test_what_is_not_storages_is_reported_only(line, epochs, kind, changed, said
 def test_a_line_is_judged_as_the_answer_is(alone, held, is_missed, verdict):
     result = result_of(UTILIZATION, *(cold(storage_utilization=one) for one in alone))
     assert (result.held, result.is_missed) == (held, is_missed)
-    assert (result.reported_only == "the goal is within the 95 % interval of this run") == (verdict == "too close to say")
+    assert (result.reported_only == "the goal is within the 95 % interval of this run") == (
+        verdict == "too close to say"
+    )
     train = LoopPhase("train", "train", 1.0, epochs=tuple(cold(storage_utilization=one) for one in alone))
     places = (FileSystem("data", "/scratch", "ext4"),)
     whole = run(phases=(replace(train, resident_share=0.0),))
