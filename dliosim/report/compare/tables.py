@@ -147,7 +147,7 @@ def _verdict_table(
     ]
     title = (
         f"{outcome.what}: rates and stalls are geometric means of {count(outcome.repetitions, 'pass', 'passes')}. Next "
-        f"to them: {meaning}, as a mean of the ratios within blocks, its 95 % interval, and p. Intervals and p allow for "
+        f"to them: {meaning}, as a mean of the ratios within blocks, its 95 % interval, and p. Both allow for "
         "the number of variants"
     )
     headings = (column.heading for column in columns)
