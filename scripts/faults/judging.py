@@ -133,7 +133,7 @@ def _complaints_of_next_run(place: Place, phase: Phase, done: Done) -> list[Comp
     if after.status:
         return [Complaint("after", f"the next run ends with {after.status}: {after.text}")]
     found = []
-    if phase == "prepare" and done.status == 0 and "kept: complete data" not in after.text:
+    if phase == "prepare" and done.status == 0 and not place.has_kept_data():
         found.append(Complaint("lost", f"status 0, and the next run prepares again: {after.text}"))
     litter = place.litter()
     return [*found, Complaint("litter", f"{litter}")] if litter else found

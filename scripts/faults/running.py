@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -93,6 +94,11 @@ class Place:
         seen = tuple(tuple(_parse_call(line.removeprefix("!")) for line in each) for each in lines)
         hit = tuple(_parse_call(line[1:]) for each in lines for line in each if line.startswith("!"))
         return Done(job.launcher.returncode, errors + out, seen, hit, hung, tuple(left))
+
+    def has_kept_data(self) -> bool:
+        """Return whether the last run kept the data set as complete, by its results."""
+        phases = json.loads((self.directory / "out" / "results.json").read_text())["phases"]
+        return any(note.startswith("kept: complete data") for note in phases[0]["notes"])
 
     def _run_plainly(self, command: Sequence[str]) -> Done:
         """Run a command on ranks that wait for such, as nothing is to be loaded before it."""
