@@ -1,4 +1,4 @@
-"""All that packages with formats and backends of their own import from dliosim; docs/extending.md shows their use.
+"""All that packages with formats and backends of their own import from dliosim; docs/dev/extending.md shows their use.
 
 These names stay, wherever their modules move. Names of backends are imported when they are asked for: a format loads
 no MPI.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Draw the packages of dliosim and the rooms of execute/ with their imports, as graphs that GitHub renders.
 
-    scripts/draw_house.py           write them into docs/design.md
+    scripts/draw_house.py           write them into docs/dev/architecture.md
     scripts/draw_house.py --show    print them
 
 An arrow means "imports". Arrows that others imply are left out: of `a -> b -> c` and `a -> c` the last one.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import grimp
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "design.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "dev" / "architecture.md"
 
 #: Packages that have a graph. Modules that all others import (names, units, errors) are not in the first graph.
 DRAWN = ("dliosim", "dliosim.execute")

@@ -65,7 +65,7 @@ def bind(dataset: Dataset) -> Format:
         text = f"format `{dataset.format}` cannot be bound to `{dataset.name}`: {type(error).__name__}: {error}"
         raise UsageError(text, "R403") from error
     if not isinstance(form, Format):
-        raise UsageError(f"format `{dataset.format}`: {form!r} is no format, see docs/extending.md", "R403")
+        raise UsageError(f"format `{dataset.format}`: {form!r} is no format, see docs/dev/extending.md", "R403")
     return form
 
 

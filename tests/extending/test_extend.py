@@ -31,7 +31,7 @@ def test_a_format_that_imports_from_it_loads_no_mpi() -> None:
 
 
 def test_the_page_and_the_toy_package_import_nothing_else_of_dliosim() -> None:
-    texts = [ROOT / "docs/extending.md", *(ROOT / "tests/extending").rglob("*.py")]
+    texts = [ROOT / "docs/dev/extending.md", *(ROOT / "tests/extending").rglob("*.py")]
     imported = {
         module
         for path in texts

@@ -17,7 +17,7 @@ from tests.mpi.jobs import Place
 from tests.mpi.launch import ROOT, run_ranks
 
 TOY = Path(__file__).parent / "toy"
-PAGE = ROOT / "docs" / "extending.md"
+PAGE = ROOT / "docs/dev/extending.md"
 
 PATTERN = """
 dataset d {

@@ -1,4 +1,4 @@
-"""The diff of docs/contributing.md adds a format that keeps the contract; patterns prepare, read and verify it."""
+"""The diff of docs/dev/contributing.md adds a format that keeps the contract; patterns prepare, read and verify it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_format_is_a_class_and_a_line(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "dliosim", tmp_path / "tree/dliosim", ignore=shutil.ignore_patterns("__pycache__"))
-    page = (ROOT / "docs/contributing.md").read_text()
+    page = (ROOT / "docs/dev/contributing.md").read_text()
     diff = re.search(r"```diff\n(.*?)```", page[page.index("## Add a format") :], re.DOTALL)
     assert diff is not None
     apply_diff(tmp_path / "tree", diff[1])

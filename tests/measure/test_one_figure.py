@@ -1,4 +1,4 @@
-"""The diff of docs/contributing.md adds a figure, and another one a part of the wall time: they are everywhere."""
+"""The diff of docs/dev/contributing.md adds a figure, and another one a part of the wall time: they are everywhere."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     place = tmp_path_factory.mktemp("one")
     shutil.copytree(ROOT / "dliosim", place / "tree/dliosim", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "docs", place / "tree/docs")
-    page = (ROOT / "docs/contributing.md").read_text()
+    page = (ROOT / "docs/dev/contributing.md").read_text()
     diff = re.search(r"```diff\n(.*?)```", page[page.index("## Add a figure") :], re.DOTALL)
     assert diff is not None
     for each in (diff[1], A_PART):

@@ -1,4 +1,4 @@
-"""The picture of the house in docs/design.md."""
+"""The picture of the house in docs/dev/architecture.md."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def backend_of(name: str) -> Backend:
         return _BUILT_IN[name]
     found, origin = APIS.load(name)
     if not isinstance(found, Backend) or found.name != name:
-        text = f"api `{name}`: {found!r}, from `{origin}`, is no backend of that name, see docs/extending.md"
+        text = f"api `{name}`: {found!r}, from `{origin}`, is no backend of that name, see docs/dev/extending.md"
         raise UsageError(text, "R403")
     return found
 

@@ -47,7 +47,7 @@ def mean_interval(values: Sequence[float], errors: Sequence[float]) -> Spread:
     """Return the mean of the values of epochs with its 95 % interval; `errors` are the standard errors of each.
 
     Two independent parts: the steps' scatter, known by the errors, and what epochs differ beyond that, which Student's
-    t judges by the number of independent epochs. docs/design.md has how often the interval held the true mean.
+    t judges by the number of independent epochs. docs/dev/decisions.md has how often the interval held the true mean.
     """
     many, mean = len(values), statistics.fmean(values)
     within = sum(error**2 for error in errors) / many

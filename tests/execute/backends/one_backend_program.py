@@ -1,4 +1,4 @@
-"""Try the backend that docs/contributing.md adds, in a copy of the package; print what `check` and `run` say."""
+"""Try the backend that docs/dev/contributing.md adds, in a copy of the package; print what `check` and `run` say."""
 
 from __future__ import annotations
 

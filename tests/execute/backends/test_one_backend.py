@@ -1,4 +1,4 @@
-"""The diff of docs/contributing.md adds a backend that patterns can name, that runs, and that keeps the contract."""
+"""The diff of docs/dev/contributing.md adds a backend that patterns can name, that runs, and that keeps the contract."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def apply_diff(tree: Path, diff: str) -> None:
 
 def test_a_backend_is_a_module_a_name_and_an_entry(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "dliosim", tmp_path / "tree/dliosim", ignore=shutil.ignore_patterns("__pycache__"))
-    page = (ROOT / "docs/contributing.md").read_text()
+    page = (ROOT / "docs/dev/contributing.md").read_text()
     section = page[page.index("## Add a backend") :]
     diff = re.search(r"```diff\n(.*?)```", section, re.DOTALL)
     assert diff is not None

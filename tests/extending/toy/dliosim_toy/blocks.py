@@ -38,21 +38,17 @@ class Blocks(Framed):
         return FileIndex(len(offset), size, (column,), HEAD * len(offset))
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
-        """Return what follows the head."""
         if len(data) < HEAD or data[8:HEAD] != MAGIC or int.from_bytes(data[:8], "little") != len(data) - HEAD:
             raise ExecutionError(f"no block of {len(data)} bytes begins like this", "R401")
         return np.frombuffer(data, np.uint8)[HEAD:]
 
     def stride(self, sizes: Ints) -> Ints:
-        """Return the bytes of heads and contents; a read takes both."""
         return sizes + HEAD
 
     def content(self, sizes: Ints) -> tuple[Ints, Ints]:
-        """Return where the contents begin in a block, and their bytes: all that follows the head."""
         return np.full_like(sizes, HEAD), sizes
 
     def frame(self, samples: Ints, sizes: Ints, starts: Ints, out: memoryview) -> None:
-        """Put the heads in front."""
         for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
             out[start : start + HEAD] = size.to_bytes(8, "little") + MAGIC
 
@@ -61,7 +57,6 @@ class AsciiBlocks(Blocks, Dressed):
     """The format for ASCII contents: each byte is made of a random one."""
 
     def dress(self, data: Bytes, place: Ints | int) -> Bytes:
-        """Return the low seven bits of each byte."""
         return data & np.uint8(0x7F)
 
 

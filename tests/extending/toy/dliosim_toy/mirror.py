@@ -39,16 +39,13 @@ class MirrorReader:
         return moved
 
     def end_epoch(self) -> None:
-        """Close what `open each epoch` closes."""
         if self._lifetime == "each epoch":
             self.close()
 
     def active_hints(self) -> dict[str, str]:
-        """Return no hints."""
         return {}
 
     def close(self) -> None:
-        """Close every file."""
         began = perf_counter_ns()
         while self._open:
             os.close(self._open.popitem()[1])
@@ -96,7 +93,6 @@ class MirrorWriter:
         self.meter.opens += 1
 
     def write(self, offset: int, data: memoryview) -> None:
-        """Write all of the data, in as many calls as it takes."""
         meter, done = self.meter, 0
         while done < len(data):
             began = perf_counter_ns()
@@ -111,7 +107,6 @@ class MirrorWriter:
             done += wrote
 
     def sync(self) -> None:
-        """Write the file to storage by fsync."""
         began = perf_counter_ns()
         try:
             os.fsync(self._open)
@@ -120,7 +115,6 @@ class MirrorWriter:
         self.meter.sync_ns += perf_counter_ns() - began
 
     def active_hints(self) -> dict[str, str]:
-        """Return no hints."""
         return {}
 
     def close(self) -> None:
