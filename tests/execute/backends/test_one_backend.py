@@ -1,4 +1,4 @@
-"""The diff of docs/dev/contributing.md adds a backend that patterns can name, that runs, and that keeps the contract."""
+"""The diff of docs/dev/contributing.md adds a backend that patterns can name, that runs and keeps the contract."""
 
 from __future__ import annotations
 
