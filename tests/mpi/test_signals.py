@@ -165,6 +165,35 @@ def test_a_rank_that_alone_is_asked_to_end_says_so_at_last() -> None:
     assert done.stdout == "error: rank 3 received SIGTERM, and rank 0 has not ended the job 143\n"
 
 
+def test_signals_that_come_while_their_handlers_are_set_are_kept() -> None:
+    program = (
+        "import os, signal\n"
+        "from dliosim.commands.job.signals import capture_signals\n"
+        "real = signal.signal\n"
+        "signal.signal = lambda number, handler: (real(number, handler), os.kill(os.getpid(), number))\n"
+        "print(*os.read(capture_signals(), 9))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert done.stdout == f"{signal.SIGINT:d} {signal.SIGTERM:d} {signal.SIGUSR1:d}\n", done.stderr
+
+
+def test_a_job_ends_once_the_launcher_has_read_what_a_rank_said() -> None:
+    """MPICH's launcher forwards a message after the end of the job, and so never, where both wait for it."""
+    program = (
+        "import os, threading\n"
+        "from dliosim.execute.mpi.job_abort import abort, abort_hooks\n"
+        "reader, writer = os.pipe()\n"
+        "os.dup2(writer, 2)\n"
+        "os.write(2, b'why')\n"
+        "read = []\n"
+        "threading.Timer(0.5, lambda: read.append(os.read(reader, 9))).start()\n"
+        "abort_hooks.append(lambda status: print(read, flush=True))\n"
+        "abort(3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (3, "[b'why']\n")
+
+
 @pytest.mark.parametrize(("failed", "said"), [("this", ""), ("another", "\nended by SIGTERM: saved\n")])
 def test_rank_0_is_silent_where_a_rank_has_said_why_it_ends_the_job(failed: str, said: str) -> None:
     """Open MPI's launcher sends SIGTERM to the others then, and the rank that has failed may be gone by that time."""

@@ -33,11 +33,11 @@ def capture_signals() -> int:
     """
     reader, teller = os.pipe()
     os.set_blocking(teller, False)
+    signal.set_wakeup_fd(teller)  # before the handlers, which alone would drop a signal
     for number in _KEPT:
         signal.signal(number, lambda number, frame: None)
         # A run continues after SIGUSR1: its calls must not be interrupted.
         signal.siginterrupt(number, False)
-    signal.set_wakeup_fd(teller)
     return reader
 
 

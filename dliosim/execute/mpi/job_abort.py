@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from time import sleep
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -30,8 +31,8 @@ RESULTS_DUE = 20.0
 #: Seconds in which rank 0 should end a job when all ranks got the signal to end.
 _ABORT_WAIT = RESULTS_DUE + 5
 
-#: Seconds that a launcher needs to forward a message.
-_FORWARDED = 0.2
+#: Seconds in which a launcher should have read a message, and those that it then needs to forward it.
+_READ, _FORWARDED = 2.0, 0.2
 
 #: Seconds after which a process whose MPI_Abort does not return ends itself.
 _LAST_RESORT = 5.0
@@ -52,7 +53,6 @@ def end_job(job: str, text: str, status: int = 1) -> NoReturn:
         sys.stderr.flush()
         with suppress(OSError):
             _open_socket().sendto(b"ending", _rank_0_address(job))
-        sleep(_FORWARDED)  # the launcher drops what it has not yet forwarded when the job ends
     else:
         sleep(_PATIENCE)
     abort(status)
@@ -97,11 +97,12 @@ abort_hooks: list[Callable[[int], None]] = []
 
 
 def abort(status: int) -> NoReturn:
-    """End every rank of the job with `status`.
+    """End every rank of the job with `status`, once the launcher has what this process has printed.
 
     It aborts COMM_WORLD, not the communicator of the job: with any other communicator MPICH aborts this process only
     and leaves the rest to its launcher. That takes seconds, and the launcher then often reports 0 or 9, not `status`.
     """
+    _wait_for_launcher()
     # MPI_Abort waits forever if another thread hangs in an MPI call.
     last = threading.Timer(_LAST_RESORT, os._exit, (status,))
     last.daemon = True
@@ -110,6 +111,22 @@ def abort(status: int) -> NoReturn:
         action(status)
     MPI.COMM_WORLD.Abort(status)
     os._exit(status)
+
+
+def _wait_for_launcher() -> None:
+    """Wait until the launcher has read standard error, and for the time in which it forwards that.
+
+    It drops what it has not yet forwarded when the job ends. That of MPICH even hears of the end first, where the
+    message and the end both wait for it.
+    """
+    from fcntl import ioctl  # for the end of a job
+    from termios import FIONREAD
+
+    until = monotonic() + _READ
+    with suppress(OSError):  # it may be closed
+        while stat.S_ISFIFO(os.fstat(2).st_mode) and any(ioctl(2, FIONREAD, bytes(4))) and monotonic() < until:
+            sleep(0.01)
+    sleep(_FORWARDED)
 
 
 # Kept open: the name is in use as long as the socket is open.
