@@ -115,7 +115,7 @@ def check_missing(comm: MPI.Intracomm, access: Access, directory: Path) -> None:
         (link / fixture_name(0)).symlink_to(directory / fixture_name(0))
     comm.Barrier()
     calls = make_calls([[(0, 0, 10)]])
-    for where, reason in [(directory / "absent", ("No such file", "does not exist")), (link, ("symbolic link",))]:
+    for where, reason in [(directory / "absent", ("o such file", "does not exist")), (link, ("symbolic link",))]:
         try:
             with open_batches(backend_of(access.api), access, where, calls, comm) as batches:
                 begin_batches(batches, access, calls, comm)
@@ -161,7 +161,8 @@ def main(comm: MPI.Intracomm, where: str) -> None:
         check_reading(comm, asked, directory, 1)
         if comm.size <= 2 or not access.hints:
             check_stopping_early(backend_of(asked.api), asked, directory, comm)
-            check_truncated(comm, asked, directory)
+            if access is not QUEUED_BY_MPI or mpi_io({}, os.environ) != "OMPIO":  # which never completes such a read
+                check_truncated(comm, asked, directory)
         if access.api != "mpi-collective":
             check_reading(comm, asked, directory, FILES)
             check_reading(comm, replace(asked, open="each sample"), directory, FILES)

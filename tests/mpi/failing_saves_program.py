@@ -19,6 +19,7 @@ from mpi4py import MPI
 from dliosim.errors import DliosimError
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.node.environment import mpi_library
 from dliosim.model import Checkpoint, Writers
 from tests.mpi.saving_program import STAGED, session
 
@@ -31,6 +32,9 @@ CALLS = {
     "mkdir": ("mkdir",),
     "rename": ("rename",),
 }
+
+#: What may fail unseen in a library's MPI-IO: OMPIO ignores a failed close, Intel MPI opens a file twice to make it.
+UNREPORTED = {"Open MPI": "close", "Intel": "create"}
 
 
 def ways(ranks: int) -> Iterator[Checkpoint]:
@@ -64,11 +68,14 @@ def saved(world: World, place: Path, checkpoint: Checkpoint) -> str:
 
 def main() -> None:
     """Fail each call of each way on the last rank, and check its error."""
+    unreported = next((call for name, call in UNREPORTED.items() if mpi_library().startswith(name)), "")
     os.environ |= {"FAIL_RANK": str(MPI.COMM_WORLD.size - 1), "FAIL_TIMES": "1", "FAIL_ERRNO": str(errno.ENOSPC)}
     world = make_world(MPI.COMM_WORLD, lambda node: 1, "test")
     tried = 0
     for checkpoint in ways(world.size):
         for call, names in CALLS.items():
+            if checkpoint.access.is_mpi and call == unreported:
+                continue
             number = failed = 1
             while failed:
                 place = Path(sys.argv[1]) / f"{checkpoint.name}-{call}-{number}"

@@ -51,7 +51,8 @@ def test_a_shared_file_whose_making_fails_is_an_error_of_all_ranks(library: Path
     place = Place(tmp_path)
     place.write(pattern)
     error = only_error(run_ranks(3, *place.arguments(), seconds=30, env=environment(library, fault)))
-    assert "MPI_File_open failed on " in error and "Input/output error" in error
+    assert "MPI_File_open failed on " in error or "MPI_File_close failed on " in error
+    assert "Input/output error" in error
     assert not list(tmp_path.glob("data/*/*/*/manifest.json")) and not list(tmp_path.glob("data/*/*/manifest.json"))
 
 
@@ -63,14 +64,16 @@ def test_a_save_that_has_no_room_names_the_call_and_the_file(library: Path, tmp_
     assert int(done.stdout.split()[-1]) >= 30
 
 
-def test_a_flush_for_which_no_rank_has_room_ends_the_job_at_once(library: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["async    on", "fsync    off"])
+def test_a_save_for_which_no_rank_has_room_ends_the_job_at_once(library: Path, tmp_path: Path, way: str) -> None:
+    """OMPIO reports no write that fails in a collective call: MPI_File_sync does, or the file is too short."""
     place, said = Place(tmp_path), tmp_path / "said"
-    place.write(SHARED.replace("save c", "save c\npause 60 s").replace("keep", "async    on\n    keep"))
+    place.write(SHARED.replace("save c", "save c\npause 60 s").replace("keep", f"{way}\n    keep"))
     fault = {"CALL": "write", "PATH": ".ckpt", "ERRNO": str(errno.ENOSPC), "RANK": "-1"}
     with said.open("w") as stream:
         job = start_ranks(3, *place.arguments(), env=environment(library, fault), terminal=stream.fileno())
     with running(job):
-        job.wait_until(lambda: "error" in said.read_text(), seconds=30)
-        done = job.finish(seconds=5)  # less than ranks with nothing new to say wait
+        job.wait_until(lambda: "error[" in said.read_text(), seconds=30)
+        done = job.finish(seconds=8)  # less than ranks with nothing new to say wait
     (error,) = [line for line in said.read_text().splitlines() if line.startswith("error")]
     assert (done.returncode, error[:11]) == (1, "error[R402]") and "000000.ckpt" in error

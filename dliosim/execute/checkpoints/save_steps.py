@@ -11,7 +11,7 @@ from time import perf_counter_ns
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.errors import DliosimError
+from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.checkpoints.partner_replication import copy_to_partner
 from dliosim.execute.checkpoints.plan_metadata import exchange_plans, gather_runs, join_runs, write_metadata
 from dliosim.execute.checkpoints.state_writer import Made, Run, largest_call, write_state
@@ -152,6 +152,12 @@ def _commit(
     """Join what all ranks have written, and commit it; for rank 0."""
     files, record, checkpoint = save.files, save.record, save.files.checkpoint
     found = join_runs(files, gathered)
+    if checkpoint.access.collective:
+        # Open MPI reports success of a collective write whose system call has failed.
+        for name, (size, _) in found.items():
+            if (has := (path := save.directory / name).stat().st_size) < size:
+                text = f"MPI_File_write_at_all reported no error, but wrote {has} of {size} bytes of {path}"
+                raise ExecutionError(text, "R402")
     if plan is not None:
         with Stopwatch(record, "plan_ns", aside=True):
             found[METADATA] = write_metadata(files, plan, save.directory)

@@ -163,6 +163,11 @@ def _write_shared_file(
             raise error
         if checkpoint.fsync:
             writer.sync()
+    except DliosimError as failure:
+        if checkpoint.access.collective and not failure.shared and world.size > 1:
+            # Open MPI reports an earlier write's failure here, on a rank that does not meet the others any more.
+            world.abort(failure)
+        raise
     finally:
         close_writer(writer, record)
         record.files += world.rank == 0
