@@ -18,7 +18,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any
     found = {}
     for ranks in (1, 2, 3, 5):
         place = tmp_path_factory.mktemp(f"formats{ranks}")
-        text = run_main(ranks, "tests.mpi.formats_program", place, seconds=150)
+        text = run_main(ranks, "tests.mpi.formats_program", place, seconds=300)
         found[ranks] = json.loads(text.splitlines()[-1])
     return found
 
