@@ -15,7 +15,7 @@ from tests.mpi.waiting import run_command, run_main
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_a_run_does_what_was_planned(ranks: int, tmp_path: Path) -> None:
-    compared = json.loads(run_main(ranks, "tests.mpi.forecast_program", tmp_path).splitlines()[-1])
+    compared = json.loads(run_main(ranks, "tests.mpi.forecast_program", tmp_path, seconds=180).splitlines()[-1])
     assert compared["differ"] == []
     # An estimate says nothing of a run: most figures of workloads as small as these must be exact.
     assert compared["same"] > 3 * compared["marked"] > 0
