@@ -23,7 +23,7 @@ def test_as_many_aggregators_as_asked_are_granted_on_one_node(place: Place) -> N
     assert train["hint_set"] == "two-phase"
     assert train["hints_asked"].items() <= granted.items()
     assert (granted["cb_nodes"], granted["cb_buffer_size"]) == ("2", "1048576")
-    assert granted["romio_aggregator_list"].split() == ["0", "1"]
+    assert len(granted["romio_aggregator_list"].split()) == 2  # the first ranks, or spread over them
 
 
 def test_calls_of_mpi_io_are_in_flight_together_only_where_that_is_asked(place: Place) -> None:
