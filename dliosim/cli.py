@@ -60,7 +60,7 @@ def _run_on_ranks(given: Sequence[str]) -> int:
     warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
     with freeze_objects(), library_environment():
         world = _load_comm_world()
-        run = _load_function(f"{given[0]}:{given[0]}_command")
+        run = _load_function(f"commands.{given[0]}:{given[0]}_command")
     return run(world, given, parsed)
 
 
@@ -80,9 +80,9 @@ def _run_alone(parsed: SimpleNamespace) -> int:
 
 
 def _load_function(place: str) -> Callable[..., int]:
-    """Return a function of `dliosim.commands` by its place, `module:function`."""
+    """Return a function of `dliosim` by its place, `module:function`."""
     module, name = place.split(":")
-    function: Callable[..., int] = getattr(import_module(f"dliosim.commands.{module}"), name)
+    function: Callable[..., int] = getattr(import_module(f"dliosim.{module}"), name)
     return function
 
 

@@ -22,9 +22,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from harness import orderly
 
-from dliosim.analyze import figures as parts
-from dliosim.analyze.insights import judge
-from dliosim.analyze.view import View
+from dliosim.analyze.figures import job as parts
+from dliosim.analyze.figures.view import View
+from dliosim.analyze.insights.rules import judge
 from dliosim.trace.calls import NAMES, Call
 from dliosim.trace.columns import CALL_COLUMNS, SPAN_COLUMNS, deflate_chunk
 from dliosim.trace.events import Events, Process, Trace, kind_number, layer_number, make_events

@@ -21,8 +21,8 @@ from time import perf_counter, process_time
 from bench_analyze import make_trace
 from harness import header, orderly, row, scratch
 
-from dliosim.analyze.open_trace import open_trace
-from dliosim.trace.export.formats import FORMATS
+from dliosim.analyze.commands import FORMATS
+from dliosim.analyze.read.open_trace import open_trace
 
 
 def export(name: str, path: str, events: int, ranks: int) -> tuple[float, float, float]:

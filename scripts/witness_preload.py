@@ -30,7 +30,7 @@ from pathlib import Path
 
 from harness import environment, orderly, scratch
 
-from dliosim.analyze.open_trace import open_trace
+from dliosim.analyze.read.open_trace import open_trace
 from dliosim.trace.events import Trace
 
 PATTERN = """\

@@ -16,17 +16,13 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from dliosim.analyze.access import Access, Direction
-from dliosim.analyze.changes import Change
-from dliosim.analyze.figures import Figures, Job, MpiWait
-from dliosim.analyze.files import FileKind
-from dliosim.analyze.fleet import FleetRow
-from dliosim.analyze.functions import Function, Sizes
-from dliosim.analyze.insights import INSIGHTS
-from dliosim.analyze.layers import Layer
-from dliosim.analyze.over_time import Bandwidth
-from dliosim.analyze.ranks import Rank, Straggler
-from dliosim.analyze.time_split import Split, Spread, TimeSplit
+from dliosim.analyze.figures.access import Access, Direction
+from dliosim.analyze.figures.breakdown import FileKind, Function, Layer, Sizes
+from dliosim.analyze.figures.job import Figures, Job, MpiWait
+from dliosim.analyze.figures.ranks import Rank, Straggler
+from dliosim.analyze.figures.time_split import Bandwidth, Split, Spread, TimeSplit
+from dliosim.analyze.insights.jobs import Change, FleetRow
+from dliosim.analyze.insights.rules import INSIGHTS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "analyze.md"
 

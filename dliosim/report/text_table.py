@@ -100,9 +100,9 @@ def grid(
     return textwrap.fill(title, width) + "\n" + "\n\n".join(tables)
 
 
-def format_table(table: Table) -> str:
+def format_table(table: Table, width: int = WIDTH) -> str:
     """Return a table as text."""
-    return grid(table.title, table.headings, table.rows, table.groups)
+    return grid(table.title, table.headings, table.rows, table.groups, width)
 
 
 def format_columns(

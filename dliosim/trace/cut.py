@@ -1,12 +1,15 @@
-"""The part of a run that is recorded: `steps 1 to 100, ranks 0 to 7, at most 1 GB`."""
+"""The part of a run that is recorded, and of a trace that is exported.
+
+`steps 1 to 100, ranks 0 to 7, at most 1 GB`, and `steps 1 to 100, ranks 0 to 7, from 1 s to 2 s`.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from dliosim.units import parse_size
+from dliosim.units import parse_seconds, parse_size
 
 #: A trace that would be larger is cut, loudly.
 MOST_BYTES: Final = 1_000_000_000
@@ -16,6 +19,8 @@ _RANGE = re.compile(r"(epochs?|steps?|ranks?)\s+(\d{1,12})(?:\s*(?:to|-)\s*(\d{1
 _LIMIT = re.compile(r"at\s+most\s+(\S.*)", re.IGNORECASE)
 _WORDS = re.compile(r"\b(?:epochs?|steps?|ranks?|most)\b", re.IGNORECASE)
 _EXAMPLE = '--trace "steps 1 to 100, ranks 0 to 7, at most 1 GB"'
+_TIMES = re.compile(r"from\s+(\S.*?)\s+to\s+(\S.*)", re.IGNORECASE)
+_PART_EXAMPLE = '--part "steps 1 to 100, ranks 0 to 7, from 1 s to 2 s"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,37 @@ def parse_cut(text: str) -> TraceCut:
         ranges.get("ranks", every.ranks),
         MOST_BYTES if most is None else most,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TracePart:
+    """A part of a trace."""
+
+    #: epochs, steps and ranks
+    cut: TraceCut = field(default_factory=TraceCut)
+    #: the part in words; empty for all
+    text: str = ""
+    #: first ns, and the ns behind the last one; None for all times
+    times: tuple[int, int] | None = None
+
+
+def parse_part(text: str) -> TracePart:
+    """Return the part that a text asks for; nothing asks for all. Raises ValueError, which says what can be written."""
+    others: list[str] = []
+    times: tuple[int, int] | None = None
+    for piece in filter(None, (each.strip() for each in text.split(","))):
+        if found := _TIMES.fullmatch(piece):
+            first, last = (round(parse_seconds(each) * 1e9) for each in found.groups())
+            if not 0 <= first < last < 1 << 62:
+                raise ValueError(f"`{piece}`: the earlier time first, like from 1 s to 2 s")
+            if times is not None:
+                raise ValueError(f"`{piece}`: times are one range, from the first to the last, like {_PART_EXAMPLE}")
+            times = first, last
+        elif re.match(r"(?:epoch|step|rank)s?\s", piece, re.IGNORECASE):
+            others.append(piece)
+        else:
+            raise ValueError(f"`{piece}` is no part of an export: steps, epochs, ranks or times, like {_PART_EXAMPLE}")
+    return TracePart(parse_cut(", ".join(others)), text.strip(), times)
 
 
 def is_cut(text: str) -> bool:

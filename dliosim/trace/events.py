@@ -145,27 +145,6 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True)
-class FileCounters:
-    """Counters of one module of Darshan; each row is a file as one rank used it, or all ranks together."""
-
-    #: the module: POSIX, MPI-IO, STDIO, H5F or H5D
-    module: str
-    #: index into `files`; (n,)
-    file: NDArray[np.int32]
-    #: rank; -1 for a file that all ranks used, whose counters Darshan has added up; (n,)
-    rank: NDArray[np.int32]
-    #: counters by Darshan's names without the module's, such as READS and SIZE_READ_0_100; (n,)
-    counts: Mapping[str, NDArray[np.int64]]
-    #: times in s by Darshan's names without the module's, such as F_READ_TIME; (n,)
-    seconds: Mapping[str, NDArray[np.float64]]
-    #: paths
-    files: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.file)
-
-
-@dataclass(frozen=True, slots=True)
 class Trace:
     """The events of one job, from one source, and what is known about their completeness."""
 
@@ -187,8 +166,6 @@ class Trace:
     command: str = ""
     #: settings of each loop of a run of dliosim, as -D gives them, by its name
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
-    #: counters of files, where the source has them: one table for each module of Darshan
-    counters: tuple[FileCounters, ...] = ()
 
 
 def make_events(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dliosim.analyze.figures import Figures, measure_figures
-from dliosim.analyze.insights import Finding, judge
-from dliosim.analyze.view import View
+from dliosim.analyze.figures.job import Figures, measure_figures
+from dliosim.analyze.figures.view import View
+from dliosim.analyze.insights.rules import Finding, judge
 from dliosim.trace.events import COLUMNS, Process, Trace, kind_number, layer_number, make_events
 
 MS = 1_000_000

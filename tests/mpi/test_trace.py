@@ -10,14 +10,14 @@ import h5py
 import numpy as np
 import pytest
 
-from dliosim.analyze.open_trace import open_trace
+from dliosim.analyze.read.open_trace import open_trace
 from dliosim.cli import main
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS
 from dliosim.trace.events import UNKNOWN, Events, Trace
 from dliosim.trace.file import read_trace
+from tests.analyze.export.exports import complete_events, find_crossing, read_documents
 from tests.mpi.launch import run_program
 from tests.mpi.waiting import run_command, run_main
-from tests.trace.exports import complete_events, find_crossing, read_documents
 
 PATTERN = """\
 dlio 1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.analyze.open_trace import open_trace
+from dliosim.analyze.read.open_trace import open_trace
 from dliosim.errors import TraceError, UsageError
 from dliosim.trace.calls import CALLS, Call
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS, SPAN_COLUMNS, ColumnBuffer, SpillFile

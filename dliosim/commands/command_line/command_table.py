@@ -76,7 +76,7 @@ Option: TypeAlias = "tuple[tuple[str, ...], dict[str, Any]]"
 class Command:
     """One command of the command line."""
 
-    function: str  #: `module:function` in `dliosim.commands`, called with the parsed options
+    function: str  #: `module:function` in `dliosim`, called with the parsed options
     help: str  #: line of `dliosim --help`
     example: str  #: line to type
     options: tuple[Option, ...]  #: options and arguments, in the order of `--help`
@@ -215,13 +215,13 @@ def _find_missing_mtbf(parsed: SimpleNamespace, *names: str) -> str:
 
 COMMANDS: Final = {
     "patterns": Command(
-        "patterns:patterns_command",
+        "commands.patterns:patterns_command",
         "list the patterns that come with dliosim, and what each stresses",
         "dliosim patterns",
         (),
     ),
     "run": Command(
-        "run:run_command",
+        "commands.run:run_command",
         "run a pattern with real I/O, and print what was measured",
         "mpiexec -n 4 dliosim run cosmoflow",
         (
@@ -252,7 +252,7 @@ COMMANDS: Final = {
         find_contradiction=_find_run_contradiction,
     ),
     "compare": Command(
-        "compare:compare_command",
+        "commands.compare:compare_command",
         "say which of several ways is faster, and if the difference is real",
         "dliosim compare cosmoflow --vary api=posix,mpi-independent",
         (
@@ -293,21 +293,21 @@ COMMANDS: Final = {
         descriptions.COMPARE,
     ),
     "verify": Command(
-        "verify:verify_command",
+        "commands.verify:verify_command",
         "say whether the data on storage are still what was written",
         "dliosim verify dliosim-data",
         (_option("place", "DIR", "a directory of --dir or --root, or of one data set or checkpoint"), *_STALLS),
         descriptions.VERIFY,
     ),
     "check": Command(
-        "check_plan_explain:check_command",
+        "commands.check_plan_explain:check_command",
         "say whether patterns are right, without running them",
         "dliosim check cosmoflow",
         (_option("pattern", "PATTERN", _PATTERN_HELP, nargs="+"), *_VALUES, *_job(4)),
         find_contradiction=_find_check_contradiction,
     ),
     "plan": Command(
-        "check_plan_explain:plan_command",
+        "commands.check_plan_explain:plan_command",
         "say what a pattern would do on any number of ranks",
         "dliosim plan cosmoflow --ranks 512",
         (
@@ -338,7 +338,7 @@ COMMANDS: Final = {
         find_contradiction=_find_plan_contradiction,
     ),
     "report": Command(
-        "report:report_command",
+        "commands.report:report_command",
         "show results again: tables, a page, pictures; several side by side",
         "dliosim report dliosim-results-*",
         (
@@ -352,7 +352,7 @@ COMMANDS: Final = {
         find_contradiction=_find_report_contradiction,
     ),
     "analyze": Command(
-        "analyze:analyze_command",
+        "analyze.commands:analyze_command",
         "say why a job is slow, by its trace (also Darshan, DFTracer)",
         "dliosim analyze my-results",
         (
@@ -366,7 +366,7 @@ COMMANDS: Final = {
         find_contradiction=_find_analyze_contradiction,
     ),
     "trace": Command(
-        "trace:trace_command",
+        "analyze.commands:trace_command",
         "give a trace to Perfetto, or as CSV, Parquet or Darshan's text",
         "dliosim trace export my-results",
         (
@@ -397,7 +397,7 @@ COMMANDS: Final = {
         descriptions.TRACE,
     ),
     "new": Command(
-        "new_pattern:new_command",
+        "commands.new_pattern:new_command",
         "write a pattern: a template, a copy, or for your files",
         "dliosim new mine",
         (
@@ -415,7 +415,7 @@ COMMANDS: Final = {
         "  dliosim new mine --from data/a.h5    one that reads your files",
     ),
     "import": Command(
-        "import_dlio:import_command",
+        "commands.import_dlio:import_command",
         "make a pattern of a workload file of DLIO or MLPerf Storage",
         "dliosim import unet3d_h100.yaml -o unet3d.dlio",
         (
@@ -434,13 +434,13 @@ COMMANDS: Final = {
         descriptions.IMPORT,
     ),
     "explain": Command(
-        "check_plan_explain:explain_command",
+        "commands.check_plan_explain:explain_command",
         "explain an error code, or where each value of a pattern is from",
         "dliosim explain E204",
         (_option("subject", "CODE|PATTERN", "a code such as E204, or a pattern (file or name)"), *_VALUES, *_job(4)),
     ),
     "completion": Command(
-        "completion:completion_command",
+        "commands.completion:completion_command",
         "print a script by which bash or zsh completes commands",
         'eval "$(dliosim completion bash)"',
         (_option("shell", "SHELL", "bash or zsh", choices=("bash", "zsh")),),

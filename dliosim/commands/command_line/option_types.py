@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dliosim.trace.cut import TraceCut
-    from dliosim.trace.export.part import TracePart
+    from dliosim.trace.cut import TraceCut, TracePart
 
 #: Seconds, and bytes a second: larger values of options are mistakes.
 _GREATEST = 1e18
@@ -53,7 +52,7 @@ def parse_trace(text: str) -> TraceCut:
 
 def parse_trace_part(text: str) -> TracePart:
     """Return the part of a trace that is exported."""
-    from dliosim.trace.export.part import parse_part
+    from dliosim.trace.cut import parse_part
 
     try:
         return parse_part(text)

@@ -1,0 +1,203 @@
+"""The commands `dliosim analyze` and `dliosim trace`."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Final
+
+from dliosim.analyze.export.dxt import write_dxt
+from dliosim.analyze.export.output import STANDARD, check_new
+from dliosim.analyze.export.perfetto import write_perfetto
+from dliosim.analyze.export.rows import select_part
+from dliosim.analyze.export.tables import write_csv, write_parquet
+from dliosim.analyze.figures.counters import add_counters
+from dliosim.analyze.figures.job import Figures, add_run, measure_figures
+from dliosim.analyze.figures.view import View
+from dliosim.analyze.insights.jobs import FleetRow, find_changes, list_fleet
+from dliosim.analyze.insights.rules import INSIGHTS, Finding, judge
+from dliosim.analyze.read.open_trace import group_jobs, name_jobs, open_trace
+from dliosim.analyze.report.first_screen import explain_insight, format_analysis, format_changes
+from dliosim.analyze.report.json import analysis_json, changes_json, fleet_json
+from dliosim.analyze.report.tables import fleet_table
+from dliosim.commands.job.terminal import print_text
+from dliosim.errors import DliosimError, ExecutionError, TraceError, UsageError
+from dliosim.measure.results.run_summary import RunSummary
+from dliosim.readable import count, printable, size
+from dliosim.report.files.results import PARTIAL, RESULTS, write_atomic
+from dliosim.report.reader.load import SavedRun, load_results
+from dliosim.report.text_table import format_table
+from dliosim.trace.cut import TracePart
+from dliosim.trace.events import Trace
+from dliosim.trace.file import FILE_NAME
+
+
+def analyze_command(parsed: SimpleNamespace) -> int:
+    """Print the analysis of traces, or write a page. Raises UsageError, TraceError and ExecutionError."""
+    if parsed.explain is not None:
+        _print(_explain(parsed.explain))
+        return 0
+    jobs = group_jobs([Path(path) for path in parsed.traces])
+    if parsed.html is not None:
+        return _write_page(jobs, Path(parsed.html))
+    names = name_jobs(jobs)
+    if len(jobs) == 1:
+        figures, findings = _analyze(jobs[0])
+        _print(analysis_json(figures, findings) if parsed.json else format_analysis(figures, findings, parsed.full))
+    elif len(jobs) == 2:
+        (first, before), (second, after) = map(_analyze, jobs)
+        changes = find_changes(first, second, before, after)
+        both = (names[0], names[1])
+        _print(changes_json(changes, both) if parsed.json else format_changes(changes, both))
+    else:
+        rows = _analyze_fleet(names, jobs)
+        _print(fleet_json(rows) if parsed.json else f"{format_table(fleet_table(rows))}\n")
+    return 0
+
+
+def _analyze(paths: Sequence[Path]) -> tuple[Figures, tuple[Finding, ...]]:
+    """Return the figures and insights of a job; its events are freed."""
+    figures = _measure(View(open_trace(paths)))
+    return figures, judge(figures)
+
+
+def _measure(view: View) -> Figures:
+    """Return the figures of a trace: of its events, its counters, and the results of its run, where it has some."""
+    figures = add_counters(view, measure_figures(view))
+    run = _read_run(view.trace)
+    return figures if run is None else add_run(figures, run)
+
+
+def _read_run(trace: Trace) -> RunSummary | None:
+    """Return the results next to the trace of a run of dliosim; None where there are none that can be read."""
+    folder = Path(trace.path).parent
+    if Path(trace.path).name != FILE_NAME or not any((folder / name).is_file() for name in (RESULTS, PARTIAL)):
+        return None
+    try:
+        (found,) = load_results([str(folder)], with_arrays=False)
+    except DliosimError:
+        return None
+    return found.run if isinstance(found, SavedRun) else None
+
+
+def _analyze_fleet(names: Sequence[str], jobs: Sequence[Sequence[Path]]) -> tuple[FleetRow, ...]:
+    """Return a row for each job that can be read; each of the others is said on stderr. TraceError if none can."""
+    found, read = [], []
+    for name, paths in zip(names, jobs, strict=True):
+        try:
+            found.append(_analyze(paths))
+            read.append(name)
+        except DliosimError as error:
+            print(f"left out: {error}", file=sys.stderr)
+    if not found:
+        raise TraceError(f"none of {count(len(jobs), 'trace')} can be read")
+    return list_fleet(read, found)
+
+
+def _explain(name: str) -> str:
+    known = [one.name for one in INSIGHTS]
+    if name in known:
+        return explain_insight(name)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    cure = f"write `dliosim analyze --explain {near[0]}`" if near else f"insights: {', '.join(known)}"
+    raise UsageError(f"no insight is called {name}\n  = help: {cure}")
+
+
+def _write_page(jobs: Sequence[Sequence[Path]], path: Path) -> int:
+    if len(jobs) != 1:
+        raise UsageError(f"--html writes the page of one job, and there are {len(jobs)}: name one")
+    if path.suffix.lower() not in (".html", ".htm"):
+        # So the page never overwrites a trace, in any order of arguments.
+        raise UsageError(f"--html {path}: name a file that ends in .html")
+    from dliosim.commands.report import check_matplotlib
+
+    check_matplotlib()
+    from dliosim.analyze.report.page import page
+
+    view = View(open_trace(jobs[0]))
+    figures = _measure(view)
+    findings = judge(figures)
+    content = page(view, figures, findings).encode()
+    try:
+        write_atomic(path, content)
+    except OSError as error:
+        raise ExecutionError(f"{error.filename or path} cannot be written: {error.strerror}") from error
+    _print(f"{format_analysis(figures, findings, full=False)}\npage: {printable(str(path))}\n")
+    return 0
+
+
+def _print(text: str) -> None:
+    if (error := print_text(text)) is not None:
+        raise error
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A form of an export."""
+
+    #: end of the name of its files
+    ending: str
+    #: writes a trace to a path and returns what its reader should know
+    write: Callable[[Trace, str], list[str]]
+    #: what to do with the file
+    use: str
+
+
+FORMATS: Final = {
+    "perfetto": Format(".pfw.gz", write_perfetto, "open it at https://ui.perfetto.dev"),
+    "csv": Format(".csv", write_csv, "a row for each event"),
+    "parquet": Format(".parquet", write_parquet, "a row for each event"),
+    "dxt": Format(".dxt.txt", write_dxt, "their reads and writes, as darshan-dxt-parser prints them"),
+}
+
+
+def trace_command(parsed: SimpleNamespace) -> int:
+    """Write the events of a trace; return 0. Raises UsageError, TraceError and ExecutionError."""
+    form = FORMATS[parsed.format]
+    place = Path(parsed.trace)
+    output = parsed.output or _name_output(place, form.ending)
+    if output != STANDARD:
+        # A large trace takes minutes to read.
+        check_new(Path(output))
+    whole = open_trace([place])
+    trace = _cut_trace(whole, parsed.part or TracePart())
+    notes = [*(f"incomplete: {each}" for each in whole.incomplete), *form.write(trace, output)]
+    sys.stderr.write("".join(f"{printable(note, lines=True)}\n" for note in notes))
+    if output != STANDARD:
+        events, kept = len(whole.events), len(trace.events)
+        some = f"{kept:_} events" if kept == events else f"{kept:_} of {events:_} events"
+        bytes_ = size(Path(output).stat().st_size, 3)
+        sys.stdout.write(f"{printable(output)}: {some}, {bytes_}; {form.use}\n")
+    return 0
+
+
+def _cut_trace(trace: Trace, part: TracePart) -> Trace:
+    if not len(trace.events):
+        raise TraceError(f"{trace.path} has counters alone and no events: there is nothing to export")
+    events = select_part(trace.events, part)
+    if not len(events):
+        raise UsageError(
+            f"{trace.path} has no event in this part: {_describe_extent(trace)}"
+            f'\n  = help: dliosim trace export {trace.path} --part "ranks 0 to {len(trace.events.processes) - 1}"'
+        )
+    return (
+        trace
+        if events is trace.events
+        else replace(trace, events=events, notes=(*trace.notes, f"exported: {part.text}"))
+    )
+
+
+def _describe_extent(trace: Trace) -> str:
+    events = trace.events
+    ranks, seconds = len(events.processes), trace.duration / 1e9
+    return f"it has ranks 0 to {ranks - 1}, steps to {max(int(events.step.max()), 0)}, times to {seconds:.3f} s"
+
+
+def _name_output(place: Path, ending: str) -> str:
+    """Return the name of a trace, in the current folder, with another ending."""
+    named = place.resolve().parent if place.name == FILE_NAME else place.resolve()
+    return f"{named.name or 'trace'}{ending}"

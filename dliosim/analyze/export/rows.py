@@ -1,0 +1,124 @@
+"""The events of an export, and lines of text from them: a block by one call of `%`, not an object for each event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.trace.cut import TracePart
+from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events
+
+Ints = NDArray[np.int64]
+
+#: Templates of rows that are kept: few where there are few files, and few bytes where there are many.
+TEMPLATES: Final = 1 << 14
+
+#: Rows that are formatted at a time: about 2 MiB of text.
+BLOCK: Final = 1 << 13
+
+
+def format_rows(keys: Ints, template: Callable[[int], str], values: Ints, shown: NDArray[np.bool_] | None) -> str:
+    """Return a line for each row.
+
+    `keys` (n,) name the template of each row, which has a `%d` for each of its `values` (n, columns) that are
+    `shown` (n, columns), None for all. A template is made once for each key.
+    """
+    if not len(keys):
+        return ""
+    unique, place = np.unique(keys, return_inverse=True)
+    templates = list(map(template, unique.tolist()))
+    text = "".join(map(templates.__getitem__, place.tolist())) if len(templates) > 1 else templates[0] * len(keys)
+    flat = values.reshape(-1) if shown is None else values[shown]
+    return text % tuple(flat.tolist())
+
+
+def escape_percent(text: str) -> str:
+    """Return a text as it stands in a template."""
+    return text.replace("%", "%%")
+
+
+def split_time(ns: Ints, unit: int) -> tuple[Ints, Ints]:
+    """Return times in whole units of `unit` ns, and the ns that are left, each (n,)."""
+    whole = ns // unit
+    return whole, ns - whole * unit
+
+
+def split_blocks(rows: slice) -> Iterator[slice]:
+    """Yield rows, block by block."""
+    for first in range(rows.start, rows.stop, BLOCK):
+        yield slice(first, min(first + BLOCK, rows.stop))
+
+
+def row_keys(events: Events, shown: NDArray[np.bool_]) -> Ints:
+    """Return a key for each event by which `shown` (n, at most 7) and all of its words are known."""
+    pattern = shown.astype(np.int64) @ (1 << np.arange(shown.shape[1]))
+    words = (events.name.astype(np.int64) << 9) | (events.kind.astype(np.int64) << 4) | events.layer
+    return ((events.file.astype(np.int64) + 1) << 31) | (words << 7) | pattern
+
+
+@dataclass(frozen=True, slots=True)
+class RowWords:
+    """Words of an event, by its key."""
+
+    #: kind, as in `KINDS`
+    kind: str
+    #: layer, as in `LAYERS`
+    layer: str
+    #: name of the call
+    name: str
+    #: path of the file; empty if there is none
+    path: str
+    #: which of its values are shown
+    shown: tuple[bool, ...]
+
+
+def split_key(key: int, events: Events, values: int) -> RowWords:
+    """Return what a key means, of events with that number of values."""
+    file, words = (key >> 31) - 1, key >> 7
+    return RowWords(
+        KINDS[words >> 4 & 31],
+        LAYERS[words & 15],
+        events.names[words >> 9 & 32767],
+        "" if file < 0 else events.files[file],
+        tuple(bool(key >> bit & 1) for bit in range(values)),
+    )
+
+
+def split_processes(events: Events) -> Iterator[tuple[int, slice]]:
+    """Yield the number of each process with the rows of its events."""
+    edges = np.searchsorted(events.process, np.arange(len(events.processes) + 1)).tolist()
+    for number, (first, last) in enumerate(pairwise(edges)):
+        yield number, slice(first, last)
+
+
+def select_part(events: Events, part: TracePart) -> Events:
+    """Return the events of a part: of its ranks, epochs and steps, and those under way in its times.
+
+    What belongs to no epoch or no step is kept, as by `dliosim run --trace`.
+    """
+    cut = part.cut
+    ranks = np.array([rank_of(events, number) for number in range(len(events.processes))], np.int64)
+    rows = _is_in(ranks, cut.ranks)[events.process] if len(ranks) else np.ones(len(events), np.bool_)
+    for column, limits in ((events.epoch, cut.epochs), (events.step, cut.steps)):
+        rows &= (column == UNKNOWN) | _is_in(column, limits)
+    if part.times is not None:
+        first, last = part.times
+        # An event is over at its end: of two parts that touch it is in one. One that takes no time is at its begin.
+        rows &= (events.begin < last) & ((events.end > first) | (events.begin >= first))
+    return events if rows.all() else events.select(rows)
+
+
+def rank_of(events: Events, process: int) -> int:
+    """Return the rank of a process, or its number in a trace that has no ranks."""
+    rank = events.processes[process].rank
+    return process if rank == UNKNOWN else rank
+
+
+def _is_in(column: NDArray[np.signedinteger], limits: tuple[int, int]) -> NDArray[np.bool_]:
+    is_in: NDArray[np.bool_] = (column >= limits[0]) & (column <= limits[1])
+    return is_in

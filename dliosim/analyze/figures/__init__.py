@@ -1,0 +1,1 @@
+"""Figures of a job: measured on its events, its counters and its results."""

@@ -1,0 +1,390 @@
+"""Figures from Darshan's counters, which are sums over each file and rank, and know no single call.
+
+Counters of a file that all ranks use are of all of them together; here each rank has an equal part, but for the time
+of the slowest and the fastest rank, which Darshan has. Where a log has DXT, times are those of its calls; counts and
+bytes are those of the counters, which miss no call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.analyze.figures.access import ALIGNMENT, SMALL, Access, Direction
+from dliosim.analyze.figures.breakdown import FileKind, Function, sum_kinds
+from dliosim.analyze.figures.job import Figures, MpiWait, pipe_notes
+from dliosim.analyze.figures.ranks import Rank, find_slowest
+from dliosim.analyze.figures.time_split import Split, TimeSplit, spread
+from dliosim.analyze.figures.view import View, find_pipes, find_purpose
+from dliosim.analyze.read.darshan.counters import METADATA, MPI_CALLS, SIDES, TIMES, FileCounters, LogTrace
+from dliosim.readable import count as count_words
+from dliosim.readable import seconds as time_words
+
+#: Seconds above which a mean open or stat waits for something else than a file system.
+_LONGEST_OPEN: Final = 10.0
+
+_BINS: Final = ["0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"]
+_SMALL_BINS: Final = 5
+
+_COLLECTIVE: Final = ("COLL_READS", "COLL_WRITES", "SPLIT_READS", "SPLIT_WRITES")
+#: Modules with sizes of calls.
+_SIZED: Final = ("POSIX", "DFS", "DAOS")
+
+_NO_METADATA: Final = "DXT has reads and writes alone: I/O in the time split is without opens and stats"
+
+
+def add_counters(view: View, figures: Figures) -> Figures:
+    """Return the figures with those that the counters of a Darshan log say better than its events."""
+    if not isinstance(view.trace, LogTrace):
+        return figures
+    whole = {one.module: one for one in view.trace.counters}
+    tables, notes = _leave_out_waits(whole, figures)
+    # POSIX is below MPI-IO, and DAOS below DFS; STDIO's calls are not among those of POSIX.
+    bases = [tables[name] for name in ("POSIX", "STDIO", "DFS") if name in tables]
+    if "DAOS" in tables and "DFS" not in tables:
+        bases.append(tables["DAOS"])
+    if "MPI-IO" in tables and not {"POSIX", "DFS", "DAOS"} & set(tables):
+        bases.append(tables["MPI-IO"])
+    if not bases:
+        return figures
+    ranks, waits = _list_ranks(figures, bases, tables, has_events=len(view.events) > 0)
+    job = replace(
+        figures.job,
+        notes=(*notes, *figures.job.notes),
+        operations=sum(one.operations for one in ranks),
+        time_by_slowest=min(_time_by_slowest(bases, len(ranks), figures.job.ranks), figures.job.seconds),
+    )
+    found = replace(
+        figures,
+        job=job,
+        access=_describe_access(bases, tables.get("MPI-IO"), figures.job.ranks),
+        files=_list_files(bases),
+        functions=_list_functions(list(tables.values())),
+        ranks=ranks,
+        mpi_wait=waits,
+    )
+    if len(view.events):
+        return replace(found, job=replace(found.job, notes=(*found.job.notes, _NO_METADATA)))
+    return replace(found, split=_split_time(figures.job.seconds, ranks), straggler=find_slowest(ranks))
+
+
+def _leave_out_waits(whole: dict[str, FileCounters], figures: Figures) -> tuple[dict[str, FileCounters], list[str]]:
+    """Return the counters without pipes and without opens longer than any file system's, and sentences on both.
+
+    An open of a named pipe waits for its peer, on any number of threads at once. Where the log does not show the names,
+    opens and stats of a rank together are longer than the job then.
+    """
+    tables, pipes, waited, odd, lost = {}, set(), 0.0, 0, 0.0
+    for name, one in whole.items():
+        is_pipe = np.append(find_pipes(one.files), False)[one.file]
+        pipes |= {one.files[number] for number in np.unique(one.file[is_pipe]).tolist()}
+        waited += float(one.time(*TIMES)[is_pipe].sum())
+        one = one.select(~is_pipe)
+        metadata = one.time("F_META_TIME")
+        if metadata.sum() > max(figures.job.ranks, 1) * figures.job.seconds:
+            is_long = metadata > _LONGEST_OPEN * np.maximum(one.count(*METADATA), 1)
+            odd, lost = odd + int(is_long.sum()), lost + float(metadata[is_long].sum())
+            one = replace(one, seconds={**one.seconds, "F_META_TIME": np.where(is_long, 0.0, metadata)})
+        tables[name] = one
+    notes = list(pipe_notes(pipes, waited, figures.job.seconds))
+    if odd:
+        notes.append(
+            f"not counted: {time_words(lost, 4)} of opens and stats of {count_words(odd, 'file')}, above "
+            f"{_LONGEST_OPEN:.0f} s a call, in a job of {time_words(figures.job.seconds, 4)}: no file system takes so "
+            "long; opens of named pipes wait for their peer"
+        )
+    return tables, notes
+
+
+def _list_ranks(
+    figures: Figures, bases: Sequence[FileCounters], tables: Mapping[str, FileCounters], has_events: bool
+) -> tuple[tuple[Rank, ...], MpiWait | None]:
+    """Return the ranks, and how long they waited in MPI-IO, which is I/O of theirs, too.
+
+    Their I/O is no longer than the job, which sums over threads may be.
+    """
+    groups, ranks = len(figures.ranks), figures.job.ranks
+
+    def add_up(values: Callable[[FileCounters], NDArray[Any]]) -> NDArray[np.float64]:
+        return sum((one.add_up(values(one), groups, ranks) for one in bases), np.zeros(groups))
+
+    read, written = (add_up(lambda one, name=SIDES[side][1]: one.count(name)) for side in SIDES)  # type: ignore[misc]
+    operations = add_up(lambda one: one.count(*METADATA) + one.calls("read") + one.calls("write"))
+    metadata = add_up(lambda one: one.time("F_META_TIME"))
+    times = sum((_rank_times(one, groups, ranks) for one in bases), np.zeros(groups))
+    waits = None
+    if "POSIX" in tables and "MPI-IO" in tables and ranks > 1:
+        posix, mpi = tables["POSIX"], tables["MPI-IO"]
+        both = set(posix.files) & set(mpi.files)
+        inside, below = (one.select(np.isin(one.file, _rows_of(one, both))) for one in (mpi, posix))
+        accessed = _rank_times(below, groups, ranks)
+        waited = np.maximum(_rank_times(inside, groups, ranks) - accessed, 0)
+        times += waited
+        mean, longest = float(waited.sum()) / ranks, float(accessed.max(initial=0.0))
+        waits = _describe_wait(inside, below, tables.get("LUSTRE"), mean, longest, ranks)
+    found = tuple(
+        replace(
+            one,
+            read=round(read[at]),
+            written=round(written[at]),
+            operations=round(operations[at]),
+            io=min(one.io + float(metadata[at]) if has_events else float(times[at]), figures.job.seconds),
+            metadata=float(metadata[at]),
+        )
+        for at, one in enumerate(figures.ranks)
+    )
+    return found, waits
+
+
+def _describe_wait(
+    inside: FileCounters,
+    below: FileCounters,
+    layouts: FileCounters | None,
+    waited: float,
+    longest: float,
+    ranks: int,
+) -> MpiWait | None:
+    """Return the waits in MPI-IO of `waited` s a rank, with the file that has most of it; None without files.
+
+    `longest` is the longest time of a rank in the files, s. `inside` has the files as MPI-IO sees them, `below` as
+    POSIX does.
+    """
+
+    def add_up(module: FileCounters, values: NDArray[Any]) -> dict[str, float]:
+        sums = np.bincount(module.file, values, len(module.files)).tolist()
+        return dict(zip(module.files, sums, strict=True))
+
+    times, own = (add_up(one, one.time(*TIMES)) for one in (inside, below))
+    if not any(times.values()):
+        return None
+    file = max(times, key=lambda path: times[path] - own.get(path, 0.0))
+    stripes: Iterable[int] = (
+        layouts.count("STRIPE_COUNT")[np.isin(layouts.file, _rows_of(layouts, {file}))] if layouts else ()
+    )
+    moved = below.count("BYTES_READ", "BYTES_WRITTEN")
+    # Of a file that all ranks use, Darshan has the bytes of the slowest and of the fastest of them.
+    extremes = [below.count(f"{which}_RANK_BYTES") for which in ("SLOWEST", "FASTEST")]
+    most = np.where(below.rank < 0, np.maximum(*extremes), moved)
+    rows = below.file == below.files.index(file)
+    total = int(moved[rows].sum())
+    return MpiWait(
+        waited,
+        sum(times.values()) / ranks,
+        file,
+        bool(inside.count(*_COLLECTIVE)[inside.file == inside.files.index(file)].any()),
+        longest,
+        int(max(stripes, default=0)),
+        int(most[rows].max()) / total if total else 0.0,
+    )
+
+
+def _rank_times(module: FileCounters, groups: int, ranks: int) -> NDArray[np.float64]:
+    """Return the time of each group, s; (groups,)."""
+    times = module.add_up(module.time(*TIMES), groups, ranks)
+    times[:ranks] += _differ(module, ranks)
+    return times
+
+
+def _differ(module: FileCounters, ranks: int) -> NDArray[np.float64]:
+    """Return how much longer than an equal part each rank took on the files that all ranks have together, s.
+
+    Of each file Darshan has the slowest and the fastest rank with their times; the others have equal parts of the rest.
+    """
+    more = np.zeros(ranks)
+    total = module.time(*TIMES)
+    slowest, fastest = (_find_rank(module, f"{which}_RANK") for which in ("SLOWEST", "FASTEST"))
+    longest, shortest = (module.time(f"F_{which}_RANK_TIME") for which in ("SLOWEST", "FASTEST"))
+    rest = total - longest - shortest
+    # Without a rest there are two ranks, or the times are not known.
+    is_known = (module.rank < 0) & (longest > 0) & (slowest != fastest)
+    is_known &= (np.minimum(slowest, fastest) >= 0) & (np.maximum(slowest, fastest) < ranks)
+    is_known &= (rest >= 0) if ranks > 2 else np.abs(rest) <= 1e-6 * total
+    each = np.where(is_known, rest / max(ranks - 2, 1) * (ranks > 2), 0.0)[is_known]
+    more += (each - total[is_known] / max(ranks, 1)).sum()
+    np.add.at(more, slowest[is_known], longest[is_known] - each)
+    np.add.at(more, fastest[is_known], shortest[is_known] - each)
+    return more
+
+
+def _find_rank(module: FileCounters, name: str) -> NDArray[np.int64]:
+    """Return a rank of each row; -1 where Darshan has none."""
+    found = module.counts.get(name)
+    return np.full(len(module), -1, np.int64) if found is None else found
+
+
+def _time_by_slowest(bases: Sequence[FileCounters], groups: int, ranks: int) -> float:
+    """Return the longest time of a rank on its own files + the slowest rank's on each shared file, as Darshan does."""
+    own, shared = np.zeros(groups), 0.0
+    for one in bases:
+        total, is_own = one.time(*TIMES), one.rank >= 0
+        own += np.bincount(one.rank[is_own], total[is_own], groups)
+        longest = one.time("F_SLOWEST_RANK_TIME")
+        # Without the slowest rank's time an equal part is what is known.
+        shared += float(np.where(longest > 0, longest, total / max(ranks, 1))[~is_own].sum())
+    return float(own.max(initial=0.0)) + shared
+
+
+def _describe_access(bases: Sequence[FileCounters], mpi: FileCounters | None, ranks: int) -> Access:
+    shared = {path for one in bases for path in _shared_files(one)}
+    on_shared = np.isin(mpi.file, _rows_of(mpi, shared | _shared_files(mpi))) if mpi else None
+    calls = mpi.count(*MPI_CALLS) if mpi else np.zeros(0, np.int64)
+    collective = mpi.count("COLL_READS", "COLL_WRITES") if mpi else calls
+    stdio = [one for one in bases if one.module == "STDIO"]
+    return Access(
+        _describe(bases, "read", shared, ranks),
+        _describe(bases, "write", shared, ranks),
+        int(sum(one.count("RW_SWITCHES").sum() for one in bases)),
+        len({path for one in bases for path in one.files}),
+        len(shared),
+        int(calls.sum()),
+        int(calls[on_shared].sum()) if mpi else 0,
+        int(collective[on_shared].sum()) if mpi else 0,
+        int(mpi.count("NB_READS", "NB_WRITES").sum()) if mpi else 0,
+        int(sum(one.count("BYTES_READ", "BYTES_WRITTEN").sum() for one in stdio)),
+    )
+
+
+def _shared_files(module: FileCounters) -> set[str]:
+    """Return the files that several ranks use."""
+    rows = np.bincount(module.file, minlength=len(module.files))
+    several = set(module.file[module.rank < 0].tolist()) | set(np.flatnonzero(rows > 1).tolist())
+    return {module.files[file] for file in several}
+
+
+def _rows_of(module: FileCounters, paths: set[str]) -> list[int]:
+    return [number for number, path in enumerate(module.files) if path in paths]
+
+
+def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks: int) -> Direction:
+    """Return the figures of one direction; the calls of a file and rank are taken to be equally long.
+
+    Times of random and misaligned calls are taken as their share of all calls.
+    """
+    name, moved, furthest, time = SIDES[side]
+    count = bytes_moved = small = first = consecutive = sequential = misaligned = again = on_shared = placed = sized = 0
+    seconds = small_seconds = 0.0
+    bins = np.zeros(len(_BINS), np.int64)
+    common: dict[int, int] = {}
+    for one in bases:
+        calls, others = one.calls(side), one.calls("write" if side == "read" else "read")
+        count += int(calls.sum())
+        seconds += float(one.time(time).sum())
+        size = one.count(moved)
+        bytes_moved += int(size.sum())
+        on_shared += int(calls[np.isin(one.file, _rows_of(one, shared))].sum())
+        if one.module not in _SIZED:
+            continue
+        sized += int(calls.sum())
+        of_rows = [one.count(f"SIZE_{side.upper()}_{each}") for each in _BINS]
+        bins += [int(column.sum()) for column in of_rows]
+        for value, times in _common_sizes(one, others == 0).items():
+            common[value] = common.get(value, 0) + times
+        exact = np.minimum(_count_size(one, SMALL) * (others == 0), of_rows[_SMALL_BINS - 1])
+        small_rows = sum(of_rows[:_SMALL_BINS]) - exact
+        small += int(small_rows.sum())
+        small_seconds += float((one.time(time) * (small_rows / np.maximum(calls, 1)).clip(0, 1)).sum())
+        if one.module != "POSIX":
+            continue  # only POSIX has order and alignment
+        placed += int(calls.sum())
+        # Each rank has a first call on a file that all use.
+        first += int(np.minimum(calls, np.where(one.rank < 0, ranks, 1)).sum())
+        consecutive += int(one.count(f"CONSEC_{name}").sum())
+        sequential += int(one.count(f"SEQ_{name}").sum())
+        share = calls / np.maximum(calls + others, 1)
+        misaligned += round(float((one.count("FILE_NOT_ALIGNED") * share).sum()))
+        # Bytes above the byte furthest behind in the file, over all ranks.
+        files = len(one.files)
+        ends = np.zeros(files, np.int64)
+        np.maximum.at(ends, one.file, one.count(furthest) + (calls > 0))
+        again += int(np.maximum(np.bincount(one.file, size, files) - ends, 0).sum())
+    first = min(first, max(placed - sequential, 0))  # Darshan counts the first call at offset 0 as no sequential one
+    random = max(placed - sequential - first, 0)
+    mean = bytes_moved / count if count else None
+    each = seconds / count if count else 0.0
+    commonest = sorted(common.items(), key=lambda pair: (-pair[1], pair[0]))[:4]
+    return Direction(
+        count=count,
+        bytes=bytes_moved,
+        seconds=seconds,
+        sized=sized,
+        mean=mean,
+        bins=tuple(bins.tolist()),
+        common=tuple(commonest),
+        small=small,
+        small_seconds=small_seconds,
+        first=first,
+        consecutive=consecutive,
+        sequential=sequential,
+        random=random,
+        random_seconds=random * each,
+        placed=placed,
+        misaligned=misaligned,
+        misaligned_seconds=misaligned * each * ALIGNMENT / ((mean or 0.0) + ALIGNMENT),
+        again=again,
+        again_in_epoch=None,
+        shared=on_shared,
+        extents=bytes_moved - again,
+    )
+
+
+def _common_sizes(one: FileCounters, is_alone: NDArray[np.bool_]) -> dict[int, int]:
+    """Return the commonest sizes with their calls, of the rows with one direction: Darshan does not say which it is."""
+    found: dict[int, int] = {}
+    for number in range(1, 5):
+        sizes, counts = (one.count(f"ACCESS{number}_{what}")[is_alone] for what in ("ACCESS", "COUNT"))
+        for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
+            if count:
+                found[size] = found.get(size, 0) + count
+    return found
+
+
+def _count_size(one: FileCounters, size: int) -> NDArray[np.int64]:
+    """Return the calls of a size in each row, as far as it is among the commonest."""
+    total = np.zeros(len(one), np.int64)
+    for number in range(1, 5):
+        total += one.count(f"ACCESS{number}_COUNT") * (one.count(f"ACCESS{number}_ACCESS") == size)
+    return total
+
+
+def _list_files(bases: Sequence[FileCounters]) -> tuple[FileKind, ...]:
+    paths = [path for one in bases for path in one.files]
+    columns: list[list[float]] = []
+    for one in bases:
+        counts = (("OPENS", "INDEP_OPENS", "COLL_OPENS"), METADATA, ("BYTES_READ",), ("BYTES_WRITTEN",))
+        rows = [*(one.count(*names) for names in counts), one.time(*TIMES)]
+        columns += np.stack([np.bincount(one.file, row, len(one.files)) for row in rows], axis=1).tolist()
+    return sum_kinds(paths, [find_purpose(path) for path in paths], columns)
+
+
+def _list_functions(modules: Sequence[FileCounters]) -> tuple[Function, ...]:
+    """Return reads, writes and all other calls of each module; quantiles are not known."""
+    found = []
+    for one in modules:
+        layer = one.module.lower()
+        for side, (_, moved, _, time) in SIDES.items():
+            count = int(one.calls(side).sum())
+            found.append(
+                _function(f"{one.module} {side}s", layer, side, count, one.time(time), int(one.count(moved).sum()))
+            )
+        metadata = int(one.count(*METADATA).sum())
+        found.append(
+            _function(f"{one.module} opens, stats, ...", layer, "metadata", metadata, one.time("F_META_TIME"), 0)
+        )
+    return tuple(sorted((one for one in found if one.count), key=lambda one: (-one.seconds, one.name)))
+
+
+def _function(name: str, layer: str, kind: str, count: int, times: NDArray[np.float64], moved: int) -> Function:
+    return Function(name, layer, kind, count, float(times.sum()), moved, None, math.nan, math.nan, math.nan)
+
+
+def _split_time(seconds: float, ranks: Sequence[Rank]) -> TimeSplit:
+    """Return the time split of ranks; no counter says which calls were at once, so the union is not known."""
+    names = [one.name for one in ranks]
+    splits = [Split(seconds, one.io, 0.0, 0.0, one.io, 0.0, math.nan) for one in ranks]
+    by_rank = {name: spread([getattr(one, name) for one in splits], names) for name in Split.__dataclass_fields__}
+    return TimeSplit(by_rank, Split(seconds, math.nan, 0.0, 0.0, math.nan, 0.0, math.nan), False, True)

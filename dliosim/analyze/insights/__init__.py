@@ -1,0 +1,1 @@
+"""Insights: figures with thresholds; and changes between jobs."""

@@ -1,0 +1,151 @@
+"""Several jobs: what changed from one to a second, by its cost, and a row for each of many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dliosim.analyze.figures.job import Figures
+from dliosim.analyze.insights.rules import Finding, is_costly
+
+#: Shares of the longer job's time, and of a figure, below which a change is none.
+_LEAST_TIME: Final = 0.005
+_LEAST_SHARE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure of two jobs."""
+
+    what: str  #: the figure
+    unit: str  #: s, B, a share (share) or a number (count)
+    first: float  #: that of the first job
+    second: float  #: that of the second job
+
+    @property
+    def cost(self) -> float:
+        """The second job's figure, less the first one's."""
+        return self.second - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """All that changed between two jobs."""
+
+    times: tuple[Change, ...]  #: times of a mean rank, s; the largest change first
+    others: tuple[Change, ...]  #: figures without a cost in time, the largest relative change first
+    appeared: tuple[Finding, ...]  #: insights that the second job alone has
+    gone: tuple[Finding, ...]  #: insights that the first job alone has
+
+
+def find_changes(first: Figures, second: Figures, before: Sequence[Finding], after: Sequence[Finding]) -> Changes:
+    """Return what changed from a job to a second one, given their insights."""
+    least = _LEAST_TIME * max(first.job.seconds, second.job.seconds)
+    both = [_times(one) for one in (first, second)]
+    if not (first.split.has_compute and second.split.has_compute):
+        # A tracer that sees no compute is no job without compute.
+        both = [{what: time for what, time in each.items() if "compute" not in what} for each in both]
+    times = [one for one in _pair(both[0], both[1], "s") if abs(one.cost) > least]
+    others = [
+        Change(what, unit, *values)
+        for what, (unit, *values) in _others(first, second).items()
+        if abs(values[1] - values[0]) > _LEAST_SHARE * max(map(abs, values))
+    ]
+    names = [{one.insight.name for one in found if one.is_met} for found in (before, after)]
+    unknown = {one.insight.name for one in after if one.found is None}
+    return Changes(
+        tuple(sorted(times, key=lambda one: -abs(one.cost))),
+        tuple(sorted(others, key=lambda one: -abs(one.cost) / max(abs(one.first), abs(one.second)))),
+        tuple(one for one in after if one.is_met and one.insight.name not in names[0]),
+        tuple(one for one in before if one.is_met and one.insight.name not in names[1] | unknown),
+    )
+
+
+def _pair(first: dict[str, float], second: dict[str, float], unit: str) -> list[Change]:
+    return [Change(name, unit, first.get(name, 0.0), second.get(name, 0.0)) for name in {**first, **second}]
+
+
+def _times(figures: Figures) -> dict[str, float]:
+    """Return all times of a mean rank by what they are."""
+    ranks = max(len(figures.ranks), 1)
+    split = {
+        "whole job": figures.job.seconds,
+        "I/O": figures.split.ranks["io"].mean,
+        "I/O without compute": figures.split.ranks["unoverlapped_io"].mean,
+        "compute": figures.split.ranks["compute"].mean,
+    }
+    functions = {f"{one.name} ({one.layer})": one.seconds / ranks for one in figures.functions if one.kind != "compute"}
+    files = {f"files {one.purpose} {one.suffix}".strip(): one.seconds / ranks for one in figures.files}
+    cost = {"waits for the straggler": figures.straggler.cost} if figures.straggler else {}
+    return {**split, **functions, **files, **cost}
+
+
+def _others(first: Figures, second: Figures) -> dict[str, tuple[str, float, float]]:
+    """Return the other figures that are known of both jobs."""
+    found: dict[str, tuple[str, float, float]] = {}
+    pairs = [_other_figures(one) for one in (first, second)]
+    for what, (unit, value) in pairs[0].items():
+        other = pairs[1][what][1]
+        if value is not None and other is not None:
+            found[what] = (unit, value, other)
+    return found
+
+
+def _other_figures(figures: Figures) -> dict[str, tuple[str, float | None]]:
+    """Return figures without a cost in time; None for those that the trace does not say."""
+    found: dict[str, tuple[str, float | None]] = {
+        "ranks": ("count", len(figures.ranks)),
+        "operations": ("count", figures.job.operations),
+        "files": ("count", figures.access.files),
+    }
+    for side, one in (("read", figures.access.read), ("write", figures.access.write)):
+        found |= {
+            f"{side}s": ("count", one.count),
+            f"bytes of {side}s": ("B", one.bytes if one.mean is not None or not one.count else None),
+            f"mean {side}": ("B", one.mean if one.count else 0.0),
+            f"{side}s below 1 MiB": ("share", _share(one.small, one.sized, one.count)),
+            f"sequential {side}s": ("share", _share(one.sequential, one.placed, one.count)),
+        }
+    return found
+
+
+def _share(some: int, known: int, calls: int) -> float | None:
+    """Return the share of calls about which the trace says something; 0 without calls."""
+    return some / known if known else None if calls else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRow:
+    """One job of several."""
+
+    name: str  #: what the job is called
+    seconds: float  #: length of the job
+    ranks: int  #: ranks, or processes where no ranks are known
+    bytes: int  #: bytes read and written
+    time_by_slowest: float  #: I/O time of the slowest rank, s
+    perf_by_slowest: float  #: bytes / that time
+    insight: str  #: name of the most costly insight that is met; empty if none costs 1 % of the job
+    incomplete: bool  #: True if events are missing
+
+
+def list_fleet(names: Sequence[str], jobs: Sequence[tuple[Figures, Sequence[Finding]]]) -> tuple[FleetRow, ...]:
+    """Return a row for each job, those with the longest I/O first."""
+    rows = []
+    for name, (figures, findings) in zip(names, jobs, strict=True):
+        moved = sum(one.read + one.written for one in figures.ranks)
+        slowest = figures.job.time_by_slowest
+        met = next((one.insight.name for one in findings if one.is_met and is_costly(one, figures)), "")
+        rows.append(
+            FleetRow(
+                name,
+                figures.job.seconds,
+                len(figures.ranks),
+                moved,
+                slowest,
+                moved / slowest if slowest else 0.0,
+                met,
+                bool(figures.job.incomplete),
+            )
+        )
+    return tuple(sorted(rows, key=lambda one: -one.time_by_slowest))

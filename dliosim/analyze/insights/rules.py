@@ -1,0 +1,345 @@
+"""Insights: what is worth a change, each with its figure, its threshold, where that is from, and what to try."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from dliosim.analyze.figures.job import Figures
+from dliosim.analyze.insights import measures
+from dliosim.analyze.insights.measures import AGGREGATORS, Measure, Measuring
+from dliosim.report.text_table import percent_cell, time_cell
+
+#: Share of the job's time below which an insight is worth a line only.
+_LITTLE: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """One thing that may be wrong."""
+
+    name: str  #: for `--explain`
+    about: str  #: the fault in a few words
+    figure: str  #: definition of the figure
+    limit: float  #: value above which it is found
+    source: str  #: where figure and threshold are from
+    measure: Measuring  #: None where the trace cannot say
+    cure: str  #: what to try
+    own: str = ""  #: option for runs of dliosim; `{loop}`, `{checkpoint}` are names, `{readers}` a number
+    least: int = 0  #: it is found only above this number of operations
+    at_limit: bool = False  #: True if it is found at the limit, too
+    unit: Callable[[float], str] = percent_cell  #: a value as text
+
+    @property
+    def threshold(self) -> str:
+        """The threshold as text."""
+        more = f" and > {self.least} operations" if self.least else ""
+        limit = re.sub(r"\.0+(?= )", "", self.unit(self.limit))
+        return f"{'>=' if self.at_limit else '>'} {limit}{more}"
+
+    def is_met(self, found: Measure) -> bool:
+        """Return True if a figure is beyond the threshold."""
+        value = round(found.value, 9)  # a quotient that is the threshold may be a hair above it
+        above = value >= self.limit if self.at_limit else value > self.limit
+        return above and (not self.least or found.count > self.least)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An insight that was looked at."""
+
+    insight: Insight  #: which
+    found: Measure | None  #: its figure; None where the trace cannot say
+    is_met: bool  #: True if it is beyond its threshold
+
+
+def judge(figures: Figures) -> tuple[Finding, ...]:
+    """Return all insights as they are in a trace: those that are met first, the most costly before the others."""
+    found = []
+    for one in INSIGHTS:
+        measured = one.measure(figures)
+        found.append(Finding(one, measured, measured is not None and one.is_met(measured)))
+    return tuple(sorted(found, key=_costs_least))
+
+
+def is_costly(one: Finding, figures: Figures) -> bool:
+    """Return True if an insight concerns enough of the job's time to be worth a change."""
+    cost = one.found.cost if one.found else 0.0
+    return cost is None or cost > _LITTLE * figures.job.seconds
+
+
+def _costs_least(one: Finding) -> tuple[bool, float]:
+    """Return a key that is smallest for what is met and costs most, or puts all figures in doubt."""
+    cost = one.found.cost if one.found else -1.0
+    return not one.is_met, -math.inf if cost is None else -cost
+
+
+_READ_AHEAD = (
+    "read ahead: more workers of the data loader (PyTorch num_workers and prefetch_factor, tf.data prefetch and "
+    "num_parallel_calls, DLIO reader.read_threads)"
+)
+_PACK = "pack samples into larger files and read many at once (TFRecord, WebDataset, HDF5 chunks), or a larger buffer"
+
+#: All insights. Order is that of the page; a report has the most costly first.
+INSIGHTS: Final = (
+    Insight(
+        "incomplete",
+        "the trace is incomplete",
+        "sentences of the reader about events that are missing or damaged",
+        0.0,
+        "dliosim; Darshan does not see reads of forked workers (darshan#872)",
+        measures.missing_events,
+        "believe no total before the trace is whole: let the job end by itself, trace its workers too, raise the "
+        "tracer's memory limit (DARSHAN_MODMEM, DXT's)",
+        unit=lambda value: f"{value:.0f}",
+    ),
+    Insight(
+        "unoverlapped-io",
+        "reads are not hidden behind compute",
+        "I/O time without compute on the same rank, less that of writes and fsyncs / I/O time of the rank, unions of "
+        "intervals; within epochs, where these are known",
+        0.5,
+        "DFAnalyzer unoverlapped_io, which has writes with it",
+        measures.io_alone,
+        _READ_AHEAD,
+        "-D {loop}.readers={readers}",
+    ),
+    Insight(
+        "unoverlapped-writes",
+        "writes are not hidden behind compute",
+        "time of writes and fsyncs without compute on the same rank / time of the rank, unions of intervals; within "
+        "epochs, where these are known",
+        0.1,
+        "dliosim",
+        measures.writes_alone,
+        "save in the background: copy the state to host memory and let threads write it (torch.distributed.checkpoint "
+        "async_save); save less often, or to a faster tier first",
+        "-D {checkpoint}.async=on",
+    ),
+    Insight(
+        "data-wait",
+        "steps wait for data",
+        "time of fetching data / (time of fetching data + compute), each a union on its rank, means over ranks",
+        0.1,
+        "MLPerf Storage: accelerator utilization of at least 90 %",
+        measures.data_wait,
+        _READ_AHEAD,
+        "-D {loop}.readers={readers}",
+    ),
+    Insight(
+        "straggler",
+        "one rank is slower than the others",
+        "time of the rank that costs the others most / mean of the others' - 1; from a step's first begin to the end "
+        "of the rank's own work, where steps are known, else I/O time over the job",
+        0.15,
+        "Drishti P19",
+        measures.straggler_lag,
+        "look at that rank's node and files first: a busy node, a slow disk or network port, larger files; deal out "
+        "samples evenly",
+    ),
+    Insight(
+        "mpi-io-wait",
+        "ranks wait in MPI-IO, for each other or for locks",
+        "(time of a rank in MPI-IO - its time in POSIX calls on the same files) / time of a rank in MPI-IO, sums over "
+        "ranks; of Darshan's counters",
+        0.5,
+        "dliosim, after Darshan's skew heuristic, which has no threshold",
+        measures.mpi_wait_share,
+        f"on Lustre see first `lfs getstripe -c` of the file: with 1, `lfs setstripe -c 8` its folder before the file "
+        f"is made, as ROMIO takes an aggregator for each stripe; then {AGGREGATORS}",
+    ),
+    Insight(
+        "uneven-bytes",
+        "ranks move different amounts",
+        "(most bytes that a rank reads - least) / most; of written bytes where no rank reads",
+        0.3,
+        "Drishti P18, P21, P22",
+        measures.bytes_spread,
+        "deal out samples, not files, to ranks; use files of one size",
+        '-D {loop}.shard="by sample"',
+    ),
+    Insight(
+        "uneven-time",
+        "I/O takes ranks different times",
+        "(longest I/O time of a rank - shortest) / longest",
+        0.3,
+        "Drishti P19, with the threshold for sizes",
+        measures.time_spread,
+        "if one writes the checkpoints of all, let more ranks write, or save in the background; if their bytes are "
+        "equal, look at the slow ranks' nodes and storage targets; else deal out samples evenly",
+        '-D {loop}.shard="by sample"',
+    ),
+    Insight(
+        "small-reads",
+        "many reads are small",
+        "reads of less than 1 MiB / reads; one of 1 MiB is not small",
+        0.1,
+        "Drishti P05",
+        measures.small_share("read"),
+        _PACK,
+        '-D {loop}.transfer="whole sample"',
+        least=1000,
+    ),
+    Insight(
+        "small-writes",
+        "many writes are small",
+        "writes of less than 1 MiB / writes; one of 1 MiB is not small",
+        0.1,
+        "Drishti P06",
+        measures.small_share("write"),
+        "collect writes in a larger buffer; write one file for each rank or node; collective MPI-IO",
+        least=1000,
+    ),
+    Insight(
+        "slow-small-reads",
+        "small reads take most of the I/O time",
+        "time of reads below 1 MiB / time of all operations; durations of all ranks added up",
+        0.5,
+        "DFAnalyzer small_reads, which has all reads if a mean one is below 1 MiB",
+        measures.small_time_share("read"),
+        _PACK,
+        '-D {loop}.transfer="whole sample"',
+    ),
+    Insight(
+        "slow-small-writes",
+        "small writes take most of the I/O time",
+        "time of writes below 1 MiB / time of all operations; durations of all ranks added up",
+        0.5,
+        "DFAnalyzer small_writes, which has all writes if a mean one is below 1 MiB",
+        measures.small_time_share("write"),
+        "collect writes in a larger buffer; write one file for each rank or node",
+    ),
+    Insight(
+        "misaligned-reads",
+        "reads begin inside a block",
+        "reads at an offset that is no multiple of 4096 / reads of known offset",
+        0.1,
+        "Drishti P08; Darshan takes the file's own block size",
+        measures.block_share("read"),
+        "pad samples and headers to 4 KiB (HDF5: H5Pset_alignment)",
+    ),
+    Insight(
+        "misaligned-writes",
+        "writes begin inside a block",
+        "writes at an offset that is no multiple of 4096 / writes of known offset",
+        0.1,
+        "Drishti P08; Darshan takes the file's own block size",
+        measures.block_share("write"),
+        "pad what is written to 4 KiB, or to the stripe of the file system (HDF5: H5Pset_alignment)",
+    ),
+    Insight(
+        "random-reads",
+        "reads jump back",
+        "reads that begin before the end of the process's last read of the file / reads of known offset",
+        0.2,
+        "Drishti P11; DFAnalyzer has 50 %",
+        measures.random_share("read"),
+        "shuffle files and then samples within a buffer (tf.data shuffle, WebDataset), or sort a batch by offset",
+        '-D {loop}.order="by offset"',
+        least=1000,
+    ),
+    Insight(
+        "random-writes",
+        "writes jump back",
+        "writes that begin before the end of the process's last write to the file / writes of known offset",
+        0.2,
+        "Drishti P13; DFAnalyzer has 50 %",
+        measures.random_share("write"),
+        "write a file from its begin to its end; collective MPI-IO sorts the pieces",
+        least=1000,
+    ),
+    Insight(
+        "read-again",
+        "the same bytes are read again",
+        "(bytes read - different bytes of files) / bytes read, over all processes; of a run of dliosim (bytes of the "
+        "device - different bytes) / bytes read, where the kernel counts them: page caches give the others",
+        0.1,
+        "Drishti P09, which has it the wrong way round",
+        measures.again_share("read", "read"),
+        "keep the data in memory, or on a node's own disk, after the first epoch (tf.data cache)",
+        '-D {loop}.cache="memory 8 GB"',
+    ),
+    Insight(
+        "written-again",
+        "the same bytes are written again",
+        "(bytes written - different bytes of files) / bytes written, over all processes",
+        0.1,
+        "Drishti P10, which has it the wrong way round",
+        measures.again_share("write", "written"),
+        "write what changed, once: look for headers that are written after each piece",
+    ),
+    Insight(
+        "metadata-seconds",
+        "a rank is long in opens and stats",
+        "sum of the durations of the operations of a rank that move no bytes; the rank with most",
+        30.0,
+        "Drishti P17",
+        measures.metadata_seconds,
+        "fewer and larger files; keep files open; list directories once and pass the list to all ranks",
+        "-D {loop}.open=once",
+        unit=time_cell,
+    ),
+    Insight(
+        "metadata-share",
+        "most of the I/O time moves no bytes",
+        "time of the operations that move no bytes / time of all operations; durations of all ranks added up",
+        0.5,
+        "DFAnalyzer excessive_metadata_access",
+        measures.metadata_share,
+        "fewer and larger files; keep files open; list directories once and pass the list to all ranks",
+        "-D {loop}.open=once",
+        at_limit=True,
+    ),
+    Insight(
+        "independent-mpi-io",
+        "shared files are accessed independently",
+        "MPI-IO calls on shared files that are not collective / MPI-IO calls on shared files",
+        0.5,
+        "Drishti M02, M03",
+        measures.independent_share,
+        "collective calls (MPI_File_read_at_all; HDF5: H5FD_MPIO_COLLECTIVE), if ranks read neighbouring pieces",
+        "-D {loop}.api=mpi-collective",
+        least=1000,
+    ),
+    Insight(
+        "blocking-mpi-io",
+        "MPI-IO calls all wait",
+        "MPI-IO calls that block / MPI-IO calls",
+        0.999,
+        "Drishti M06, M07",
+        measures.blocking_share,
+        "nonblocking calls (MPI_File_iread_at) before the compute that does not need them",
+        '-D {loop}.engine="queued depth 4"',
+        least=1000,
+    ),
+    Insight(
+        "stdio",
+        "bytes go through stdio",
+        "bytes moved by stdio / bytes moved",
+        0.1,
+        "Drishti S01",
+        measures.stdio_share,
+        "read and write by larger unbuffered calls, or set a larger buffer (setvbuf)",
+    ),
+    Insight(
+        "operation-mix",
+        "calls are mostly of one direction",
+        "|reads - writes| / (reads + writes)",
+        0.1,
+        "DFAnalyzer operation_imbalance; Drishti P01, P02",
+        measures.mix_share("count", "the calls that move bytes"),
+        "nothing by itself: says for what to tune",
+    ),
+    Insight(
+        "size-mix",
+        "bytes are mostly of one direction",
+        "|bytes read - bytes written| / (bytes read + bytes written)",
+        0.1,
+        "DFAnalyzer size_imbalance; Drishti P03, P04",
+        measures.mix_share("bytes", "the bytes"),
+        "nothing by itself: says for what to tune",
+    ),
+)

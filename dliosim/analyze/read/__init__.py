@@ -1,0 +1,1 @@
+"""Traces of one job, whatever wrote them, as one table of events."""

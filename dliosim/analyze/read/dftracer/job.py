@@ -1,0 +1,368 @@
+"""The trace of a job from its files of DFTracer: one table, with what its events lack, and what the files lack."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.analyze.read.dftracer.lines import MAX_LINE, FileFaults, read_blocks
+from dliosim.analyze.read.dftracer.naming import (
+    HashNames,
+    number_files,
+    number_names,
+    number_processes,
+    number_threads,
+    split_threads,
+)
+from dliosim.analyze.read.dftracer.parse import FileReading, Tables, parse_lines
+from dliosim.errors import TraceError
+from dliosim.readable import count, printable
+from dliosim.trace.events import COLUMNS, KINDS, UNKNOWN, Events, Trace, kind_number, layer_number
+
+Columns = dict[str, NDArray[Any]]
+
+#: Rows of a table: 6.4 GB.
+MAX_EVENTS: Final = 100_000_000
+#: Lines that cannot be read, in a file with fewer events, that end its reading.
+_MOST_UNREADABLE: Final = 10_000
+
+#: Types of columns while files are read: some differ from the table's.
+_TYPES: Final = {**COLUMNS, "thread": np.dtype(np.int64), "call": np.dtype(np.int32)}
+
+
+def read_dftracer(paths: Sequence[Path], place: Path) -> Trace:
+    """Return the events of a job from its trace files; `place` is what the user named.
+
+    Raises TraceError where no file has an event, or one is no trace.
+    """
+    tables, chunks, rows = Tables(), [], 0
+    readings = [FileReading(number) for number in range(len(paths))]
+    faults = [FileFaults() for _ in paths]
+    for path, reading, fault in zip(paths, readings, faults, strict=True):
+        before = rows
+        for block in read_blocks(path, fault):
+            unreadable = reading.unreadable.copy()
+            for columns in parse_lines(block.lines, reading, tables):
+                rows += len(columns["begin"])
+                chunks.append({name: column.astype(_TYPES.get(name, column.dtype)) for name, column in columns.items()})
+            if not block.is_whole and reading.unreadable != unreadable:
+                reading.unreadable, fault.cut = unreadable, True
+            _check(path, reading, rows - before, rows)
+    if not rows:
+        raise TraceError(no_events(place, readings, faults))
+    # Each column's pieces are freed before the next is joined.
+    columns = {name: np.concatenate([chunk.pop(name) for chunk in chunks]) for name in tuple(chunks[0])}
+    return _make_trace(place, paths, tables, readings, faults, columns)
+
+
+def _check(path: Path, reading: FileReading, own_rows: int, rows: int) -> None:
+    """Check that a file is a trace, and that the job's fits memory; TraceError otherwise."""
+    unreadable = sum(reading.unreadable.values())
+    if unreadable > _MOST_UNREADABLE and unreadable > own_rows:
+        why = reading.unreadable.most_common(1)[0][0]
+        raise TraceError(
+            f"{path} is no trace of DFTracer: {unreadable:,} of its first {reading.documents + unreadable:,} lines "
+            f"cannot be read ({why}); the first begins with {printable(reading.example)}"
+        )
+    if rows > MAX_EVENTS:
+        raise TraceError(
+            f"the trace has more than {MAX_EVENTS:,} events\n  = help: name the files of some of its processes only"
+        )
+
+
+def _make_trace(
+    place: Path,
+    paths: Sequence[Path],
+    tables: Tables,
+    readings: Sequence[FileReading],
+    faults: Sequence[FileFaults],
+    columns: Columns,
+) -> Trace:
+    hashes = HashNames(readings)
+    exports = [one.exported for one in readings if one.exported is not None]
+    keys, own = split_threads(tables.processes, columns["process"], columns["thread"], exports)
+    processes, numbers = number_processes(keys, hashes, paths, readings)
+    columns["process"] = numbers[own]
+    del own
+    files, numbers, nameless = number_files(tables.files, hashes)
+    without_name = int(nameless[columns["file"]].sum())
+    columns["file"] = numbers[columns["file"]]
+    call = columns.pop("call")
+    names, columns["name"] = number_names(tables.calls, call)
+    columns["kind"] = np.array(tables.calls.kinds, np.int8)[call]
+    columns["layer"] = np.array(tables.calls.layers, np.int8)[call]
+    del call
+    columns["thread"] = number_threads(columns["process"], columns["thread"])
+    is_export = len(exports) == len(readings)
+    if not is_export:
+        columns["begin"] -= columns["begin"].min()
+    # What encloses another event comes before it.
+    order = np.lexsort((-columns["duration"], columns["begin"], columns["process"]))
+    for name in tuple(columns):
+        columns[name] = columns[name][order]
+    del order
+    is_copy = np.zeros(len(columns["begin"]), bool) if is_export else _find_copies(columns)
+    copies = int(is_copy.sum())
+    for name in tuple(columns) if copies else ():
+        columns[name] = columns[name][~is_copy]
+    del is_copy, columns["line"]
+    failed, appends = columns.pop("failed"), columns.pop("appends")
+    events = Events(
+        **{name: columns.pop(name).astype(kind, copy=False) for name, kind in COLUMNS.items()},
+        names=names,
+        files=files,
+        processes=processes,
+    )
+    if not is_export:
+        events = number_epochs_and_steps(fill_offsets(events, failed, appends))
+    left_out, incomplete, notes = list_missing(paths, readings, faults, events, without_name, copies)
+    command = next((hashes.find("SH", one.number, one.command) for one in readings if one.command is not None), None)
+    return Trace(
+        source="dliosim" if is_export and all(one.is_own for one in exports) else "DFTracer",
+        path=str(place),
+        events=events,
+        duration=max(int(events.end.max()), *(one.duration for one in exports), 0),
+        left_out=left_out,
+        incomplete=(*incomplete, *(each for one in exports for each in one.incomplete)),
+        notes=(*notes, *_failures(failed), *(each for one in exports for each in one.notes)),
+        command=exports[0].command if exports else (command or "").replace(";", " "),
+    )
+
+
+def _find_copies(columns: Columns) -> NDArray[np.bool_]:
+    """Return which events have the line of an earlier one of their process; the rows are in order of time; (n,)."""
+    # Copies begin and end at the same time, which few other events do.
+    is_tie = np.ones(len(columns["begin"]), bool)
+    is_tie[0] = False
+    for name in ("process", "begin", "duration"):
+        is_tie[1:] &= columns[name][1:] == columns[name][:-1]
+    rows = np.flatnonzero(is_tie | np.append(is_tie[1:], False))
+    group, line = np.cumsum(~is_tie[rows]), columns["line"][rows]
+    order = np.lexsort((line, group))
+    is_same = (group[order][1:] == group[order][:-1]) & (line[order][1:] == line[order][:-1])
+    is_copy = np.zeros(len(is_tie), bool)
+    is_copy[rows[order[1:][is_same]]] = True
+    return is_copy
+
+
+def _failures(failed: NDArray[np.bool_]) -> tuple[str, ...]:
+    many = int(failed.sum())
+    return (f"calls that failed: {many:,}",) if many else ()
+
+
+def fill_offsets(events: Events, failed: NDArray[np.bool_], appends: NDArray[np.bool_]) -> Events:
+    """Return the events with the offsets of reads and writes at the position of their file, where it is certain.
+
+    A process has a position for each time that it has opened a file. Traces name the file, not the descriptor, so the
+    position is certain only while the process has the file open once, not for appending, and from its opening or a
+    seek on. `failed` marks calls that failed, `appends` opens for appending; both (n,).
+    """
+    is_call = (events.layer == layer_number("posix")) | (events.layer == layer_number("stdio"))
+    is_call &= events.is_kind("open", "close", "read", "write", "seek")
+    rows = np.flatnonzero(is_call & (events.file >= 0) & ~failed)
+    filled = events.offset.copy()
+    # A process at a time, so that temporary columns are those of one.
+    for part in np.split(rows, np.flatnonzero(np.diff(events.process[rows])) + 1):
+        certain, position = _positions(events, part[np.lexsort((part, events.layer[part], events.file[part]))], appends)
+        filled[certain] = position
+    return replace(events, offset=filled)
+
+
+def _positions(
+    events: Events, rows: NDArray[np.int64], appends: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the moves at a position that is certain, and the positions; `rows` are in order of file and layer."""
+    kind, offset, moved = events.kind[rows], events.offset[rows], events.moved[rows]
+    file, layer = events.file[rows], events.layer[rows]
+    opens, closes, seeks = (kind == kind_number(name) for name in ("open", "close", "seek"))
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = (file[1:] != file[:-1]) | (layer[1:] != layer[:-1])
+    moves = ~(opens | closes | seeks) & (offset < 0)
+    # An opening and a seek set the position; a move by an unknown length loses it, and so does a second opening.
+    level = _open_files(opens, closes, is_first)
+    is_known = (opens & ~appends[rows]) | (seeks & (offset >= 0))
+    is_lost = is_first | closes | (opens & ~is_known) | (seeks & (offset < 0)) | (moves & (moved < 0)) | (level != 1)
+    number = np.arange(len(rows))
+    last_set = np.maximum.accumulate(np.where(is_known, number, -1))
+    last_lost = np.maximum.accumulate(np.where(is_lost & ~is_known, number, -1))
+    length = np.where(moves, np.maximum(moved, 0), 0)
+    travel = np.cumsum(length) - length
+    position = np.where(seeks, offset, 0)[last_set] + travel - travel[last_set]
+    is_certain = moves & (last_set > last_lost)
+    return rows[is_certain], position[is_certain]
+
+
+def _open_files(opens: NDArray[np.bool_], closes: NDArray[np.bool_], is_first: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return how often the file is open after each call, counted from the first call of each group; (n,)."""
+    change = opens.astype(np.int64) - closes
+    total = np.cumsum(change)
+    start = np.flatnonzero(is_first)
+    before: NDArray[np.int64] = (total - change)[start][np.cumsum(is_first) - 1]
+    return total - before
+
+
+def number_epochs_and_steps(events: Events) -> Events:
+    """Return the events with the epoch in which each began, and the step of each wait for data and computation.
+
+    Processes that record epochs are numbered by these, from 1 in order; other processes, such as readers, keep the
+    numbers of their arguments, where they have any. A step is the number of a wait in its epoch, and so it is of a
+    computation where an epoch has as many, or one more: the last wait is not recorded where a loop ends by `break`.
+    """
+    epoch_rows = np.flatnonzero(events.is_kind("epoch"))
+    process = events.process
+    # Epochs of one process that overlap are those of several, which an old trace gives one number.
+    overlaps = process[epoch_rows[1:]] == process[epoch_rows[:-1]]
+    overlaps &= events.begin[epoch_rows[1:]] < events.end[epoch_rows[:-1]]
+    epoch_rows = epoch_rows[~np.isin(process[epoch_rows], process[epoch_rows[1:][overlaps]])]
+    if not len(epoch_rows):
+        return events
+    last = np.searchsorted(epoch_rows, np.arange(len(events)), "right") - 1
+    row = epoch_rows[np.maximum(last, 0)]
+    has_epochs = np.isin(process, process[epoch_rows])
+    is_inside = (last >= 0) & (process[row] == process) & (events.begin <= events.end[row])
+    first = np.searchsorted(process[epoch_rows], process[row])
+    epoch = np.where(has_epochs, np.where(is_inside, last - first + 1, UNKNOWN), events.epoch).astype(np.int32)
+    step = np.where(has_epochs, _steps(events, epoch, is_inside), events.step)
+    return replace(events, epoch=epoch, step=step.astype(np.int32))
+
+
+def _steps(events: Events, epoch: NDArray[np.int32], is_inside: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the number of each wait and computation among those of its name in its process's epoch; (n,)."""
+    steps = np.full(len(events), UNKNOWN, np.int64)
+    rows = np.flatnonzero(is_inside & events.is_kind("data wait", "compute"))
+    if not len(rows):
+        return steps
+    kind, name = events.kind[rows].astype(np.int64), events.name[rows].astype(np.int64)
+    passes = events.process[rows] * (np.int64(epoch.max()) + 1) + epoch[rows]
+    order = np.lexsort((rows, name, passes))
+    rows, kind, name, passes = rows[order], kind[order], name[order], passes[order]
+    is_first = np.concatenate(([True], (name[1:] != name[:-1]) | (passes[1:] != passes[:-1])))
+    group = np.cumsum(is_first) - 1
+    starts = np.flatnonzero(is_first)
+    sizes = np.diff(np.append(starts, len(rows)))
+    is_wait = kind[starts] == kind_number("data wait")
+    all_passes, pass_of_group = np.unique(passes[starts], return_inverse=True)
+    # A name is numbered where a pass has as many of it as waits.
+    waits = np.zeros(len(all_passes), np.int64)
+    np.maximum.at(waits, pass_of_group[is_wait], sizes[is_wait])
+    extra = sizes - waits[pass_of_group]
+    counts = (is_wait | ((extra >= 0) & (extra <= 1)))[group]
+    steps[rows[counts]] = (np.arange(len(rows)) - starts[group] + 1)[counts]
+    return steps
+
+
+#: Operations on files.
+_OPERATIONS = KINDS[: KINDS.index("compute")]
+
+
+def no_events(place: Path, readings: Sequence[FileReading], faults: Sequence[FileFaults]) -> str:
+    """Return the message about traces without a single event."""
+    lines = sum(reading.documents for reading in readings)
+    found = [f"lines without an event: {lines:,}"] if lines else []
+    unreadable = _unreadable(readings, faults)
+    found += [f"lines that cannot be read: {many:,} ({why})" for why, many in unreadable.most_common(3)]
+    if any(fault.damaged or fault.cut for fault in faults):
+        found.append("data that are cut or damaged")
+    content = "; ".join(found) if found else "nothing: the process was killed before it wrote, or is still running"
+    return f"{place} has no event of DFTracer; it has {content}"
+
+
+def list_missing(
+    paths: Sequence[Path],
+    readings: Sequence[FileReading],
+    faults: Sequence[FileFaults],
+    events: Events,
+    without_name: int,
+    copies: int,
+) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
+    """Return lines that are no events by what they are, and sentences: what is missing, and what else to know.
+
+    `without_name` is the number of events on files that no line names, `copies` that of events that were dropped.
+    """
+    phases = sum((reading.phases for reading in readings), Counter[str]())
+    unreadable = _unreadable(readings, faults)
+    cut = [path for path, fault in zip(paths, faults, strict=True) if fault.cut]
+    left_out = {**phases, "unreadable": sum(unreadable.values()), "cut": len(cut), "copies": copies}
+    left_out = {what: many for what, many in left_out.items() if many}
+    damaged = [path for path, fault in zip(paths, faults, strict=True) if fault.damaged]
+    endless = [path for path, one in zip(paths, readings, strict=True) if len(one.starts) > one.ends]
+    lost = sum(max(one.events_at_end - one.documents, 0) for one in readings)
+    sizeless = int((events.is_kind("read", "write") & _is_system(events) & (events.moved < 0)).sum())
+    sums = phases["sums over time"]
+    is_training = events.is_kind("compute", "data wait", "epoch", "load").any()
+    lacks_calls = is_training and not events.is_kind(*_OPERATIONS).any() and not any(one.exported for one in readings)
+    example = next((one.example for one in readings if one.example), "")
+    sentences = (
+        (cut, f"the last line of {_files(cut)} is cut: the process was killed or is still running"),
+        (damaged, f"{_files(damaged)} cannot be inflated to the end: what follows the damage is missing"),
+        (endless, f"{_files(endless)} has no end event: the process was killed or is still running"),
+        (lost, f"lines lost: {lost:,}; DFTracer wrote more than are here"),
+        (
+            unreadable,
+            f"lines that cannot be read: {sum(unreadable.values()):,} ({_reasons(unreadable)}); "
+            f"the first begins with {printable(example)}",
+        ),
+        (sizeless, f"reads and writes without a size: {sizeless:,}; run the job with DFTRACER_INC_METADATA=1"),
+        (without_name, f"events on files that no line names: {without_name:,}"),
+        (
+            lacks_calls,
+            "no call on a file was recorded; run the job with LD_PRELOAD=libdftracer_preload.so, and with "
+            "DFTRACER_DATA_DIR=all where its paths are relative",
+        ),
+        (sums, f"lines that are sums over time: {sums:,}; run the job without DFTRACER_ENABLE_AGGREGATION"),
+    )
+    incomplete = tuple(sentence for is_so, sentence in sentences if is_so)
+    return left_out, incomplete, _notes(paths, readings, events, left_out)
+
+
+def _notes(
+    paths: Sequence[Path], readings: Sequence[FileReading], events: Events, left_out: dict[str, int]
+) -> tuple[str, ...]:
+    lines = len(events) + sum(left_out.values())
+    others = ", ".join(f"{many:,} {what}" for what, many in left_out.items())
+    notes = [f"{len(events):,} of {lines:,} lines are events" + (f"; {others}" if others else "")]
+    if copies := left_out.get("copies"):
+        notes.append(
+            f"{copies:,} events are exact copies of others and were dropped: forked workers wrote their parent's "
+            "buffer again"
+        )
+    empty = [path for path, one in zip(paths, readings, strict=True) if not one.documents and not one.unreadable]
+    if empty:
+        notes.append(f"{_files(empty)} has no line: its process was killed or became another program before it wrote")
+    hosts = {process.host for process in events.processes} - {""}
+    if len(hosts) > 1:
+        notes.append(f"the clocks of {len(hosts)} nodes are taken to be the same")
+    if clashes := sum(one.clashes for one in readings):
+        notes.append(f"{count(clashes, 'hash', 'hashes')} of files stand for two names: files may be mixed up")
+    maps = [number for number, name in enumerate(events.names) if name.startswith("mmap")]
+    if maps and np.isin(events.name, maps).any():
+        notes.append("files were mapped to memory: no trace has what is read or written through a map")
+    return tuple(notes)
+
+
+def _is_system(events: Events) -> NDArray[np.bool_]:
+    return np.isin(events.layer, (layer_number("posix"), layer_number("stdio")))
+
+
+def _unreadable(readings: Sequence[FileReading], faults: Sequence[FileFaults]) -> Counter[str]:
+    unreadable = sum((reading.unreadable for reading in readings), Counter[str]())
+    unreadable[f"longer than {MAX_LINE:,} bytes"] = sum(fault.long_lines for fault in faults)
+    return +unreadable
+
+
+def _reasons(unreadable: Counter[str]) -> str:
+    return ", ".join(f"{many:,} {why}" for why, many in unreadable.most_common(4))
+
+
+def _files(paths: Sequence[Path]) -> str:
+    """Return the name of the first file, and the number of the others."""
+    if not paths:
+        return ""
+    others = f" and {count(len(paths) - 1, 'other file')}" if len(paths) > 1 else ""
+    return f"{printable(paths[0].name)}{others}"

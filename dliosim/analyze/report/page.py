@@ -1,0 +1,250 @@
+"""The page of an analysis: insights on top, pictures over time, then all tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import Colormap, ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from dliosim.analyze.figures.access import BIN_NAMES
+from dliosim.analyze.figures.job import Figures
+from dliosim.analyze.figures.time_split import ACTIVITIES, FINE_BINS, IO_ACTIVITIES, measure_activity, spread_bytes
+from dliosim.analyze.figures.view import View
+from dliosim.analyze.insights.rules import Finding, is_costly
+from dliosim.analyze.intervals import Floats, Ints
+from dliosim.analyze.report.first_screen import cure_lines, describe_job, split_note
+from dliosim.analyze.report.tables import list_tables
+from dliosim.pictures import html
+from dliosim.pictures.style import (
+    LIGHT_HEAT,
+    PARTS,
+    READS,
+    SERIES,
+    apply_style,
+    figure,
+    grid_lines,
+    log_axis,
+    rate_axis,
+    render_figure,
+    time_axis,
+)
+from dliosim.readable import count, printable, seconds
+
+_HOW = (
+    "Times of insights are those of a mean rank that each concerns: at most this can be gained, and several may "
+    "concern the same time. docs/analyze.md of dliosim has every definition and threshold."
+)
+
+
+def page(view: View, figures: Figures, findings: Sequence[Finding]) -> str:
+    """Return the page as HTML, complete in itself; the same for the same trace."""
+    time, *others = list_tables(figures, findings)
+    split = [html.table(time), html.paragraph(split_note(figures))]
+    job = html.items([printable(" ".join(describe_job(figures.job, figures)))], "where")
+    return html.page(
+        printable(f"What {figures.job.path} says"),
+        [job, *_insight_pieces(figures, findings)],
+        [
+            html.Section("Pictures", list(_picture_pieces(view, figures))),
+            html.Section("Time", [*split, html.items([printable(note) for note in figures.job.notes])]),
+            html.Section("All tables", list(map(html.table, others))),
+        ],
+    )
+
+
+def _picture_pieces(view: View, figures: Figures) -> Iterator[str]:
+    """Yield the pictures that a trace has something for."""
+    with apply_style():
+        for name, caption, drawn in list_pictures(view, figures):
+            yield html.picture(name, caption, render_figure(drawn, "svg"))
+
+
+def _insight_pieces(figures: Figures, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield each costly insight with what to try, then the others in a line."""
+    met = [one for one in findings if one.is_met]
+    costly = [one for one in met if is_costly(one, figures)]
+    for one in costly:
+        assert one.found is not None
+        cost = "all figures are in doubt" if one.found.cost is None else f"up to {seconds(one.found.cost, 3)} a rank"
+        text = f"{one.found.words} (threshold {one.insight.threshold})"
+        words, *lines = cure_lines(one, figures)
+        rows = [("FOUND", text), ("TRY", "\n".join([words, *lines]))]
+        yield html.answer(
+            f"{one.insight.name}  {cost}", [(name, printable(row, lines=True)) for name, row in rows], "", "bad"
+        )
+    rest = [one for one in met if one not in costly]
+    if rest:
+        yield html.paragraph(f"Little to gain: {', '.join(one.insight.name for one in rest)}.", "faint")
+    if not met:
+        looked = count(sum(one.found is not None for one in findings), "insight")
+        yield html.answer(
+            "No insight", [("FOUND", f"{looked} were looked at, and none is beyond its threshold.")], "", "good"
+        )
+    yield html.paragraph(_HOW, "faint")
+
+
+#: Rows of pictures by rank; of more ranks some are left out.
+MOST_ROWS: Final = 48
+
+#: What a rank did less than this share of a column leaves it white.
+_LEAST_SHARE = 0.02
+
+_COLOURS: Final = {
+    "read": READS,
+    "write": "#0B4F7D",
+    "metadata": "#B0B0B0",
+    "compute": PARTS["compute"],
+    "checkpoint": PARTS["checkpoint"],
+    "processing": PARTS["processing"],
+    "sync wait": PARTS["sync wait"],
+}
+
+_TIMELINE = (
+    "How to read it: a row is a rank, its I/O above and all else below; where there is I/O and no compute below it, "
+    "nothing hides the I/O. The time of the job is divided into {columns} columns of {width}. Each is in the colour "
+    "of what the rank did longest in it, and white is less than 2 % of it. Shorter things do not show: the tables "
+    "count all.{rows} Formula: union of the intervals of the activity's events in the column / the column's length."
+)
+_MAP = (
+    "How to read it: a row is a rank; the darker, the more bytes it reads and writes, and white is none. A white "
+    "column is a time in which no rank moves bytes; a light row is a rank that moves fewer than the others.{rows} "
+    "Formula: bytes of a rank in a bin / the bin's length, those of a call spread evenly over its time."
+)
+_SUM = (
+    "How to read it: what all ranks read and write together. Formula: bytes of all ranks in a bin / the bin's length, "
+    "those of a call spread evenly over its time."
+)
+_SIZES = (
+    "How to read it: how many calls moved how many bytes, in Darshan's bins, whose upper ends belong to them. The axis "
+    "of calls is logarithmic. Calls count once, in the lowest layer that their file has."
+)
+
+
+def list_pictures(view: View, figures: Figures) -> Iterator[tuple[str, str, Figure]]:
+    """Yield title, caption and figure of each picture that a trace has something for."""
+    if len(view.events) and view.trace.duration:
+        yield from _list_pictures_over_time(view, figures)
+    if any(figures.access.read.bins) or any(figures.access.write.bins):
+        yield "Sizes of calls", _SIZES, sizes_chart(figures)
+
+
+def _list_pictures_over_time(view: View, figures: Figures) -> Iterator[tuple[str, str, Figure]]:
+    rows = choose_rows(figures)
+    note = (
+        ""
+        if len(rows) == len(figures.ranks)
+        else f" Of {len(figures.ranks)} ranks {len(rows)} are shown, evenly chosen by their I/O time."
+    )
+    width = seconds(figures.job.seconds / FINE_BINS, 3)
+    caption = _TIMELINE.format(columns=FINE_BINS, width=width, rows=note)
+    yield "What each rank did", caption, activity_map(view, figures, rows)
+    if any(figures.bandwidth.read) or any(figures.bandwidth.written):
+        yield "Bandwidth of all ranks", _SUM, bandwidth_curve(figures)
+        yield "Bandwidth of each rank", _MAP.format(rows=note), bytes_map(view, figures, rows)
+
+
+def choose_rows(figures: Figures) -> Ints:
+    """Return the ranks that pictures show, at most `MOST_ROWS`: in order, evenly chosen by their I/O time."""
+    ranks = len(figures.ranks)
+    if ranks <= MOST_ROWS:
+        return np.arange(ranks)
+    order = np.argsort([one.io for one in figures.ranks], kind="stable")
+    chosen: Ints = np.sort(order[np.linspace(0, ranks - 1, MOST_ROWS).astype(np.int64)])
+    return chosen
+
+
+def activity_map(view: View, figures: Figures, rows: Ints) -> Figure:
+    """Draw what each of some ranks did longest in each column of time: its I/O above, all else below."""
+    names = list(ACTIVITIES)
+    shares = np.stack([measure_activity(view, name)[rows] for name in names])
+    is_io = np.array([name in IO_ACTIVITIES for name in names])
+    lanes = [np.where(is_lane[:, None, None], shares, 0.0) for is_lane in (is_io, ~is_io)]
+    longest = [np.where(lane.max(axis=0) >= _LEAST_SHARE, lane.argmax(axis=0), -1) for lane in lanes]
+    both = np.stack(longest, axis=1).reshape(2 * len(rows), -1)
+    colours = ListedColormap([_COLOURS[name] for name in names])
+    drawn = _draw_map(figures, rows, both + 0.5, colours, (0, len(names)))
+    drawn.axes[0].hlines(np.arange(1, len(rows)) - 0.5, *drawn.axes[0].get_xlim(), color="white", linewidth=1.5)
+    seen = [name for index, name in enumerate(names) if (both == index).any()]
+    handles = [Patch(color=_COLOURS[name], label=name) for name in seen]
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.4)
+    return drawn
+
+
+def bytes_map(view: View, figures: Figures, rows: Ints) -> Figure:
+    """Draw the bandwidth of each of some ranks over time."""
+    rates = spread_bytes(view, "read", "write")[rows] / figures.bandwidth.bin_seconds
+    some = np.where(rates > 0, rates, -1.0)
+    drawn = _draw_map(figures, rows, some, colormaps[LIGHT_HEAT], (0.0, float(rates.max())))
+    bar = drawn.colorbar(drawn.axes[0].collections[0], ax=drawn.axes[0], pad=0.01, aspect=25)
+    rate_axis(bar.ax.yaxis)
+    return drawn
+
+
+def _draw_map(figures: Figures, rows: Ints, values: Floats, colours: Colormap, limits: tuple[float, float]) -> Figure:
+    """Draw values by rank and time; those below the limits are white."""
+    drawn = figure(height=min(8.0, 1.6 + 0.2 * len(rows)))
+    axes = drawn.add_subplot()
+    unit = time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
+    edges = np.linspace(0, figures.job.seconds * unit, values.shape[1] + 1)
+    shown = np.ma.masked_less(values, 0.0)
+    across = np.linspace(-0.5, len(rows) - 0.5, values.shape[0] + 1)
+    axes.pcolormesh(edges, across, shown, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    step = max(1, len(rows) // 16)
+    axes.set_yticks(np.arange(len(rows))[::step], [printable(figures.ranks[row].name) for row in rows[::step]])
+    axes.tick_params(axis="y", length=0)
+    return drawn
+
+
+def bandwidth_curve(figures: Figures) -> Figure:
+    """Draw what all ranks read and write together over time."""
+    drawn = figure(height=2.8)
+    axes = drawn.add_subplot()
+    unit = time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
+    edges = np.linspace(0, figures.job.seconds * unit, len(figures.bandwidth.read) + 1)
+    handles = []
+    for name, moved, colour in (
+        ("read", figures.bandwidth.read, SERIES[0]),
+        ("written", figures.bandwidth.written, SERIES[1]),
+    ):
+        if any(moved):
+            rate = np.array(moved) / figures.bandwidth.bin_seconds
+            axes.stairs(rate, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
+            axes.stairs(rate, edges, color=colour, linewidth=1.0)
+            handles.append(Patch(color=colour, alpha=0.5, label=name))
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(0, edges[-1])
+    rate_axis(axes.yaxis)
+    axes.set_ylabel("bytes per second, all ranks")
+    grid_lines(axes, "y")
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawn
+
+
+def sizes_chart(figures: Figures) -> Figure:
+    """Draw the calls in each of Darshan's bins of sizes."""
+    drawn = figure(height=2.8)
+    axes = drawn.add_subplot()
+    sides = [
+        one
+        for one in (("reads", figures.access.read, SERIES[0]), ("writes", figures.access.write, SERIES[1]))
+        if any(one[1].bins)
+    ]
+    width = 0.8 / len(sides)
+    for index, (name, side, colour) in enumerate(sides):
+        places = np.arange(len(BIN_NAMES)) + (index - (len(sides) - 1) / 2) * width
+        bars = axes.bar(places, side.bins, width, color=colour, label=name)
+        axes.bar_label(bars, [str(value) if value else "" for value in side.bins], fontsize=7.5)
+    axes.set_yscale("log")
+    log_axis(axes.yaxis, lambda value: f"{value:.0f}")
+    axes.set_ylim(bottom=0.5)
+    axes.margins(y=0.15)
+    axes.set_xticks(np.arange(len(BIN_NAMES)), [name.replace("-", "-\n", 1) for name in BIN_NAMES])
+    axes.set_ylabel("calls")
+    drawn.legend(loc="outside upper left", ncols=2)
+    return drawn
