@@ -46,10 +46,10 @@ def analyze_command(parsed: SimpleNamespace) -> int:
         return _write_page(jobs, Path(parsed.html))
     names = name_jobs(jobs)
     if len(jobs) == 1:
-        figures, findings = _analyze(jobs[0])
+        figures, findings = _analyze(View(open_trace(jobs[0])))
         _print(analysis_json(figures, findings) if parsed.json else format_analysis(figures, findings, parsed.full))
     elif len(jobs) == 2:
-        (first, before), (second, after) = map(_analyze, jobs)
+        (first, before), (second, after) = (_analyze(View(open_trace(job))) for job in jobs)
         changes = find_changes(first, second, before, after)
         both = (names[0], names[1])
         _print(changes_json(changes, both) if parsed.json else format_changes(changes, both))
@@ -59,17 +59,12 @@ def analyze_command(parsed: SimpleNamespace) -> int:
     return 0
 
 
-def _analyze(paths: Sequence[Path]) -> tuple[Figures, tuple[Finding, ...]]:
-    """Return the figures and insights of a job; its events are freed."""
-    figures = _measure(View(open_trace(paths)))
-    return figures, judge(figures)
-
-
-def _measure(view: View) -> Figures:
-    """Return the figures of a trace: of its events, its counters, and the results of its run, where it has some."""
+def _analyze(view: View) -> tuple[Figures, tuple[Finding, ...]]:
+    """Return the figures of a trace, by its events, its counters and the results of its run, and the insights."""
     figures = add_counters(view, measure_figures(view))
-    run = _read_run(view.trace)
-    return figures if run is None else add_run(figures, run)
+    if run := _read_run(view.trace):
+        figures = add_run(figures, run)
+    return figures, judge(figures)
 
 
 def _read_run(trace: Trace) -> RunSummary | None:
@@ -89,7 +84,7 @@ def _analyze_fleet(names: Sequence[str], jobs: Sequence[Sequence[Path]]) -> tupl
     found, read = [], []
     for name, paths in zip(names, jobs, strict=True):
         try:
-            found.append(_analyze(paths))
+            found.append(_analyze(View(open_trace(paths))))
             read.append(name)
         except DliosimError as error:
             print(f"left out: {error}", file=sys.stderr)
@@ -119,8 +114,7 @@ def _write_page(jobs: Sequence[Sequence[Path]], path: Path) -> int:
     from dliosim.analyze.report.page import page
 
     view = View(open_trace(jobs[0]))
-    figures = _measure(view)
-    findings = judge(figures)
+    figures, findings = _analyze(view)
     content = page(view, figures, findings).encode()
     try:
         write_atomic(path, content)

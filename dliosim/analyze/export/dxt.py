@@ -11,8 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from dliosim.analyze.arrays import Ints, find_starts
 from dliosim.analyze.export.output import encode_text, open_text
-from dliosim.analyze.export.rows import Ints, escape_percent, format_rows, rank_of, split_blocks, split_time
+from dliosim.analyze.export.rows import escape_percent, format_rows, rank_of, split_blocks, split_time
 from dliosim.readable import printable
 from dliosim.trace.events import UNKNOWN, Events, Trace, kind_number, layer_number
 
@@ -64,8 +65,7 @@ def _choose_rows(events: Events, layers: tuple[str, ...]) -> Ints:
 
 def _format_module(events: Events, module: str) -> Iterator[str]:
     """Yield the text of all blocks, in pieces: a block's head is in front of its first row."""
-    is_write, is_first = events.kind == _WRITE, np.ones(len(events), np.bool_)
-    is_first[1:] = (np.diff(events.file) != 0) | (np.diff(events.process) != 0)
+    is_write, is_first = events.kind == _WRITE, find_starts(events.file, events.process)
     first = np.flatnonzero(is_first)
     block = np.cumsum(is_first) - 1
     writes, all_ = np.bincount(block, is_write, len(first)).astype(np.int64), np.bincount(block, minlength=len(first))
@@ -83,7 +83,7 @@ def _format_module(events: Events, module: str) -> Iterator[str]:
         verb = "write" if key % 2 else "read"
         return f"{module:>8}{rank_of(events, key // 2):8}{verb:>7}%9d %15d %15d %5d.%09d %5d.%09d\n"
 
-    for rows in split_blocks(slice(0, len(events))):
+    for rows in split_blocks(len(events)):
         values = np.column_stack([each[rows] for each in (segment, events.offset, length, *times)])
         yield format_rows(keys[rows], template, values, None)
 

@@ -7,28 +7,16 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.analyze.arrays import Ints, split_processes, spread_amounts
 from dliosim.analyze.export.output import TextOutput, encode_text, open_text
-from dliosim.analyze.export.rows import (
-    TEMPLATES,
-    RowWords,
-    escape_percent,
-    format_rows,
-    rank_of,
-    row_keys,
-    split_blocks,
-    split_key,
-    split_processes,
-    split_time,
-)
-from dliosim.analyze.intervals import spread_amounts
+from dliosim.analyze.export.rows import RowWords, escape_percent, format_events, rank_of, split_time
 from dliosim.analyze.read.dftracer.calls import VECTOR_CALLS, kind_of_call, plain_call
 from dliosim.errors import ExecutionError
 from dliosim.readable import size
@@ -134,7 +122,7 @@ def write_perfetto(trace: Trace, path: str) -> list[str]:
         out.write("[\n")
         _write_documents(out, _describe_job(trace))
         identity = 0
-        for number, rows in split_processes(events):
+        for number, rows in enumerate(split_processes(events)):
             own = events.select(rows)
             own = own.select(np.lexsort((-own.duration, own.begin)))
             lanes = assign_lanes(own, trace.source == "dliosim")
@@ -193,17 +181,12 @@ def _write_events(out: TextOutput, events: Events, number: int, lanes: Lanes, id
     # DFTracer's count of these is of buffers.
     shown[np.isin(events.name, vectors), 1] = False
 
-    @lru_cache(TEMPLATES)
-    def template(key: int) -> str:
-        return _event_template(split_key(key, events, len(_ARGS)), pid, host)
-
-    for rows in split_blocks(slice(0, len(events))):
+    def columns(rows: slice) -> Sequence[Ints]:
         begin, duration = split_time(events.begin[rows], 1000), split_time(events.duration[rows], 1000)
-        own = np.arange(rows.start, rows.stop) + identity
-        values = np.column_stack([own, pid + lanes.lane[rows], *begin, *duration, args[rows]])
-        always = np.ones((len(own), values.shape[1] - len(_ARGS)), np.bool_)
-        keys = row_keys(events.select(rows), shown[rows])
-        out.write(format_rows(keys, template, values, np.column_stack([always, shown[rows]])))
+        return np.arange(rows.start, rows.stop) + identity, pid + lanes.lane[rows], *begin, *duration
+
+    for text in format_events(events, columns, args, shown, lambda words: _event_template(words, pid, host)):
+        out.write(text)
 
 
 def _event_template(words: RowWords, pid: int, host: str) -> str:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.analyze.arrays import Bools, Ints
 from dliosim.trace.cut import TracePart
 from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events
 
-Ints = NDArray[np.int64]
-
 #: Templates of rows that are kept: few where there are few files, and few bytes where there are many.
-TEMPLATES: Final = 1 << 14
+_TEMPLATES: Final = 1 << 14
 
 #: Rows that are formatted at a time: about 2 MiB of text.
 BLOCK: Final = 1 << 13
 
 
-def format_rows(keys: Ints, template: Callable[[int], str], values: Ints, shown: NDArray[np.bool_] | None) -> str:
+def format_rows(keys: Ints, template: Callable[[int], str], values: Ints, shown: Bools | None) -> str:
     """Return a line for each row.
 
     `keys` (n,) name the template of each row, which has a `%d` for each of its `values` (n, columns) that are
@@ -48,36 +47,55 @@ def split_time(ns: Ints, unit: int) -> tuple[Ints, Ints]:
     return whole, ns - whole * unit
 
 
-def split_blocks(rows: slice) -> Iterator[slice]:
-    """Yield rows, block by block."""
-    for first in range(rows.start, rows.stop, BLOCK):
-        yield slice(first, min(first + BLOCK, rows.stop))
+def split_blocks(rows: int) -> Iterator[slice]:
+    """Yield a number of rows, block by block."""
+    for first in range(0, rows, BLOCK):
+        yield slice(first, min(first + BLOCK, rows))
 
 
-def row_keys(events: Events, shown: NDArray[np.bool_]) -> Ints:
+@dataclass(frozen=True, slots=True)
+class RowWords:
+    """Words of an event."""
+
+    kind: str  #: as in `KINDS`
+    layer: str  #: as in `LAYERS`
+    name: str  #: name of the call
+    path: str  #: path of the file; empty if there is none
+    shown: tuple[bool, ...]  #: which of its values are shown
+
+
+def format_events(
+    events: Events,
+    columns: Callable[[slice], Sequence[NDArray[Any]]],
+    values: Ints,
+    shown: Bools,
+    template: Callable[[RowWords], str],
+) -> Iterator[str]:
+    """Yield a line for each event, in pieces of text.
+
+    A line has the numbers of `columns` of its row, then its `values` (n, at most 7) that are `shown`; `template` has a
+    `%d` for each.
+    """
+
+    @lru_cache(_TEMPLATES)
+    def find_template(key: int) -> str:
+        return template(_split_key(key, events, shown.shape[1]))
+
+    for rows in split_blocks(len(events)):
+        always = columns(rows)
+        numbers = np.column_stack([*always, values[rows]])
+        is_shown = np.column_stack([np.ones((len(numbers), len(always)), np.bool_), shown[rows]])
+        yield format_rows(_row_keys(events.select(rows), shown[rows]), find_template, numbers, is_shown)
+
+
+def _row_keys(events: Events, shown: Bools) -> Ints:
     """Return a key for each event by which `shown` (n, at most 7) and all of its words are known."""
     pattern = shown.astype(np.int64) @ (1 << np.arange(shown.shape[1]))
     words = (events.name.astype(np.int64) << 9) | (events.kind.astype(np.int64) << 4) | events.layer
     return ((events.file.astype(np.int64) + 1) << 31) | (words << 7) | pattern
 
 
-@dataclass(frozen=True, slots=True)
-class RowWords:
-    """Words of an event, by its key."""
-
-    #: kind, as in `KINDS`
-    kind: str
-    #: layer, as in `LAYERS`
-    layer: str
-    #: name of the call
-    name: str
-    #: path of the file; empty if there is none
-    path: str
-    #: which of its values are shown
-    shown: tuple[bool, ...]
-
-
-def split_key(key: int, events: Events, values: int) -> RowWords:
+def _split_key(key: int, events: Events, values: int) -> RowWords:
     """Return what a key means, of events with that number of values."""
     file, words = (key >> 31) - 1, key >> 7
     return RowWords(
@@ -87,13 +105,6 @@ def split_key(key: int, events: Events, values: int) -> RowWords:
         "" if file < 0 else events.files[file],
         tuple(bool(key >> bit & 1) for bit in range(values)),
     )
-
-
-def split_processes(events: Events) -> Iterator[tuple[int, slice]]:
-    """Yield the number of each process with the rows of its events."""
-    edges = np.searchsorted(events.process, np.arange(len(events.processes) + 1)).tolist()
-    for number, (first, last) in enumerate(pairwise(edges)):
-        yield number, slice(first, last)
 
 
 def select_part(events: Events, part: TracePart) -> Events:
@@ -119,6 +130,6 @@ def rank_of(events: Events, process: int) -> int:
     return process if rank == UNKNOWN else rank
 
 
-def _is_in(column: NDArray[np.signedinteger], limits: tuple[int, int]) -> NDArray[np.bool_]:
-    is_in: NDArray[np.bool_] = (column >= limits[0]) & (column <= limits[1])
+def _is_in(column: NDArray[np.signedinteger], limits: tuple[int, int]) -> Bools:
+    is_in: Bools = (column >= limits[0]) & (column <= limits[1])
     return is_in

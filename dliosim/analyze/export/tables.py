@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.analyze.arrays import split_processes
 from dliosim.analyze.export.output import STANDARD, encode_text, open_new, open_text
-from dliosim.analyze.export.rows import (
-    TEMPLATES,
-    Ints,
-    RowWords,
-    escape_percent,
-    format_rows,
-    row_keys,
-    split_blocks,
-    split_key,
-    split_processes,
-)
+from dliosim.analyze.export.rows import RowWords, escape_percent, format_events
 from dliosim.errors import HELP, UsageError, install_hint
 from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events, Trace
 
@@ -30,7 +20,6 @@ HEADER: Final = (
     "rank", "host", "operation", "layer", "call", "path", "thread", "begin_ns", "duration_ns",
     "offset", "asked_bytes", "moved_bytes", "epoch", "step",
 )  # fmt: skip
-_MAY_BE_UNKNOWN: Final = 5
 
 
 def write_csv(trace: Trace, path: str) -> list[str]:
@@ -38,7 +27,7 @@ def write_csv(trace: Trace, path: str) -> list[str]:
     events = trace.events
     with open_text(path) as out:
         out.write(",".join(HEADER) + "\n")
-        for number, rows in split_processes(events):
+        for number, rows in enumerate(split_processes(events)):
             for text in _format_process(events.select(rows), number):
                 out.write(text)
     return []
@@ -48,18 +37,14 @@ def _format_process(events: Events, number: int) -> Iterator[str]:
     """Yield the rows of a process, in pieces."""
     process = events.processes[number]
     head = escape_percent(f"{'' if process.rank == UNKNOWN else process.rank},{_quote(process.host)}")
-    numbers = (events.offset, events.asked, events.moved, events.epoch, events.step)
-    columns = (events.thread, events.begin, events.duration, *numbers)
-
-    @lru_cache(TEMPLATES)
-    def template(key: int) -> str:
-        return _row_template(head, split_key(key, events, _MAY_BE_UNKNOWN))
-
-    for block in split_blocks(slice(0, len(events))):
-        values: Ints = np.column_stack([column[block] for column in columns])
-        shown = values != UNKNOWN
-        shown[:, :-_MAY_BE_UNKNOWN] = True
-        yield format_rows(row_keys(events.select(block), shown[:, -_MAY_BE_UNKNOWN:]), template, values, shown)
+    values = np.column_stack([events.offset, events.asked, events.moved, events.epoch, events.step])
+    yield from format_events(
+        events,
+        lambda rows: (events.thread[rows], events.begin[rows], events.duration[rows]),
+        values,
+        values != UNKNOWN,
+        lambda words: _row_template(head, words),
+    )
 
 
 def _row_template(head: str, words: RowWords) -> str:

@@ -8,9 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.figures.breakdown import sort_groups
+from dliosim.analyze.arrays import Bools, Ints, find_starts, merge_intervals, sort_groups
 from dliosim.analyze.figures.view import View
-from dliosim.analyze.intervals import Bools, Ints, merge_intervals
 from dliosim.trace.events import Events, kind_number, layer_number
 
 #: Largest size of each of Darshan's bins, bytes; larger ones are in the last bin. And what Darshan calls the bins.
@@ -166,11 +165,8 @@ def _find_order(view: View, rows: Ints) -> tuple[Bools, Ints]:
 
     These are the first ones of a process on a file in an epoch: to read it from its begin again is no jump.
     """
-    offset, first = view.events.offset[rows], np.ones(len(rows), np.bool_)
-    first[1:] = False
-    for column in (view.events.process, view.events.file, view.events.epoch):
-        own = column[rows]
-        first[1:] |= own[1:] != own[:-1]
+    events, offset = view.events, view.events.offset[rows]
+    first = find_starts(events.process[rows], events.file[rows], events.epoch[rows])
     ahead = np.zeros(len(rows), np.int64)
     ahead[1:] = offset[1:] - offset[:-1] - view.bytes[rows[:-1]]
     return first, ahead

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dliosim.analyze.arrays import Bools, Ints, overlap_length, quantiles, sort_groups, unite_intervals
 from dliosim.analyze.figures.view import METADATA, PURPOSES, View
-from dliosim.analyze.intervals import Bools, overlap_length, unite_intervals
-from dliosim.trace.events import KINDS, LAYERS, layer_number
+from dliosim.trace.events import KINDS, LAYERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +72,7 @@ def list_functions(view: View) -> tuple[Function, ...]:
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.name)))
 
 
-def sort_groups(keys: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return rows in order of their key, equal keys in their own order, and the place where each key begins."""
-    if len(keys) and keys.min() >= 0 and keys.max() < 1 << 16:
-        keys = keys.astype(np.uint16)  # sorted by radix, in a tenth of the time
-    order = np.argsort(keys, kind="stable")
-    changes = np.flatnonzero(np.diff(keys[order])) + 1
-    return order, np.concatenate([np.zeros(min(len(keys), 1), np.int64), changes])
-
-
-def quantiles(values: NDArray[np.int64], *shares: float) -> list[float]:
-    """Return the value that each share of the values does not exceed: the ceil(share * n)-th smallest."""
-    places = [max(int(np.ceil(share * len(values))) - 1, 0) for share in shares]
-    found = np.partition(values, sorted(set(places)))
-    return [float(found[place]) for place in places]
-
-
-def _sizes(moved: NDArray[np.int64]) -> Sizes:
+def _sizes(moved: Ints) -> Sizes:
     low, quarter, half, most, high = quantiles(moved, 0.0, 0.25, 0.5, 0.75, 1.0)
     return Sizes(low, quarter, float(moved.sum() / len(moved)), half, most, high)
 
@@ -169,35 +152,18 @@ class Layer:
     overlap: float | None  #: share of its time within its parent's, on the same rank; None where one of them is absent
 
 
-_READER = layer_number("reader")
-
-
-def _select_reader(view: View) -> Bools:
-    events = view.events
-    found: Bools = (events.layer == _READER) | events.is_kind("decode", "preprocess")
-    return found
-
-
-def _select_kinds(*kinds: str) -> Callable[[View], Bools]:
-    return lambda view: view.events.is_kind(*kinds)
-
-
-def _select_files(purpose: str) -> Callable[[View], Bools]:
-    return lambda view: view.purpose(purpose) & view.basic
-
-
 #: Each layer with its parent and its events. A file's purpose is known by its path: `View.purpose_of`.
 JOB_JOB_LAYERS: Final[dict[str, tuple[str, Callable[[View], Bools]]]] = {
-    "app": ("", _select_kinds("phase")),
-    "training": ("app", _select_kinds("epoch")),
-    "compute": ("training", _select_kinds("compute")),
-    "fetch data": ("training", _select_kinds("data wait")),
-    "data loader": ("fetch data", _select_kinds("load")),
-    "reader": ("data loader", _select_reader),
-    "reader I/O": ("reader", _select_files("data set")),
-    "checkpoint": ("training", _select_kinds("save", "restore")),
-    "checkpoint I/O": ("checkpoint", _select_files("checkpoint")),
-    "other I/O": ("", _select_files("other")),
+    "app": ("", lambda view: view.events.is_kind("phase")),
+    "training": ("app", lambda view: view.events.is_kind("epoch")),
+    "compute": ("training", lambda view: view.events.is_kind("compute")),
+    "fetch data": ("training", lambda view: view.events.is_kind("data wait")),
+    "data loader": ("fetch data", lambda view: view.events.is_kind("load")),
+    "reader": ("data loader", lambda view: view.is_layer("reader") | view.events.is_kind("decode", "preprocess")),
+    "reader I/O": ("reader", lambda view: view.purpose("data set") & view.basic),
+    "checkpoint": ("training", lambda view: view.events.is_kind("save", "restore")),
+    "checkpoint I/O": ("checkpoint", lambda view: view.purpose("checkpoint") & view.basic),
+    "other I/O": ("", lambda view: view.purpose("other") & view.basic),
 }
 
 

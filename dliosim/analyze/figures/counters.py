@@ -8,6 +8,7 @@ bytes are those of the counters, which miss no call.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.analyze.arrays import Bools, Floats, Ints
 from dliosim.analyze.figures.access import ALIGNMENT, SMALL, Access, Direction
 from dliosim.analyze.figures.breakdown import FileKind, Function, sum_kinds
 from dliosim.analyze.figures.job import Figures, MpiWait, pipe_notes
@@ -110,7 +112,7 @@ def _list_ranks(
     """
     groups, ranks = len(figures.ranks), figures.job.ranks
 
-    def add_up(values: Callable[[FileCounters], NDArray[Any]]) -> NDArray[np.float64]:
+    def add_up(values: Callable[[FileCounters], NDArray[Any]]) -> Floats:
         return sum((one.add_up(values(one), groups, ranks) for one in bases), np.zeros(groups))
 
     read, written = (add_up(lambda one, name=SIDES[side][1]: one.count(name)) for side in SIDES)  # type: ignore[misc]
@@ -183,14 +185,14 @@ def _describe_wait(
     )
 
 
-def _rank_times(module: FileCounters, groups: int, ranks: int) -> NDArray[np.float64]:
+def _rank_times(module: FileCounters, groups: int, ranks: int) -> Floats:
     """Return the time of each group, s; (groups,)."""
     times = module.add_up(module.time(*TIMES), groups, ranks)
     times[:ranks] += _differ(module, ranks)
     return times
 
 
-def _differ(module: FileCounters, ranks: int) -> NDArray[np.float64]:
+def _differ(module: FileCounters, ranks: int) -> Floats:
     """Return how much longer than an equal part each rank took on the files that all ranks have together, s.
 
     Of each file Darshan has the slowest and the fastest rank with their times; the others have equal parts of the rest.
@@ -211,7 +213,7 @@ def _differ(module: FileCounters, ranks: int) -> NDArray[np.float64]:
     return more
 
 
-def _find_rank(module: FileCounters, name: str) -> NDArray[np.int64]:
+def _find_rank(module: FileCounters, name: str) -> Ints:
     """Return a rank of each row; -1 where Darshan has none."""
     found = module.counts.get(name)
     return np.full(len(module), -1, np.int64) if found is None else found
@@ -269,7 +271,7 @@ def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks:
     count = bytes_moved = small = first = consecutive = sequential = misaligned = again = on_shared = placed = sized = 0
     seconds = small_seconds = 0.0
     bins = np.zeros(len(_BINS), np.int64)
-    common: dict[int, int] = {}
+    common: Counter[int] = Counter()
     for one in bases:
         calls, others = one.calls(side), one.calls("write" if side == "read" else "read")
         count += int(calls.sum())
@@ -282,8 +284,7 @@ def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks:
         sized += int(calls.sum())
         of_rows = [one.count(f"SIZE_{side.upper()}_{each}") for each in _BINS]
         bins += [int(column.sum()) for column in of_rows]
-        for value, times in _common_sizes(one, others == 0).items():
-            common[value] = common.get(value, 0) + times
+        common += _common_sizes(one, others == 0)
         exact = np.minimum(_count_size(one, SMALL) * (others == 0), of_rows[_SMALL_BINS - 1])
         small_rows = sum(of_rows[:_SMALL_BINS]) - exact
         small += int(small_rows.sum())
@@ -332,18 +333,17 @@ def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks:
     )
 
 
-def _common_sizes(one: FileCounters, is_alone: NDArray[np.bool_]) -> dict[int, int]:
+def _common_sizes(one: FileCounters, is_alone: Bools) -> Counter[int]:
     """Return the commonest sizes with their calls, of the rows with one direction: Darshan does not say which it is."""
-    found: dict[int, int] = {}
+    found: Counter[int] = Counter()
     for number in range(1, 5):
         sizes, counts = (one.count(f"ACCESS{number}_{what}")[is_alone] for what in ("ACCESS", "COUNT"))
         for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
-            if count:
-                found[size] = found.get(size, 0) + count
+            found[size] += count
     return found
 
 
-def _count_size(one: FileCounters, size: int) -> NDArray[np.int64]:
+def _count_size(one: FileCounters, size: int) -> Ints:
     """Return the calls of a size in each row, as far as it is among the commonest."""
     total = np.zeros(len(one), np.int64)
     for number in range(1, 5):
@@ -378,7 +378,7 @@ def _list_functions(modules: Sequence[FileCounters]) -> tuple[Function, ...]:
     return tuple(sorted((one for one in found if one.count), key=lambda one: (-one.seconds, one.name)))
 
 
-def _function(name: str, layer: str, kind: str, count: int, times: NDArray[np.float64], moved: int) -> Function:
+def _function(name: str, layer: str, kind: str, count: int, times: Floats, moved: int) -> Function:
     return Function(name, layer, kind, count, float(times.sum()), moved, None, math.nan, math.nan, math.nan)
 
 

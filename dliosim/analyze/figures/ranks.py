@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dliosim.analyze.arrays import Floats, Ints
 from dliosim.analyze.figures.view import METADATA, View
-from dliosim.analyze.intervals import Floats, Ints
 from dliosim.trace.events import kind_number
 
 #: Kinds of events on a rank's own thread by whose end a step's work is done; waits for other ranks are none of them.

@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from dliosim.analyze.figures.view import METADATA, View
-from dliosim.analyze.intervals import (
+from dliosim.analyze.arrays import (
     Floats,
     Intervals,
     intersect_intervals,
@@ -18,6 +17,7 @@ from dliosim.analyze.intervals import (
     spread_amounts,
     unite_intervals,
 )
+from dliosim.analyze.figures.view import METADATA, View
 
 #: Kinds that keep a device busy, and those that write.
 COMPUTE, WRITES = ("compute",), ("write", "fsync")

@@ -6,13 +6,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.analyze.intervals import Bools, Intervals, Ints, find_inside, merge_intervals, unite_intervals
+from dliosim.analyze.arrays import (
+    Bools,
+    Intervals,
+    Ints,
+    find_inside,
+    merge_intervals,
+    split_processes,
+    unite_intervals,
+)
 from dliosim.trace.events import KINDS, LAYERS, Events, Trace, layer_number
 
 #: Operations on files, and those of them that move no bytes.
@@ -78,16 +85,10 @@ class View:
         return tuple(names[group] for group in sorted(names))
 
     @cached_property
-    def slices(self) -> list[slice]:
-        """The rows of each process."""
-        ends = np.searchsorted(self.events.process, np.arange(len(self.events.processes) + 1)).tolist()
-        return [slice(first, last) for first, last in pairwise(ends)]
-
-    @cached_property
     def slices_of(self) -> list[list[slice]]:
         """The rows of each process of each group."""
         found: list[list[slice]] = [[] for _ in self.groups]
-        for group, part in zip(self.group_of.tolist(), self.slices, strict=True):
+        for group, part in zip(self.group_of.tolist(), split_processes(self.events), strict=True):
             found[group].append(part)
         return found
 
@@ -153,6 +154,11 @@ class View:
             uses = np.bincount(files, minlength=len(found))
             in_saves = np.bincount(files, inside[rows], len(found))
             found[(in_saves * 2 > uses) & (found == 0)] = 1
+        return found
+
+    def is_layer(self, name: str) -> Bools:
+        """Return which events are of a layer; (n,)."""
+        found: Bools = self.events.layer == layer_number(name)
         return found
 
     def purpose(self, name: str) -> Bools:

@@ -28,6 +28,12 @@ class Change:
         """The second job's figure, less the first one's."""
         return self.second - self.first
 
+    @property
+    def share(self) -> float:
+        """The change, as a share of the larger figure."""
+        largest = max(abs(self.first), abs(self.second))
+        return abs(self.cost) / largest if largest else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:
@@ -42,28 +48,21 @@ class Changes:
 def find_changes(first: Figures, second: Figures, before: Sequence[Finding], after: Sequence[Finding]) -> Changes:
     """Return what changed from a job to a second one, given their insights."""
     least = _LEAST_TIME * max(first.job.seconds, second.job.seconds)
-    both = [_times(one) for one in (first, second)]
+    times = [_times(one) for one in (first, second)]
     if not (first.split.has_compute and second.split.has_compute):
         # A tracer that sees no compute is no job without compute.
-        both = [{what: time for what, time in each.items() if "compute" not in what} for each in both]
-    times = [one for one in _pair(both[0], both[1], "s") if abs(one.cost) > least]
-    others = [
-        Change(what, unit, *values)
-        for what, (unit, *values) in _others(first, second).items()
-        if abs(values[1] - values[0]) > _LEAST_SHARE * max(map(abs, values))
-    ]
+        times = [{what: time for what, time in each.items() if "compute" not in what} for each in times]
+    costs = [Change(what, "s", *(each.get(what, 0.0) for each in times)) for what in {**times[0], **times[1]}]
+    known, later = _other_figures(first), _other_figures(second)
+    others = [Change(what, unit, value, later[what][1]) for what, (unit, value) in known.items() if what in later]
     names = [{one.insight.name for one in found if one.is_met} for found in (before, after)]
     unknown = {one.insight.name for one in after if one.found is None}
     return Changes(
-        tuple(sorted(times, key=lambda one: -abs(one.cost))),
-        tuple(sorted(others, key=lambda one: -abs(one.cost) / max(abs(one.first), abs(one.second)))),
+        tuple(sorted((one for one in costs if abs(one.cost) > least), key=lambda one: -abs(one.cost))),
+        tuple(sorted((one for one in others if one.share > _LEAST_SHARE), key=lambda one: -one.share)),
         tuple(one for one in after if one.is_met and one.insight.name not in names[0]),
         tuple(one for one in before if one.is_met and one.insight.name not in names[1] | unknown),
     )
-
-
-def _pair(first: dict[str, float], second: dict[str, float], unit: str) -> list[Change]:
-    return [Change(name, unit, first.get(name, 0.0), second.get(name, 0.0)) for name in {**first, **second}]
 
 
 def _times(figures: Figures) -> dict[str, float]:
@@ -81,19 +80,8 @@ def _times(figures: Figures) -> dict[str, float]:
     return {**split, **functions, **files, **cost}
 
 
-def _others(first: Figures, second: Figures) -> dict[str, tuple[str, float, float]]:
-    """Return the other figures that are known of both jobs."""
-    found: dict[str, tuple[str, float, float]] = {}
-    pairs = [_other_figures(one) for one in (first, second)]
-    for what, (unit, value) in pairs[0].items():
-        other = pairs[1][what][1]
-        if value is not None and other is not None:
-            found[what] = (unit, value, other)
-    return found
-
-
-def _other_figures(figures: Figures) -> dict[str, tuple[str, float | None]]:
-    """Return figures without a cost in time; None for those that the trace does not say."""
+def _other_figures(figures: Figures) -> dict[str, tuple[str, float]]:
+    """Return figures without a cost in time, as far as the trace says them."""
     found: dict[str, tuple[str, float | None]] = {
         "ranks": ("count", len(figures.ranks)),
         "operations": ("count", figures.job.operations),
@@ -107,7 +95,7 @@ def _other_figures(figures: Figures) -> dict[str, tuple[str, float | None]]:
             f"{side}s below 1 MiB": ("share", _share(one.small, one.sized, one.count)),
             f"sequential {side}s": ("share", _share(one.sequential, one.placed, one.count)),
         }
-    return found
+    return {what: (unit, value) for what, (unit, value) in found.items() if value is not None}
 
 
 def _share(some: int, known: int, calls: int) -> float | None:

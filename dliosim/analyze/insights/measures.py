@@ -179,81 +179,61 @@ def time_spread(figures: Figures) -> Measure | None:
     return Measure(share, words, io.max - io.mean)
 
 
-def small_share(side: str) -> Measuring:
-    """Return what measures the share of small calls of a side, read or write."""
-
-    def measure(figures: Figures) -> Measure | None:
-        one: Direction = getattr(figures.access, side)
-        if not one.sized:
-            return None
-        share = one.small / one.sized
-        words = f"{percent_cell(share)} of {one.sized} {side}s move less than 1 MiB"
-        return Measure(share, words, _a_rank(figures, one.small_seconds), one.small)
-
-    return measure
+def small_share(side: str, figures: Figures) -> Measure | None:
+    """Return the share of small calls of a side, read or write."""
+    one: Direction = getattr(figures.access, side)
+    if not one.sized:
+        return None
+    share = one.small / one.sized
+    words = f"{percent_cell(share)} of {one.sized} {side}s move less than 1 MiB"
+    return Measure(share, words, _a_rank(figures, one.small_seconds), one.small)
 
 
-def small_time_share(side: str) -> Measuring:
-    """Return what measures the time of small calls of a side."""
-
-    def measure(figures: Figures) -> Measure | None:
-        one: Direction = getattr(figures.access, side)
-        total = _operation_seconds(figures)
-        if not one.sized or not total:
-            return None
-        share = one.small_seconds / total
-        words = f"{side}s below 1 MiB take {percent_cell(share)} of the time of all operations"
-        return Measure(share, words, _a_rank(figures, one.small_seconds))
-
-    return measure
+def small_time_share(side: str, figures: Figures) -> Measure | None:
+    """Return the time of small calls of a side."""
+    one: Direction = getattr(figures.access, side)
+    total = _operation_seconds(figures)
+    if not one.sized or not total:
+        return None
+    share = one.small_seconds / total
+    words = f"{side}s below 1 MiB take {percent_cell(share)} of the time of all operations"
+    return Measure(share, words, _a_rank(figures, one.small_seconds))
 
 
-def block_share(side: str) -> Measuring:
-    """Return what measures the share of calls of a side that begin inside a block."""
-
-    def measure(figures: Figures) -> Measure | None:
-        one: Direction = getattr(figures.access, side)
-        if not one.placed:
-            return None
-        share = one.misaligned / one.placed
-        words = f"{percent_cell(share)} of {one.placed} {side}s begin at no multiple of 4 KiB"
-        return Measure(share, words, _a_rank(figures, one.misaligned_seconds))
-
-    return measure
+def block_share(side: str, figures: Figures) -> Measure | None:
+    """Return the share of calls of a side that begin inside a block."""
+    one: Direction = getattr(figures.access, side)
+    if not one.placed:
+        return None
+    share = one.misaligned / one.placed
+    words = f"{percent_cell(share)} of {one.placed} {side}s begin at no multiple of 4 KiB"
+    return Measure(share, words, _a_rank(figures, one.misaligned_seconds))
 
 
-def random_share(side: str) -> Measuring:
-    """Return what measures the share of calls of a side that jump back."""
-
-    def measure(figures: Figures) -> Measure | None:
-        one: Direction = getattr(figures.access, side)
-        if not one.placed:
-            return None
-        share = one.random / one.placed
-        words = f"{percent_cell(share)} of {one.placed} {side}s begin before the end of the one before in their file"
-        return Measure(share, words, _a_rank(figures, one.random_seconds), one.random)
-
-    return measure
+def random_share(side: str, figures: Figures) -> Measure | None:
+    """Return the share of calls of a side that jump back."""
+    one: Direction = getattr(figures.access, side)
+    if not one.placed:
+        return None
+    share = one.random / one.placed
+    words = f"{percent_cell(share)} of {one.placed} {side}s begin before the end of the one before in their file"
+    return Measure(share, words, _a_rank(figures, one.random_seconds), one.random)
 
 
-def again_share(side: str, verb: str) -> Measuring:
-    """Return what measures the share of bytes of a side that were moved before."""
-
-    def measure(figures: Figures) -> Measure | None:
-        one: Direction = getattr(figures.access, side)
-        if not one.placed or not one.bytes:
-            return None
-        share = one.again / one.bytes
-        words = f"{size(one.bytes, 3)} {verb}, of {size(one.extents, 3)} in files: {percent_cell(share)} again"
-        if one.again_in_epoch is not None and side == "read":
-            words += f", {percent_cell(one.again_in_epoch / one.bytes)} within one epoch"
-        if one.from_device is not None:
-            # What the page cache has given again is kept in memory already.
-            share = min(max(one.from_device - one.extents, 0) / one.bytes, share)
-            words += f"; {percent_cell(share)} again by the device, which gave {size(one.from_device, 3)}"
-        return Measure(share, words, _a_rank(figures, one.seconds * share))
-
-    return measure
+def again_share(side: str, verb: str, figures: Figures) -> Measure | None:
+    """Return the share of bytes of a side that were moved before."""
+    one: Direction = getattr(figures.access, side)
+    if not one.placed or not one.bytes:
+        return None
+    share = one.again / one.bytes
+    words = f"{size(one.bytes, 3)} {verb}, of {size(one.extents, 3)} in files: {percent_cell(share)} again"
+    if one.again_in_epoch is not None and side == "read":
+        words += f", {percent_cell(one.again_in_epoch / one.bytes)} within one epoch"
+    if one.from_device is not None:
+        # What the page cache has given again is kept in memory already.
+        share = min(max(one.from_device - one.extents, 0) / one.bytes, share)
+        words += f"; {percent_cell(share)} again by the device, which gave {size(one.from_device, 3)}"
+    return Measure(share, words, _a_rank(figures, one.seconds * share))
 
 
 def metadata_seconds(figures: Figures) -> Measure | None:
@@ -315,18 +295,14 @@ def stdio_share(figures: Figures) -> Measure | None:
     return Measure(share, f"{percent_cell(share)} of {size(moved, 3)} are moved by stdio (fread, fwrite)")
 
 
-def mix_share(figure: str, word: str) -> Measuring:
-    """Return what measures the difference between reads and writes in a figure."""
-
-    def measure(figures: Figures) -> Measure | None:
-        read, written = (getattr(one, figure) for one in (figures.access.read, figures.access.write))
-        if not read + written:  # also where no size is known
-            return None
-        side, most = max(("read", read), ("written" if figure == "bytes" else "write", written), key=lambda one: one[1])
-        share = most / (read + written)
-        return Measure(
-            abs(read - written) / (read + written),
-            f"{percent_cell(share)} of {word} are {side}{'s' if figure == 'count' else ''}",
-        )
-
-    return measure
+def mix_share(figure: str, word: str, figures: Figures) -> Measure | None:
+    """Return the difference between reads and writes in a figure."""
+    read, written = (getattr(one, figure) for one in (figures.access.read, figures.access.write))
+    if not read + written:  # also where no size is known
+        return None
+    side, most = max(("read", read), ("written" if figure == "bytes" else "write", written), key=lambda one: one[1])
+    share = most / (read + written)
+    return Measure(
+        abs(read - written) / (read + written),
+        f"{percent_cell(share)} of {word} are {side}{'s' if figure == 'count' else ''}",
+    )

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from dliosim.analyze.figures.job import Figures
@@ -178,7 +179,7 @@ INSIGHTS: Final = (
         "reads of less than 1 MiB / reads; one of 1 MiB is not small",
         0.1,
         "Drishti P05",
-        measures.small_share("read"),
+        partial(measures.small_share, "read"),
         _PACK,
         '-D {loop}.transfer="whole sample"',
         least=1000,
@@ -189,7 +190,7 @@ INSIGHTS: Final = (
         "writes of less than 1 MiB / writes; one of 1 MiB is not small",
         0.1,
         "Drishti P06",
-        measures.small_share("write"),
+        partial(measures.small_share, "write"),
         "collect writes in a larger buffer; write one file for each rank or node; collective MPI-IO",
         least=1000,
     ),
@@ -199,7 +200,7 @@ INSIGHTS: Final = (
         "time of reads below 1 MiB / time of all operations; durations of all ranks added up",
         0.5,
         "DFAnalyzer small_reads, which has all reads if a mean one is below 1 MiB",
-        measures.small_time_share("read"),
+        partial(measures.small_time_share, "read"),
         _PACK,
         '-D {loop}.transfer="whole sample"',
     ),
@@ -209,7 +210,7 @@ INSIGHTS: Final = (
         "time of writes below 1 MiB / time of all operations; durations of all ranks added up",
         0.5,
         "DFAnalyzer small_writes, which has all writes if a mean one is below 1 MiB",
-        measures.small_time_share("write"),
+        partial(measures.small_time_share, "write"),
         "collect writes in a larger buffer; write one file for each rank or node",
     ),
     Insight(
@@ -218,7 +219,7 @@ INSIGHTS: Final = (
         "reads at an offset that is no multiple of 4096 / reads of known offset",
         0.1,
         "Drishti P08; Darshan takes the file's own block size",
-        measures.block_share("read"),
+        partial(measures.block_share, "read"),
         "pad samples and headers to 4 KiB (HDF5: H5Pset_alignment)",
     ),
     Insight(
@@ -227,7 +228,7 @@ INSIGHTS: Final = (
         "writes at an offset that is no multiple of 4096 / writes of known offset",
         0.1,
         "Drishti P08; Darshan takes the file's own block size",
-        measures.block_share("write"),
+        partial(measures.block_share, "write"),
         "pad what is written to 4 KiB, or to the stripe of the file system (HDF5: H5Pset_alignment)",
     ),
     Insight(
@@ -236,7 +237,7 @@ INSIGHTS: Final = (
         "reads that begin before the end of the process's last read of the file / reads of known offset",
         0.2,
         "Drishti P11; DFAnalyzer has 50 %",
-        measures.random_share("read"),
+        partial(measures.random_share, "read"),
         "shuffle files and then samples within a buffer (tf.data shuffle, WebDataset), or sort a batch by offset",
         '-D {loop}.order="by offset"',
         least=1000,
@@ -247,7 +248,7 @@ INSIGHTS: Final = (
         "writes that begin before the end of the process's last write to the file / writes of known offset",
         0.2,
         "Drishti P13; DFAnalyzer has 50 %",
-        measures.random_share("write"),
+        partial(measures.random_share, "write"),
         "write a file from its begin to its end; collective MPI-IO sorts the pieces",
         least=1000,
     ),
@@ -258,7 +259,7 @@ INSIGHTS: Final = (
         "device - different bytes) / bytes read, where the kernel counts them: page caches give the others",
         0.1,
         "Drishti P09, which has it the wrong way round",
-        measures.again_share("read", "read"),
+        partial(measures.again_share, "read", "read"),
         "keep the data in memory, or on a node's own disk, after the first epoch (tf.data cache)",
         '-D {loop}.cache="memory 8 GB"',
     ),
@@ -268,7 +269,7 @@ INSIGHTS: Final = (
         "(bytes written - different bytes of files) / bytes written, over all processes",
         0.1,
         "Drishti P10, which has it the wrong way round",
-        measures.again_share("write", "written"),
+        partial(measures.again_share, "write", "written"),
         "write what changed, once: look for headers that are written after each piece",
     ),
     Insight(
@@ -330,7 +331,7 @@ INSIGHTS: Final = (
         "|reads - writes| / (reads + writes)",
         0.1,
         "DFAnalyzer operation_imbalance; Drishti P01, P02",
-        measures.mix_share("count", "the calls that move bytes"),
+        partial(measures.mix_share, "count", "the calls that move bytes"),
         "nothing by itself: says for what to tune",
     ),
     Insight(
@@ -339,7 +340,7 @@ INSIGHTS: Final = (
         "|bytes read - bytes written| / (bytes read + bytes written)",
         0.1,
         "DFAnalyzer size_imbalance; Drishti P03, P04",
-        measures.mix_share("bytes", "the bytes"),
+        partial(measures.mix_share, "bytes", "the bytes"),
         "nothing by itself: says for what to tune",
     ),
 )

@@ -11,12 +11,12 @@ from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from dliosim.analyze.arrays import Floats, Ints
 from dliosim.analyze.figures.access import BIN_NAMES
 from dliosim.analyze.figures.job import Figures
 from dliosim.analyze.figures.time_split import ACTIVITIES, FINE_BINS, IO_ACTIVITIES, measure_activity, spread_bytes
 from dliosim.analyze.figures.view import View
 from dliosim.analyze.insights.rules import Finding, is_costly
-from dliosim.analyze.intervals import Floats, Ints
 from dliosim.analyze.report.first_screen import cure_lines, describe_job, split_note
 from dliosim.analyze.report.tables import list_tables
 from dliosim.pictures import html

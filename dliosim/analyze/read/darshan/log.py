@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import resource
 import signal
@@ -63,9 +64,7 @@ def read_frames(source: BinaryIO) -> Iterator[Frame]:
 def _read_array(source: BinaryIO, kind: str, shape: list[int]) -> NDArray[Any]:
     if kind not in _TYPES or not all(type(length) is int and length >= 0 for length in shape):
         raise ValueError("an array of an unknown type")
-    size = 8
-    for length in shape:
-        size *= length
+    size = 8 * math.prod(shape)
     if size > _MOST_BYTES:
         raise ValueError("an array is too large")
     data = source.read(size)

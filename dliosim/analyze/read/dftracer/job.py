@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.analyze.read.dftracer.lines import MAX_LINE, FileFaults, read_blocks
+from dliosim.analyze.arrays import Bools, Ints, find_starts
+from dliosim.analyze.read.dftracer.lines import MAX_LINE, read_blocks
 from dliosim.analyze.read.dftracer.naming import (
     HashNames,
     number_files,
@@ -42,33 +43,32 @@ def read_dftracer(paths: Sequence[Path], place: Path) -> Trace:
     Raises TraceError where no file has an event, or one is no trace.
     """
     tables, chunks, rows = Tables(), [], 0
-    readings = [FileReading(number) for number in range(len(paths))]
-    faults = [FileFaults() for _ in paths]
-    for path, reading, fault in zip(paths, readings, faults, strict=True):
+    readings = [FileReading(number, path) for number, path in enumerate(paths)]
+    for reading in readings:
         before = rows
-        for block in read_blocks(path, fault):
+        for lines, is_whole in read_blocks(reading.path, reading.faults):
             unreadable = reading.unreadable.copy()
-            for columns in parse_lines(block.lines, reading, tables):
+            for columns in parse_lines(lines, reading, tables):
                 rows += len(columns["begin"])
                 chunks.append({name: column.astype(_TYPES.get(name, column.dtype)) for name, column in columns.items()})
-            if not block.is_whole and reading.unreadable != unreadable:
-                reading.unreadable, fault.cut = unreadable, True
-            _check(path, reading, rows - before, rows)
+            if not is_whole and reading.unreadable != unreadable:
+                reading.unreadable, reading.faults.cut = unreadable, True
+            _check(reading, rows - before, rows)
     if not rows:
-        raise TraceError(no_events(place, readings, faults))
+        raise TraceError(_no_events(place, readings))
     # Each column's pieces are freed before the next is joined.
     columns = {name: np.concatenate([chunk.pop(name) for chunk in chunks]) for name in tuple(chunks[0])}
-    return _make_trace(place, paths, tables, readings, faults, columns)
+    return _make_trace(place, tables, readings, columns)
 
 
-def _check(path: Path, reading: FileReading, own_rows: int, rows: int) -> None:
+def _check(reading: FileReading, own_rows: int, rows: int) -> None:
     """Check that a file is a trace, and that the job's fits memory; TraceError otherwise."""
     unreadable = sum(reading.unreadable.values())
     if unreadable > _MOST_UNREADABLE and unreadable > own_rows:
         why = reading.unreadable.most_common(1)[0][0]
         raise TraceError(
-            f"{path} is no trace of DFTracer: {unreadable:,} of its first {reading.documents + unreadable:,} lines "
-            f"cannot be read ({why}); the first begins with {printable(reading.example)}"
+            f"{reading.path} is no trace of DFTracer: {unreadable:,} of its first {reading.documents + unreadable:,} "
+            f"lines cannot be read ({why}); the first begins with {printable(reading.example)}"
         )
     if rows > MAX_EVENTS:
         raise TraceError(
@@ -76,18 +76,11 @@ def _check(path: Path, reading: FileReading, own_rows: int, rows: int) -> None:
         )
 
 
-def _make_trace(
-    place: Path,
-    paths: Sequence[Path],
-    tables: Tables,
-    readings: Sequence[FileReading],
-    faults: Sequence[FileFaults],
-    columns: Columns,
-) -> Trace:
+def _make_trace(place: Path, tables: Tables, readings: Sequence[FileReading], columns: Columns) -> Trace:
     hashes = HashNames(readings)
     exports = [one.exported for one in readings if one.exported is not None]
     keys, own = split_threads(tables.processes, columns["process"], columns["thread"], exports)
-    processes, numbers = number_processes(keys, hashes, paths, readings)
+    processes, numbers = number_processes(keys, hashes, readings)
     columns["process"] = numbers[own]
     del own
     files, numbers, nameless = number_files(tables.files, hashes)
@@ -120,8 +113,8 @@ def _make_trace(
         processes=processes,
     )
     if not is_export:
-        events = number_epochs_and_steps(fill_offsets(events, failed, appends))
-    left_out, incomplete, notes = list_missing(paths, readings, faults, events, without_name, copies)
+        events = _number_epochs_and_steps(_fill_offsets(events, failed, appends))
+    left_out, incomplete, notes = _list_missing(readings, events, without_name, copies)
     command = next((hashes.find("SH", one.number, one.command) for one in readings if one.command is not None), None)
     return Trace(
         source="dliosim" if is_export and all(one.is_own for one in exports) else "DFTracer",
@@ -135,13 +128,10 @@ def _make_trace(
     )
 
 
-def _find_copies(columns: Columns) -> NDArray[np.bool_]:
+def _find_copies(columns: Columns) -> Bools:
     """Return which events have the line of an earlier one of their process; the rows are in order of time; (n,)."""
     # Copies begin and end at the same time, which few other events do.
-    is_tie = np.ones(len(columns["begin"]), bool)
-    is_tie[0] = False
-    for name in ("process", "begin", "duration"):
-        is_tie[1:] &= columns[name][1:] == columns[name][:-1]
+    is_tie = ~find_starts(*(columns[name] for name in ("process", "begin", "duration")))
     rows = np.flatnonzero(is_tie | np.append(is_tie[1:], False))
     group, line = np.cumsum(~is_tie[rows]), columns["line"][rows]
     order = np.lexsort((line, group))
@@ -151,12 +141,12 @@ def _find_copies(columns: Columns) -> NDArray[np.bool_]:
     return is_copy
 
 
-def _failures(failed: NDArray[np.bool_]) -> tuple[str, ...]:
+def _failures(failed: Bools) -> tuple[str, ...]:
     many = int(failed.sum())
     return (f"calls that failed: {many:,}",) if many else ()
 
 
-def fill_offsets(events: Events, failed: NDArray[np.bool_], appends: NDArray[np.bool_]) -> Events:
+def _fill_offsets(events: Events, failed: Bools, appends: Bools) -> Events:
     """Return the events with the offsets of reads and writes at the position of their file, where it is certain.
 
     A process has a position for each time that it has opened a file. Traces name the file, not the descriptor, so the
@@ -174,15 +164,11 @@ def fill_offsets(events: Events, failed: NDArray[np.bool_], appends: NDArray[np.
     return replace(events, offset=filled)
 
 
-def _positions(
-    events: Events, rows: NDArray[np.int64], appends: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _positions(events: Events, rows: Ints, appends: Bools) -> tuple[Ints, Ints]:
     """Return the moves at a position that is certain, and the positions; `rows` are in order of file and layer."""
     kind, offset, moved = events.kind[rows], events.offset[rows], events.moved[rows]
-    file, layer = events.file[rows], events.layer[rows]
     opens, closes, seeks = (kind == kind_number(name) for name in ("open", "close", "seek"))
-    is_first = np.ones(len(rows), bool)
-    is_first[1:] = (file[1:] != file[:-1]) | (layer[1:] != layer[:-1])
+    is_first = find_starts(events.file[rows], events.layer[rows])
     moves = ~(opens | closes | seeks) & (offset < 0)
     # An opening and a seek set the position; a move by an unknown length loses it, and so does a second opening.
     level = _open_files(opens, closes, is_first)
@@ -198,16 +184,16 @@ def _positions(
     return rows[is_certain], position[is_certain]
 
 
-def _open_files(opens: NDArray[np.bool_], closes: NDArray[np.bool_], is_first: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _open_files(opens: Bools, closes: Bools, is_first: Bools) -> Ints:
     """Return how often the file is open after each call, counted from the first call of each group; (n,)."""
     change = opens.astype(np.int64) - closes
     total = np.cumsum(change)
     start = np.flatnonzero(is_first)
-    before: NDArray[np.int64] = (total - change)[start][np.cumsum(is_first) - 1]
+    before: Ints = (total - change)[start][np.cumsum(is_first) - 1]
     return total - before
 
 
-def number_epochs_and_steps(events: Events) -> Events:
+def _number_epochs_and_steps(events: Events) -> Events:
     """Return the events with the epoch in which each began, and the step of each wait for data and computation.
 
     Processes that record epochs are numbered by these, from 1 in order; other processes, such as readers, keep the
@@ -232,7 +218,7 @@ def number_epochs_and_steps(events: Events) -> Events:
     return replace(events, epoch=epoch, step=step.astype(np.int32))
 
 
-def _steps(events: Events, epoch: NDArray[np.int32], is_inside: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _steps(events: Events, epoch: NDArray[np.int32], is_inside: Bools) -> Ints:
     """Return the number of each wait and computation among those of its name in its process's epoch; (n,)."""
     steps = np.full(len(events), UNKNOWN, np.int64)
     rows = np.flatnonzero(is_inside & events.is_kind("data wait", "compute"))
@@ -242,7 +228,7 @@ def _steps(events: Events, epoch: NDArray[np.int32], is_inside: NDArray[np.bool_
     passes = events.process[rows] * (np.int64(epoch.max()) + 1) + epoch[rows]
     order = np.lexsort((rows, name, passes))
     rows, kind, name, passes = rows[order], kind[order], name[order], passes[order]
-    is_first = np.concatenate(([True], (name[1:] != name[:-1]) | (passes[1:] != passes[:-1])))
+    is_first = find_starts(name, passes)
     group = np.cumsum(is_first) - 1
     starts = np.flatnonzero(is_first)
     sizes = np.diff(np.append(starts, len(rows)))
@@ -261,37 +247,32 @@ def _steps(events: Events, epoch: NDArray[np.int32], is_inside: NDArray[np.bool_
 _OPERATIONS = KINDS[: KINDS.index("compute")]
 
 
-def no_events(place: Path, readings: Sequence[FileReading], faults: Sequence[FileFaults]) -> str:
+def _no_events(place: Path, readings: Sequence[FileReading]) -> str:
     """Return the message about traces without a single event."""
     lines = sum(reading.documents for reading in readings)
     found = [f"lines without an event: {lines:,}"] if lines else []
-    unreadable = _unreadable(readings, faults)
+    unreadable = _unreadable(readings)
     found += [f"lines that cannot be read: {many:,} ({why})" for why, many in unreadable.most_common(3)]
-    if any(fault.damaged or fault.cut for fault in faults):
+    if any(one.faults.damaged or one.faults.cut for one in readings):
         found.append("data that are cut or damaged")
     content = "; ".join(found) if found else "nothing: the process was killed before it wrote, or is still running"
     return f"{place} has no event of DFTracer; it has {content}"
 
 
-def list_missing(
-    paths: Sequence[Path],
-    readings: Sequence[FileReading],
-    faults: Sequence[FileFaults],
-    events: Events,
-    without_name: int,
-    copies: int,
+def _list_missing(
+    readings: Sequence[FileReading], events: Events, without_name: int, copies: int
 ) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
     """Return lines that are no events by what they are, and sentences: what is missing, and what else to know.
 
     `without_name` is the number of events on files that no line names, `copies` that of events that were dropped.
     """
     phases = sum((reading.phases for reading in readings), Counter[str]())
-    unreadable = _unreadable(readings, faults)
-    cut = [path for path, fault in zip(paths, faults, strict=True) if fault.cut]
+    unreadable = _unreadable(readings)
+    cut = [one.path for one in readings if one.faults.cut]
     left_out = {**phases, "unreadable": sum(unreadable.values()), "cut": len(cut), "copies": copies}
     left_out = {what: many for what, many in left_out.items() if many}
-    damaged = [path for path, fault in zip(paths, faults, strict=True) if fault.damaged]
-    endless = [path for path, one in zip(paths, readings, strict=True) if len(one.starts) > one.ends]
+    damaged = [one.path for one in readings if one.faults.damaged]
+    endless = [one.path for one in readings if len(one.starts) > one.ends]
     lost = sum(max(one.events_at_end - one.documents, 0) for one in readings)
     sizeless = int((events.is_kind("read", "write") & _is_system(events) & (events.moved < 0)).sum())
     sums = phases["sums over time"]
@@ -318,12 +299,10 @@ def list_missing(
         (sums, f"lines that are sums over time: {sums:,}; run the job without DFTRACER_ENABLE_AGGREGATION"),
     )
     incomplete = tuple(sentence for is_so, sentence in sentences if is_so)
-    return left_out, incomplete, _notes(paths, readings, events, left_out)
+    return left_out, incomplete, _notes(readings, events, left_out)
 
 
-def _notes(
-    paths: Sequence[Path], readings: Sequence[FileReading], events: Events, left_out: dict[str, int]
-) -> tuple[str, ...]:
+def _notes(readings: Sequence[FileReading], events: Events, left_out: dict[str, int]) -> tuple[str, ...]:
     lines = len(events) + sum(left_out.values())
     others = ", ".join(f"{many:,} {what}" for what, many in left_out.items())
     notes = [f"{len(events):,} of {lines:,} lines are events" + (f"; {others}" if others else "")]
@@ -332,7 +311,7 @@ def _notes(
             f"{copies:,} events are exact copies of others and were dropped: forked workers wrote their parent's "
             "buffer again"
         )
-    empty = [path for path, one in zip(paths, readings, strict=True) if not one.documents and not one.unreadable]
+    empty = [one.path for one in readings if not one.documents and not one.unreadable]
     if empty:
         notes.append(f"{_files(empty)} has no line: its process was killed or became another program before it wrote")
     hosts = {process.host for process in events.processes} - {""}
@@ -346,13 +325,13 @@ def _notes(
     return tuple(notes)
 
 
-def _is_system(events: Events) -> NDArray[np.bool_]:
+def _is_system(events: Events) -> Bools:
     return np.isin(events.layer, (layer_number("posix"), layer_number("stdio")))
 
 
-def _unreadable(readings: Sequence[FileReading], faults: Sequence[FileFaults]) -> Counter[str]:
+def _unreadable(readings: Sequence[FileReading]) -> Counter[str]:
     unreadable = sum((reading.unreadable for reading in readings), Counter[str]())
-    unreadable[f"longer than {MAX_LINE:,} bytes"] = sum(fault.long_lines for fault in faults)
+    unreadable[f"longer than {MAX_LINE:,} bytes"] = sum(one.faults.long_lines for one in readings)
     return +unreadable
 
 

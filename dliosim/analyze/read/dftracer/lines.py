@@ -32,16 +32,11 @@ class FileFaults:
     damaged: bool = False  #: true if a gzip member cannot be inflated; the rest of the file was not read
 
 
-@dataclass(frozen=True, slots=True)
-class LineBlock:
-    """Lines that follow one another in a file."""
+def read_blocks(path: Path, faults: FileFaults) -> Iterator[tuple[list[bytes], bool]]:
+    """Yield lines without their newlines, and False for the last one of a file that ends without a newline.
 
-    lines: list[bytes]  #: the lines without their newlines
-    is_whole: bool = True  #: false for the last line of a file that does not end with a newline
-
-
-def read_blocks(path: Path, faults: FileFaults) -> Iterator[LineBlock]:
-    """Yield the lines of a file; a part that cannot be read is counted in `faults`. Raises OSError."""
+    A part that cannot be read is counted in `faults`. Raises OSError.
+    """
     with path.open("rb") as file:
         is_gzip = file.read(2) == _GZIP
         file.seek(0)
@@ -49,7 +44,7 @@ def read_blocks(path: Path, faults: FileFaults) -> Iterator[LineBlock]:
         yield from _split(pieces, faults)
 
 
-def _split(pieces: Iterator[bytes], faults: FileFaults) -> Iterator[LineBlock]:
+def _split(pieces: Iterator[bytes], faults: FileFaults) -> Iterator[tuple[list[bytes], bool]]:
     rest, is_skipping = b"", False
     for piece in pieces:
         lines = piece.split(b"\n")
@@ -67,9 +62,9 @@ def _split(pieces: Iterator[bytes], faults: FileFaults) -> Iterator[LineBlock]:
         short = [line for line in lines if len(line) <= MAX_LINE]
         faults.long_lines += len(lines) - len(short)
         if short:
-            yield LineBlock(short)
+            yield short, True
     if rest:
-        yield LineBlock([rest], is_whole=False)
+        yield [rest], False
 
 
 def _inflate(file: BinaryIO, faults: FileFaults) -> Iterator[bytes]:

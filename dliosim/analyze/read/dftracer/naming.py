@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.analyze.arrays import Bools, Ints
 from dliosim.analyze.read.dftracer.parse import Exported, FileReading, Numbering
 from dliosim.trace.events import UNKNOWN, Process
 
@@ -68,7 +68,7 @@ class _ProcessKey(NamedTuple):
 
 
 def split_threads(
-    keys: Iterable[Any], process: Int32s, thread: NDArray[np.int64], exports: Sequence[Exported]
+    keys: Iterable[Any], process: Int32s, thread: Ints, exports: Sequence[Exported]
 ) -> tuple[list[tuple[Any, ...]], Int32s]:
     """Return the keys of processes, each with the rank that it gives, and the key of each event; (n,).
 
@@ -78,14 +78,13 @@ def split_threads(
     known = list(keys)
     if exports or not any(_whole_or_unknown(pid) == 0 for *_, pid in known):
         return [(*key, UNKNOWN) for key in known], process
-    ids, of_row = np.unique(thread, return_inverse=True)
-    pairs, of_row = np.unique(process * np.int64(len(ids)) + of_row, return_inverse=True)
-    names = [(*known[pair // len(ids)], int(ids[pair % len(ids)])) for pair in pairs.tolist()]
+    owner, ids, of_row = _pair_threads(process, thread)
+    names = [(*known[number], tid) for number, tid in zip(owner.tolist(), ids.tolist(), strict=True)]
     return [(*key, tid, _whole_or_unknown(rank)) for *key, rank, tid in names], of_row.astype(np.int32)
 
 
 def number_processes(
-    keys: Iterable[Any], hashes: HashNames, paths: Sequence[Path], readings: Sequence[FileReading]
+    keys: Iterable[Any], hashes: HashNames, readings: Sequence[FileReading]
 ) -> tuple[tuple[Process, ...], Int32s]:
     """Return the processes in order of rank, host and pid, and the number of each key's.
 
@@ -97,7 +96,7 @@ def number_processes(
     hosts: dict[tuple[Hashable, ...], str] = {}
     pids: dict[_ProcessKey, int] = {}
     first: set[int] = set()
-    file_ranks = [int(match[1]) if (match := _RANK.search(path.name)) else UNKNOWN for path in paths]
+    file_ranks = [int(match[1]) if (match := _RANK.search(one.path.name)) else UNKNOWN for one in readings]
     for number, value, name, pid, rank in keys:
         if (number, value, name) not in hosts:
             hosts[number, value, name] = hashes.host(number, value, name)
@@ -148,7 +147,7 @@ def _whole_or_unknown(value: Any) -> int:
         return UNKNOWN
 
 
-def number_files(keys: Iterable[Any], hashes: HashNames) -> tuple[tuple[str, ...], Int32s, NDArray[np.bool_]]:
+def number_files(keys: Iterable[Any], hashes: HashNames) -> tuple[tuple[str, ...], Int32s, Bools]:
     """Return the paths, the number of each key's, and which keys are hashes that no line names."""
     paths = Numbering()
     numbers, nameless = [], []
@@ -170,10 +169,14 @@ def number_names(keys: Iterable[Any], call: Int32s) -> tuple[tuple[str, ...], ND
     return tuple(map(str, names)), np.array(numbers, np.int16)[call]
 
 
-def number_threads(process: Int32s, thread: NDArray[np.int64]) -> Int32s:
+def number_threads(process: Int32s, thread: Ints) -> Int32s:
     """Return the number of each thread in its process, in order of their ids; the main thread has the lowest; (n,)."""
+    owner, _, of_row = _pair_threads(process, thread)
+    return (np.arange(len(owner)) - np.searchsorted(owner, owner)).astype(np.int32)[of_row]
+
+
+def _pair_threads(process: Int32s, thread: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the process and the id of each thread, in order of both, and the number of each event's; (n,)."""
     ids, of_row = np.unique(thread, return_inverse=True)
     pairs, of_row = np.unique(process * np.int64(len(ids)) + of_row, return_inverse=True)
-    owner = pairs // len(ids)
-    first = np.searchsorted(owner, owner)
-    return (np.arange(len(pairs)) - first).astype(np.int32)[of_row]
+    return pairs // len(ids), ids[pairs % len(ids)], of_row

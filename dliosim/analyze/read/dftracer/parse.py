@@ -7,15 +7,17 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.analyze.arrays import Bools, Ints
 from dliosim.analyze.read.dftracer.calls import ITEM_CALLS, VECTOR_CALLS, classify_call, plain_call
+from dliosim.analyze.read.dftracer.lines import FileFaults
 from dliosim.trace.events import UNKNOWN, kind_number
 
-Ints = NDArray[np.int64]
 Document = dict[str, Any]
 T = TypeVar("T")
 R = TypeVar("R")
@@ -125,6 +127,8 @@ class FileReading:
     """Findings in one trace file, next to its events."""
 
     number: int  #: of the trace file in the job
+    path: Path  #: the trace file
+    faults: FileFaults = field(default_factory=FileFaults)  #: what cannot be read of it
     ns: int = 1_000  #: ns of its unit of time
     documents: int = 0  #: lines that are JSON objects
     phases: Counter[str] = field(default_factory=Counter)  #: lines that are no complete events, by what they are
@@ -302,7 +306,7 @@ def _note_own(events: Sequence[Document], args: Sequence[Document], reading: Fil
                 reading.events_at_end += written if type(written) is int else 0
 
 
-def _appends(kind: NDArray[np.int8], args: Sequence[Document]) -> NDArray[np.bool_]:
+def _appends(kind: NDArray[np.int8], args: Sequence[Document]) -> Bools:
     """Return which events open a file for appending; (n,)."""
     appends = np.zeros(len(kind), bool)
     for row in np.flatnonzero(kind == _OPEN).tolist():

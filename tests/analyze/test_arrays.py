@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.analyze.intervals import Intervals, find_inside, merge_intervals, overlap_length, spread_amounts
+from dliosim.analyze.arrays import Intervals, find_inside, merge_intervals, overlap_length, spread_amounts
 
 pairs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=12)
 
