@@ -21,7 +21,7 @@ from time import perf_counter, process_time
 from bench_analyze import make_trace
 from harness import header, orderly, row, scratch
 
-from dliosim.analyze.commands import FORMATS
+from dliosim.analyze.commands.trace import FORMATS
 from dliosim.analyze.read.open_trace import open_trace
 
 

@@ -4,8 +4,8 @@
     scripts/write_insights.py           write them into the page
     scripts/write_insights.py --show    print them
 
-Insights are those of dliosim/analyze/insights/rules.py. Names are the fields of the figures, and their meaning the comments
-of these fields.
+Insights are those of dliosim/analyze/insights/rules.py. Names are the fields of the figures, and their meaning the
+comments of these fields.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +29,12 @@ _MAIN: Final = ("steps", "I/O", "sync")
 _BACKGROUND: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """Lanes of one process."""
-
-    #: lane of each event, (n,)
-    lane: NDArray[np.int64]
-    #: name and thread of each lane
-    names: dict[int, tuple[str, int]]
+#: Name and thread of each lane of a process.
+Names: TypeAlias = dict[int, tuple[str, int]]
 
 
-def assign_lanes(events: Events, has_readers: bool) -> Lanes:
-    """Return the lanes of one process; events are in order of begin, the longer first.
+def assign_lanes(events: Events, has_readers: bool) -> tuple[Ints, Names]:
+    """Return the lane of each event of a process, (n,), and all lanes; events are in order of begin, the longer first.
 
     Threads are called readers if `has_readers` is true, as in a run of dliosim.
     """
@@ -67,7 +60,7 @@ def assign_lanes(events: Events, has_readers: bool) -> Lanes:
         for more in range(int(extra.max(initial=0))):
             names[following] = f"{name}, {more + 2} under way", thread
             following += 1
-    return Lanes(lane, names)
+    return lane, names
 
 
 def _name_thread(thread: int, has_readers: bool) -> str:
@@ -125,11 +118,11 @@ def write_perfetto(trace: Trace, path: str) -> list[str]:
         for number, rows in enumerate(split_processes(events)):
             own = events.select(rows)
             own = own.select(np.lexsort((-own.duration, own.begin)))
-            lanes = assign_lanes(own, trace.source == "dliosim")
-            if len(lanes.names) > _LANES:
-                raise ExecutionError(f"cannot export: a process has {len(lanes.names)} threads and calls at once")
-            _write_documents(out, _describe_process(events, number, lanes))
-            _write_events(out, own, number, lanes, identity)
+            lane, names = assign_lanes(own, trace.source == "dliosim")
+            if len(names) > _LANES:
+                raise ExecutionError(f"cannot export: a process has {len(names)} threads and calls at once")
+            _write_documents(out, _describe_process(events, number, np.unique(lane).tolist(), names))
+            _write_events(out, own, number, lane, identity)
             identity += len(own)
         _write_documents(out, _count_bandwidth(trace))
         out.write("]\n")
@@ -157,20 +150,20 @@ def _describe_job(trace: Trace) -> Iterator[dict[str, Any]]:
         yield {"name": "HH", **about, "args": {"name": host, "value": _hash(host)}}
 
 
-def _describe_process(events: Events, number: int, lanes: Lanes) -> Iterator[dict[str, Any]]:
+def _describe_process(events: Events, number: int, lanes: Sequence[int], names: Names) -> Iterator[dict[str, Any]]:
     process, pid = events.processes[number], _process_number(number)
     shown = f"rank {process.rank}" if process.rank != UNKNOWN else f"process {process.pid}"
     about = {"cat": "dftracer", "pid": pid, "tid": pid, "ph": "M"}
     args = {"name": f"{shown} {process.host}".strip(), "rank": process.rank, "process": process.pid}
     yield {"name": "process_name", **about, "args": args}
     yield {"name": "process_sort_index", **about, "args": {"sort_index": rank_of(events, number)}}
-    for lane in np.unique(lanes.lane).tolist():
-        name, thread = lanes.names[lane]
+    for lane in lanes:
+        name, thread = names[lane]
         yield {"name": "thread_name", **about, "tid": pid + lane, "args": {"name": name, "thread": thread}}
         yield {"name": "thread_sort_index", **about, "tid": pid + lane, "args": {"sort_index": lane}}
 
 
-def _write_events(out: TextOutput, events: Events, number: int, lanes: Lanes, identity: int) -> None:
+def _write_events(out: TextOutput, events: Events, number: int, lane: Ints, identity: int) -> None:
     pid, host = _process_number(number), _hash(events.processes[number].host)
     seeks = events.kind == kind_number("seek")
     moved = np.where(seeks, events.offset, events.moved)
@@ -183,7 +176,7 @@ def _write_events(out: TextOutput, events: Events, number: int, lanes: Lanes, id
 
     def columns(rows: slice) -> Sequence[Ints]:
         begin, duration = split_time(events.begin[rows], 1000), split_time(events.duration[rows], 1000)
-        return np.arange(rows.start, rows.stop) + identity, pid + lanes.lane[rows], *begin, *duration
+        return np.arange(rows.start, rows.stop) + identity, pid + lane[rows], *begin, *duration
 
     for text in format_events(events, columns, args, shown, lambda words: _event_template(words, pid, host)):
         out.write(text)

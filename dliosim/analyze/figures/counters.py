@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -123,7 +123,7 @@ def _list_ranks(
     if "POSIX" in tables and "MPI-IO" in tables and ranks > 1:
         posix, mpi = tables["POSIX"], tables["MPI-IO"]
         both = set(posix.files) & set(mpi.files)
-        inside, below = (one.select(np.isin(one.file, _rows_of(one, both))) for one in (mpi, posix))
+        inside, below = (one.select(one.is_of(both)) for one in (mpi, posix))
         accessed = _rank_times(below, groups, ranks)
         waited = np.maximum(_rank_times(inside, groups, ranks) - accessed, 0)
         times += waited
@@ -156,31 +156,24 @@ def _describe_wait(
     `longest` is the longest time of a rank in the files, s. `inside` has the files as MPI-IO sees them, `below` as
     POSIX does.
     """
-
-    def add_up(module: FileCounters, values: NDArray[Any]) -> dict[str, float]:
-        sums = np.bincount(module.file, values, len(module.files)).tolist()
-        return dict(zip(module.files, sums, strict=True))
-
-    times, own = (add_up(one, one.time(*TIMES)) for one in (inside, below))
+    times, own = (dict(zip(one.files, one.sum_files(one.time(*TIMES)), strict=True)) for one in (inside, below))
     if not any(times.values()):
         return None
     file = max(times, key=lambda path: times[path] - own.get(path, 0.0))
-    stripes: Iterable[int] = (
-        layouts.count("STRIPE_COUNT")[np.isin(layouts.file, _rows_of(layouts, {file}))] if layouts else ()
-    )
+    stripes = layouts.count("STRIPE_COUNT")[layouts.is_of({file})] if layouts else np.zeros(0, np.int64)
     moved = below.count("BYTES_READ", "BYTES_WRITTEN")
     # Of a file that all ranks use, Darshan has the bytes of the slowest and of the fastest of them.
     extremes = [below.count(f"{which}_RANK_BYTES") for which in ("SLOWEST", "FASTEST")]
     most = np.where(below.rank < 0, np.maximum(*extremes), moved)
-    rows = below.file == below.files.index(file)
+    rows = below.is_of({file})
     total = int(moved[rows].sum())
     return MpiWait(
         waited,
         sum(times.values()) / ranks,
         file,
-        bool(inside.count(*_COLLECTIVE)[inside.file == inside.files.index(file)].any()),
+        bool(inside.count(*_COLLECTIVE)[inside.is_of({file})].any()),
         longest,
-        int(max(stripes, default=0)),
+        int(stripes.max(initial=0)),
         int(most[rows].max()) / total if total else 0.0,
     )
 
@@ -215,8 +208,7 @@ def _differ(module: FileCounters, ranks: int) -> Floats:
 
 def _find_rank(module: FileCounters, name: str) -> Ints:
     """Return a rank of each row; -1 where Darshan has none."""
-    found = module.counts.get(name)
-    return np.full(len(module), -1, np.int64) if found is None else found
+    return module.counts.get(name, np.full(len(module), -1, np.int64))
 
 
 def _time_by_slowest(bases: Sequence[FileCounters], groups: int, ranks: int) -> float:
@@ -233,7 +225,7 @@ def _time_by_slowest(bases: Sequence[FileCounters], groups: int, ranks: int) -> 
 
 def _describe_access(bases: Sequence[FileCounters], mpi: FileCounters | None, ranks: int) -> Access:
     shared = {path for one in bases for path in _shared_files(one)}
-    on_shared = np.isin(mpi.file, _rows_of(mpi, shared | _shared_files(mpi))) if mpi else None
+    on_shared = mpi.is_of(shared | _shared_files(mpi)) if mpi else None
     calls = mpi.count(*MPI_CALLS) if mpi else np.zeros(0, np.int64)
     collective = mpi.count("COLL_READS", "COLL_WRITES") if mpi else calls
     stdio = [one for one in bases if one.module == "STDIO"]
@@ -258,10 +250,6 @@ def _shared_files(module: FileCounters) -> set[str]:
     return {module.files[file] for file in several}
 
 
-def _rows_of(module: FileCounters, paths: set[str]) -> list[int]:
-    return [number for number, path in enumerate(module.files) if path in paths]
-
-
 def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks: int) -> Direction:
     """Return the figures of one direction; the calls of a file and rank are taken to be equally long.
 
@@ -278,7 +266,7 @@ def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks:
         seconds += float(one.time(time).sum())
         size = one.count(moved)
         bytes_moved += int(size.sum())
-        on_shared += int(calls[np.isin(one.file, _rows_of(one, shared))].sum())
+        on_shared += int(calls[one.is_of(shared)].sum())
         if one.module not in _SIZED:
             continue
         sized += int(calls.sum())
@@ -299,10 +287,9 @@ def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks:
         share = calls / np.maximum(calls + others, 1)
         misaligned += round(float((one.count("FILE_NOT_ALIGNED") * share).sum()))
         # Bytes above the byte furthest behind in the file, over all ranks.
-        files = len(one.files)
-        ends = np.zeros(files, np.int64)
+        ends = np.zeros(len(one.files), np.int64)
         np.maximum.at(ends, one.file, one.count(furthest) + (calls > 0))
-        again += int(np.maximum(np.bincount(one.file, size, files) - ends, 0).sum())
+        again += int(np.maximum(one.sum_files(size) - ends, 0).sum())
     first = min(first, max(placed - sequential, 0))  # Darshan counts the first call at offset 0 as no sequential one
     random = max(placed - sequential - first, 0)
     mean = bytes_moved / count if count else None
@@ -353,11 +340,11 @@ def _count_size(one: FileCounters, size: int) -> Ints:
 
 def _list_files(bases: Sequence[FileCounters]) -> tuple[FileKind, ...]:
     paths = [path for one in bases for path in one.files]
-    columns: list[list[float]] = []
+    columns: list[tuple[float, ...]] = []
     for one in bases:
         counts = (("OPENS", "INDEP_OPENS", "COLL_OPENS"), METADATA, ("BYTES_READ",), ("BYTES_WRITTEN",))
         rows = [*(one.count(*names) for names in counts), one.time(*TIMES)]
-        columns += np.stack([np.bincount(one.file, row, len(one.files)) for row in rows], axis=1).tolist()
+        columns += zip(*map(one.sum_files, rows), strict=True)
     return sum_kinds(paths, [find_purpose(path) for path in paths], columns)
 
 

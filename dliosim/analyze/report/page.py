@@ -19,20 +19,7 @@ from dliosim.analyze.figures.view import View
 from dliosim.analyze.insights.rules import Finding, is_costly
 from dliosim.analyze.report.first_screen import cure_lines, describe_job, split_note
 from dliosim.analyze.report.tables import list_tables
-from dliosim.pictures import html
-from dliosim.pictures.style import (
-    LIGHT_HEAT,
-    PARTS,
-    READS,
-    SERIES,
-    apply_style,
-    figure,
-    grid_lines,
-    log_axis,
-    rate_axis,
-    render_figure,
-    time_axis,
-)
+from dliosim.pictures import html, style
 from dliosim.readable import count, printable, seconds
 
 _HOW = (
@@ -59,9 +46,9 @@ def page(view: View, figures: Figures, findings: Sequence[Finding]) -> str:
 
 def _picture_pieces(view: View, figures: Figures) -> Iterator[str]:
     """Yield the pictures that a trace has something for."""
-    with apply_style():
+    with style.apply_style():
         for name, caption, drawn in list_pictures(view, figures):
-            yield html.picture(name, caption, render_figure(drawn, "svg"))
+            yield html.picture(name, caption, style.render_figure(drawn, "svg"))
 
 
 def _insight_pieces(figures: Figures, findings: Sequence[Finding]) -> Iterator[str]:
@@ -95,13 +82,13 @@ MOST_ROWS: Final = 48
 _LEAST_SHARE = 0.02
 
 _COLOURS: Final = {
-    "read": READS,
+    "read": style.READS,
     "write": "#0B4F7D",
     "metadata": "#B0B0B0",
-    "compute": PARTS["compute"],
-    "checkpoint": PARTS["checkpoint"],
-    "processing": PARTS["processing"],
-    "sync wait": PARTS["sync wait"],
+    "compute": style.PARTS["compute"],
+    "checkpoint": style.PARTS["checkpoint"],
+    "processing": style.PARTS["processing"],
+    "sync wait": style.PARTS["sync wait"],
 }
 
 _TIMELINE = (
@@ -179,17 +166,17 @@ def bytes_map(view: View, figures: Figures, rows: Ints) -> Figure:
     """Draw the bandwidth of each of some ranks over time."""
     rates = spread_bytes(view, "read", "write")[rows] / figures.bandwidth.bin_seconds
     some = np.where(rates > 0, rates, -1.0)
-    drawn = _draw_map(figures, rows, some, colormaps[LIGHT_HEAT], (0.0, float(rates.max())))
+    drawn = _draw_map(figures, rows, some, colormaps[style.LIGHT_HEAT], (0.0, float(rates.max())))
     bar = drawn.colorbar(drawn.axes[0].collections[0], ax=drawn.axes[0], pad=0.01, aspect=25)
-    rate_axis(bar.ax.yaxis)
+    style.rate_axis(bar.ax.yaxis)
     return drawn
 
 
 def _draw_map(figures: Figures, rows: Ints, values: Floats, colours: Colormap, limits: tuple[float, float]) -> Figure:
     """Draw values by rank and time; those below the limits are white."""
-    drawn = figure(height=min(8.0, 1.6 + 0.2 * len(rows)))
+    drawn = style.figure(height=min(8.0, 1.6 + 0.2 * len(rows)))
     axes = drawn.add_subplot()
-    unit = time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
+    unit = style.time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
     edges = np.linspace(0, figures.job.seconds * unit, values.shape[1] + 1)
     shown = np.ma.masked_less(values, 0.0)
     across = np.linspace(-0.5, len(rows) - 0.5, values.shape[0] + 1)
@@ -203,14 +190,14 @@ def _draw_map(figures: Figures, rows: Ints, values: Floats, colours: Colormap, l
 
 def bandwidth_curve(figures: Figures) -> Figure:
     """Draw what all ranks read and write together over time."""
-    drawn = figure(height=2.8)
+    drawn = style.figure(height=2.8)
     axes = drawn.add_subplot()
-    unit = time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
+    unit = style.time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
     edges = np.linspace(0, figures.job.seconds * unit, len(figures.bandwidth.read) + 1)
     handles = []
     for name, moved, colour in (
-        ("read", figures.bandwidth.read, SERIES[0]),
-        ("written", figures.bandwidth.written, SERIES[1]),
+        ("read", figures.bandwidth.read, style.SERIES[0]),
+        ("written", figures.bandwidth.written, style.SERIES[1]),
     ):
         if any(moved):
             rate = np.array(moved) / figures.bandwidth.bin_seconds
@@ -219,20 +206,20 @@ def bandwidth_curve(figures: Figures) -> Figure:
             handles.append(Patch(color=colour, alpha=0.5, label=name))
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, edges[-1])
-    rate_axis(axes.yaxis)
+    style.rate_axis(axes.yaxis)
     axes.set_ylabel("bytes per second, all ranks")
-    grid_lines(axes, "y")
+    style.grid_lines(axes, "y")
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
 
 
 def sizes_chart(figures: Figures) -> Figure:
     """Draw the calls in each of Darshan's bins of sizes."""
-    drawn = figure(height=2.8)
+    drawn = style.figure(height=2.8)
     axes = drawn.add_subplot()
     sides = [
         one
-        for one in (("reads", figures.access.read, SERIES[0]), ("writes", figures.access.write, SERIES[1]))
+        for one in (("reads", figures.access.read, style.SERIES[0]), ("writes", figures.access.write, style.SERIES[1]))
         if any(one[1].bins)
     ]
     width = 0.8 / len(sides)
@@ -241,7 +228,7 @@ def sizes_chart(figures: Figures) -> Figure:
         bars = axes.bar(places, side.bins, width, color=colour, label=name)
         axes.bar_label(bars, [str(value) if value else "" for value in side.bins], fontsize=7.5)
     axes.set_yscale("log")
-    log_axis(axes.yaxis, lambda value: f"{value:.0f}")
+    style.log_axis(axes.yaxis, lambda value: f"{value:.0f}")
     axes.set_ylim(bottom=0.5)
     axes.margins(y=0.15)
     axes.set_xticks(np.arange(len(BIN_NAMES)), [name.replace("-", "-\n", 1) for name in BIN_NAMES])

@@ -352,7 +352,7 @@ COMMANDS: Final = {
         find_contradiction=_find_report_contradiction,
     ),
     "analyze": Command(
-        "analyze.commands:analyze_command",
+        "analyze.commands.analyze:analyze_command",
         "say why a job is slow, by its trace (also Darshan, DFTracer)",
         "dliosim analyze my-results",
         (
@@ -366,7 +366,7 @@ COMMANDS: Final = {
         find_contradiction=_find_analyze_contradiction,
     ),
     "trace": Command(
-        "analyze.commands:trace_command",
+        "analyze.commands.trace:trace_command",
         "give a trace to Perfetto, or as CSV, Parquet or Darshan's text",
         "dliosim trace export my-results",
         (

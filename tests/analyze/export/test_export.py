@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.analyze.commands import FORMATS
+from dliosim.analyze.commands.trace import FORMATS
 from dliosim.analyze.export import output
 from dliosim.analyze.export.perfetto import assign_lanes, write_perfetto
 from dliosim.analyze.export.rows import select_part
@@ -119,16 +119,16 @@ def test_events_of_a_lane_are_within_each_other_or_do_not_overlap(
 def test_calls_under_way_together_have_a_lane_each_and_the_first_that_is_free() -> None:
     rows = [read(0, 50), read(10, 50), read(20, 100), read(55, 10), read(60, 10), compute(0, 100)]
     events = make(rows).events
-    lanes = assign_lanes(events, has_readers=True)
-    of_reads = lanes.lane[events.is_kind("read")].tolist()
+    lane, names = assign_lanes(events, has_readers=True)
+    of_reads = lane[events.is_kind("read")].tolist()
     assert of_reads == [1, 3, 4, 1, 3]
-    assert lanes.names[3] == ("I/O, 2 under way", 0)
-    assert lanes.lane[events.is_kind("compute")].tolist() == [0]
+    assert names[3] == ("I/O, 2 under way", 0)
+    assert lane[events.is_kind("compute")].tolist() == [0]
 
 
 def test_a_call_is_within_the_call_of_a_library_that_made_it() -> None:
     rows = [read(0, 100, layer="library", thread=1), read(10, 20, thread=1), read(30, 20, thread=1)]
-    assert assign_lanes(make(rows).events, has_readers=True).lane.tolist() == [3, 3, 3]
+    assert assign_lanes(make(rows).events, has_readers=True)[0].tolist() == [3, 3, 3]
 
 
 def test_counters_add_up_to_the_bytes(tmp_path: Path) -> None:

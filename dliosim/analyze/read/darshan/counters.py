@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.analyze.arrays import Bools, Floats, Ints
 from dliosim.trace.events import Trace
 
 #: Darshan's names of both directions: calls, bytes, the byte furthest behind, time.
@@ -41,16 +42,16 @@ class FileCounters:
     #: rank; -1 for a file that all ranks used, whose counters Darshan has added up; (n,)
     rank: NDArray[np.int32]
     #: counters by Darshan's names without the module's, such as READS and SIZE_READ_0_100; (n,)
-    counts: Mapping[str, NDArray[np.int64]]
+    counts: Mapping[str, Ints]
     #: times in s by Darshan's names without the module's, such as F_READ_TIME; (n,)
-    seconds: Mapping[str, NDArray[np.float64]]
+    seconds: Mapping[str, Floats]
     #: paths
     files: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.file)
 
-    def select(self, rows: NDArray[np.bool_]) -> FileCounters:
+    def select(self, rows: Bools) -> FileCounters:
         """Return some rows of the counters, with their files alone."""
         numbers, file = np.unique(self.file[rows], return_inverse=True)
         return FileCounters(
@@ -62,23 +63,32 @@ class FileCounters:
             tuple(self.files[number] for number in numbers.tolist()),
         )
 
-    def count(self, *names: str) -> NDArray[np.int64]:
+    def count(self, *names: str) -> Ints:
         """Return the sum of some counters in each row; Darshan's -1 for unknown counts 0."""
         columns = [np.maximum(self.counts[name], 0) for name in names if name in self.counts]
         return sum(columns, np.zeros(len(self), np.int64))
 
-    def time(self, *names: str) -> NDArray[np.float64]:
+    def time(self, *names: str) -> Floats:
         """Return the sum of some times in each row, s."""
         columns = [np.nan_to_num(self.seconds[name]) for name in names if name in self.seconds]
         return sum(columns, np.zeros(len(self)))
 
-    def calls(self, side: str) -> NDArray[np.int64]:
+    def calls(self, side: str) -> Ints:
         """Return the reads or writes in each row; of MPI-IO, of all its ways."""
         name = SIDES[side][0]
         ways = [one for one in MPI_CALLS if one.endswith(name)]
         return self.count(*(ways if self.module == "MPI-IO" else [name, *_DAOS_CALLS[side]]))
 
-    def add_up(self, values: NDArray[Any], groups: int, ranks: int) -> NDArray[np.float64]:
+    def is_of(self, paths: Set[str]) -> Bools:
+        """Return which rows are of some files; (n,)."""
+        return np.isin(self.file, [number for number, path in enumerate(self.files) if path in paths])
+
+    def sum_files(self, values: NDArray[Any]) -> list[float]:
+        """Return the sum of each file."""
+        sums: list[float] = np.bincount(self.file, values, len(self.files)).tolist()
+        return sums
+
+    def add_up(self, values: NDArray[Any], groups: int, ranks: int) -> Floats:
         """Return the sum of each group, with each rank's equal part of what all ranks have together; (groups,)."""
         own = self.rank >= 0
         total = np.zeros(groups) + np.bincount(self.rank[own], values[own], groups)

@@ -12,15 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.analyze.arrays import Bools, Ints, find_starts
+from dliosim.analyze.read.dftracer import naming
 from dliosim.analyze.read.dftracer.lines import MAX_LINE, read_blocks
-from dliosim.analyze.read.dftracer.naming import (
-    HashNames,
-    number_files,
-    number_names,
-    number_processes,
-    number_threads,
-    split_threads,
-)
 from dliosim.analyze.read.dftracer.parse import FileReading, Tables, parse_lines
 from dliosim.errors import TraceError
 from dliosim.readable import count, printable
@@ -77,21 +70,21 @@ def _check(reading: FileReading, own_rows: int, rows: int) -> None:
 
 
 def _make_trace(place: Path, tables: Tables, readings: Sequence[FileReading], columns: Columns) -> Trace:
-    hashes = HashNames(readings)
+    hashes = naming.HashNames(readings)
     exports = [one.exported for one in readings if one.exported is not None]
-    keys, own = split_threads(tables.processes, columns["process"], columns["thread"], exports)
-    processes, numbers = number_processes(keys, hashes, readings)
+    keys, own = naming.split_threads(tables.processes, columns["process"], columns["thread"], exports)
+    processes, numbers = naming.number_processes(keys, hashes, readings)
     columns["process"] = numbers[own]
     del own
-    files, numbers, nameless = number_files(tables.files, hashes)
+    files, numbers, nameless = naming.number_files(tables.files, hashes)
     without_name = int(nameless[columns["file"]].sum())
     columns["file"] = numbers[columns["file"]]
     call = columns.pop("call")
-    names, columns["name"] = number_names(tables.calls, call)
+    names, columns["name"] = naming.number_names(tables.calls, call)
     columns["kind"] = np.array(tables.calls.kinds, np.int8)[call]
     columns["layer"] = np.array(tables.calls.layers, np.int8)[call]
     del call
-    columns["thread"] = number_threads(columns["process"], columns["thread"])
+    columns["thread"] = naming.number_threads(columns["process"], columns["thread"])
     is_export = len(exports) == len(readings)
     if not is_export:
         columns["begin"] -= columns["begin"].min()

@@ -1,0 +1,1 @@
+"""The commands of the analysis, which the command line names."""
