@@ -160,10 +160,10 @@ def align_rows(rows: Sequence[tuple[str, str]]) -> str:
     return "\n".join(wrap_text(value, f"{name:<{indent}}", " " * indent) for name, value in rows)
 
 
-def wrap_text(text: str, first: str, later: str) -> str:
+def wrap_text(text: str, first: str, later: str, width: int = WIDTH) -> str:
     """Wrap a text, but break no long word: a path must stay whole so that it can be copied."""
     return textwrap.fill(
-        text, WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+        text, width, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dliosim.analyze.arrays import Bools, Ints, find_starts, merge_intervals, sort_groups
 from dliosim.analyze.figures.view import View
-from dliosim.trace.events import Events, kind_number, layer_number
+from dliosim.trace.events import kind_number, layer_number
 
 #: Largest size of each of Darshan's bins, bytes; larger ones are in the last bin. And what Darshan calls the bins.
 BIN_ENDS: Final = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30)
@@ -86,10 +86,12 @@ def describe_access(view: View) -> Access:
     rows, starts = _sort_by_process_and_file(view)
     follows = np.ones(len(rows), np.bool_)
     follows[starts] = False
-    shared = _find_shared_files(view, rows[starts])
+    pairs = events.file[rows[starts]]  # of each process
+    shared = np.bincount(pairs[pairs >= 0], minlength=len(events.files)) > 1
     reads = events.kind[rows] == _READ
     mpi = np.isin(events.layer, (_COLLECTIVE, _MPI)) & events.is_kind("read", "write")
     mpi_shared = mpi & np.append(shared, False)[events.file]
+    nonblocking = [index for index, name in enumerate(events.names) if _NONBLOCKING.search(name)]
     used = np.bincount(events.file[view.operations] + 1, minlength=1)[1:]
     return Access(
         _describe(view, rows[reads], shared),
@@ -100,7 +102,7 @@ def describe_access(view: View) -> Access:
         int(mpi.sum()),
         int(mpi_shared.sum()),
         int((mpi_shared & (events.layer == _COLLECTIVE)).sum()),
-        _count_nonblocking(events, mpi),
+        int((mpi & np.isin(events.name, nonblocking)).sum()),
         int(view.bytes[events.layer == _STDIO].sum()),
     )
 
@@ -112,13 +114,6 @@ def _sort_by_process_and_file(view: View) -> tuple[Ints, Ints]:
     keys = events.process[rows].astype(np.int64) * (len(events.files) + 1) + events.file[rows] + 1
     order, starts = sort_groups(keys)
     return rows[order], starts
-
-
-def _find_shared_files(view: View, pairs: Ints) -> Bools:
-    """Return which files several processes read or write; `pairs` has a row of each pair of process and file."""
-    files = view.events.file[pairs]
-    found: Bools = np.bincount(files[files >= 0], minlength=len(view.events.files)) > 1
-    return found
 
 
 def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
@@ -192,8 +187,3 @@ def _measure_repetition(view: View, rows: Ints) -> tuple[int, int, int | None]:
         return once, moved - once, moved - once
     place += epoch * np.int64(total)
     return once, moved - once, moved - merge_intervals(place, place + size).length
-
-
-def _count_nonblocking(events: Events, mpi: Bools) -> int:
-    names = [index for index, name in enumerate(events.names) if _NONBLOCKING.search(name)]
-    return int((mpi & np.isin(events.name, names)).sum())

@@ -352,21 +352,17 @@ def _list_functions(modules: Sequence[FileCounters]) -> tuple[Function, ...]:
     """Return reads, writes and all other calls of each module; quantiles are not known."""
     found = []
     for one in modules:
-        layer = one.module.lower()
-        for side, (_, moved, _, time) in SIDES.items():
-            count = int(one.calls(side).sum())
+        calls = [
+            (f"{side}s", side, one.calls(side), one.time(time), int(one.count(moved).sum()))
+            for side, (_, moved, _, time) in SIDES.items()
+        ]
+        calls.append(("opens, stats, ...", "metadata", one.count(*METADATA), one.time("F_META_TIME"), 0))
+        for name, kind, counts, times, moved in calls:
+            about = f"{one.module} {name}", one.module.lower(), kind
             found.append(
-                _function(f"{one.module} {side}s", layer, side, count, one.time(time), int(one.count(moved).sum()))
+                Function(*about, int(counts.sum()), float(times.sum()), moved, None, math.nan, math.nan, math.nan)
             )
-        metadata = int(one.count(*METADATA).sum())
-        found.append(
-            _function(f"{one.module} opens, stats, ...", layer, "metadata", metadata, one.time("F_META_TIME"), 0)
-        )
     return tuple(sorted((one for one in found if one.count), key=lambda one: (-one.seconds, one.name)))
-
-
-def _function(name: str, layer: str, kind: str, count: int, times: Floats, moved: int) -> Function:
-    return Function(name, layer, kind, count, float(times.sum()), moved, None, math.nan, math.nan, math.nan)
 
 
 def _split_time(seconds: float, ranks: Sequence[Rank]) -> TimeSplit:

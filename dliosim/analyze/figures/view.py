@@ -69,11 +69,8 @@ class View:
     @cached_property
     def group_of(self) -> Ints:
         """The group of each process; (processes,)."""
-        numbers: dict[tuple[int, int], int] = {}
-        keys = [(one.rank, 0) if one.rank >= 0 else (1 << 32, index) for index, one in enumerate(self.events.processes)]
-        for key in sorted(set(keys)):
-            numbers[key] = len(numbers)
-        return np.array([numbers[key] for key in keys], np.int64)
+        ids = [one.rank if one.rank >= 0 else (1 << 32) + index for index, one in enumerate(self.events.processes)]
+        return np.unique(np.array(ids, np.int64), return_inverse=True)[1]
 
     @cached_property
     def groups(self) -> tuple[str, ...]:

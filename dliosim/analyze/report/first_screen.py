@@ -11,7 +11,7 @@ from dliosim.analyze.insights.jobs import Changes
 from dliosim.analyze.insights.rules import INSIGHTS, Finding, is_costly
 from dliosim.analyze.report.tables import brief_functions_table, changes_tables, list_tables, split_table
 from dliosim.readable import count, printable, seconds, size
-from dliosim.report.text_table import SCREEN, format_table
+from dliosim.report.text_table import SCREEN, format_table, wrap_text
 
 #: Lines of a first screen, and insights and sentences of the reader that it shows in full.
 LINES: Final = 40
@@ -169,16 +169,4 @@ def format_changes(changes: Changes, names: tuple[str, str]) -> str:
 
 
 def _wrap(texts: Sequence[str], first: str = "", others: str = "") -> list[str]:
-    # A path stays whole, so that it can be copied.
-    return [
-        line
-        for text in texts
-        for line in textwrap.wrap(
-            printable(text),
-            SCREEN,
-            initial_indent=first,
-            subsequent_indent=others,
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-    ]
+    return [line for text in texts for line in wrap_text(printable(text), first, others, SCREEN).splitlines()]
