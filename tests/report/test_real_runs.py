@@ -97,14 +97,16 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Made(place, ranks, done.stdout, results, loops)
 
 
-def faults(value: Any, schema: Mapping[str, Any], where: str = "results") -> Iterator[str]:
-    """Return the faults of a value by the schema; knows the part of JSON Schema that docs/results.schema.json uses."""
+def faults(
+    value: Any, schema: Mapping[str, Any], where: str = "results", whole: Mapping[str, Any] = SCHEMA
+) -> Iterator[str]:
+    """Return the faults of a value by a part of a whole schema; knows the part of JSON Schema that docs/*.json use."""
     known = {"$ref", "type", "const", "enum", "pattern", "minimum", "maximum", "anyOf", "items", "properties"}
     known |= {"required", "additionalProperties", "description", "title", "$schema", "$defs"}
     assert schema.keys() <= known, f"the checker does not know {schema.keys() - known}"
     if "$ref" in schema:
-        yield from faults(value, SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")], where)
-    if "anyOf" in schema and all(any(True for _ in faults(value, one, where)) for one in schema["anyOf"]):
+        yield from faults(value, whole["$defs"][schema["$ref"].removeprefix("#/$defs/")], where, whole)
+    if "anyOf" in schema and all(any(True for _ in faults(value, one, where, whole)) for one in schema["anyOf"]):
         yield f"{where}: none of those that it may be"
     if "const" in schema and value != schema["const"]:
         yield f"{where}: not {schema['const']}"
@@ -122,7 +124,7 @@ def faults(value: Any, schema: Mapping[str, Any], where: str = "results") -> Ite
         yield f"{where}: {value} is out of bounds"
     if isinstance(value, list):
         for index, one in enumerate(value):
-            yield from faults(one, schema.get("items", {}), f"{where}[{index}]")
+            yield from faults(one, schema.get("items", {}), f"{where}[{index}]", whole)
     if isinstance(value, dict):
         yield from (f"{where}: no {name}" for name in schema.get("required", []) if name not in value)
         for name, one in value.items():
@@ -130,7 +132,7 @@ def faults(value: Any, schema: Mapping[str, Any], where: str = "results") -> Ite
             if rule is False:
                 yield f"{where}: {name} is not known"
             else:
-                yield from faults(one, rule, f"{where}.{name}")
+                yield from faults(one, rule, f"{where}.{name}", whole)
 
 
 def is_of(value: Any, name: str) -> bool:

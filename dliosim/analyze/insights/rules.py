@@ -89,21 +89,21 @@ INSIGHTS: Final = (
     Insight(
         "incomplete",
         "the trace is incomplete",
-        "sentences of the reader about events that are missing or damaged",
+        "sentences about missing or damaged events",
         0.0,
-        "dliosim; Darshan does not see reads of forked workers (darshan#872)",
+        "dliosim; darshan#872",
         measures.missing_events,
-        "believe no total before the trace is whole: let the job end by itself, trace its workers too, raise the "
+        "trust no total before the trace is whole: let the job end by itself, trace its workers too, raise the "
         "tracer's memory limit (DARSHAN_MODMEM, DXT's)",
         unit=lambda value: f"{value:.0f}",
     ),
     Insight(
         "unoverlapped-io",
         "reads are not hidden behind compute",
-        "I/O time without compute on the same rank, less that of writes and fsyncs / I/O time of the rank, unions of "
-        "intervals; within epochs, where these are known",
+        "I/O time without compute on the same rank, without writes and fsyncs / I/O time of the rank; within epochs if "
+        "known",
         0.5,
-        "DFAnalyzer unoverlapped_io, which has writes with it",
+        "DFAnalyzer unoverlapped_io, which includes writes",
         measures.io_alone,
         _READ_AHEAD,
         "-D {loop}.readers={readers}",
@@ -111,8 +111,7 @@ INSIGHTS: Final = (
     Insight(
         "unoverlapped-writes",
         "writes are not hidden behind compute",
-        "time of writes and fsyncs without compute on the same rank / time of the rank, unions of intervals; within "
-        "epochs, where these are known",
+        "time of writes and fsyncs without compute on the same rank / time of the rank; within epochs if known",
         0.1,
         "dliosim",
         measures.writes_alone,
@@ -123,9 +122,9 @@ INSIGHTS: Final = (
     Insight(
         "data-wait",
         "steps wait for data",
-        "time of fetching data / (time of fetching data + compute), each a union on its rank, means over ranks",
+        "time of fetching data / (time of fetching data + compute), mean over ranks",
         0.1,
-        "MLPerf Storage: accelerator utilization of at least 90 %",
+        "MLPerf Storage: accelerators at least 90 % busy",
         measures.data_wait,
         _READ_AHEAD,
         "-D {loop}.readers={readers}",
@@ -133,8 +132,7 @@ INSIGHTS: Final = (
     Insight(
         "straggler",
         "one rank is slower than the others",
-        "time of the rank that costs the others most / mean of the others' - 1; from a step's first begin to the end "
-        "of the rank's own work, where steps are known, else I/O time over the job",
+        "time of the most costly rank / mean of the others - 1: its own work in steps, else I/O time of the job",
         0.15,
         "Drishti P19",
         measures.straggler_lag,
@@ -144,10 +142,9 @@ INSIGHTS: Final = (
     Insight(
         "mpi-io-wait",
         "ranks wait in MPI-IO, for each other or for locks",
-        "(time of a rank in MPI-IO - its time in POSIX calls on the same files) / time of a rank in MPI-IO, sums over "
-        "ranks; of Darshan's counters",
+        "(time in MPI-IO - time in POSIX calls on the same files) / time in MPI-IO, sums over ranks",
         0.5,
-        "dliosim, after Darshan's skew heuristic, which has no threshold",
+        "Darshan's skew heuristic, with a threshold",
         measures.mpi_wait_share,
         f"on Lustre see first `lfs getstripe -c` of the file: with 1, `lfs setstripe -c 8` its folder before the file "
         f"is made, as ROMIO takes an aggregator for each stripe; then {AGGREGATORS}",
@@ -155,7 +152,7 @@ INSIGHTS: Final = (
     Insight(
         "uneven-bytes",
         "ranks move different amounts",
-        "(most bytes that a rank reads - least) / most; of written bytes where no rank reads",
+        "(most bytes that a rank reads - least) / most; bytes written if no rank reads",
         0.3,
         "Drishti P18, P21, P22",
         measures.bytes_spread,
@@ -176,7 +173,7 @@ INSIGHTS: Final = (
     Insight(
         "small-reads",
         "many reads are small",
-        "reads of less than 1 MiB / reads; one of 1 MiB is not small",
+        "reads of less than 1 MiB / reads",
         0.1,
         "Drishti P05",
         partial(measures.small_share, "read"),
@@ -187,7 +184,7 @@ INSIGHTS: Final = (
     Insight(
         "small-writes",
         "many writes are small",
-        "writes of less than 1 MiB / writes; one of 1 MiB is not small",
+        "writes of less than 1 MiB / writes",
         0.1,
         "Drishti P06",
         partial(measures.small_share, "write"),
@@ -197,9 +194,9 @@ INSIGHTS: Final = (
     Insight(
         "slow-small-reads",
         "small reads take most of the I/O time",
-        "time of reads below 1 MiB / time of all operations; durations of all ranks added up",
+        "time of reads below 1 MiB / time of all operations",
         0.5,
-        "DFAnalyzer small_reads, which has all reads if a mean one is below 1 MiB",
+        "DFAnalyzer small_reads, which uses the mean size",
         partial(measures.small_time_share, "read"),
         _PACK,
         '-D {loop}.transfer="whole sample"',
@@ -207,34 +204,34 @@ INSIGHTS: Final = (
     Insight(
         "slow-small-writes",
         "small writes take most of the I/O time",
-        "time of writes below 1 MiB / time of all operations; durations of all ranks added up",
+        "time of writes below 1 MiB / time of all operations",
         0.5,
-        "DFAnalyzer small_writes, which has all writes if a mean one is below 1 MiB",
+        "DFAnalyzer small_writes, which uses the mean size",
         partial(measures.small_time_share, "write"),
         "collect writes in a larger buffer; write one file for each rank or node",
     ),
     Insight(
         "misaligned-reads",
         "reads begin inside a block",
-        "reads at an offset that is no multiple of 4096 / reads of known offset",
+        "reads whose offset is no multiple of 4096 / reads of known offset",
         0.1,
-        "Drishti P08; Darshan takes the file's own block size",
+        "Drishti P08; Darshan uses the file's block size",
         partial(measures.block_share, "read"),
         "pad samples and headers to 4 KiB (HDF5: H5Pset_alignment)",
     ),
     Insight(
         "misaligned-writes",
         "writes begin inside a block",
-        "writes at an offset that is no multiple of 4096 / writes of known offset",
+        "writes whose offset is no multiple of 4096 / writes of known offset",
         0.1,
-        "Drishti P08; Darshan takes the file's own block size",
+        "Drishti P08; Darshan uses the file's block size",
         partial(measures.block_share, "write"),
         "pad what is written to 4 KiB, or to the stripe of the file system (HDF5: H5Pset_alignment)",
     ),
     Insight(
         "random-reads",
         "reads jump back",
-        "reads that begin before the end of the process's last read of the file / reads of known offset",
+        "reads that begin before the end of the process's last one / reads of known offset",
         0.2,
         "Drishti P11; DFAnalyzer has 50 %",
         partial(measures.random_share, "read"),
@@ -245,7 +242,7 @@ INSIGHTS: Final = (
     Insight(
         "random-writes",
         "writes jump back",
-        "writes that begin before the end of the process's last write to the file / writes of known offset",
+        "writes that begin before the end of the process's last one / writes of known offset",
         0.2,
         "Drishti P13; DFAnalyzer has 50 %",
         partial(measures.random_share, "write"),
@@ -255,10 +252,10 @@ INSIGHTS: Final = (
     Insight(
         "read-again",
         "the same bytes are read again",
-        "(bytes read - different bytes of files) / bytes read, over all processes; of a run of dliosim (bytes of the "
-        "device - different bytes) / bytes read, where the kernel counts them: page caches give the others",
+        "(bytes read - different bytes of files) / bytes read, over all processes; in a run of dliosim bytes of the "
+        "device, if counted",
         0.1,
-        "Drishti P09, which has it the wrong way round",
+        "Drishti P09, corrected",
         partial(measures.again_share, "read", "read"),
         "keep the data in memory, or on a node's own disk, after the first epoch (tf.data cache)",
         '-D {loop}.cache="memory 8 GB"',
@@ -268,14 +265,14 @@ INSIGHTS: Final = (
         "the same bytes are written again",
         "(bytes written - different bytes of files) / bytes written, over all processes",
         0.1,
-        "Drishti P10, which has it the wrong way round",
+        "Drishti P10, corrected",
         partial(measures.again_share, "write", "written"),
         "write what changed, once: look for headers that are written after each piece",
     ),
     Insight(
         "metadata-seconds",
         "a rank is long in opens and stats",
-        "sum of the durations of the operations of a rank that move no bytes; the rank with most",
+        "time of the operations of a rank that move no bytes; the rank with most",
         30.0,
         "Drishti P17",
         measures.metadata_seconds,
@@ -286,7 +283,7 @@ INSIGHTS: Final = (
     Insight(
         "metadata-share",
         "most of the I/O time moves no bytes",
-        "time of the operations that move no bytes / time of all operations; durations of all ranks added up",
+        "time of the operations that move no bytes / time of all operations",
         0.5,
         "DFAnalyzer excessive_metadata_access",
         measures.metadata_share,
@@ -297,7 +294,7 @@ INSIGHTS: Final = (
     Insight(
         "independent-mpi-io",
         "shared files are accessed independently",
-        "MPI-IO calls on shared files that are not collective / MPI-IO calls on shared files",
+        "independent MPI-IO calls on shared files / MPI-IO calls on shared files",
         0.5,
         "Drishti M02, M03",
         measures.independent_share,
@@ -332,7 +329,7 @@ INSIGHTS: Final = (
         0.1,
         "DFAnalyzer operation_imbalance; Drishti P01, P02",
         partial(measures.mix_share, "count", "the calls that move bytes"),
-        "nothing by itself: says for what to tune",
+        "nothing: it only tells what to tune for",
     ),
     Insight(
         "size-mix",
@@ -341,6 +338,6 @@ INSIGHTS: Final = (
         0.1,
         "DFAnalyzer size_imbalance; Drishti P03, P04",
         partial(measures.mix_share, "bytes", "the bytes"),
-        "nothing by itself: says for what to tune",
+        "nothing: it only tells what to tune for",
     ),
 )

@@ -1,4 +1,4 @@
-"""The figures of an analysis as JSON, for scripts; docs/analyze.md has the names."""
+"""The figures of an analysis as JSON, for scripts; docs/analysis.schema.json has the keys."""
 
 from __future__ import annotations
 

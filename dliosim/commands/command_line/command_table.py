@@ -357,7 +357,7 @@ COMMANDS: Final = {
         "dliosim analyze my-results",
         (
             _option("traces", "TRACE", "a results folder, a .darshan log, a folder or files of DFTracer", nargs="*"),
-            _flag("--json", "print all figures, as a line of JSON, for scripts (docs/analyze.md)"),
+            _flag("--json", "print all figures, as a line of JSON, for scripts (docs/analysis.schema.json)"),
             _flag("--full", "print all tables"),
             _option("--html", "FILE", "write one page with all tables and pictures, complete in itself"),
             _option("--explain", "NAME", "say what an insight means, where its threshold is from, and what to try"),

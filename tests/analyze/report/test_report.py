@@ -16,6 +16,7 @@ from dliosim.analyze.report.tables import fleet_table, list_tables
 from dliosim.report.text_table import SCREEN
 from tests.analyze.insights.test_insights import CASES
 from tests.analyze.rows import MS, Row, compute, figures, read, write
+from tests.report.test_real_runs import faults
 from tests.scripts.fidelity import script
 
 
@@ -135,6 +136,8 @@ def test_json_has_all_figures_and_no_number_that_json_does_not_have() -> None:
     assert content["functions"][0]["p50"] is None
     assert content["access"]["read"]["bins"]["0-100 B"] == 2
     assert {each["name"] for each in content["insights"]} == {each.name for each in INSIGHTS}
+    schema = json.loads(script("write_insights").SCHEMA.read_text(encoding="utf-8"))
+    assert list(faults(content, schema["$defs"]["Figures"], "analysis", schema)) == []
 
 
 def test_changes_are_by_what_they_cost() -> None:
@@ -208,7 +211,8 @@ def test_a_long_path_stays_whole() -> None:
     assert path in screen(figures([read(0, 10)], path=path))
 
 
-def test_the_page_has_the_insights_and_the_names_as_they_are_declared() -> None:
+def test_the_page_and_the_schema_are_as_declared() -> None:
     write_insights = script("write_insights")
     page = write_insights.PAGE.read_text(encoding="utf-8")
     assert write_insights.fill_page(page) == page, "type: scripts/write_insights.py"
+    assert write_insights.write_schema() == write_insights.SCHEMA.read_text(encoding="utf-8")
