@@ -318,7 +318,7 @@ COMMANDS: Final = {
             _option("--rank", "R", "with --csv: which rank, from 0 (default 0)", type=types.parse_natural),
             _option("--epoch", "E", "with --csv: which epoch, from 1 (default 1)", type=types.parse_positive),
             _option("--loop", "NAME", "with --csv: which loop (default: the first)"),
-            _flag("--json", "print the answer alone, as a line of JSON, for scripts (docs/plan.md)"),
+            _flag("--json", "print the answer alone, as a line of JSON, for scripts (docs/answer.md)"),
             _option(
                 "--memory",
                 "SIZE",

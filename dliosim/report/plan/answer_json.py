@@ -25,7 +25,7 @@ def plan_json(
     mtbf: float | None = None,
     risks: Sequence[StateRisks] = (),
 ) -> str:
-    """Return the answer of a plan as a line of JSON; keys in docs/plan.md.
+    """Return the answer of a plan as a line of JSON; keys in docs/answer.md.
 
     `memory` is that of a node, in bytes; `is_given`: by the user, else it is that of this machine. `risks` are those of
     a job that fails every `mtbf` seconds.
