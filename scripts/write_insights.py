@@ -4,7 +4,8 @@
     scripts/write_insights.py           write both
     scripts/write_insights.py --show    print the table of insights
 
-Insights are those of dliosim/analyze/insights/rules.py. Keys are the fields of the figures, with their types and comments.
+Insights are those of dliosim/analyze/insights/rules.py. Keys are the fields of the figures, with their types
+and comments.
 """
 
 from __future__ import annotations

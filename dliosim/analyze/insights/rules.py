@@ -144,7 +144,7 @@ INSIGHTS: Final = (
         "ranks wait in MPI-IO, for each other or for locks",
         "(time in MPI-IO - time in POSIX calls on the same files) / time in MPI-IO, sums over ranks",
         0.5,
-        "Darshan's skew heuristic, with a threshold",
+        "Darshan's skew heuristic; dliosim's threshold",
         measures.mpi_wait_share,
         f"on Lustre see first `lfs getstripe -c` of the file: with 1, `lfs setstripe -c 8` its folder before the file "
         f"is made, as ROMIO takes an aggregator for each stripe; then {AGGREGATORS}",
