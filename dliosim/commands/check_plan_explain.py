@@ -158,14 +158,14 @@ def _explain_word(word: str) -> str:
     """Return what a statement, a setting or a figure is, or another word for one; UsageError for other words."""
     from dliosim.language.diagnostics import catalogue, suggest_word
     from dliosim.language.setting_words import describe_setting, describe_statement
-    from dliosim.language.syntax.rewrites import rewrite
+    from dliosim.language.suggest.slips import mend
     from dliosim.measure.figures.words import describe_answer_word, describe_figure, describe_heading
 
     shown = describe_figure(word), describe_answer_word(word)
     exact = (describe_statement(word), describe_setting(word, exact=True), *shown)
     text = "\n".join(dict.fromkeys(filter(None, exact))) or describe_heading(word)
     if not text:
-        figure = next(iter(rewrite(word, lambda name: bool(describe_figure(name)))), "")
+        figure = next(iter(mend(word, lambda name: bool(describe_figure(name)))), "")
         text = describe_figure(figure) if figure else describe_setting(word)
     if text:
         return text

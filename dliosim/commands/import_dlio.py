@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,6 @@ from dliosim.commands.job.terminal import print_text
 from dliosim.dlio.config import find_workload_file
 from dliosim.dlio.convert import import_pattern
 from dliosim.errors import UsageError
-from dliosim.language.syntax.foreign_files import describe_unreadable
 from dliosim.readable import printable
 from dliosim.report.files.results import write_new
 
@@ -30,8 +30,9 @@ def import_command(parsed: SimpleNamespace) -> int:
             cure = f"`{parsed.file}` is a pattern already: write `dliosim plan {parsed.file} --ranks 4`"
         raise UsageError(f"cannot read {parsed.file}: {error.strerror}\n  = help: {cure}") from error
     except UsageError as error:
-        if hint := describe_unreadable(Path(parsed.file)):
-            raise UsageError(f"{error.args[0]}\n  = help: {hint}") from error
+        if not _is_text(Path(parsed.file)):
+            line = f"dliosim new mine --from {shlex.quote(parsed.file)}"
+            raise UsageError(f"{error.args[0]}\n  = help: data are named in a pattern: `{line}` writes one") from error
         raise
     print_report(parsed.file, pattern)
     if parsed.output is None:
@@ -43,3 +44,15 @@ def import_command(parsed: SimpleNamespace) -> int:
     written = printable(parsed.output)
     sys.stderr.write(f"wrote {written}; next: dliosim plan {written} --ranks 4{place}\n")
     return 0
+
+
+def _is_text(path: Path) -> bool:
+    """Return whether the first bytes of a file are text."""
+    try:
+        with path.open("rb") as file:
+            file.read(1000).decode("ascii")
+    except UnicodeDecodeError:
+        return False
+    except OSError:
+        pass
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import count, islice
@@ -18,7 +19,6 @@ from dliosim.commands.command_line.pattern_files import holds_results, list_name
 from dliosim.commands.command_line.program import insert_program
 from dliosim.dlio import ENDINGS
 from dliosim.errors import HELP, DliosimError, ExecutionError, UsageError
-from dliosim.language.syntax.foreign_files import name_data
 from dliosim.model import Job
 from dliosim.readable import printable
 from dliosim.report.files.results import write_new
@@ -175,7 +175,7 @@ def _choose_text(source: str | None, made: str) -> tuple[str, Path | None]:
     if source is None:
         return _TEMPLATE, None
     is_pattern = source.removesuffix(".dlio") in list_names() or source.endswith((".dlio", *ENDINGS))
-    if is_pattern or not (named := name_data(Path(source))):
+    if is_pattern or not (named := _name_data(Path(source))):
         return _read_shipped(source, made), None
     folder, files = named
     _refuse_trace(source, folder, files)
@@ -212,6 +212,28 @@ def _describe_files(folder: Path, files: str) -> Iterator[str]:
         yield f"{archive} is a compressed archive, read as one sample: unpack it to .tar, and its members are samples"
 
 
+def _name_data(path: Path) -> tuple[Path, str] | None:
+    """Return the folder of data, and their names for `from files`; None where there are no files at the path.
+
+    Of a folder, those with the commonest ending; those at any depth below, where it has no files itself.
+    """
+    try:
+        if path.is_file():
+            return path.parent, _plain_name(path.name)
+        for names in ("*", "**/*"):
+            suffixes = Counter(one.suffix for one in islice(path.glob(names), _LOOKED_AT) if one.is_file())
+            for suffix, _ in suffixes.most_common(1):
+                return path, f"{'**/' if '/' in names else ''}*{_plain_name(suffix)}"
+    except (OSError, ValueError):  # the name cannot be opened, or the folder not be read
+        pass
+    return None
+
+
+def _plain_name(name: str) -> str:
+    """Return a name with `?`, which stands for any letter, in place of what means something in a pattern."""
+    return re.sub(r"[^\w .,+=@~-]", "?", name)
+
+
 def _name_arrays(folder: Path, files: str) -> str:
     """Return the line that names all arrays of files; empty where the first one needs none, or cannot be read."""
     from dliosim.execute.datasets.discovery import FileFinder
@@ -219,7 +241,7 @@ def _name_arrays(folder: Path, files: str) -> str:
     from dliosim.language.diagnostics import PatternError
     from dliosim.report.progress.progress_line import ProgressLine
 
-    named = name_data(next((one for one in folder.glob(files) if one.is_file()), folder))
+    named = _name_data(next((one for one in folder.glob(files) if one.is_file()), folder))
     if named is None:
         return ""
     finder = FileFinder({"data": named[0]}, ProgressLine(None))

@@ -75,7 +75,7 @@ def compile_variants(
             compiled = compile_document(path, pairs_given, job, finder)
         except PatternError as error:
             if not all(found.code.startswith(_IMPOSSIBLE) for found in error.diagnostics if found.is_error):
-                raise PatternError([_cure_as_varied(one, varied, full) for one in error.diagnostics]) from None
+                raise PatternError([_name_varied(one, varied, full) for one in error.diagnostics]) from None
             left_out.append(
                 ExcludedVariant(label, next(found.message for found in error.diagnostics if found.is_error))
             )
@@ -108,28 +108,16 @@ def compile_variants(
     return plan, tuple(warned.values())
 
 
-def _cure_as_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: dict[str, str]) -> Diagnostic:
+def _name_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: dict[str, str]) -> Diagnostic:
     """Return a mistake whose help has --vary with all values, in place of the -D of one of them."""
-    from dliosim.language.syntax.cures import is_library
-
     for one in varied:
-        if not any(label.span.source.text.startswith(f"-D {full[one.name]}=") for label in found.labels):
-            continue
-        written = re.search(r'`(?:-D |(?=[+]))([^`="]+)="?([^"`]+)"?`', " ".join(found.help))
-        plain = [value.strip("\"' ") for value in one.values]
-        if written and re.search(r"\b(api|through)$", written[1]) and any(map(is_library, plain)):
-            return replace(found, help=("write `--vary through=direct,library`",))
-        wrong = next((label.span.text for label in found.labels if label.span.text in plain), "")
-        if written and wrong and written[1] == full[one.name] and not any(value in written[2] for value in plain):
-            made = list(dict.fromkeys(written[2] if value == wrong else value for value in plain))
-            if len(made) > 1:
-                return replace(found, help=(f"write `--vary {one.name}={','.join(made)}`",))
-        typed = next((value for value in plain if value and written and value in written[2]), None)
-        if written and typed:
-            before, _, after = written[2].partition(typed)
-            name = one.name if written[1] == full[one.name] else written[1]
-            values = [text if text.endswith(after) else f"{before}{text}{after}" for text in plain]
-            return replace(found, help=(f'write `--vary "{name}={",".join(values)}"`',))
+        typed = [label.span.source.text.partition(f"-D {full[one.name]}=")[2] for label in found.labels]
+        wrong = next(filter(None, typed), "")
+        given = re.search(rf'`(?:-D {re.escape(full[one.name])}|([+]+[\w.]+))="?([^"`]+)"?`', " ".join(found.help))
+        if wrong and given and len(one.values) > 1:
+            values = dict.fromkeys(given[2] if value == wrong else value for value in one.values)
+            pair = f"{given[1] or one.name}={','.join(values)}"
+            return replace(found, help=("write `--vary {}`".format(f'"{pair}"' if re.search("[ +]", pair) else pair),))
     return found
 
 

@@ -17,6 +17,7 @@ from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.blocks.verbs import VerbCompiler
 from dliosim.language.checks import checkpoint_checks
 from dliosim.language.diagnostics import (
+    Attempt,
     Diagnostic,
     Label,
     Mistake,
@@ -75,7 +76,12 @@ def compile_document(
     try:
         return _compile_blocks(loader, path, given, job, finder)
     except TooManyMistakes:
-        raise PatternError(_sort_diagnostics(loader.found)) from None
+        found = _sort_diagnostics(loader.found)
+    except PatternError as error:
+        found = list(error.diagnostics)
+    from dliosim.language.suggest.add_help import add_help  # nothing that compiles a right pattern needs it
+
+    raise PatternError(add_help(found, loader.document))
 
 
 def _compile_blocks(
@@ -93,7 +99,7 @@ def _compile_blocks(
         try:
             context.scope.check_param(param)
         except Mistake as error:
-            context.report(error.replace_help(_cure_param(context, param, error.diagnostic.code)))
+            context.report(error.note_attempt(_describe_param(context, param)))
             context.scope.broken.add(param.name)
     seed = _seed(context)
     known = _compile_nouns(context, seed, job)
@@ -137,10 +143,8 @@ def _seed(context: CompileContext) -> int:
         try:
             return context.scope.count(context.scope.phrase("count", line.phrase).only_child, 0, 2**63 - 1)
         except Mistake as error:
-            from dliosim.language.syntax.cures import cure_part
-
             accepts = partial(context.scope.has_dimension, dimensions=(COUNT,))
-            raise error.replace_help(cure_part("seed", line.phrase, line.phrase, accepts, ("7",))) from None
+            raise error.note_attempt(Attempt("seed", "", line.phrase, accepts)) from None
     return 0
 
 
@@ -161,21 +165,13 @@ def _accelerator(context: CompileContext, given: Sequence[tuple[str, str]]) -> s
     return param.value.text if param and "accelerator" in context.scope.used and not replaced else ""
 
 
-def _cure_param(context: CompileContext, param: Param, code: str) -> str:
-    """Return what to give instead of a value of another dimension, or outside of its domain; empty if not known."""
-    from dliosim.language.syntax.cures import write_override
-    from dliosim.language.syntax.override_cures import cure_choice, cure_value
-
-    if code == "E111":
-        return cure_value(param, partial(context.scope.has_kind_of, param))
-    if code != "E113" or param.domain is None:
-        return ""
-    document, known = context.document, [" ".join(choice.text.split()) for choice in param.domain.children]
-    if param.domain.kind == "one_of":
-        blocks = {name: found[0].kind for name, found in setting_overlay.blocks_by_name(document).items()}
-        return cure_choice(param, known, blocks, document.source)
-    above = context.scope.param_value(param).amount > context.scope.value(param.domain.children[1]).amount
-    return write_override(param.value, [known[above]])
+def _describe_param(context: CompileContext, param: Param) -> Attempt:
+    """Return what a value of a parameter was to be: one of its domain, or a quantity like its default."""
+    domain, head = param.domain, f"param {param.name} ="
+    choices = [" ".join(choice.text.split()) for choice in domain.children] if domain else []
+    if domain is None or domain.kind == "between":
+        return Attempt(head, "", param.value, partial(context.scope.has_kind_of, param), (*choices, param.default.text))
+    return Attempt(head, "", param.value, choices.__contains__, tuple(choices))
 
 
 def _compile_nouns(context: CompileContext, seed: int, job: Job) -> CompiledNouns:
@@ -263,13 +259,11 @@ def _compile_expectation(context: CompileContext, block: PatternBlock, verbs: Ve
 
 def _wrong_dimension(figure: str, value: Value, phrase: Span) -> Mistake:
     """Return the E111 for a value that cannot bound a figure; mostly its unit was left out."""
-    from dliosim.language.syntax.line_cures import cure_statement
-
     expectable, missing = EXPECTABLE[figure], value.dimension == COUNT
     needed = " or ".join(str(_DIMENSIONS.get(unit, COUNT)) for unit in expectable.units)
-    hint = cure_statement("expect", phrase, opened=False) or expectable.written
     label = f"this is {value.dimension}" + ("; a unit is missing" if missing else "")
-    return mistake("E111", f"`{figure}` is {needed}, not {value.dimension}", value.span, label, hint=hint)
+    text, attempt = f"`{figure}` is {needed}, not {value.dimension}", Attempt("expect", "", phrase)
+    return mistake("E111", text, value.span, label, hint=expectable.written, attempt=attempt)
 
 
 def _exact_text(value: Value) -> str:
@@ -310,15 +304,13 @@ def _refuse_unread(context: CompileContext, block: PatternBlock, name: str) -> N
     loop = next((one for one in context.document.loops() if one.name == name), None)
     if loop is None or loop.broken or any(line.head == "read" for line in loop.settings):
         return
-    from dliosim.language.syntax.cures import example_line
-
     raise mistake(
         "E211",
         f"`{block.header['FIGURE'].text}` of `{name}`, which reads nothing",
         block.header["FIGURE"].span,
         "says how storage feeds a loop",
         more=[Label(loop.place, "no `read`")],
-        hint=f"leave this line out, or add `{example_line('read', loop.kind, loop.place)}` to `{name}`",
+        hint=f"leave this line out, or add `{context.example_read()}` to `{name}`",
     )
 
 

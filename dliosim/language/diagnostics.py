@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,24 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """A line that a user tried to write, from which `suggest/` makes what to type instead."""
+
+    #: setting or statement; empty where the line begins with no word of its place, and `-D` for a name of an override
+    head: str
+    #: kind of the block around the line; empty outside of blocks
+    kind: str
+    #: what stands behind the head; the line, where it has no head
+    phrase: Span
+    #: returns whether another phrase could be read in place of this one; None: the grammar of the statement says so
+    accepts: Callable[[str], bool] | None = None
+    #: phrases as they may be; empty for those that the setting declares
+    forms: tuple[str, ...] = ()
+    #: help for a line that is missing, with `{}` for that line
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One finding; codes that begin with E or R are errors, codes that begin with W are warnings."""
 
@@ -43,6 +61,8 @@ class Diagnostic:
     help: tuple[str, ...] = ()
     #: shown where there is no place because the file could not be read
     file: str = ""
+    #: what the user tried to write, until `suggest/` has made the help from it; None where nothing can be suggested
+    attempt: Attempt | None = field(default=None, compare=False)
 
     @property
     def is_error(self) -> bool:
@@ -76,9 +96,9 @@ class Mistake(Exception):
         super().__init__(diagnostic.message)
         self.diagnostic = diagnostic
 
-    def replace_help(self, text: str) -> Mistake:
-        """Return the same mistake with another help line; itself where the text is empty."""
-        return Mistake(replace(self.diagnostic, help=(text,))) if text else self
+    def note_attempt(self, attempt: Attempt) -> Mistake:
+        """Return the same mistake with what the user tried to write; itself where that is known already."""
+        return self if self.diagnostic.attempt else type(self)(replace(self.diagnostic, attempt=attempt))
 
 
 class ReportedMistake(Mistake):
@@ -97,10 +117,17 @@ def collect(found: list[Diagnostic], finding: Diagnostic) -> None:
 
 
 def mistake(
-    code: str, message: str, span: Span, label: str = "", *, more: Sequence[Label] = (), hint: str = ""
+    code: str,
+    message: str,
+    span: Span,
+    label: str = "",
+    *,
+    more: Sequence[Label] = (),
+    hint: str = "",
+    attempt: Attempt | None = None,
 ) -> Mistake:
-    """Return a Mistake at `span`, with further places and a help line."""
-    return Mistake(Diagnostic(code, message, (Label(span, label), *more), (hint,) if hint else ()))
+    """Return a Mistake at `span`, with further places, a help line, and what the user tried to write."""
+    return Mistake(Diagnostic(code, message, (Label(span, label), *more), (hint,) if hint else (), attempt=attempt))
 
 
 def suggest_word(word: str, known: Iterable[str]) -> str:

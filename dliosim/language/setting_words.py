@@ -5,33 +5,28 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError
-from dliosim.language.settings.setting_overlay import blocks_by_name
-from dliosim.language.syntax.cures import write_lines
+from dliosim.language.suggest.lines import list_phrases
+from dliosim.language.suggest.synonyms import find_setting, list_forms
+from dliosim.language.suggest.typed import quote_pair, write_all
 from dliosim.language.syntax.declarations import Declaration
-from dliosim.language.syntax.line_cures import example_phrases
-from dliosim.language.syntax.loader import Loader
-from dliosim.language.syntax.other_words import find_setting, list_forms
-from dliosim.language.syntax.override_cures import cure_override
-from dliosim.language.syntax.vocabulary import BLOCKS, SETTINGS, STATEMENTS, block_kinds
+from dliosim.language.syntax.vocabulary import BLOCKS, MUST_OPEN, SETTINGS, STATEMENTS, block_kinds
 from dliosim.model import Job
 
 
 def find_override(path: Path, name: str, value: str) -> str:
     """Return the `-D` of a pattern file for what a name of the field means; empty where the pattern takes none."""
-    document = Loader().load(path)
-    blocks = {known: found[0].kind for known, found in blocks_by_name(document).items()}
-    found = cure_override(name, value, [*document.params, "seed"], blocks, document.source)
-    given = found.split("`")[1] if found else ""
-    pairs = [pair.partition("=")[::2] for pair in shlex.split(given) if pair != "-D"]
     try:
-        compile_pattern(path, pairs, Job(4))
-    except PatternError:
-        return ""
-    return given
+        compile_pattern(path, [(name, value)], Job(4))
+    except PatternError as error:
+        given = re.match("write `(-D [^`]*)`", " ".join(error.diagnostics[0].help))
+        mended = shlex.split(given[1])[1].partition("=") if given else (name, "", value)
+        return given[1] if given and mended[0] != name and find_override(path, mended[0], mended[2]) else ""
+    return f"-D {quote_pair(name, value)}"
 
 
 def describe_setting(name: str, *, exact: bool = False) -> str:
@@ -47,8 +42,8 @@ def describe_setting(name: str, *, exact: bool = False) -> str:
             setting = found[0].setting
             homes = ", ".join(f"`{home}`" for home in block_kinds(setting.keyword))
             meaning = " ".join(read_comment(setting)[0].split())
-            lines = write_lines(setting.keyword, list_forms(setting, kind))
-            return f"`{setting.keyword}` is a setting of {homes}: {meaning}.\n{lines}".replace("\nwrite", "\nWrite")
+            lines = _list_lines(setting.keyword, list_forms(setting, kind))
+            return f"`{setting.keyword}` is a setting of {homes}: {meaning}.\n{lines}"
     return ""
 
 
@@ -59,8 +54,13 @@ def describe_statement(name: str) -> str:
         return ""
     settings = ", ".join(f"`{one}`" for one in SETTINGS.get(head, ()))
     more = f"Settings of its block: {settings}." if settings else "It has no block of settings."
-    lines = write_lines(head, example_phrases(head))
-    return f"`{head}` is a statement of a pattern. {more}\n{lines}".replace("\nwrite", "\nWrite")
+    brace = " {" if head in MUST_OPEN else ""
+    lines = _list_lines(head, [f"{phrase}{brace}".strip() for phrase in list_phrases(head) or ("",)])
+    return f"`{head}` is a statement of a pattern. {more}\n{lines}"
+
+
+def _list_lines(head: str, phrases: Iterable[str]) -> str:
+    return f"Write {write_all([f'{head} {phrase}'.strip() for phrase in phrases])}"
 
 
 def read_comment(setting: Declaration) -> tuple[str, str]:

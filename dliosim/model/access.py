@@ -141,7 +141,7 @@ def communicator_size(communicator: Communicator, job: Job) -> int:
     return job.ranks_per_node if communicator == "node" else min(communicator, job.ranks)
 
 
-#: What else the field calls these settings: `language/syntax/other_words.py` says how it is read.
+#: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.
 OTHER_WORDS: Final = """
 api: posix | mpi-independent | mpi-collective
     ioapi, io_api, backend, interface, method, access_method, io_method

@@ -157,7 +157,7 @@ def _parts_for(model: Transformer | None, parts: tuple[Part, ...], split: Split)
     return (*(parts_of(model, split) if model else ()), *parts)
 
 
-#: What else the field calls these settings: `language/syntax/other_words.py` says how it is read.
+#: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.
 OTHER_WORDS: Final = """
 path
     data_folder, data_dir, data_path, dir, directory, folder, filename, file, output

@@ -292,7 +292,7 @@ _NEVER_BEFORE: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-#: What else the field calls these settings: `language/syntax/other_words.py` says how it is read.
+#: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.
 OTHER_WORDS: Final = """
 samples
     num_samples, n_samples, total_samples, records
@@ -305,7 +305,6 @@ layout: file per sample | 8 files | file per rank | shared file
     num_files_train, num_files_eval, num_files, nrfiles, files, num_shards, shards -> {} files
     file_access
     file_per_process -> file per rank | shared file
-    num_samples_per_file, samples_per_file, maxcount -> SAMPLES / {} files
     num_subfolders_train, num_subfolders, num_folders, folders, subfolders -> file per sample in {} folders
 format: raw | tfrecord | npz | hdf5
     file_format, data_format, file_type, record_format

@@ -173,7 +173,7 @@ def _scale_shape(rows: int, columns: int, scale: int) -> tuple[int, int]:
     return fewer, max(1, round(rows * columns / scale / fewer))
 
 
-#: What else the field calls these settings: `language/syntax/other_words.py` says how it is read.
+#: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.
 OTHER_WORDS: Final = """
 layers
     num_layers, n_layers, num_hidden_layers, n_layer

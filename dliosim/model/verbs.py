@@ -291,7 +291,7 @@ def list_saved_checkpoints(verbs: tuple[Verb, ...]) -> list[str]:
     return list(names)
 
 
-#: What else the field calls these settings: `language/syntax/other_words.py` says how it is read.
+#: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.
 OTHER_WORDS: Final = """
 read: DATASET | DATASET with ACCESS
     dataset, data, data_set, input, dataset_name

@@ -173,10 +173,6 @@ def test_a_root_to_which_a_checkpoint_is_drained_is_one_of_the_pattern(pattern: 
     [
         (["explain", "E999"], "codes are E001, "),
         (["compare", "resnet50", "--vary", "api=posix,mpiio"], "write `--vary api=posix,mpi-independent`"),
-        (
-            ["compare", "resnet50", "--vary", "api=posix,h5py"],
-            "write `--vary through=direct,library`",
-        ),
         (["verify", "nosuch"], "write `dliosim verify DIR`, with the --dir of a run"),
         (["compare", "resnet50", "--vary", "train.readers=[0, 2]"], "write `--vary train.readers=0,2`"),
         (["compare", "resnet50", "--vary", "train.readers=0..3"], "write `--vary train.readers=0,1,2,3`"),
@@ -198,8 +194,6 @@ def test_a_wrong_value_is_answered_by_what_to_give(
     [
         ("run made", "it has results: write `dliosim report made`"),
         ("check .", "name a pattern in it, as `good.dlio`"),
-        ("compare made made", "write `dliosim report made made`"),
-        ("compare good.dlio good.dlio", "to compare two, run each, and report both results"),
         ("analyze good.dlio", "record a run of it first: mpiexec -n 4 dliosim run good.dlio --trace"),
         ("import w.yaml w.dlio", "write `-o w.dlio`"),
         ("verify good.dlio", "write `dliosim verify dliosim-data`"),

@@ -158,7 +158,7 @@ def test_the_line_of_the_answer_is_right(case: Newcomer, line: str, block: str, 
 
 
 def test_most_answers_have_a_line_that_can_be_typed() -> None:
-    assert len({case.title for case, _, _ in TYPED}) >= 100
+    assert len({case.title for case, _, _ in TYPED}) >= 40
 
 
 def write_answers(folder: Path) -> None:

@@ -1,1 +1,1 @@
-"""The command line: commands and options, their values, files of patterns, and cures of mistakes."""
+"""The command line: commands and options, their values, files of patterns, and suggestions for mistakes."""

@@ -24,7 +24,7 @@ _STALL = 300.0
 #: Where data are stored without --dir.
 DATA_DIRECTORY: Final = "dliosim-data"
 
-#: What stands behind options, and in the place of arguments, in a line to type: for --help and for cures of mistakes.
+#: What stands behind options, and in the place of arguments, in a line to type: for --help and for suggestions.
 EXAMPLES: Final = {
     "PATTERN": "cosmoflow",
     "RESULTS": "dliosim-results-*",

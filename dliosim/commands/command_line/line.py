@@ -22,7 +22,7 @@ def parse_line(words: Sequence[str]) -> SimpleNamespace:
         if reason := command.find_contradiction(parsed):
             raise Misuse(reason)
     except Misuse as error:
-        from dliosim.commands.command_line.misuse import describe_misuse
+        from dliosim.commands.command_line.suggestions import describe_misuse
 
         raise DiagnosticsError(printable(insert_program(describe_misuse(words, str(error))), lines=True)) from error
     parsed.function = command.function

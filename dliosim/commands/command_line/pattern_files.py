@@ -36,22 +36,9 @@ def find_pattern(given: str, keys: Sequence[str] = ()) -> Path:
 
         print_report(given, import_pattern(found, keys))
     elif keys:
-        raise UsageError(
-            f"{keys[0]} is for workload files of DLIO, and {given} is a pattern\n  = help: {_define(found, keys)}"
-        )
+        hint = f"`dliosim explain {shlex.quote(str(found))}` lists what -D may set"
+        raise UsageError(f"{keys[0]} is for workload files of DLIO, and {given} is a pattern\n  = help: {hint}")
     return found
-
-
-def _define(path: Path, keys: Sequence[str]) -> str:
-    """Return what to type for a pattern in place of overrides of DLIO's keys."""
-    from dliosim.language.setting_words import find_override
-
-    pairs = [key.lstrip("+~").partition("=") for key in keys]
-    found: dict[str, str] = {}
-    for text in filter(None, (find_override(path, name, value) for name, _, value in pairs)):
-        found.setdefault(text.partition("=")[0], text)  # two of DLIO's keys may be one setting: a size and its spread
-    more = f"`dliosim explain {shlex.quote(str(path))}` lists what -D may set"
-    return f"in a line without workload files write `{' '.join(found.values())}`; {more}" if found else more
 
 
 def locate_pattern(given: str) -> Path | None:

@@ -10,9 +10,9 @@ from dliosim.language.blocks import external_datasets, restores
 from dliosim.language.checks.access_checks import check_prepare
 from dliosim.language.checks.convert_checks import check_convert
 from dliosim.language.checks.loop_checks import check_loop, check_unread_loop
-from dliosim.language.diagnostics import Label, Mistake, mistake
+from dliosim.language.diagnostics import Attempt, Label, Mistake, mistake
 from dliosim.language.settings.access import compile_access, merge_access
-from dliosim.language.settings.block_settings import CURABLE, CompileContext, CompiledNouns, Settings, warn_about_draws
+from dliosim.language.settings.block_settings import CompileContext, CompiledNouns, Settings, warn_about_draws
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import PatternBlock, Setting
 from dliosim.language.syntax.parser import SyntaxNode
@@ -88,13 +88,8 @@ class VerbCompiler:
                     return self._compile_pause(block)
                 times = scope.count(scope.phrase("count", phrase).only_child)
             except Mistake as error:
-                if error.diagnostic.code not in CURABLE:
-                    raise
-                from dliosim.language.syntax.cures import cure_part
-
-                wanted, form, end = (TIME, "5 s", "") if block.kind == "pause" else (COUNT, "3", " {")
-                accepts = partial(scope.has_dimension, dimensions=(wanted,))
-                raise error.replace_help(cure_part(block.kind, phrase, phrase, accepts, (form,), end)) from None
+                accepts = partial(scope.has_dimension, dimensions=(TIME if block.kind == "pause" else COUNT,))
+                raise error.note_attempt(Attempt(block.kind, "", phrase, accepts)) from None
         return self._compile_repeat(block, times) if block.kind == "repeat" else None
 
     def _compile_repeat(self, block: PatternBlock, times: int) -> Repeat:

@@ -47,10 +47,8 @@ def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings)
 
 def check_unread_loop(settings: Settings, loop: Loop) -> None:
     """Report the findings about a loop without `read`: E210 for a setting of reading, E003 if its steps do nothing."""
-    from dliosim.language.syntax.cures import example_line
-
     place = settings.block.place
-    read = f"add `{example_line('read', loop.kind, place)}`"
+    read = f"add `{settings.context.example_read()}`"
     others = [line for line in settings.lines if line.head not in WITHOUT_DATA]
     if others:
         message = f"`{others[0].head}` in `{loop.name}`, which reads nothing"

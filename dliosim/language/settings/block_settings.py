@@ -5,7 +5,6 @@ Mistakes are collected, and the default replaces a setting that has one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, replace
@@ -14,19 +13,21 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from dliosim.language.diagnostics import (
+    Attempt,
     Diagnostic,
     Label,
     Mistake,
     ReportedMistake,
+    TooManyMistakes,
     collect,
     join_hints,
     mistake,
     suggest_word,
 )
 from dliosim.language.settings.phrases import read_phrase
-from dliosim.language.source import COMMAND_LINE, SourceText, Span
+from dliosim.language.source import SourceText, Span
 from dliosim.language.syntax import vocabulary
-from dliosim.language.syntax.ast import Document, PatternBlock, Setting, follow_reference
+from dliosim.language.syntax.ast import Document, PatternBlock, Setting
 from dliosim.language.syntax.declarations import list_settings
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
@@ -34,8 +35,6 @@ from dliosim.model import Checkpoint, Dataset, Distribution
 
 T = TypeVar("T")
 
-#: Mistakes in phrases that other phrases mend: unknown units, what cannot be read, wrong dimensions, and fractions.
-CURABLE: Final = ("E002", "E003", "E111", "E112")
 #: The share of a distribution's draws that limits may clip; above it, a limit is beyond the median.
 MOST_CLAMPED: Final = 0.5
 
@@ -67,7 +66,7 @@ class CompileContext:
             here = finding.labels[0].span
             if here.source is not at.source or not at.start <= here.start <= at.end:
                 labels = (*finding.labels, Label(at, "used here"))
-                finding = Diagnostic(finding.code, finding.message, labels, finding.help)
+                finding = replace(finding, labels=labels)
         collect(self.found, finding)
 
     @contextmanager
@@ -81,6 +80,10 @@ class CompileContext:
     def has_errors(self, before: int) -> bool:
         """Return whether there are errors behind the first `before` findings."""
         return any(found.is_error for found in self.found[before:])
+
+    def example_read(self) -> str:
+        """Return a `read` line of this pattern."""
+        return f"read {next((noun.name for noun in self.document.nouns.values() if noun.kind == 'dataset'), 'DATASET')}"
 
     def find_noun(self, name: SyntaxNode, kind: str) -> PatternBlock:
         """Return the data set, model, checkpoint or access of a name; E101 or E105 where there is none."""
@@ -102,10 +105,7 @@ class CompileContext:
             )
             raise error
         if not same:
-            from dliosim.language.syntax.cures import define_noun
-
-            block_line = define_noun(kind, name.text)
-            listed = f"write {block_line}" if block_line else listed
+            listed = f"{listed}; `{kind} {name.text} {{` above begins the block that defines it"
         near = suggest_word(name.text, (noun.name for noun in same))
         raise mistake(
             "E101", f"unknown {kind_name(kind)} `{name.text}`", name.span, "not defined", hint=join_hints(near, listed)
@@ -166,61 +166,23 @@ class Settings:
             try:
                 return convert(self.parse_line(line))
             except Mistake as error:
-                if error.diagnostic.code in (*CURABLE, "E113"):
-                    raise self._cure(line, error, convert) from None
-                raise
+                accepts = partial(self._is_readable, line, convert)
+                raise error.note_attempt(Attempt(line.head, self.block.kind, line.phrase, accepts)) from None
         return default
 
-    def _cure(self, line: Setting, error: Mistake, convert: Callable[[SyntaxNode], T]) -> Mistake:
-        """Return the mistake of a line with what to type instead, where that is known."""
-        from dliosim.language.syntax.cures import cure_phrase, show_forms, write_lines
-        from dliosim.language.syntax.override_cures import cure_value
-
+    def _is_readable(self, line: Setting, convert: Callable[[SyntaxNode], T], text: str) -> bool:
+        """Return whether a line could be read with another phrase; nothing is reported."""
         found = self.context.found
-
-        def find_mistakes(text: str) -> list[Diagnostic]:
-            """Return the mistakes of the line with another phrase."""
-            before = len(found)
-            made = replace(line, phrase=SourceText("", text).span(0, len(text)), sub=(text,))
-            try:
-                if not made.is_off:
-                    convert(self.parse_line(made))
-                return found[before:]
-            except Mistake as another:
-                return [another.diagnostic]
-            finally:
-                del found[before:]
-
-        def accepts(text: str) -> bool:
-            return not find_mistakes(text)
-
-        kind, given = self.block.kind, error.diagnostic
-        known = re.fullmatch(f"write `{line.head} ([^`]*)`", given.help[0]) if given.help else None
-        if known and accepts(known[1]) and line.phrase.source.name != COMMAND_LINE:
-            return error
-        place, scope = given.labels[0].span, self.context.scope
-        cure = ""
-        for param in scope.params.values():
-            is_typed = param.value.source.name == COMMAND_LINE
-            if param.value.source is place.source and param.value.start <= place.start <= param.value.end:
-                alone = follow_reference(scope.params, line.phrase) is param.value
-                if is_typed or given.code in CURABLE:
-                    cure = cure_value(param, accepts if alone else partial(scope.has_kind_of, param))
-            elif is_typed and (used := re.compile(rf"\${param.name}\b")).search(place.text):
-                cure = cure_value(param, partial(_accepts_within, accepts, used, line.phrase.text))
-        if given.code not in CURABLE:
-            # `gzip-9` has a hyphen, which is read as a minus.
-            plain = re.sub(r"(?<=[a-z])-(?=[0-9])", " ", line.phrase.text)
-            if plain != line.phrase.text and accepts(plain):
-                cure = cure or write_lines(line.head, [plain])
-            return error.replace_help(cure)
-        cure = cure or cure_phrase(line.head, kind, line.phrase, accepts)
-        quoted = re.fullmatch('write it in quotes: `(".*")`', given.help[0]) if given.help else None
-        if not cure and quoted:  # a path that would still be wrong
-            cure = next((one.help[0] for one in find_mistakes(quoted[1]) if one.help), "")
-        if not cure and (given.code == "E111" or not given.help):
-            cure = show_forms(line.head, kind, line.phrase, accepts)
-        return error.replace_help(cure)
+        before = len(found)
+        made = replace(line, phrase=SourceText("", text).span(0, len(text)), sub=(text,))
+        try:
+            if not made.is_off:
+                convert(self.parse_line(made))
+            return len(found) == before
+        except (Mistake, TooManyMistakes):
+            return False
+        finally:
+            del found[before:]
 
     def parse_line(self, line: Setting) -> SyntaxNode:
         """Return the phrase of a line, parsed by the rule of its setting."""
@@ -233,10 +195,8 @@ class Settings:
                 missing = " and no ".join(f"`{head}`" for head in heads)
                 lines = " or ".join(f"`{head} …`" for head in heads)
                 message, place = f"`{self.block.title}` has no {missing}", self.block.place
-                from dliosim.language.syntax.cures import example_line
-
-                hint = f"add `{example_line(heads[0], self.block.kind, place)}`, with the value that you need"
-                self.context.report(mistake("E003", message, place, f"needs a line {lines}", hint=hint))
+                line = Attempt(heads[0], self.block.kind, place, missing="add `{}`, with the value that you need")
+                self.context.report(mistake("E003", message, place, f"needs a line {lines}", attempt=line))
 
     def setting_span(self, head: str) -> Span:
         """Return the place of a setting, or of the block where the default counts."""
@@ -314,8 +274,3 @@ class CompiledNouns:
     settings: Mapping[str, Settings]
     #: names that a verb refers to
     used: set[str] = field(default_factory=set)
-
-
-def _accepts_within(accepts: Callable[[str], bool], used: re.Pattern[str], phrase: str, text: str) -> bool:
-    """Return whether a phrase is accepted with a text in place of a parameter that is `used` in it."""
-    return accepts(used.sub(f"({text})", phrase))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dliosim.language.diagnostics import Label, Mistake, mistake
+from dliosim.language.diagnostics import Attempt, Label, Mistake, mistake
 from dliosim.language.settings.block_settings import CompileContext, Settings, kind_name
 from dliosim.language.source import COMMAND_LINE, MAX_LINE_LENGTH, SourceText, Span
 from dliosim.language.syntax import vocabulary
@@ -173,7 +173,7 @@ def _apply_override(document: Document, name: str, place: Span, phrase: Span, gi
         document.seed = Setting("seed", place, phrase)
     else:
         hint = f"parameters here: {', '.join(sorted(document.params)) or 'none'}"
-        raise _unknown_override(document, name, phrase, place, "no parameter of this name", hint)
+        raise _unknown_override(name, phrase, place, "no parameter of this name", hint)
 
 
 def _override_setting(document: Document, name: str, setting: Setting) -> None:
@@ -182,13 +182,13 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
     if not blocks:
         hint = f"blocks here: {', '.join(sorted(named)) or 'none'}"
         target = f"{name}.{setting.head}"
-        raise _unknown_override(document, target, setting.phrase, setting.place, "no block of this name", hint)
+        raise _unknown_override(target, setting.phrase, setting.place, "no block of this name", hint)
     taking = [block for block in blocks if setting.head in vocabulary.SETTINGS[block.kind]]
     if not taking:
         known = vocabulary.SETTINGS[blocks[0].kind]
         hint = f"settings of `{name}`: {', '.join(sorted(known))}"
         target = f"{name}.{setting.head}"
-        raise _unknown_override(document, target, setting.phrase, setting.place, "no setting of this name", hint)
+        raise _unknown_override(target, setting.phrase, setting.place, "no setting of this name", hint)
     if len({block.kind for block in taking}) > 1:
         kinds = " and ".join(sorted(f"a {block.kind}" for block in taking))
         hint = "give one of them another name"
@@ -197,18 +197,10 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
         block.overrides.append(setting)
 
 
-def _unknown_override(document: Document, name: str, value: Span, place: Span, label: str, listed: str) -> Mistake:
-    """Return the E104 for an override that names nothing, with the one to give; else with the names there are."""
-    from dliosim.dlio.keys import find_key
-    from dliosim.language.syntax.cures import quote_value
-    from dliosim.language.syntax.override_cures import cure_override
-
-    if document.source.writing and (key := find_key(name)):
-        hint = f"write `++{key}={quote_value(value.text)}`, as it is a key of the workload file"
-        return mistake("E104", f"`-D {name}` names nothing", place, label, hint=hint)
-    blocks = {known: found[0].kind for known, found in blocks_by_name(document).items()}
-    cure = cure_override(name, value.text, [*document.params, "seed"], blocks, document.source)
-    return mistake("E104", f"`-D {name}` names nothing", place, label, hint=cure or listed)
+def _unknown_override(name: str, value: Span, place: Span, label: str, listed: str) -> Mistake:
+    """Return the E104 for an override that names nothing, with the names there are."""
+    attempt = Attempt("-D", "", value)
+    return mistake("E104", f"`-D {name}` names nothing", place, label, hint=listed, attempt=attempt)
 
 
 def blocks_by_name(document: Document) -> dict[str, list[PatternBlock]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from dliosim.language.diagnostics import Diagnostic, Mistake, collect, mistake
+from dliosim.language.diagnostics import Attempt, Diagnostic, Mistake, collect, mistake
 from dliosim.language.source import MAX_BYTES, SourceText, Span, UnreadableFile, find_source, read_source
 from dliosim.language.syntax import vocabulary
 from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, first_word, split_head
@@ -49,6 +49,8 @@ class Loader:
 
     #: all findings so far
     found: list[Diagnostic] = field(default_factory=list)
+    #: the main file, once it is read
+    document: Document | None = None
     _included: set[str] = field(default_factory=set)
     _room: int = MAX_BYTES
 
@@ -57,15 +59,9 @@ class Loader:
         try:
             source = self._read_text(path, keys)
         except UnreadableFile as error:
-            from dliosim.language.syntax.foreign_files import describe_data
-
-            place = f"{path}{error.place}"
-            hint = describe_data(path)
-            self.found.append(
-                Diagnostic("E103", f"cannot read the pattern: {error}", help=(hint,) if hint else (), file=place)
-            )
+            self.found.append(Diagnostic("E103", f"cannot read the pattern: {error}", file=f"{path}{error.place}"))
             return Document(SourceText(str(path), ""), incomplete=True)
-        document = self._load_file(source, (os.path.realpath(path),))
+        document = self.document = self._load_file(source, (os.path.realpath(path),))
         self._check_loops(document)
         if document.workload is None and not self.found:
             here = source.span(0, len(source.line(1)))
@@ -78,9 +74,8 @@ class Loader:
         try:
             statements = _strip_version(source, split_statements(source))
         except Mistake as error:
-            from dliosim.language.syntax.foreign_files import foreign_mistake
-
-            self.found.append((foreign_mistake(source) or error).diagnostic)
+            whole = Attempt("dlio", "", source.span(0, len(source.text)))
+            self.found.append(error.note_attempt(whole).diagnostic)
             reading.document.incomplete = True
             return reading.document
         # `extends` comes first, wherever its line is. A file that both include then belongs to the base: the `set`
@@ -183,13 +178,13 @@ class _FileLoad:
     names: Counter[str] = field(default_factory=Counter)
 
     def take_statement(self, statement: Statement) -> None:
-        """Take a statement of the file; raise Mistake, with what to type instead where that is known."""
+        """Take a statement of the file; raise Mistake."""
         try:
             self._take_statement(statement)
         except Mistake as error:
             # A name that is not defined may be that of a block which is left out.
             self.document.incomplete |= statement.body is not None
-            raise _add_cure(error, statement) from None
+            raise _note_phrase(error, statement) from None
 
     def _take_statement(self, statement: Statement) -> None:
         head, place, phrase = _split_known_head(statement, vocabulary.STATEMENTS, "")
@@ -324,7 +319,7 @@ class _FileLoad:
             _check_block(statement, head, place)
             block.body.append(self._build_verb(statement, head, place, phrase))
         except Mistake as error:
-            raise _add_cure(error, statement) from None
+            raise _note_phrase(error, statement) from None
 
     def _take_settings(self, block: PatternBlock, statement: Statement) -> None:
         for line in statement.body or ():
@@ -342,7 +337,7 @@ class _FileLoad:
             try:
                 block.body.append(self._build_verb(line, head, place, phrase))
             except Mistake as error:
-                raise _add_cure(error, line) from None
+                raise _note_phrase(error, line) from None
             return
         if line.opened is not None and head == "model":
             phrase = self._take_inline_model(line, phrase)
@@ -368,16 +363,12 @@ class _FileLoad:
         return name
 
 
-def _add_cure(error: Mistake, statement: Statement) -> Mistake:
-    """Return a mistake in the phrase of a statement with what to type instead, where that is known."""
+def _note_phrase(error: Mistake, statement: Statement) -> Mistake:
+    """Return a mistake in the phrase of a statement with that phrase."""
     found = split_head(statement.span, [*vocabulary.STATEMENTS, "evaluate"])
-    given = error.diagnostic
-    if found is None or given.code not in ("E002", "E003") or (given.help and given.help[0].startswith("write `from")):
+    if found is None or error.diagnostic.code not in ("E002", "E003"):
         return error
-    from dliosim.language.syntax.line_cures import cure_statement
-
-    head, _, phrase = found
-    return error.replace_help(cure_statement(head, phrase, statement.opened is not None))
+    return error.note_attempt(Attempt(found[0], "", found[2]))
 
 
 def future_keyword(word: str, span: Span) -> Mistake:
@@ -400,30 +391,19 @@ def _split_known_head(statement: Statement, known: dict[str, str], kind: str) ->
 
 
 def unknown_setting(statement: Statement, word: Span, kind: str, known: dict[str, str]) -> Mistake:
-    """Return the E001 for an unknown word, with what to type, or the words that are valid there."""
-    from dliosim.language.syntax.line_cures import cure_head
-
+    """Return the E001 for an unknown word, with the words that are valid there."""
     what = "setting" if kind and kind != "repeat" else "statement"
     where = f" in `{kind}`" if kind else ""
     listed = f"{what}s here: {', '.join(sorted(known))}"
-    message = f"unknown {what} `{word.text}`{where}"
-    return mistake(
-        "E001",
-        message,
-        word,
-        f"not a {what}",
-        hint=cure_head(statement.span, kind, opened=statement.opened is not None) or listed,
-    )
+    message, attempt = f"unknown {what} `{word.text}`{where}", Attempt("", kind, statement.span)
+    return mistake("E001", message, word, f"not a {what}", hint=listed, attempt=attempt)
 
 
 def foreign_setting(statement: Statement, head: str, kind: str, place: Span) -> Mistake:
     """Return the E210 for a setting that other kinds of block take."""
-    from dliosim.language.syntax.line_cures import cure_head
-
-    homes = ", ".join(f"`{home}`" for home in vocabulary.block_kinds(head))
     where = f"`{kind}` does not take `{head}`" if kind else f"`{head}` stands outside of a block"
-    hint = cure_head(statement.span, kind, opened=statement.opened is not None) or f"`{head}` is a setting of {homes}"
-    return mistake("E210", where, place, "not taken here", hint=hint)
+    hint = f"`{head}` is a setting of {', '.join(f'`{home}`' for home in vocabulary.block_kinds(head))}"
+    return mistake("E210", where, place, "not taken here", hint=hint, attempt=Attempt("", kind, statement.span))
 
 
 def _check_block(statement: Statement, head: str, place: Span) -> None:

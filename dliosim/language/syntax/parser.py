@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from dliosim.language.diagnostics import Mistake, join_hints, mistake, suggest_word
+from dliosim.language.diagnostics import Mistake, mistake, suggest_word
 from dliosim.language.source import MAX_LINE_LENGTH, Span
 from dliosim.language.syntax.build import TABLES, grammar_text, parser_options, table_identity
 from dliosim.language.syntax.vocabulary import block_kinds
@@ -158,7 +158,7 @@ _AMBIGUOUS: Final = {
     "K": "kB (10^3 bytes) or KiB (2^10 bytes)",
     "b": "B (bytes)",
 }
-_TIME_WORDS: Final = {
+TIME_WORDS: Final = {
     "sec": "s",
     "secs": "s",
     "second": "s",
@@ -179,33 +179,15 @@ _TIME_WORDS: Final = {
 }
 
 
-#: Rules in which a number is a count, and what must follow it; `{}` stands for the phrase so far.
-_CONTINUED_BY: Final = {
-    "batch": ("batch {} per rank", "batch {} total"),
-    "communicator": ("communicator {} ranks",),
-    "cadence": ("checkpoint {} steps", "checkpoint {} epochs"),
-    "layout": ("layout {} files",),
-    "prefetch": ("prefetch {} batches",),
-    "evaluate": ("evaluate {} epochs {{",),
-    "ranks": ("{} ranks",),
-    "requests": ("requests {} per rank every 10 ms",),
-    "restore": ("restore {} ranks",),
-    "shape": ("shape {} of uint8",),
-    "shuffle": ("shuffle {} samples",),
-    "sync": ("sync {} steps",),
-    "writers": ("writers {} ranks",),
-}
-_QUOTABLE: Final = 80  # characters of a phrase that a help line repeats
-_LAYOUTS: Final = "layouts: file per sample, N files, file per rank, shared file"
-
-
-_UNITS_LISTED: Final = (
-    "units are B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB, these with /s for rates, ns, us, ms, s, min, h, "
-    "samples/s, %"
+#: Rules in which a number is a count, which words follow.
+_CONTINUED_BY: Final = (
+    *("batch", "communicator", "cadence", "layout", "prefetch", "evaluate", "ranks", "requests", "restore", "shape"),
+    *("shuffle", "sync", "writers"),
 )
+_QUOTABLE: Final = 80  # characters of a phrase that a help line repeats
 
 #: Units of networks: Gbit/s, Gbps, Gb/s. They count bits, so a rate in bytes is an eighth.
-_BITS: Final = re.compile(r"(?i:([kmgtp]?)i?(?:bits?(?:/s|ps)?|bps))|([kKMGTP])i?b/s", re.ASCII)
+BITS: Final = re.compile(r"(?i:([kmgtp]?)i?(?:bits?(?:/s|ps)?|bps))|([kKMGTP])i?b/s", re.ASCII)
 _EIGHTHS: Final = {"": "0.125 B", "k": "125 B", "M": "125 kB", "G": "125 MB", "T": "125 GB", "P": "125 TB"}
 
 
@@ -213,16 +195,16 @@ def unit_hint(word: str) -> str:
     """Return a hint for an unknown unit, with both units where it may mean two."""
     if word in _AMBIGUOUS:
         return f"did you mean {_AMBIGUOUS[word]}?"
-    if word in _TIME_WORDS:
-        return f"did you mean {_TIME_WORDS[word]}?"
-    bits = _BITS.fullmatch(word)
+    if word in TIME_WORDS:
+        return f"did you mean {TIME_WORDS[word]}?"
+    bits = BITS.fullmatch(word)
     if bits is not None:
         prefix = (bits[1] or bits[2] or "").upper().replace("K", "k")
         what, rate = ("rates", "/s") if word.endswith("s") and not word.endswith("bits") else ("sizes", "")
         return f"{what} are in bytes: 1 {prefix}bit{rate} is {_EIGHTHS[prefix]}{rate}"
     found = re.fullmatch(r"([kmgtp])(i?)(?:b(?:ytes?)?)?(/s|ps)?", word, re.IGNORECASE | re.ASCII)
     if found is None:
-        return join_hints(suggest_word(word, UNITS), _UNITS_LISTED)
+        return suggest_word(word, UNITS)
     letter, rate = found[1].upper(), "/s" if found[3] else ""
     power = "KMGTP".index(letter) + 1
     decimal = f"{'k' if letter == 'K' else letter}B{rate} (10^{3 * power} bytes)"
@@ -239,30 +221,23 @@ def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
     before = _parser().parse_interactive(text if at_end else text[:offset], start=rule)
     before.exhaust_lexer()
     expected: set[str] = before.accepts()  # type: ignore[no-untyped-call]
-    hint = ""
     if rule in _CONTINUED_BY and "UNIT" in expected:
         expected -= {"UNIT"}
-        if at_end and len(text) <= _QUOTABLE:
-            whole = (re.sub(r"\b1 (\w+)s$", r"1 \1", form.format(text)) for form in _CONTINUED_BY[rule])
-            hint = f"write {' or '.join(f'`{form}`' for form in whole)}"
-    if at_end and rule == "model" and len(text) <= _QUOTABLE:
-        hint = f"write `model {'NAME' if text in ('', 'transformer') else text} transformer {{`"
     if at_end:
         here = phrase.end_span() if text else phrase
-        return mistake("E003", "the phrase ends too early", here, _list_expected(expected), hint=hint)
+        return mistake("E003", "the phrase ends too early", here, _list_expected(expected))
     # Where a number may follow, `-` is a minus; elsewhere it is the hyphen of a word like `mpi-collective`.
     found = (None if expected & _QUANTITY else _HYPHENED.match(text, offset)) or _WORD.match(text, offset)
     word = found[0] if found else text[offset:]
     here = Span(phrase.source, phrase.start + offset, phrase.start + offset + len(word))
     keyword = suggest_word(word, _keywords(expected))
     if "_X" in expected and re.match(r"[xX\u00d7][0-9$(]", text[offset:]):
-        hint = "write `128 x 128 of uint8`, with spaces around each `x`"
-        return mistake("E003", f"cannot read `{word}` here", here, "expected a space behind `x`", hint=hint)
+        return mistake("E003", f"cannot read `{word}` here", here, "expected a space behind `x`")
     if "UNIT" in expected and not keyword and re.match(r"[^\W\d]", word):
         return mistake(
             "E002", f"unknown unit `{word}`", here, "not a unit", hint=_setting_hint(rule, word) or unit_hint(word)
         )
-    hint = unit_hint(word) if rule in _CONTINUED_BY and word in _TIME_WORDS else _remedy(rule, text, offset, expected)
+    hint = unit_hint(word) if rule in _CONTINUED_BY and word in TIME_WORDS else _remedy(rule, text, offset, expected)
     if "FUNCTION" in expected and not hint:
         known = FUNCTIONS + DISTRIBUTIONS if "DISTRIBUTION" in expected else FUNCTIONS
         keyword = keyword or suggest_word(word, known)
@@ -297,7 +272,7 @@ def _remedy(rule: str, text: str, offset: int, expected: set[str]) -> str:
         return "leave the quotes out"
     if rule in ("path", "file", "source") and "STRING" in expected and offset == 0:
         return f'write it in quotes: `"{text}"`'
-    return _LAYOUTS if rule == "layout" and offset == 0 else ""
+    return ""
 
 
 def _list_expected(names: Iterable[str]) -> str:

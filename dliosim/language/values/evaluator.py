@@ -93,10 +93,7 @@ class Scope:
         if name not in self.params:
             known = [*self.params, *self._builtins()]
             listed = f"known here: {', '.join(f'${known_name}' for known_name in sorted(known))}"
-            from dliosim.language.syntax.other_words import find_name
-
-            builtin = find_name(name)
-            near = f"did you mean `{builtin}`?" if builtin else suggest_word(name, known).replace("`", "`$", 1)
+            near = suggest_word(name, known).replace("`", "`$", 1)
             if name in OF_SPLIT:
                 near = f"`{reference.text}` means something in the other lines of a checkpoint with `parallel`;"
             raise mistake(

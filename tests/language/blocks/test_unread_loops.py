@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.language.compile import compile_pattern
-from dliosim.language.source import SourceText
-from dliosim.language.syntax.cures import example_line
+from dliosim.language.suggest.lines import list_phrases
 from dliosim.language.syntax.vocabulary import SETTINGS, WITHOUT_DATA
 from dliosim.language.unparse import explain_pattern
 from dliosim.model import Job, Loop
@@ -44,8 +43,7 @@ def test_steps_must_do_something(patterns: Patterns) -> None:
 
 @pytest.mark.parametrize("head", _OF_READING)
 def test_a_setting_of_reading_is_refused_and_the_missing_line_is_named(head: str, patterns: Patterns) -> None:
-    place = SourceText("", DATA).span(0, 0)
-    line = 'hint "key" = "value"' if head == "hint" else example_line(head, "train", place)
+    line = 'hint "key" = "value"' if head == "hint" else f"{head} {list_phrases(head, 'train')[0]}"
     found = patterns.mistakes(DATA + loop_of(f"compute 1 ms\n {line}"))
     assert [one.code for one in found][:1] == ["E210"], line
     assert "`read universe`" in found[0].help[0]

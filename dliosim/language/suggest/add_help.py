@@ -1,0 +1,108 @@
+"""The pass over mistakes that fills their help: what to type instead. It runs once, before they leave the compiler."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from dliosim.language.diagnostics import Attempt, Diagnostic
+from dliosim.language.source import COMMAND_LINE, SourceText
+from dliosim.language.suggest.foreign_files import explain_foreign
+from dliosim.language.suggest.lines import is_statement, list_phrases, mend_line
+from dliosim.language.suggest.overrides import mend_override
+from dliosim.language.suggest.slips import mend
+from dliosim.language.suggest.synonyms import NUMBERS_OF_JOB, find_entry, spell_key
+from dliosim.language.suggest.typed import fill_names, write_all, write_line
+from dliosim.language.syntax.ast import Document, Param, follow_reference
+
+#: Mistakes in phrases that other phrases mend: unknown units, what cannot be read, wrong dimensions, and domains.
+_MENDABLE: Final = ("E002", "E003", "E111", "E113")
+#: Words for the library of a format, which is no api but a way `through` it.
+_LIBRARIES: Final = ("h5py", "hdf5", "pyarrow", "parquet", "tensorflow", "tfrecord", "numpy", "pillow", "library")
+_MOST_FORMS: Final = 4  # that are shown
+
+
+def add_help(found: Iterable[Diagnostic], document: Document | None) -> list[Diagnostic]:
+    """Return mistakes with what to type instead; `document` is None where the pattern could not be read."""
+    pattern = document or Document(SourceText("", ""))
+    return [replace(_answer(one, pattern), attempt=None) for one in found]
+
+
+def _answer(one: Diagnostic, document: Document) -> Diagnostic:
+    attempt = one.attempt
+    if one.code == "E101" and (name := find_entry(one.labels[0].span.text.partition("$")[2], NUMBERS_OF_JOB)):
+        return replace(one, help=(f"did you mean `{name}`? {re.sub('^did.*[?] ', '', ''.join(one.help))}",))
+    if one.file and _holds_data(path := Path(re.sub(r"(:\d+)+$", "", one.file))):
+        line = f"`dliosim new mine --from {shlex.quote(str(path))}` writes one"
+        return replace(one, help=(f"data are named in a pattern: {line}",))
+    if attempt is None:
+        return one
+    if attempt.head == "dlio":
+        return explain_foreign(attempt.phrase.source) or one
+    if attempt.missing:
+        source = document.source if document.source.text else attempt.phrase.source
+        line = f"{attempt.head} {fill_names(list_phrases(attempt.head, attempt.kind)[0], source)}"
+        return replace(one, help=(attempt.missing.format(line),))
+    if attempt.head in ("", "-D"):
+        help_ = mend_override(one.labels[0].span, attempt.phrase, document) if attempt.head else mend_line(attempt)
+        return replace(one, help=(help_,)) if help_ else one
+    return _answer_phrase(one, attempt, document)
+
+
+def _holds_data(path: Path) -> bool:
+    """Return whether a path is a file, or a folder with files at any depth."""
+    try:
+        return path.is_file() or any(below.is_file() for below in path.rglob("*"))
+    except (OSError, ValueError):  # the name cannot be opened, or the folder not be read
+        return False
+
+
+def _find_value(one: Diagnostic, attempt: Attempt, params: Mapping[str, Param]) -> Attempt:
+    """Return the attempt at the value of a parameter, where that is what is wrong with a phrase."""
+    here, accepts = one.labels[0].span, attempt.accepts
+    for param in params.values():
+        value = param.value
+        if accepts is None or value.source is not here.source or not value.start <= here.start <= value.end:
+            continue
+        if follow_reference(params, attempt.phrase) is value:
+            return replace(attempt, phrase=value)
+        return Attempt("", "", value, partial(_accepts_within, accepts, attempt.phrase.text, param.name))
+    return attempt
+
+
+def _accepts_within(accepts: Callable[[str], bool], phrase: str, name: str, text: str) -> bool:
+    """Return whether a phrase is accepted with a text in place of a parameter in it."""
+    return accepts(re.sub(rf"\${name}\b", f"({text})", phrase))
+
+
+def _answer_phrase(one: Diagnostic, attempt: Attempt, document: Document) -> Diagnostic:
+    """Return a mistake in a phrase with the line to type, or with lines as they may be."""
+    head, place, in_domain = attempt.head, attempt.phrase, one.code != "E113" or attempt.forms
+    known = one.help and re.match("(leave|write) `", one.help[0])  # the compiler knows it
+    if known or one.code not in _MENDABLE or not (in_domain or re.search("[a-z]-[0-9]", place.text)):
+        return one
+    if head == "api" and spell_key(place.text) in _LIBRARIES:
+        before, is_override = place.source.text.partition("api")[0], place.source.name == COMMAND_LINE
+        way = f"{before}through=library" if is_override else "through library"
+        return replace(one, help=(f"write `{way}`, which reads by the library of the format",))
+    value = _find_value(one, attempt, document.params)
+
+    def accepts(text: str) -> bool:
+        return value.accepts(text) if value.accepts else is_statement(f"{head} {text}")
+
+    source = document.source if place.source.name == COMMAND_LINE else place.source
+    forms = attempt.forms or tuple(fill_names(form, source) for form in list_phrases(head, attempt.kind))
+    if texts := mend(value.phrase.text, accepts, forms):
+        return replace(one, help=(f"write {write_all([write_line(value.phrase, text) for text in texts])}",))
+    shown = [form for form in forms if accepts(form)] or forms
+    if head == "expect":
+        shown = [form for form in shown if form.split()[0] == place.text.split(" ")[0]] or shown
+    lines = write_all([write_line(place, form) for form in shown[:_MOST_FORMS]]) if shown and in_domain else ""
+    if not lines or (one.help and one.help[0].startswith("did you mean `")):
+        return one
+    return replace(one, help=(*(one.help if one.code != "E111" else ()), f"it is written as {lines}"))

@@ -1,0 +1,177 @@
+"""Lines that begin with no word of their place, and the phrases of statements."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Final
+
+from dliosim.language.diagnostics import Attempt
+from dliosim.language.source import SourceText, Span
+from dliosim.language.suggest import synonyms
+from dliosim.language.suggest.slips import NO, clean, mend
+from dliosim.language.suggest.typed import fill_names, write_all, write_line, write_singular
+from dliosim.language.syntax.declarations import list_settings
+from dliosim.language.syntax.vocabulary import BLOCKS, MUST_OPEN, REPEATED, STATEMENTS
+from dliosim.model import EXPECTABLE
+from dliosim.units import COUNT, UNITS
+
+#: Kinds of block in which a line may belong that stands elsewhere, the most likely first.
+HOMES: Final = ("dataset", "train", "checkpoint", "model", "access", "infer", "restore", "prepare", "convert")
+#: Phrases of statements that can be typed.
+_FORMS: Final = {
+    "prepare": ("DATASET",), "convert": ("DATASET to DATASET",), "repeat": ("3",), "model": ("NAME transformer",),
+    "pause": ("5 s",), "seed": ("7",), "evaluate": ("every 2 epochs",), "param": ("NAME = 4",), "save": ("CHECKPOINT",),
+    "restore": ("CHECKPOINT", "CHECKPOINT each once", "CHECKPOINT written by 8 ranks"),
+    "workload": ("NAME", 'NAME "what it does"'), "checkpoint": ("NAME",), "dataset": ("NAME",), "access": ("NAME",),
+    "expect": tuple(f"{name} {figure.example}" for name, figure in EXPECTABLE.items()),
+}  # fmt: skip
+
+
+def list_phrases(head: str, kind: str = "") -> tuple[str, ...]:
+    """Return phrases of a setting of a kind of block, or of a statement, that can be typed."""
+    for setting in list_settings(BLOCKS[kind], kind) if kind in BLOCKS else ():
+        if setting.keyword == head:
+            return synonyms.list_forms(setting, kind)
+    return _FORMS.get(head, ())
+
+
+def is_statement(text: str) -> bool:
+    """Return whether a text is a statement, with a unit that its figure takes."""
+    head = next((one for one in STATEMENTS if text.startswith(f"{one} ")), text.partition(" ")[0])
+    phrase = text[len(head) :].strip()
+    if head == "expect" and (figure := EXPECTABLE.get(phrase.split(" ")[0])):  # the grammar does not know its units
+        names = ["%" if unit == "ratio" else unit for unit in figure.units]
+        unit = re.search(r"[0-9.]+ ?([^\s0-9.]*?)\)*$", phrase)
+        given = UNITS.get(unit[1], (0, None if unit[1] else COUNT))[1] if unit else COUNT
+        if "$" not in phrase and given not in [UNITS[name][1] if name in UNITS else COUNT for name in names]:
+            return False
+    rule = {**STATEMENTS, "evaluate": "evaluate"}.get(head)
+    return rule is not None and synonyms.is_parsed(rule, phrase) is not None
+
+
+def find_phrases(meaning: synonyms.Meaning, rest: str, source: SourceText) -> list[str]:
+    """Return the phrases of a setting that another word and the `rest` of its line may mean; empty if not known."""
+    setting, phrase, value = meaning.setting, fill_names(meaning.phrase, source), clean(rest)
+    if meaning.otherwise and value.lower() in NO:
+        return [fill_names(meaning.otherwise, source)]
+    if phrase and "{}" not in phrase:
+        return [phrase]
+    if re.search("[A-Za-z]", value):
+        phrase = re.sub(r"\{\} (B|s|us)\b", "{}", phrase)
+    forms = () if phrase else tuple(fill_names(form, source) for form in synonyms.list_forms(setting, meaning.kind))
+
+    def accepts(text: str) -> bool:
+        return synonyms.is_readable(setting, text) and ("$" in value + phrase or "$" not in text)
+
+    def write(text: str) -> str:
+        return (phrase or "{}").replace("{}", text)
+
+    made = [value] if accepts(write(value)) else mend(value, lambda text: accepts(write(text)), forms)
+    return [write(text) for text in made]
+
+
+def mend_line(attempt: Attempt) -> str:
+    """Return what to type instead of a line that begins with no word of its place; empty where that is not known."""
+    line, kind = attempt.phrase, attempt.kind
+    text, source = line.text[:200], line.source
+    if re.match(r"//|/\*|--|;", text):
+        return f"comments begin with `#`: write `# {clean(re.sub(r'^[/*;-]+|[*]/$', '', text))}`"
+    if kind in BLOCKS and (found := synonyms.find_setting(text, kind)):
+        return _replace_given(found, _find_block(line), line)
+    homes = [(home, found) for home in HOMES if home != kind and (found := synonyms.find_setting(text, home))]
+    word, rest = synonyms.split_words(text, 1)
+    if kind not in BLOCKS and (
+        answer := _mend_statement(line, "" if not homes or _is_opened(line) else _write_elsewhere(*homes[0], line))
+    ):
+        return answer
+    if kind == "train" and synonyms.find_entry(word, synonyms.STATEMENTS_FOR) == "evaluate {}" and _is_opened(line):
+        return f"write `{write_line(line, f'evaluate {clean(rest)}')}`"
+    if answer := synonyms.find_entry(word, synonyms.ELSEWHERE):
+        number = re.search(r"[0-9][0-9.]*", rest)
+        return write_singular(fill_names(answer.format(number[0] if number else "4"), source))
+    if homes:
+        return _write_elsewhere(*homes[0], line)
+    near = synonyms.suggest_setting(text, kind) if kind in BLOCKS else None
+    return _replace_given(near, "", line) if near else ""
+
+
+def _write_elsewhere(kind: str, found: tuple[synonyms.Meaning, str], line: Span) -> str:
+    """Return what to type in a block of another kind than that of the line."""
+    source = line.source
+    there = re.search(rf"^\s*{kind}\b.*\{{", source.text, re.MULTILINE)
+    where = (
+        f" in the block `{kind}`"
+        if there
+        else f" in a block `{kind} {'{' if kind in ('train', 'infer') else 'NAME {'}`"
+    )
+    body = _find_block(source.span(there.end(), there.end())) if there else ""
+    return _replace_given(found, body, line, where, f"the block `{kind}`")
+
+
+def _replace_given(
+    found: tuple[synonyms.Meaning, str], body: str, line: Span, where: str = "", block: str = "the block"
+) -> str:
+    """Return the line of a setting to type, with the line of a block's text that it replaces, if there is one."""
+    (meaning, rest), source = found, line.source
+    phrases, keyword = find_phrases(meaning, rest, source), meaning.setting.keyword
+    forms = phrases or [fill_names(form, source) for form in synonyms.list_forms(meaning.setting, meaning.kind)]
+    lines = [f"{keyword} {form}".strip() for form in forms]
+    there = [" ".join(one.split()) for one in re.findall(rf"^[^\S\n]*({keyword}\b[^#\n{{}}]*)", body, re.MULTILINE)]
+    if lines[0] in there:
+        return f"leave this line out: {block} has `{lines[0]}`"
+    alone = not there or keyword in REPEATED
+    written = write_all([write_line(line, one) if alone and not where else one for one in lines])
+    answer = f"{'write' if phrases or not clean(rest) else 'it is written as'} {written}{where}"
+    return answer if alone else f"{answer}, in place of `{there[0]}`, and leave this line out"
+
+
+def _find_block(place: Span) -> str:
+    """Return the text of the block around a place, without blocks before the place; an empty text outside of blocks."""
+    before = re.sub(r"\{[^{}]*\}", "", place.source.text[: place.start])
+    return before.rpartition("{")[2] + place.source.text[place.end :].partition("}")[0] if "{" in before else ""
+
+
+def _mend_statement(line: Span, setting: str) -> str:
+    """Return what to type instead of a line outside of blocks; `setting`: what it says as a line of a block."""
+    text, source = clean(line.text[:200]), line.source
+    word, rest = synonyms.split_words(text, 1)
+    known = {synonyms.spell_key(head): head for head in STATEMENTS}
+    made = next(
+        filter(
+            None,
+            (synonyms.find_entry(synonyms.split_words(text, count)[0], synonyms.STATEMENTS_FOR) for count in (3, 2, 1)),
+        ),
+        "",
+    )
+    assigned = re.match(r"(?:[a-z]+\s+)?([A-Za-z_]\w*)\s*=\s*(.+)", text)
+    if made and synonyms.spell_key(word) not in known:
+        head = made.partition(" ")[0]
+        forms = [fill_names(form, source) for form in list_phrases(head)]
+
+        def accepts(one: str) -> bool:
+            return ("$" in rest or "$" not in one) and is_statement(made.replace("{}", one))
+
+        values = mend(f"{rest} ", accepts, forms) if "{}" in made else [""]
+        numbers = re.findall("[0-9]+", rest) or [forms[0] if forms else "NAME"]
+        statement = fill_names(made.replace("{}", (values or numbers)[0]), source)
+        return f"write `{_write_head(line, statement)}`"
+    if assigned and (not setting or f"${assigned[1]}" in source.text):
+        param = f"param {assigned[1]} = {clean(assigned[2])}"
+        return f"write `{param}`, and `${assigned[1]}` where it is used"
+    if setting or synonyms.find_entry(word, synonyms.ELSEWHERE):
+        return setting
+    for count, cutoff in ((2, 1.0), (1, 1.0), (2, 0.7), (1, 0.7)):
+        head, rest = synonyms.split_words(text, count)
+        if near := difflib.get_close_matches(synonyms.spell_key(head)[:64], known, n=1, cutoff=cutoff):
+            return f"write `{_write_head(line, f'{known[near[0]]} {clean(rest)}'.strip())}`"
+    return ""
+
+
+def _write_head(line: Span, statement: str) -> str:
+    """Return the line with a statement in place of the one there, and with the brace that its block needs."""
+    return f"{write_line(line, statement)}{'' if _is_opened(line) or statement.split()[0] not in MUST_OPEN else ' {'}"
+
+
+def _is_opened(line: Span) -> bool:
+    return re.match(r"\s*\{", line.source.text[line.end :]) is not None
