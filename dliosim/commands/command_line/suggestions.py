@@ -26,28 +26,20 @@ from dliosim.language.suggest.synonyms import find_entry
 #: Other words for commands.
 _COMMANDS: Final = {
     "run": "simulate, start, execute, train, training, benchmark, launch, generate, datagen",
-    "check": "validate, lint, test, configview",
-    "plan": "estimate, predict, datasize",
-    "report": "results, plot, html, reportgen, summary",
-    "analyze": "analyse, diagnose, darshan, drishti, dfanalyzer",
-    "explain": "info, describe, show",
-    "compare": "diff, versus, sweep",
+    "check": "validate, lint, test, configview", "plan": "estimate, predict, datasize",
+    "report": "results, plot, html, reportgen, summary", "explain": "info, describe, show",
+    "analyze": "analyse, diagnose, darshan, drishti, dfanalyzer", "compare": "diff, versus, sweep",
     "patterns": "list, ls, examples, workloads",
-}
+}  # fmt: skip
 #: Other words for options and arguments, of the commands that have them.
 _OPTIONS: Final = {
-    "-D": "define, param, params, set, override, p, d, D, o",
-    "--dir": "data-dir, data-folder, data, path, checkpoint-folder, checkpoint-dir",
-    "--output": "out, output-dir, results-dir, results",
-    "--null": "no-io, dummy",
-    "--json": "output-format, format",
-    "--from": "template",
-    "PATTERN": "pattern, workload, model, file, f",
+    "-D": "define, param, params, set, override, p, d, D, o", "--json": "output-format, format", "--from": "template",
+    "--dir": "data-dir, data-folder, data, path, checkpoint-folder, checkpoint-dir", "--null": "no-io, dummy",
+    "--output": "out, output-dir, results-dir, results", "PATTERN": "pattern, workload, model, file, f",
     "needless": "verbose, v, quiet, q, force, accelerator-type, client-host-memory-in-gb, allow-run-as-root",
-    "launcher": "n, np, ranks, nprocs, nproc, ntasks, processes, nranks, num-ranks, num-accelerators, num-gpus, "
-    "nproc-per-node, gpus, numjobs",
+    "launcher": "n, np, ranks, nprocs, nproc, ntasks, processes, nranks, num-ranks, num-accelerators, num-gpus, gpus",
     "others of a launcher": "ppn, npernode, ntasks-per-node, hosts, host, hostfile, nodes, nnodes, N, partition",
-}
+}  # fmt: skip
 _FOLDERS: Final = "data go below `--dir DIR`, results into `--output DIR`, and `-D NAME=VALUE` gives a value"
 #: Options of IOR and fio that are letters, by the words of settings.
 _LETTERS: Final = {"t": "transfer", "a": "api", "b": "size", "s": "samples", "i": "epochs", "F": "file_per_process"}
@@ -58,34 +50,35 @@ class _Line:
     """A command line while it is mended."""
 
     words: list[str]  #: words behind `dliosim`
-    problem: str  #: what is wrong: what argparse says, then what is mended first
+    problem: str = ""  #: what is wrong, and is mended first; empty for what argparse says
     launcher: list[str] = field(default_factory=list)  #: words before `dliosim`
     note: str = ""  #: what to say before the line
     advice: str = ""  #: what to do where no line says it
-    mended: bool = False  #: whether `problem` is what is mended first
 
     def replace(self, problem: str, at: int, size: int, new: Sequence[str]) -> None:
         """Put other words in the place of `size` words."""
-        self.problem, self.mended = self.problem if self.mended else problem, True
-        self.words[at : at + size] = new
+        self.problem, self.words[at : at + size] = self.problem or problem, new
 
     def give_up(self, problem: str, advice: str = "") -> None:
         """Note what to do instead, where no line can be shown."""
-        self.problem, self.advice = problem, advice or f"`dliosim {self.words[0]} --help` lists what can be written"
+        self.problem, self.advice = (
+            self.problem or problem,
+            advice or f"`dliosim {self.words[0]} --help` lists what can be written",
+        )
 
 
 def describe_misuse(given: Sequence[str], message: str) -> str:
     """Return what is wrong with a command line, and what to type; `message` is what argparse says."""
     others, overrides = split_overrides(given)
-    line = _Line([part for word in others for part in _split_option(word)], message)
+    line = _Line([part for word in others for part in _split_option(word)])
     for mender in (_mend_command, _mend_options, _add_missing, _mend_extra, _mend_value):
         if not line.advice and (found := _parse(line.words)):
             mender(line, found)
     line.words += overrides
     if not line.advice and _parse(line.words):
-        line.give_up(line.problem)
+        line.give_up(message)
     typed = " ".join([*line.launcher, "dliosim", *map(quote_word, line.words)])
-    return f"error: {line.problem}\n  = help: {line.advice or f'{line.note}write `{typed}`'}"
+    return f"error: {line.problem or message}\n  = help: {line.advice or f'{line.note}write `{typed}`'}"
 
 
 def _split_option(word: str) -> Sequence[str]:
@@ -109,9 +102,7 @@ def _mend_command(line: _Line, _: str) -> None:
     if first in ("mpiexec", "mpirun", "srun"):
         start = start or next((at for at, one in enumerate(words) if locate_pattern(one)), len(words))
         line.launcher = [one for one in words[:start] if one != "dliosim"]
-        line.replace(
-            f"`{first}` stands in front of dliosim", 0, start, [] if words[start:][:1] else ["run", "cosmoflow"]
-        )
+        line.replace(f"`{first}` stands in front of dliosim", 0, start, [] if words[start:] else ["run", "cosmoflow"])
         _mend_command(line, "")
     elif start and (start == 1 or locate_pattern(first)):
         line.replace(problem, 0, start + 1, [words[start], *(words[:start] if locate_pattern(first) else [])])
@@ -161,10 +152,8 @@ def _mend_option(line: _Line, at: int, known: Mapping[str, Mapping[str, Any]]) -
         line.replace(problem, at, 1, ["--ranks"])
     elif named == "launcher":
         line.replace(problem, at, 1 + value.isdecimal(), [])
-        line.note, line.launcher = (
-            "the launcher starts the ranks: ",
-            ["mpiexec", "-n", value if value.isdecimal() else "4"],
-        )
+        line.note = "the launcher starts the ranks: "
+        line.launcher = ["mpiexec", "-n", value if value.isdecimal() else "4"]
         return True
     elif named == "others of a launcher":
         nodes = "`--ranks N` and `--nodes M` say how many there are"
@@ -175,8 +164,8 @@ def _mend_option(line: _Line, at: int, known: Mapping[str, Mapping[str, Any]]) -
     elif "-D" in known and (found := _write_setting(_LETTERS.get(plain, plain), own, line.words)):
         names = [pair.partition("=")[0] for before, pair in pairwise(line.words) if before == "-D"]
         # Two of DLIO's keys may be one setting: a size and its spread.
-        line.replace(problem, at, 1 + bool(own), [] if found[1].partition("=")[0] in names else found)
-        if named == "-D" or ".path=" in found[1]:  # a folder, and nothing says of what
+        line.replace(problem, at, 1 + bool(own), [] if found[-1].partition("=")[0] in names else found)
+        if named == "-D" or ".path=" in found[-1]:  # a folder, and nothing says of what
             line.give_up(problem, _FOLDERS)
     elif named == "-D":
         line.give_up(problem, _FOLDERS)
@@ -213,12 +202,10 @@ def _mend_extra(line: _Line, message: str) -> None:
     found = re.match(r"unrecognized arguments: (.*)", message)
     for word in found[1].split(" ") if found else ():
         at = next((at for at in range(1, len(line.words)) if line.words[at] == word), 0)
-        problem, (option, pair) = (
-            f"`dliosim {line.words[0]}` does not take `{word}` here",
-            ["", "", *line.words[:at]][-2:],
-        )
+        problem = f"`dliosim {line.words[0]}` does not take `{word}` here"
+        option, pair = ["", "", *line.words[:at]][-2:]
         if option in ("-D", "--vary"):
-            joint = "" if word.startswith("=") or pair[-1] in "=," else "=" if "=" not in pair else " "
+            joint = "" if word.startswith("=") or pair.endswith(("=", ",")) else "=" if "=" not in pair else " "
             joint = "," if joint == " " and option == "--vary" and "," not in pair + word else joint
             line.replace(problem, at - 1, 2, [f"{pair}{joint}{word}"])
         elif "--from" in line.words[:at] and Path(word).exists():
