@@ -41,8 +41,8 @@ _OPTIONS: Final = {
     "others of a launcher": "ppn, npernode, ntasks-per-node, hosts, host, hostfile, nodes, nnodes, N, partition",
 }  # fmt: skip
 _FOLDERS: Final = "data go below `--dir DIR`, results into `--output DIR`, and `-D NAME=VALUE` gives a value"
-#: Options of IOR and fio that are letters, by the words of settings.
-_LETTERS: Final = {"t": "transfer", "a": "api", "b": "size", "s": "samples", "i": "epochs", "F": "file_per_process"}
+#: Options of IOR that are letters, by the words of settings. Its -b and -s have no setting: they give bytes of a rank.
+_LETTERS: Final = {"t": "transfer", "a": "api", "i": "epochs", "F": "file_per_process"}
 
 
 @dataclass(slots=True)
@@ -61,10 +61,7 @@ class _Line:
 
     def give_up(self, problem: str, advice: str = "") -> None:
         """Note what to do instead, where no line can be shown."""
-        self.problem, self.advice = (
-            self.problem or problem,
-            advice or f"`dliosim {self.words[0]} --help` lists what can be written",
-        )
+        self.problem, self.advice = problem, advice or f"`dliosim {self.words[0]} --help` lists what can be written"
 
 
 def describe_misuse(given: Sequence[str], message: str) -> str:
@@ -76,7 +73,7 @@ def describe_misuse(given: Sequence[str], message: str) -> str:
             mender(line, found)
     line.words += overrides
     if not line.advice and _parse(line.words):
-        line.give_up(message)
+        line.give_up(line.problem or message)
     typed = " ".join([*line.launcher, "dliosim", *map(quote_word, line.words)])
     return f"error: {line.problem or message}\n  = help: {line.advice or f'{line.note}write `{typed}`'}"
 
