@@ -115,7 +115,10 @@ def _name_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: dict[
         wrong = next(filter(None, typed), "")
         given = re.search(rf'`(?:-D {re.escape(full[one.name])}|([+]+[\w.]+))="?([^"`]+)"?`', " ".join(found.help))
         if wrong and given and len(one.values) > 1:
-            values = dict.fromkeys(given[2] if value == wrong else value for value in one.values)
+            plain = [value.strip("\"' ") for value in one.values]
+            before, typed_again, after = given[2].partition(wrong.strip("\"' "))
+            written = [text if text.endswith(after) else f"{before}{text}{after}" for text in plain]
+            values = dict.fromkeys(written if typed_again else [given[2] if text == wrong else text for text in plain])
             pair = f"{given[1] or one.name}={','.join(values)}"
             return replace(found, help=("write `--vary {}`".format(f'"{pair}"' if re.search("[ +]", pair) else pair),))
     return found

@@ -187,7 +187,8 @@ def is_parsed(rule: str, text: str) -> SyntaxNode | None:
 def is_readable(setting: Declaration, text: str) -> bool:
     """Return whether a phrase of a setting can be read, and has a unit where the setting takes no count."""
     amount = re.fullmatch(r"[0-9][0-9_.]* ?([^\s0-9]*)", text)
-    if amount and not setting.phrase.rule:
-        given = UNITS.get(amount[1], (0, None))[1] if amount[1] else COUNT
-        return any(given in allowed for kind, allowed in _DIMENSIONS.items() if kind in setting.phrase.text)
+    if amount and not setting.phrase.rule and amount[1] in ("", *UNITS):
+        given = UNITS[amount[1]][1] if amount[1] else COUNT
+        if not any(given in allowed for kind, allowed in _DIMENSIONS.items() if kind in setting.phrase.text):
+            return False
     return text in APIS if setting.keyword == "api" else is_parsed(find_rule(setting), text) is not None
