@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -197,6 +197,12 @@ def _write_setting(word: str, value: str, words: Sequence[str]) -> list[str]:
 def _mend_extra(line: _Line, message: str) -> None:
     """Mend words that no option and no argument takes."""
     found = re.match(r"unrecognized arguments: (.*)", message)
+    start = line.words.index("--from") + 1 if "--from" in line.words else len(line.words)
+    paths = list(takewhile(lambda each: Path(each).exists(), line.words[start:]))
+    if len(paths) > 1:
+        problem = f"`--from` takes one file or one folder, not {len(paths)} files (a shell writes `*` out)"
+        line.replace(problem, start, len(paths), [str(Path(paths[0]).parent)])
+        return
     for word in found[1].split(" ") if found else ():
         at = next((at for at in range(1, len(line.words)) if line.words[at] == word), 0)
         problem = f"`dliosim {line.words[0]}` does not take `{word}` here"
@@ -205,9 +211,6 @@ def _mend_extra(line: _Line, message: str) -> None:
             joint = "" if word.startswith("=") or pair.endswith(("=", ",")) else "=" if "=" not in pair else " "
             joint = "," if joint == " " and option == "--vary" and "," not in pair + word else joint
             line.replace(problem, at - 1, 2, [f"{pair}{joint}{word}"])
-        elif "--from" in line.words[:at] and Path(word).exists():
-            folder, problem = str(Path(word).parent), "`--from` takes one file or one folder (a shell writes `*` out)"
-            line.give_up(problem, f"write `--from {quote_word(folder)}`")
         elif word.startswith("workload="):
             line.replace(problem, at, 1, [])  # Hydra's choice of a file, and there is one
         elif "=" in word:
