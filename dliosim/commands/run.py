@@ -6,7 +6,6 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -77,8 +76,7 @@ class RunCommand(RankCommand):
 
     def run(self) -> None:
         """Run all verbs, and with --with-null each loop once more without I/O."""
-        with _show_live(self.setup, self.workload) if self.setup.parsed.live else nullcontext():
-            self.phases = (run_with_null if self.setup.parsed.with_null else run_workload)(self.session)
+        self.phases = (run_with_null if self.setup.parsed.with_null else run_workload)(self.session)
         if self.recording is not None:
             self.recording.stop()
 
@@ -122,13 +120,6 @@ def _print_line(line: str, as_json: bool) -> bool:
     if error is not None:
         sys.stderr.write(f"{rank_0_error('print the line about the trace', error)}\n")
     return error is None
-
-
-def _show_live(setup: Setup, workload: Workload) -> AbstractContextManager[None]:
-    """Return the screen of `--live`; runs without it do not load the module."""
-    from dliosim.commands.job.live import show_live
-
-    return show_live(setup, workload.name)
 
 
 def _describe_run(setup: Setup, workload: Workload) -> dict[str, str]:

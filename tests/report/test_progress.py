@@ -39,7 +39,7 @@ def test_a_listing_shows_files_and_an_epoch_after_it_steps():
     assert terminal.getvalue() == "\rlook at the files of d: file 1000 of 5000, 16 s left\x1b[K"
     progress.end()
     progress.start("train", 1, 1, 10)
-    progress.tick(perf_counter_ns() + 4_000_000_000, 5, 0)
+    progress.tick(perf_counter_ns() + 5_000_000_000, 5, 0)
     assert "step 5 of 10" in terminal.getvalue()
 
 
@@ -138,3 +138,30 @@ def test_a_short_block_or_one_without_a_terminal_shows_nothing():
         with show_elapsed(stream, "plan a.dlio", silent=silent):
             sleep(0.02)
         assert stream.getvalue() == ""
+
+
+def test_live_writes_a_line_every_ten_seconds_across_phases_where_there_is_no_terminal():
+    stream = io.StringIO()
+    progress = ProgressLine(stream, live=True)
+    for epoch, after in ((1, 8), (2, 16), (3, 24), (4, 32)):
+        progress.start("train", epoch, 4, 100)
+        progress.tick(perf_counter_ns() + after * 10**9, 40, 8_000_000_000)
+        with progress.track_bytes("save model", lambda: 0):
+            pass
+        progress.tick(perf_counter_ns() + after * 10**9, 40, 8_000_000_000)
+        progress.end()
+    assert stream.getvalue() == (
+        "live: train, epoch 2 of 4: 8.00 GB, 500 MB/s on rank 0, step 40 of 100, 24 s left\n"
+        "live: train, epoch 4 of 4: 8.00 GB, 250 MB/s on rank 0, step 40 of 100, 48 s left\n"
+    )
+
+
+def test_a_stream_that_takes_nothing_does_not_end_the_run():
+    class Full(Terminal):
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+    progress = ProgressLine(Full())
+    progress.start("train", 1, 1, 10)
+    progress.tick(perf_counter_ns() + 4 * 10**9, 5, 5)
+    progress.end()

@@ -243,7 +243,7 @@ COMMANDS: Final = {
                 nargs="?",
                 const="",
             ),
-            _flag("--live", "show on the terminal what ranks do while it runs (docs/report.md)"),
+            _flag("--live", "write a line of progress every ten seconds where there is no terminal (docs/report.md)"),
             _JSON,
             *_failures("as long as the restores of this run, else as its saves"),
             *_STALLS,

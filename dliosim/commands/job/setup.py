@@ -30,7 +30,7 @@ from dliosim.execute.node.direct_io import find_alignment, set_alignment
 from dliosim.execute.phases.context import OpenDataset, Options, Session
 from dliosim.execute.stalls.watcher import StallLimits
 from dliosim.execute.store.checkpoint_store import CheckpointStores
-from dliosim.measure.progress.board import Board, process_row
+from dliosim.measure.progress.board import process_row
 from dliosim.model import Dataset, Workload
 from dliosim.model.direct_io import DIRECT_ALIGNMENT
 from dliosim.report.progress.progress_line import ProgressLine
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from dliosim.language.diagnostics import Diagnostic
 
 T = TypeVar("T")
-
-#: Seconds, 30 years: for a board without reports of stalls.
-_NEVER = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,6 @@ class Setup:
     arguments: tuple[str, ...]  #: command line
     stores: CheckpointStores  #: checkpoints that the command uses
     progress: ProgressLine  #: the display of how far it is
-    board: Board | None  #: what this node's ranks do, where it is watched
     stack: ExitStack  #: what is closed when the command ends
     partial: PartialResults  #: results of what is finished, for a signal
     started: datetime  #: when it began
@@ -114,14 +110,14 @@ def run_on_ranks(
     def run(world: World) -> int:
         given = parsed if parsed is not None else world.run_on_rank_0("read the command line", lambda: _read(arguments))
         limits = StallLimits(given.stall_report, given.stall_timeout)
-        if getattr(given, "live", False) and limits.first_limit is None:
-            limits = replace(limits, report=_NEVER)
         with ExitStack() as stack:
-            board = stack.enter_context(watch_stalls(world, limits, getattr(given, "output", None), unfinished.save))
+            stack.enter_context(watch_stalls(world, limits, getattr(given, "output", None), unfinished.save))
             stores = stack.enter_context(CheckpointStores())
             begun = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
-            progress = ProgressLine(user_terminal() if world.rank == 0 else None, row=process_row())
-            job = command(Setup(world, given, tuple(arguments), stores, progress, board, stack, unfinished, *begun))
+            live = sys.stderr if getattr(given, "live", False) else None
+            shown = (user_terminal() or live) if world.rank == 0 else None
+            progress = ProgressLine(shown, row=process_row(), live=live is not None)
+            job = command(Setup(world, given, tuple(arguments), stores, progress, stack, unfinished, *begun))
             job.read()
             job.open()
             job.run()

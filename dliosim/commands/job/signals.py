@@ -12,8 +12,6 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from dliosim.messages import message_start
-
 _ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM"}
 _KEPT = (*_ENDING, signal.SIGUSR1)
 
@@ -108,5 +106,5 @@ def _report_signal(number: signal.Signals, save: Callable[[str], str]) -> None:
     if number not in _ENDING and not found.startswith(OVER):
         text += "; the run continues"
     with suppress(OSError, ValueError):
-        sys.stderr.write(f"{message_start[0]}\n{text}\n")
+        sys.stderr.write(f"\n{text}\n")
         sys.stderr.flush()

@@ -21,7 +21,6 @@ from dliosim.execute.stalls.watcher import (
 )
 from dliosim.measure.progress.board import Board, process_row
 from dliosim.measure.progress.stalled_ranks import JobStall
-from dliosim.messages import message_start
 from dliosim.report.progress.stalled_ranks import recovery_text, stall_text
 
 
@@ -80,4 +79,4 @@ def _save_results(save: Callable[[str], str]) -> str:
 def _write_stderr(text: str) -> None:
     # Not through sys.stderr: another thread that cannot write may hold its lock.
     with suppress(OSError):
-        os.write(2, f"{message_start[0]}{text}\n".encode(errors="replace"))
+        os.write(2, f"{text}\n".encode(errors="replace"))

@@ -157,7 +157,7 @@ class LoopRunner:
         )
         account = StepAccount(plan, world.rank, source.series, batches.reading, self._manager.busy_intervals)
         name = f"{loop.name} without I/O" if session.options.null else loop.name
-        session.progress.start(name, number, loop.epochs, work.steps, readings=account.rows)
+        session.progress.start(name, number, loop.epochs, work.steps)
         trace, opened = recorder(), perf_counter_ns()
         if trace is not None:
             trace.begin_epoch(epoch + 1)

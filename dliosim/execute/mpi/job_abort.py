@@ -16,8 +16,6 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.execute.mpi.polling import wait
-from dliosim.measure.progress.board import process_row
-from dliosim.messages import message_start
 
 if TYPE_CHECKING:
     from socket import socket
@@ -48,8 +46,7 @@ def job_name(comm: MPI.Intracomm) -> str:
 def end_job(job: str, text: str, status: int = 1) -> NoReturn:
     """Print `text`, unless another rank of this node has done so, and end every rank of the job with `status`."""
     if _is_first(job):
-        process_row().finish()  # the screen of `--live` ends, if there is one
-        sys.stderr.write(message_start[0] + text.rstrip("\n") + "\n")
+        sys.stderr.write(text.rstrip("\n") + "\n")
         sys.stderr.flush()
         with suppress(OSError):
             _open_socket().sendto(b"ending", _rank_0_address(job))

@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 class Progress(Protocol):
     """A display of how far a phase is, as in `report.progress`; as it stands here it shows nothing."""
 
-    def start(
-        self, phase: str, epoch: int, epochs: int, steps: int, unit: str = "step", readings: memoryview | None = None
-    ) -> None:
-        """Begin an epoch of `steps` steps, or of what `unit` says; `readings` as in `StepAccount.rows`."""
+    def start(self, phase: str, epoch: int, epochs: int, steps: int, unit: str = "step") -> None:
+        """Begin an epoch of `steps` steps, or of what `unit` says."""
         return
 
     def track_bytes(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:

@@ -33,8 +33,6 @@ _EPOCH, _PHASES, _ARRIVED, _LEFT, _UNTIL, _INSIDE, _OVER = range(5, 12)
 _MOVED, _LOOKED, _ENDED, _STATE = range(12, 16)
 # First and last byte (exclusive) of UTF-8 texts that end with a zero. The watcher writes the last one.
 _PHASE, _ACTION, _CALL = (128, 192), (192, 312), (320, 512)
-# A word of the main thread: bytes of the phases before this one.
-_BEFORE = 39
 
 #: Words that change with progress: those of the main thread, and the calls that ended.
 _MOVING = (STEP, DONE, _PHASES, _ARRIVED, _LEFT, _INSIDE, _ENDED)
@@ -74,7 +72,6 @@ class BoardRow:
         words = self.words
         self._write_text(_PHASE, phase)
         words[_EPOCH] = epoch
-        words[_BEFORE] += words[DONE]
         words[STEP] = words[DONE] = 0
         words[_PHASES] += 1
 
@@ -82,7 +79,6 @@ class BoardRow:
         """Store that a phase continues after `step` steps and `done` bytes."""
         self.begin(phase, epoch)
         words = self.words
-        words[_BEFORE] -= done
         words[STEP], words[DONE] = step, done
 
     def arrive(self, meeting: int) -> None:
@@ -146,11 +142,6 @@ class BoardRow:
         return self.words[DONE]
 
     @property
-    def all_bytes(self) -> int:
-        """Return the bytes of all phases until now."""
-        return self.words[_BEFORE] + self.words[DONE]
-
-    @property
     def epoch(self) -> int:
         """Return the epoch of the phase, from 1; 0 where it has none."""
         return self.words[_EPOCH]
@@ -165,12 +156,6 @@ class BoardRow:
     def meeting_count(self) -> int:
         """Return the number of meetings that the rank has arrived at."""
         return self.words[_ARRIVED] // _KINDS
-
-    @property
-    def attendance(self) -> tuple[int, bool]:
-        """Return `meeting_count`, and whether the rank waits in the last of these meetings."""
-        arrived = self.words[_ARRIVED] // _KINDS
-        return arrived, arrived * _KINDS != self.words[_LEFT]
 
     @property
     def action(self) -> str:

@@ -3,33 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from threading import Event, Thread
 from time import perf_counter_ns
 from typing import TextIO
 
 from dliosim.measure.progress.board import DONE, STEP, BoardRow, private_row
-from dliosim.measure.progress.task import IDLE, Task
 from dliosim.readable import seconds, size
 
 #: No line is shown before a phase has lasted this long; ns.
 SILENT_NS = 2_000_000_000
 
-#: The shortest time between two updates of the line; ns.
+#: The shortest time between two updates of the line, and between two lines of `--live`; ns.
 EVERY_NS = 500_000_000
+LIVE_NS = 10_000_000_000
 
 _NEVER = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """An epoch of a loop, or a move of bytes without steps."""
+
+    phase: str  #: name of the phase
+    epoch: int = 1  #: number of the epoch, from 1
+    epochs: int = 1  #: number of epochs
+    steps: int = 0  #: steps of the epoch; 0 where their number is unknown
+    unit: str = "step"  #: word for a step
+    started: int = 0  #: begin, ns of perf_counter_ns
+    total: Callable[[], int] = lambda: 0  #: returns the bytes of this rank; 0 where they are unknown
+
+    @property
+    def label(self) -> str:
+        """Return the phase with its epoch."""
+        return f"{self.phase}, epoch {self.epoch} of {self.epochs}" if self.epochs > 1 else self.phase
+
+
+_IDLE = _Task("between phases")
 
 
 class ProgressLine:
     """A line that one rank updates until the phase ends, then removes; each rank writes its `row` of the board.
 
-    No line is written where `stream` is None or no terminal. Not thread-safe.
+    Where `stream` is no terminal nothing is written, or with `live` a line of its own now and then. Not thread-safe.
     """
 
     __slots__ = (
-        "_due", "_every", "_row", "_shown", "_silent", "_stage", "_stream", "_words", "row", "task",
+        "_due", "_every", "_is_terminal", "_next", "_shown", "_silent", "_stage", "_stream", "_task", "_words", "row",
     )  # fmt: skip
 
     def __init__(
@@ -38,21 +59,18 @@ class ProgressLine:
         silent_ns: int = SILENT_NS,
         every_ns: int = EVERY_NS,
         row: BoardRow | None = None,
+        live: bool = False,
     ) -> None:
         #: this rank's row of the board
         self.row = row if row is not None else private_row()
-        #: what this rank does; one store replaces it, so that another thread may read it at any time
-        self.task = IDLE
-        self._words = self.row.words
-        self._stream = stream if stream is not None and stream.isatty() else None
-        self._silent, self._every = silent_ns, every_ns
-        self._stage, self._shown, self._due = "", False, _NEVER
-
-    def release_terminal(self) -> TextIO | None:
-        """Remove the line, show none from now on, and return the terminal, if there is one."""
-        self.end()
-        stream, self._stream = self._stream, None
-        return stream
+        self._task, self._words = _IDLE, self.row.words
+        self._is_terminal = stream is not None and stream.isatty()
+        self._stream = stream if self._is_terminal or live else None
+        self._silent, self._every = (silent_ns, every_ns) if self._is_terminal else (0, LIVE_NS)
+        self._stage, self._shown = "", False
+        self._due = _NEVER  # when the line of this phase is to be written
+        # When a line of any phase may be written: epochs may be shorter than the time between two lines of `--live`.
+        self._next = 0 if self._is_terminal else perf_counter_ns() + LIVE_NS
 
     def stage(self, text: str) -> None:
         """Show at once, and until the next stage, a text before the phases; an empty text removes the line."""
@@ -60,16 +78,14 @@ class ProgressLine:
         self._shown = True
         self.end()
 
-    def start(
-        self, phase: str, epoch: int, epochs: int, steps: int, unit: str = "step", readings: memoryview | None = None
-    ) -> None:
+    def start(self, phase: str, epoch: int, epochs: int, steps: int, unit: str = "step") -> None:
         """Begin epoch `epoch` (from 1) of a phase with `steps` steps; 0 if their number is unknown.
 
-        `unit` is shown instead of "step"; `readings` as in `Task`.
+        `unit` is shown instead of "step".
         """
         self.end()
         self.row.begin(phase, epoch)
-        self._show_later(Task(phase, epoch, epochs, steps, unit, perf_counter_ns(), readings=readings))
+        self._show_later(_Task(phase, epoch, epochs, steps, unit, perf_counter_ns()))
 
     @contextmanager
     def track_bytes(self, phase: str, total: Callable[[], int]) -> Iterator[None]:
@@ -78,22 +94,21 @@ class ProgressLine:
         `total` returns the bytes of this rank, 0 if they are unknown. It is called when the line is written.
         """
         row = self.row
-        outer, due, state = self.task, self._due, (row.phase, row.epoch, row.step, row.bytes_done)
+        outer, due, state = self._task, self._due, (row.phase, row.epoch, row.step, row.bytes_done)
         self.end()
         row.begin(phase, 0)
-        begun = perf_counter_ns()
-        self._show_later(Task(phase, started=begun, total=total))
+        self._show_later(_Task(phase, started=perf_counter_ns(), total=total))
         try:
             yield
         finally:
             self.end()
             row.resume(*state)
-            self.task, self._due = replace(outer, held=outer.held + perf_counter_ns() - begun), due
+            self._task, self._due = outer, max(due, self._next)
 
-    def _show_later(self, task: Task) -> None:
-        self.task = task
+    def _show_later(self, task: _Task) -> None:
+        self._task = task
         if self._stream is not None:
-            self._due = task.started + self._silent
+            self._due = max(task.started + self._silent, self._next)
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
         """Record that `step` steps and `done_bytes` bytes of this rank are done at `now_ns` of perf_counter_ns."""
@@ -105,16 +120,15 @@ class ProgressLine:
 
     def end(self) -> None:
         """Remove the line: the phase is over."""
-        self._due, self.task = _NEVER, IDLE
-        if self._shown and self._stream is not None:
-            self._stream.write(f"\r{self._stage[:110]}\x1b[K")
-            self._stream.flush()
+        self._due, self._task = _NEVER, _IDLE
+        if self._shown and self._is_terminal:
+            self._write(self._stage)
             self._shown = False
 
     def _show(self, now_ns: int, step: int, done_bytes: int) -> None:
-        task = self.task
+        task = self._task
         elapsed = (now_ns - task.started) * 1e-9
-        total = task.total() if task.total is not None else 0
+        total = task.total()
         parts = []
         if done_bytes:
             amount = f"{size(done_bytes, 3)} of {size(total, 3)}" if total else size(done_bytes, 3)
@@ -128,11 +142,16 @@ class ProgressLine:
             parts.append(f"{seconds(elapsed / done_bytes * (total - done_bytes), 2)} left")
         stage = f"{self._stage}; " if self._stage else ""
         text = f"{stage}{task.label}: {', '.join(parts) or f'{seconds(elapsed, 2)} so far'}"
+        self._write(text)
+        self._shown = True
+        self._due = self._next = now_ns + self._every
+
+    def _write(self, text: str) -> None:
+        # A terminal may be gone and a disk full, which is no reason to end a run.
         if self._stream is not None:
-            self._stream.write(f"\r{text[:110]}\x1b[K")
-            self._stream.flush()
-            self._shown = True
-        self._due = now_ns + self._every
+            with suppress(OSError):
+                self._stream.write(f"\r{text[:110]}\x1b[K" if self._is_terminal else f"live: {text}\n")
+                self._stream.flush()
 
 
 @contextmanager
