@@ -24,8 +24,7 @@ def main(folder: Path, rank: int, nodes: list[list[int]], limits: StallLimits, r
     number = next(number for number, ranks in enumerate(nodes) if rank in ranks)
     with (folder / f"node-{number}").open("r+b") as file:
         memory = memoryview(mmap.mmap(file.fileno(), ROW_BYTES * len(nodes[number])))
-    hosts = tuple(f"host{number}" for number in range(len(nodes)))
-    board = Board(BoardRows(memory), nodes[number].index(rank), sum(map(len, nodes)), number, hosts)
+    board = Board(BoardRows(memory), nodes[number].index(rank), sum(map(len, nodes)), f"host{number}")
     board.own_row.introduce(rank)
     board.own_row.begin("train", 2)
 
@@ -37,7 +36,7 @@ def main(folder: Path, rank: int, nodes: list[list[int]], limits: StallLimits, r
     reactions = StallActions(
         lambda stall: print(stall_text(stall), flush=True), lambda quiet: print(recovery_text(quiet), flush=True), end
     )
-    Watcher(board, limits, reactions, folder / "stall").start()
+    Watcher(board, limits, reactions).start()
     print("begun", flush=True)
     if rests:
         board.own_row.mark_pause(perf_counter_ns() + 30_000_000_000)

@@ -22,7 +22,7 @@ def main(folder: Path) -> None:
     comm = MPI.Intracomm(MPI.COMM_WORLD)
     alone = str(comm.rank == comm.size - 1)
     world = make_world(comm, lambda node: 1, f"stalls{folder.name}", lambda: alone)
-    with watch_stalls(world, StallLimits(1.0, 1.5), str(folder), lambda name: f"there is nothing to keep of {name}"):
+    with watch_stalls(world, StallLimits(1.0, 1.5), lambda name: f"there is nothing to keep of {name}"):
         if world.rank == world.size - 1:
             (folder / "pipe").read_bytes()
         open_file(comm, str(folder / "data"), MPI.MODE_RDONLY, ())

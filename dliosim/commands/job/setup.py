@@ -111,7 +111,7 @@ def run_on_ranks(
         given = parsed if parsed is not None else world.run_on_rank_0("read the command line", lambda: _read(arguments))
         limits = StallLimits(given.stall_report, given.stall_timeout)
         with ExitStack() as stack:
-            stack.enter_context(watch_stalls(world, limits, getattr(given, "output", None), unfinished.save))
+            stack.enter_context(watch_stalls(world, limits, unfinished.save))
             stores = stack.enter_context(CheckpointStores())
             begun = datetime.now(timezone.utc), perf_counter_ns(), os.getloadavg()[0]
             live = sys.stderr if getattr(given, "live", False) else None

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from dliosim.errors import DliosimError
 from dliosim.execute.mpi.job_abort import RESULTS_DUE, end_job
@@ -19,39 +18,36 @@ from dliosim.execute.stalls.watcher import (
     kill_stopped_later,
     open_board,
 )
-from dliosim.measure.progress.board import Board, process_row
+from dliosim.measure.progress.board import process_row
 from dliosim.measure.progress.stalled_ranks import JobStall
 from dliosim.report.progress.stalled_ranks import recovery_text, stall_text
 
 
 @contextmanager
-def watch_stalls(
-    world: World, limits: StallLimits, output: str | None, save: Callable[[str], str]
-) -> Iterator[Board | None]:
-    """Watch for stalls of this job during the block, and yield the board; None where there are no limits.
+def watch_stalls(world: World, limits: StallLimits, save: Callable[[str], str]) -> Iterator[None]:
+    """Watch for stalls of this job during the block, if there are limits.
 
-    Collective; so is its end, unless it ends by one rank's error. Nodes exchange messages below `output`, the directory
-    of the results; None is the current one. `save` keeps what is finished on rank 0, and returns in words what it did.
+    Collective; so is its end, unless it ends by one rank's error. `save` keeps what is finished on rank 0, and returns
+    in words what it did.
     """
     if limits.first_limit is None:
-        yield None
+        yield
         return
     board, memory = open_board(world)
-    folder = Path(world.broadcast_object(_exchange_folder(world, output))) if world.nodes > 1 else None
 
     def end(stall: JobStall) -> None:
-        found = _save_results(save) if world.rank == 0 else "rank 0, which has the results, does not run"
+        found = _save_results(save) if world.rank == 0 else "results.partial.json has what rank 0 wrote last"
         kill_stopped_later(board)
         end_job(world.job, f"{stall_text(stall)}\nerror: the job is ended, as --stall-timeout says: {found}")
 
     reactions = StallActions(
         lambda stall: _write_stderr(stall_text(stall)), lambda quiet: _write_stderr(recovery_text(quiet)), end
     )
-    watcher = Watcher(board, limits, reactions, folder)
+    watcher = Watcher(board, limits, reactions)
     watcher.start()
     together = False
     try:
-        yield board
+        yield
         together = True
     except DliosimError as error:
         together = error.shared or world.size == 1
@@ -60,11 +56,6 @@ def watch_stalls(
         process_row().finish()
         if watcher.stop() and together:
             close_board(board, memory)
-
-
-def _exchange_folder(world: World, output: str | None) -> str:
-    """Return the folder of rank 0 in which nodes exchange messages."""
-    return str(Path(output or ".").absolute() / f"stall-{world.job[:8]}")
 
 
 def _save_results(save: Callable[[str], str]) -> str:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter_ns
 
 from dliosim.execute.mpi.shared_memory import SharedMemory
 from dliosim.execute.mpi.world import World
-from dliosim.execute.stalls.node_files import NodeReport, ReportExchange
 from dliosim.execute.stalls.thread_calls import ProcessState, count_transfers, inspect_process
 from dliosim.measure.progress.board import (
     ROW_BYTES,
@@ -40,8 +38,8 @@ _STILL = frozenset(("T", "t", "Z", "X", ""))
 #: Reads and writes, and their bytes, between two looks; above these a rank is at work. A progress line takes fewer.
 _CALLS, _BYTES = 8, 4096
 
-#: Seconds that a node waits for the first node to end the job.
-_LATER = 10.0
+#: Times the limit after which a node ends the job whose ranks all wait for ranks of other nodes.
+_PATIENCE = 4
 
 #: Seconds after which stopped processes are killed if the end of the job has not ended them.
 _LEFT = 1.0
@@ -75,12 +73,13 @@ class StallActions:
 
 
 class Watcher(threading.Thread):
-    """The thread of a rank that watches its row of `board`, and reports stalls if it leads its node.
+    """The thread of a rank that watches its row of `board`, and reports stalls of its node if it leads that.
 
-    The lowest rank of a node whose watcher runs leads.
+    The lowest rank of a node whose watcher runs leads. Nodes know nothing of each other: MPI or storage may be what
+    hangs. Node 0 reports in any case, another node if it has a late rank.
     """
 
-    def __init__(self, board: Board, limits: StallLimits, reactions: StallActions, folder: Path | None) -> None:
+    def __init__(self, board: Board, limits: StallLimits, reactions: StallActions) -> None:
         super().__init__(name="watcher", daemon=True)
         first = limits.first_limit or 1.0
         # Seconds between two looks. A thousand ranks that look once a second would keep a core half busy.
@@ -95,15 +94,11 @@ class Watcher(threading.Thread):
         self._seen: dict[int, tuple[tuple[int, ...], int]] = {}
         self._next = limits.report
         self._reported: float = 0.0
-        nodes, pause = len(board.hosts), max(self._every, first / 8)
-        self._talk = ReportExchange(folder, board.node, nodes, pause) if folder is not None and nodes > 1 else None
 
     def stop(self) -> bool:
-        """End the thread, and remove its report to other nodes; return False if it hangs in a call of its own."""
+        """End the thread; return False if it hangs in a call of its own."""
         self._over.set()
         self.join(self._patience)
-        if self._talk is not None and self._talk.is_alive():
-            self._talk.stop()
         return not self.is_alive()
 
     def run(self) -> None:
@@ -130,12 +125,9 @@ class Watcher(threading.Thread):
         leads = self._is_leader(now)
         if leads or self._reported:
             self._handle_stall(now, leads)
-        if not leads and self._talk is not None:
-            self._talk.word = None
 
     def _note_kernel_call(self, row: BoardRow) -> None:
-        pid = os.getpid()
-        own = {self._thread, *([self._talk.native_id] if self._talk and self._talk.native_id else [])}
+        pid, own = os.getpid(), {self._thread}
         found, (calls, size) = inspect_process(pid, _process_state(pid), own), count_transfers(pid, own)
         ended = calls - self._transfers[0] > _CALLS or size - self._transfers[1] > _BYTES or found.key != self._calls
         # Calls that end inside a meeting are no work: a library polls for messages there.
@@ -154,32 +146,22 @@ class Watcher(threading.Thread):
     def _handle_stall(self, now: int, leads: bool) -> None:
         """Report a stall if this rank leads, and its end if this rank has reported it."""
         quiet = (now - self._last_movement(now)) * 1e-9
-        stalls = quiet >= self._first
-        others = self._exchange_reports(now, quiet, stalls)
-        if others is None:
-            return
-        quiet = min([quiet, *(each.quiet for each in others.values())])
         if quiet < self._first:
             if self._reported:
                 self._reactions.moves(self._reported)
             self._reported, self._next = 0.0, self._limits.report
             return
-        ends = self._limits.end is not None and quiet >= self._limits.end
         if not leads:
             return
-        if not ends and (self._next is None or quiet < self._next):
-            return
-        stall = self._make_stall(now, quiet, others)
-        first = min([self._board.node, *others])
-        if stall.alone:
-            # The storage for results hangs as well. So node 0 reports what it knows, and so does each node with a late
-            # rank of its own.
-            first = self._board.node if any(one.blame > 2 for one in stall.seen) else 0
-        if first != self._board.node and not (ends and quiet >= (self._limits.end or 0) + _LATER):
+        seen = [self._rank_state(place, row, now) for place, row in enumerate(self._board.rows) if not row.is_over]
+        stall = JobStall(self._board.ranks, quiet, tuple(seen), self._board.host, self._board.is_whole_job)
+        # Other nodes may move, or name a late rank themselves: this one only waits for them.
+        end = self._limits.end and self._limits.end * (_PATIENCE if stall.is_elsewhere else 1)
+        if end is not None and quiet >= end:
+            self._reactions.end(stall)
+        if self._next is None or quiet < self._next or (stall.is_elsewhere and self._board.rows[0].rank != 0):
             return
         self._reported = quiet
-        if ends:
-            self._reactions.end(stall)
         self._reactions.say(stall)
         # The same stall is reported again after twice the time.
         self._next = 2 * quiet
@@ -197,34 +179,6 @@ class Watcher(threading.Thread):
             latest = max(latest, row.quiet_since, self._seen[place][1])
         return latest or now
 
-    def _exchange_reports(self, now: int, quiet: float, stalls: bool) -> Mapping[int, NodeReport] | None:
-        """Exchange reports with the other nodes and return theirs, by node; None if it is too early to have them."""
-        talk = self._talk
-        if talk is None:
-            return {}
-        if not talk.is_alive():
-            talk.start()
-        talk.word = NodeReport(quiet, self._all_rank_states(now) if stalls else (), stalls)
-        if not stalls:
-            return {}
-        if self._is_isolated(now):
-            return {} if quiet > self._first + 6 * talk.pause else None
-        return talk.answer[0] if quiet > self._first + 3 * talk.pause else None
-
-    def _is_isolated(self, now: int) -> bool:
-        """Return whether this node cannot even read the reports of other nodes."""
-        return self._talk is not None and now - self._talk.answer[1] > 3 * self._talk.pause * 1e9
-
-    def _make_stall(self, now: int, quiet: float, others: Mapping[int, NodeReport]) -> JobStall:
-        board = self._board
-        seen = [*self._all_rank_states(now), *(one for report in others.values() for one in report.seen)]
-        alone = self._is_isolated(now)
-        silent = () if alone else (name for node, name in enumerate(board.hosts) if node not in (board.node, *others))
-        return JobStall(board.ranks, quiet, tuple(sorted(seen, key=lambda one: one.rank)), tuple(silent), alone)
-
-    def _all_rank_states(self, now: int) -> list[RankStatus]:
-        return [self._rank_state(place, row, now) for place, row in enumerate(self._board.rows) if not row.is_over]
-
     def _rank_state(self, place: int, row: BoardRow, now: int) -> RankStatus:
         pid, started = row.process
         awake = self._is_awake(row, now)
@@ -239,7 +193,7 @@ class Watcher(threading.Thread):
             state = own_state
         since = max(row.quiet_since, self._seen.get(place, ((), 0))[1])
         return RankStatus(
-            row.rank, self._board.host, pid, row.phase, row.epoch, row.step, row.bytes_done, max(now - since, 0) * 1e-9,
+            row.rank, pid, row.phase, row.epoch, row.step, row.bytes_done, max(now - since, 0) * 1e-9,
             state, call, awake, row.meeting, row.meeting_count, row.action,
         )  # fmt: skip
 
@@ -268,12 +222,8 @@ def _process_state(pid: int) -> str:
 
 def open_board(world: World) -> tuple[Board, SharedMemory]:
     """Make the board of this node's ranks and enter this rank; return the board and its memory. Collective."""
-    node, leaders, name = world.node, world.leaders, os.uname().nodename
-    memory = SharedMemory(node.comm, ROW_BYTES * node.size)
-    known = 0, [name]
-    if world.nodes > 1:
-        known = node.broadcast_object((leaders.rank, leaders.allgather(name)) if node.rank == 0 else None)
-    board = Board(BoardRows(memory.view), node.rank, world.size, known[0], tuple(map(printable, known[1])))
+    memory = SharedMemory(world.node.comm, ROW_BYTES * world.node.size)
+    board = Board(BoardRows(memory.view), world.node.rank, world.size, printable(os.uname().nodename))
     board.own_row.introduce(world.rank)
     # Every rank has written its row before any watcher reads it.
     world.barrier()

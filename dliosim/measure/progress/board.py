@@ -233,7 +233,7 @@ class BoardRows(Sequence[BoardRow]):
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The rows of a node's ranks, and what each rank knows about the nodes."""
+    """The rows of a node's ranks."""
 
     #: one for each rank of the node
     rows: BoardRows
@@ -241,10 +241,8 @@ class Board:
     place: int
     #: ranks of the whole job
     ranks: int
-    #: index of this node in `hosts`
-    node: int = 0
-    #: names of all nodes of the job
-    hosts: tuple[str, ...] = ("",)
+    #: name of this node
+    host: str = ""
 
     @property
     def own_row(self) -> BoardRow:
@@ -252,9 +250,9 @@ class Board:
         return self.rows[self.place]
 
     @property
-    def host(self) -> str:
-        """Return the name of this node."""
-        return self.hosts[self.node]
+    def is_whole_job(self) -> bool:
+        """Return True if no other node has ranks of the job."""
+        return len(self.rows) == self.ranks
 
 
 def private_row() -> BoardRow:

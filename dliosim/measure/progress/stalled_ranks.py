@@ -1,16 +1,9 @@
-"""Ranks of a job without progress: their state, which of them the others wait for, and both as JSON."""
+"""Ranks of a job without progress: their state, and which of them the others wait for."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
-
-from dliosim.boundedjson import parse_json
-from dliosim.readable import printable
-
-#: Characters that are kept of a text from another process.
-_LONGEST = 300
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +12,7 @@ class RankStatus:
 
     #: number of the rank
     rank: int
-    #: name of its node
-    host: str
-    #: process id on that node
+    #: its process id
     pid: int
     #: what it does
     phase: str
@@ -63,55 +54,41 @@ class RankStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobStall:
-    """A job without progress."""
+    """A node without progress."""
 
     #: ranks of the job
     ranks: int
     #: seconds without any progress
     quiet: float
-    #: known ranks, in the order of ranks
+    #: ranks of this node, in their order
     seen: tuple[RankStatus, ...]
-    #: hosts of nodes that send nothing
-    silent: tuple[str, ...] = ()
-    #: True where this node cannot receive from the others
-    alone: bool = False
+    #: name of the node
+    host: str
+    #: True where no other node has ranks of the job
+    is_whole_job: bool = True
 
     @property
     def late_ranks(self) -> list[RankStatus]:
-        """Return the ranks that the others wait for, as far as is known; the most likely ones first."""
+        """Return the ranks that the others wait for; the most likely ones first, none if they are on other nodes."""
         most = max((one.blame for one in self.seen), default=0)
-        if most == 0 and not self.silent and self.seen:
+        if most == 0 and self.seen:
             # All wait in a meeting: late ranks are those in an earlier meeting.
             last = max(one.arrived for one in self.seen)
             return [one for one in self.seen if one.arrived < last]
-        if most < 2 and self.silent:
+        if most < 2 and not self.is_whole_job:
             return []
         return sorted((one for one in self.seen if one.blame >= min(most, 2) > 0), key=lambda one: -one.blame)
 
     @property
     def waiting_ranks(self) -> list[RankStatus]:
-        """Return the other known ranks."""
+        """Return the other ranks of the node."""
         late = {one.rank for one in self.late_ranks}
         return [one for one in self.seen if one.rank not in late]
 
     @property
-    def unknown_ranks(self) -> list[int]:
-        """Return the ranks without any known state."""
-        known = {one.rank for one in self.seen}
-        return [rank for rank in range(self.ranks) if rank not in known] if self.silent or self.alone else []
-
-
-def format_statuses(quiet: float, seen: Iterable[RankStatus]) -> bytes:
-    """Return the JSON of a node's ranks."""
-    return json.dumps({"quiet": quiet, "ranks": [asdict(one) for one in seen]}).encode()
-
-
-def parse_statuses(data: bytes) -> tuple[float, tuple[RankStatus, ...]]:
-    """Return the seconds without progress and the ranks of another node; ValueError for any other content."""
-    content = parse_json(data)
-    if not isinstance(content, dict) or not isinstance(content.get("ranks"), list):
-        raise ValueError("no ranks")
-    return _parse_time(content.get("quiet")), tuple(_parse_status(each) for each in content["ranks"])
+    def is_elsewhere(self) -> bool:
+        """Return True if all ranks of this node wait for ranks of other nodes."""
+        return not self.is_whole_job and not self.late_ranks
 
 
 def format_ranks(ranks: Sequence[int]) -> str:
@@ -123,25 +100,3 @@ def format_ranks(ranks: Sequence[int]) -> str:
         else:
             parts.append([rank, rank])
     return ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in parts)
-
-
-def _parse_status(content: object) -> RankStatus:
-    if not isinstance(content, dict):
-        raise ValueError("a rank is no object")
-    found: dict[str, object] = {}
-    for field in fields(RankStatus):
-        value = content.get(field.name)
-        if field.type == "float":
-            value = _parse_time(value)
-        elif field.type == "str" and isinstance(value, str):
-            value = printable(value[:_LONGEST])
-        elif type(value).__name__ != field.type:
-            raise ValueError(f"{field.name} of a rank is {type(value).__name__}")
-        found[field.name] = value
-    return RankStatus(**found)  # type: ignore[arg-type]
-
-
-def _parse_time(value: object) -> float:
-    if not isinstance(value, int | float) or not 0 <= value < 1e18:
-        raise ValueError("a time is no number")
-    return float(value)

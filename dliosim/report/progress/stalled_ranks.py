@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dliosim.measure.progress.stalled_ranks import JobStall, RankStatus, format_ranks
 from dliosim.readable import count, seconds, size
 
-#: The most lines of late ranks, and the most hosts by name.
+#: The most lines of late ranks.
 _MOST = 8
 
 _STATES = {
@@ -27,22 +27,13 @@ _STATES = {
 def stall_text(stall: JobStall) -> str:
     """Return the lines of a stall, without an end of line."""
     late, waiting = _group_ranks(stall.late_ranks), stall.waiting_ranks
-    lines = [f"stall: nothing has moved for {seconds(stall.quiet, 2)}: no step, chunk or call of any rank has ended"]
-    lines += [f"  late: {_late_line(group)}" for group in late[:_MOST]]
+    where, whose = ("", "any rank") if stall.is_whole_job else (f" on {stall.host}", "its ranks")
+    quiet = seconds(stall.quiet, 2)
+    lines = [f"stall: nothing has moved{where} for {quiet}: no step, chunk or call of {whose} has ended"]
+    lines += [f"  late: {_late_line(group, stall.host)}" for group in late[:_MOST]]
     if len(late) > _MOST:
         rest = [one.rank for group in late[_MOST:] for one in group]
         lines.append(f"  late: {count(len(rest), 'rank')} more: {format_ranks(rest)}")
-    if stall.silent:
-        more = f" and {len(stall.silent) - _MOST} more" if len(stall.silent) > _MOST else ""
-        hosts = ", ".join(stall.silent[:_MOST]) + more
-        lines.append(
-            f"  not heard of: {_rank_phrase(stall.unknown_ranks)} on {hosts}: all of them are stopped, or the node is "
-            "down, or it cannot write where results go"
-        )
-    elif stall.unknown_ranks:
-        lines.append(
-            f"  not heard of: {_rank_phrase(stall.unknown_ranks)}: this node cannot write or read where results go"
-        )
     for place in sorted({_wait_state(one) for one in waiting}):
         there = [one.rank for one in waiting if _wait_state(one) == place]
         lines.append(f"  {place}: {len(there)} of {count(stall.ranks, 'rank')} ({format_ranks(there)})")
@@ -58,15 +49,15 @@ def _group_ranks(late: Sequence[RankStatus]) -> list[list[RankStatus]]:
     """Return late ranks with the same state as groups."""
     groups: dict[tuple[object, ...], list[RankStatus]] = {}
     for one in late:
-        key = (one.host, one.phase, one.epoch, one.step, one.state, one.call, one.meeting, one.action, one.is_watched)
+        key = (one.phase, one.epoch, one.step, one.state, one.call, one.meeting, one.action, one.is_watched)
         groups.setdefault(key, []).append(one)
     return list(groups.values())
 
 
-def _late_line(group: Sequence[RankStatus]) -> str:
+def _late_line(group: Sequence[RankStatus], host: str) -> str:
     one = group[0]
     pids = ", ".join(str(each.pid) for each in group[:4]) + ", ..." * (len(group) > 4)
-    who = f"{_rank_phrase([each.rank for each in group])} on {one.host} (pid {pids})"
+    who = f"{_rank_phrase([each.rank for each in group])} on {host} (pid {pids})"
     where = [one.phase or "start"]
     if one.epoch:
         where.append(f"epoch {one.epoch}")
@@ -96,17 +87,16 @@ def _wait_state(one: RankStatus) -> str:
 
 def _next_commands(stall: JobStall) -> list[str]:
     """Return the commands for the first of the late ranks."""
-    late = stall.late_ranks or ([] if stall.silent else list(stall.seen[:1]))
-    if not late:
-        return ["look whether these hosts are up, and at their kernels' logs (dmesg)"]
-    one = late[0]
+    if stall.is_elsewhere or not stall.seen:
+        return ["ranks of other nodes are late: look at what these nodes print, and whether they are up"]
+    one = (stall.late_ranks or stall.seen)[0]
     if one.state == "T":
-        return [f"on {one.host}: kill -CONT {one.pid}"]
+        return [f"on {stall.host}: kill -CONT {one.pid}"]
     if one.state in ("Z", "X", ""):
-        return [f"on {one.host}: look at the kernel's log (dmesg) for why process {one.pid} has ended"]
+        return [f"on {stall.host}: look at the kernel's log (dmesg) for why process {one.pid} has ended"]
     if one.state == "D":
         return [
-            f"on {one.host}, as root: cat /proc/{one.pid}/stack",
+            f"on {stall.host}, as root: cat /proc/{one.pid}/stack",
             "look at the kernel's log (dmesg) for its storage",
         ]
-    return [f"on {one.host}: gdb -p {one.pid} -batch -ex 'thread apply all bt'"]
+    return [f"on {stall.host}: gdb -p {one.pid} -batch -ex 'thread apply all bt'"]
