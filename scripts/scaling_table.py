@@ -26,8 +26,7 @@ from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
 from dliosim.readable import ABSENT, count
-from dliosim.report.reader.fields import read_json
-from dliosim.report.reader.results import parse_run
+from dliosim.report.reader.results import read_run
 
 
 def group_phases(run: RunSummary) -> dict[str, list[PhaseSummary]]:
@@ -100,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", type=Path, help="directories with a results.json")
     try:
-        runs = [parse_run(read_json(place / "results.json"))[0] for place in parser.parse_args().results]
+        runs = [read_run(place / "results.json")[0] for place in parser.parse_args().results]
     except UsageError as error:
         parser.exit(2, f"{error}\n")
     headings = ["phase", "ranks", "GB/s", "efficiency %"]

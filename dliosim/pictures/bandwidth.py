@@ -15,8 +15,7 @@ from matplotlib.patches import Patch
 from dliosim.pictures.epochs import EpochSpan, align_epochs, mark_epochs, name_rows, rank_text, save_handles
 from dliosim.pictures.style import FAINT, INK, LIGHT_HEAT, NEEDED, SERIES, figure, grid_lines, rate_axis, whole_axis
 from dliosim.readable import size
-from dliosim.report.reader.arrays import Floats
-from dliosim.report.reader.loops import RecordedEpoch
+from dliosim.report.reader.arrays import Floats, RecordedEpoch
 
 # A needed rate that is more times the greatest one is named, but not drawn: the curve would be flat.
 _MOST_ABOVE = 5

@@ -31,10 +31,9 @@ from dliosim.pictures.epochs import align_epochs, bin_text, gap_text, saves_text
 from dliosim.pictures.style import apply_style, render_figure
 from dliosim.report.files.results import write_atomic
 from dliosim.report.phase_titles import group_phases, title_of
-from dliosim.report.reader.arrays import Ints
+from dliosim.report.reader.arrays import Ints, RecordedEpoch
 from dliosim.report.reader.comparison import ComparisonResult
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
-from dliosim.report.reader.loops import RecordedEpoch
 
 #: Of more results than this only pictures of all together are drawn: those of one take about a second.
 MOST_DRAWN = 8
@@ -147,7 +146,7 @@ def comparison_gallery(found: ComparisonResult) -> Gallery:
         captions = (comparisons.STALL_FOREST_CAPTION, comparisons.STALL_GRID_CAPTION)
     pictures = [Picture("ratios", "Ratios to the reference", captions[0], partial(comparisons.forest_plot, found))]
     if comparisons.has_ratio_matrix(found):
-        names = " and ".join(name for name, _ in found.varied)
+        names = " and ".join(one.name for one in found.varied)
         title = f"All pairs of {names}"
         pictures.append(Picture("pairs", title, captions[1], partial(comparisons.ratio_matrix, found)))
     return Gallery(tuple(pictures), ())

@@ -136,7 +136,7 @@ def _factor(value: float) -> str:
 
 def ratio_matrix(found: ComparisonResult) -> Figure:
     """Draw the ratios of all pairs of the values of two varied names."""
-    (first, rows), (second, columns) = found.varied
+    (first, rows), (second, columns) = ((one.name, one.values) for one in found.varied)
     cells = {one.settings: one for one in found.variants}
     drawn = figure(height=1.4 + 0.55 * len(rows), width=min(9.6, 3.6 + 1.5 * len(columns)))
     axes = drawn.add_subplot()
@@ -174,7 +174,7 @@ def ratio_matrix(found: ComparisonResult) -> Figure:
 
 def has_ratio_matrix(found: ComparisonResult) -> bool:
     """Return True if two names were varied, with few enough values to be read, and a variant has a ratio."""
-    few = all(1 < len(values) <= 24 for _, values in found.varied)
+    few = all(1 < len(one.values) <= 24 for one in found.varied)
     return len(found.varied) == 2 and few and bool(variants_with_ratio(found))
 
 

@@ -15,8 +15,7 @@ from matplotlib.ticker import FuncFormatter
 from dliosim.pictures.style import FAINT, INK, PARTS, faint_text, time_axis
 from dliosim.readable import count, seconds
 from dliosim.report.phase_titles import name_epochs
-from dliosim.report.reader.arrays import Floats, Ints
-from dliosim.report.reader.loops import RecordedEpoch
+from dliosim.report.reader.arrays import Floats, Ints, RecordedEpoch
 
 # Shares of the axis that an epoch needs for its number, for its name, and for a note below the name.
 _ROOM_FOR_NUMBER, _ROOM_FOR_NAME, _ROOM_FOR_NOTE = 0.02, 0.08, 0.09

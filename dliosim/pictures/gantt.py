@@ -11,8 +11,7 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 
 from dliosim.pictures.style import MOST_SHAPES, PARTS, READS, figure, grid_lines, time_axis
-from dliosim.report.reader.arrays import Floats, Ints
-from dliosim.report.reader.loops import RecordedEpoch
+from dliosim.report.reader.arrays import Floats, Ints, RecordedEpoch
 
 #: The most ranks with a row, and the most steps of each.
 MOST_ROWS, MOST_STEPS = 32, 24

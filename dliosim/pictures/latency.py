@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from dliosim.pictures.epochs import EpochSpan, align_epochs, mark_epochs, rank_text, save_handles
 from dliosim.pictures.style import FAINT, SERIES, figure, grid_lines, log_axis, log_time_axis
 from dliosim.readable import seconds
-from dliosim.report.reader.arrays import Floats, Ints
-from dliosim.report.reader.loops import RecordedEpoch
+from dliosim.report.reader.arrays import Floats, Ints, RecordedEpoch
 
 DISTRIBUTION_CAPTION = (
     "How to read it: the height of a curve is the share of latencies that are longer than what stands below; far to "

@@ -15,8 +15,7 @@ from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter
 
 from dliosim.pictures.style import HEAT, SERIES, brief_size, figure, whole_axis
-from dliosim.report.reader.arrays import Floats, Ints
-from dliosim.report.reader.loops import RecordedEpoch
+from dliosim.report.reader.arrays import Floats, Ints, RecordedEpoch
 
 CAPTION = (
     "How to read it: a dot is a read call, its height the place in the data, its colour the rank; within a step "

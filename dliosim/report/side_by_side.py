@@ -16,10 +16,9 @@ from dliosim.measure.results.run_summary import NO_STORAGE, RunSummary, Spread
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.readable import ABSENT, long_time, number, percent, seconds, size
 from dliosim.report.compare.answer_lines import comparison_lines, limits_below
-from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison
+from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison, variant_names
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
-from dliosim.report.reader.labels import variant_names
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.run.answer_lines import answer_lines, device_share
 from dliosim.report.run.checkpoints import checkpoint_costs

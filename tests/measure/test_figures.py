@@ -15,8 +15,7 @@ from dliosim.measure.rank.records import Column, EpochRecord, VerbRecord, column
 from dliosim.measure.reducer import Reducer
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.report.files.results import results_content
-from dliosim.report.reader.by_type import read_object
-from dliosim.report.reader.fields import read_json
+from dliosim.report.reader.typed_json import read_json, read_object
 from dliosim.report.run import loops
 from tests.measure.ranks import on_ranks
 from tests.report.sample import blank_summary, run, spread

@@ -37,8 +37,7 @@ from dliosim.plan.samples.sample_index import concat_indexes
 from dliosim.plan.samples.sampler import plan_epoch
 from dliosim.plan.samples.sizes import sample_sizes
 from dliosim.report.progress.progress_line import ProgressLine
-from dliosim.report.reader.fields import read_json
-from dliosim.report.reader.results import parse_run
+from dliosim.report.reader.results import read_run
 from tests.execute.alone import checkpoint_faults
 from tests.mpi.forecast_program import Compared, compare
 from tests.plan.helpers import placed
@@ -60,7 +59,7 @@ class Examined:
         self.ranks, self.roots, self.output = ranks, roots, output
         self.workload: Workload = compile_pattern(pattern, [], Job(ranks), finder)[0]
         self._indexes = {name: concat_indexes(source.indexes) for name, source in finder.sources.items()}
-        self.run: RunSummary = parse_run(read_json(output / "results.json"))[0]
+        self.run: RunSummary = read_run(output / "results.json")[0]
 
     def problems(self, kept: bool) -> Iterator[str]:
         """All that is wrong; `kept` is whether its data were there before."""

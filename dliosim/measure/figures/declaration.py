@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,14 @@ T = TypeVar("T")
 Share: TypeAlias = float
 
 #: A number that may be below 0.
-Signed: TypeAlias = float
+Signed: TypeAlias = Annotated[float, "may be below 0"]
 
 #: A sum of hashes, modulo 2^64.
-Hash: TypeAlias = int
+Hash: TypeAlias = Annotated[int, "16 hexadecimal digits in results.json"]
+
+
+#: A text of several lines.
+Lines: TypeAlias = Annotated[str, "lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class TimeSpread:
 
 
 #: Times of one rank by their names, in seconds.
-Times: TypeAlias = Mapping[str, float]
+Times: TypeAlias = Mapping[str, Signed]
 
 #: A part of the wall time; the parts of an epoch do not overlap, and add up to it.
 Part: TypeAlias = TimeSpread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from dliosim.measure.figures.epoch_summaries import VerbSummary
@@ -20,7 +20,7 @@ class FilePhase(PhaseSummary):
     """A verb that touches files: `prepare`, `convert`, `drop caches`, and those below."""
 
     #: its figures
-    verb: VerbSummary
+    verb: VerbSummary = field(metadata={"key": "files"})
 
     #: times that are not in the clock of such a verb, or are in the time of another part
     _apart: ClassVar[tuple[str, ...]] = ()

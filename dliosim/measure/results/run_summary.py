@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dliosim.measure.figures.declaration import Lines
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import FilePhase, RestorePhase, SavePhase
 from dliosim.measure.results.machine import Environment
@@ -117,7 +118,7 @@ class RunSummary:
     #: title of the workload
     title: str
     #: text of the main pattern file
-    pattern: str
+    pattern: Lines
     #: pairs of `-D name=value`
     overrides: tuple[tuple[str, str], ...]
     #: hash of the resolved workload
@@ -137,7 +138,7 @@ class RunSummary:
     #: results of the `expect` lines
     expectations: tuple[ExpectationResult, ...] = ()
     #: what the run says about the storage of each loop, in the order of `group_phases`
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[Answer, ...] = field(default=(), metadata={"key": "answer"})
     #: the program as it was typed: a path, where it is not that of PATH
     program: str = "dliosim"
     #: command line after the program
@@ -147,9 +148,9 @@ class RunSummary:
     #: True where every byte read was checked
     verify: bool = False
     #: mean time between failures as the user gave it, in s
-    mtbf: float | None = None
+    mtbf: float | None = field(default=None, metadata={"key": "mtbf_seconds"})
     #: time to restart as the user gave it, in s
-    restart_time: float | None = None
+    restart_time: float | None = field(default=None, metadata={"key": "restart_seconds"})
     #: progress so far; None for a complete run
     partial: PartialProgress | None = None
 

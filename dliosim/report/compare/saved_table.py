@@ -7,7 +7,6 @@ from typing import Any
 
 from dliosim.readable import count, number
 from dliosim.report.reader.comparison import REFERENCE, ComparisonResult, SavedVariant
-from dliosim.report.reader.labels import variant_legend
 from dliosim.report.reader.load import SavedComparison
 from dliosim.report.text_table import (
     Column,
@@ -18,6 +17,9 @@ from dliosim.report.text_table import (
     text_cell,
     time_cell,
 )
+
+# Where a variant's label is longer, tables have numbers.
+_LONGEST_VARIANT = 44
 
 
 def tables_of_comparison(saved: SavedComparison, names: Sequence[str]) -> list[Table]:
@@ -40,14 +42,23 @@ def tables_of_comparison(saved: SavedComparison, names: Sequence[str]) -> list[T
     return [Table(title, ("", "verdict", *(column.heading for column in shown)), tuple(rows))]
 
 
+def variant_names(labels: Sequence[str]) -> list[str]:
+    """Return the names of variants in tables: their labels, or `(1)`, `(2)`, ... where any label is too long."""
+    if max(map(len, labels), default=0) <= _LONGEST_VARIANT:
+        return list(labels)
+    return [f"({i + 1})" for i in range(len(labels))]
+
+
 def legend_of_comparison(saved: SavedComparison) -> list[str]:
-    """Return the variant of each number in its tables; empty where the tables have the labels."""
-    return variant_legend([one.label for one in saved.comparison.variants])
+    """Return number and label of each variant where its tables have numbers."""
+    labels = [one.label for one in saved.comparison.variants]
+    names = variant_names(labels)
+    return [f"{name} {label}" for name, label in zip(names, labels, strict=True) if name != label]
 
 
 def not_run_lines(found: ComparisonResult) -> list[str]:
     """Return the variants that were not run, and why."""
-    return [f"not run: {label}: {reason}" for label, reason in found.not_run]
+    return [f"not run: {one.label}: {one.reason}" for one in found.not_run]
 
 
 def _figure(

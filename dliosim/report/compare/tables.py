@@ -11,7 +11,7 @@ from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
 from dliosim.compare.statistics import VariantComparison
 from dliosim.readable import ABSENT, count, number, seconds
 from dliosim.report.compare.answer_lines import comparison_lines, limits_below, name_target
-from dliosim.report.reader.labels import variant_names
+from dliosim.report.compare.saved_table import variant_names
 from dliosim.report.run.conditions import environment_rows
 from dliosim.report.text_table import WIDTH, Column, align_rows, count_cell, format_columns, grid, time_cell
 

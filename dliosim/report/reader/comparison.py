@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from dliosim.compare.answer import USE
+from dliosim.compare.experiment import ExcludedVariant, VariedSetting
 from dliosim.compare.pass_figures import LOOP, STALL
 from dliosim.compare.result import ComparisonAnswer
+from dliosim.errors import UsageError
 from dliosim.measure.answers.sources import SOURCES
 from dliosim.measure.rank.histogram import Quantiles
 from dliosim.measure.results.machine import Environment
-from dliosim.model.job import MAX_RANKS
 from dliosim.report.files.results import COMPARE_VERSION
-from dliosim.report.reader.by_type import read_object, read_quantiles
-from dliosim.report.reader.fields import Fields
-from dliosim.report.reader.results import parse_environment
+from dliosim.report.reader.results import check_job
+from dliosim.report.reader.typed_json import open_json, read_member, read_object
 
-# compare.json has an object for each pass, and no file of more objects is read (`boundedjson`).
-_MOST_PASSES = 1 << 20
+# The kinds of verbs that are compared.
+_KINDS = ("loop", "save", "restore")
 
-#: The kinds of comparisons other than of loops.
-_STALLS = ("save", "restore")
+# Axes of ratios are logarithmic.
+_LEAST_RATIO = 1e-9
 
 #: The verdicts of a variant against the reference.
 FASTER, SLOWER, EQUAL, UNJUDGED, REFERENCE = VERDICTS = (
@@ -64,11 +66,11 @@ class ComparisonResult:
     nodes: int  #: number of nodes
     environment: Environment  #: machine and libraries
     what: str  #: target: `loop NAME`, `save NAME` or `restore NAME`
-    varied: tuple[tuple[str, tuple[str, ...]], ...]  #: (name, values) of each varied setting
+    varied: tuple[VariedSetting, ...]  #: varied settings
     reference: str  #: label of the first variant
     repetitions: int  #: passes of each variant that count
     variants: tuple[SavedVariant, ...]  #: results of the variants that ran
-    not_run: tuple[tuple[str, str], ...]  #: (label, reason) of each variant that did not run
+    not_run: tuple[ExcludedVariant, ...]  #: variants that did not run
     without_saves: bool  #: true for a loop whose checkpoints were left out
     answer: ComparisonAnswer  #: what to use, or why nothing can be said
     notes: tuple[str, ...]  #: sentences below the answer
@@ -79,67 +81,44 @@ class ComparisonResult:
         return not self.what.startswith("loop ")
 
 
-def parse_comparison(found: Fields) -> ComparisonResult:
-    """Return the content of compare.json; UsageError where it is wrong."""
-    found.check_version(COMPARE_VERSION)
-    what = found.text("what")
-    if what not in ("loop", *_STALLS):
-        raise found.field_error("what", f"is none of loop, {', '.join(_STALLS)}")
-    stalls, ranks = what in _STALLS, found.whole("ranks", 1, MAX_RANKS)
-    return read_object(
-        ComparisonResult,
-        found,
-        ranks=ranks,
-        nodes=found.whole("nodes", 1, ranks),
-        repetitions=found.whole("repetitions", 1, _MOST_PASSES),
-        overrides=found.pairs("overrides"),
-        environment=parse_environment(found.child("environment")),
-        what=f"{what} {found.text('checkpoint' if stalls else 'loop')}",
-        varied=tuple((one.text("name"), one.texts("values")) for one in found.child_list("varied")),
-        variants=tuple(_parse_variant(one, stalls) for one in found.child_list("variants")),
-        not_run=tuple((one.text("label"), one.text("reason")) for one in found.child_list("not_run")),
-        answer=_parse_answer(found.child("answer")),
-    )
+def read_comparison(path: Path) -> ComparisonResult:
+    """Return the content of compare.json; UsageError names what is wrong."""
+    with open_json(path, COMPARE_VERSION) as content:
+        what = read_member(str, content, "what")
+        if what not in _KINDS:
+            raise UsageError(f"what is none of {', '.join(_KINDS)}")
+        variants = enumerate(read_member(list, content, "variants"))
+        found = read_object(
+            ComparisonResult,
+            content,
+            what=f"{what} {read_member(str, content, 'loop' if what == 'loop' else 'checkpoint')}",
+            variants=tuple(_read_variant(one, f"variants[{i}]", what != "loop") for i, one in variants),
+        )
+        check_job(found.ranks, found.nodes)
+        answer = found.answer
+        if answer.source not in SOURCES:
+            raise UsageError(f"answer.source is none of {', '.join(SOURCES)}")
+        if answer.use is None if answer.verdict == USE else not answer.reasons:
+            raise UsageError("answer has neither a variant to use nor reasons")
+    return found
 
 
-def _parse_answer(found: Fields) -> ComparisonAnswer:
-    answer = read_object(ComparisonAnswer, found)
-    if answer.source not in SOURCES:
-        raise found.field_error("source", f"is none of {', '.join(SOURCES)}")
-    if answer.verdict != USE and not answer.reasons:
-        raise found.field_error("reasons", "is empty")
-    if answer.verdict == USE and answer.use is None:
-        raise found.field_error("use", "is not given")
-    return answer
-
-
-def _parse_variant(found: Fields, stalls: bool) -> SavedVariant:
-    verdict = found.text("verdict")
-    if verdict not in VERDICTS:
-        raise found.field_error("verdict", f"is none of {', '.join(VERDICTS)}")
-    ratios = [found.number_or_none(key, least=1e-9) for key in ("ratio", "ratio_low", "ratio_high")]
-    _check_order(found, ratios)
-    seconds = found.numbers("seconds")
-    if stalls and not seconds:
-        raise found.field_error("seconds", "is empty")
+def _read_variant(content: dict[str, Any], where: str, stalls: bool) -> SavedVariant:
     subject = STALL if stalls else LOOP
-    return read_object(
-        SavedVariant,
-        found,
-        seconds=seconds,
-        ratio=ratios[0],
-        ratio_low=ratios[1],
-        ratio_high=ratios[2],
-        verdict=verdict,
-        figures={key: found.number_or_none(key) for key in (*subject.means, *subject.medians, *subject.shares)}
-        | {key: None if found.is_null(key) else found.whole(key) for key in subject.counts},
-        batch_latency=None if stalls else read_quantiles(found, "batch_latency_seconds"),
-        two_phase=None if stalls else found.text_or_none("two_phase"),
-        order_hash="" if stalls else found.text("order_hash"),
-    )
-
-
-def _check_order(found: Fields, ratios: Sequence[float | None]) -> None:
-    ratio, low, high = ratios
-    if ratio is not None and low is not None and high is not None and not low <= ratio <= high:
-        raise found.field_error("ratio", "is not between ratio_low and ratio_high")
+    kinds: dict[str, Any] = dict.fromkeys((*subject.means, *subject.medians, *subject.shares), float | None)
+    kinds |= dict.fromkeys(subject.counts, int | None)
+    of_loops: dict[str, Any] = {"batch_latency": None, "two_phase": None, "order_hash": ""}
+    if not stalls:
+        of_loops = {"batch_latency": read_member(Quantiles | None, content, "batch_latency_seconds", where)}
+    figures = {key: read_member(kind, content, key, where) for key, kind in kinds.items()}
+    one = read_object(SavedVariant, content, where, figures=figures, **of_loops)
+    if one.verdict not in VERDICTS:
+        raise UsageError(f"{where}.verdict is none of {', '.join(VERDICTS)}")
+    if stalls and not one.seconds:
+        raise UsageError(f"{where}.seconds is empty")
+    ratios = [each for each in (one.ratio_low, one.ratio, one.ratio_high) if each is not None]
+    if min(ratios, default=1.0) < _LEAST_RATIO:
+        raise UsageError(f"{where}.ratio is below {_LEAST_RATIO}")
+    if ratios != sorted(ratios):
+        raise UsageError(f"{where}.ratio is not between ratio_low and ratio_high")
+    return one

@@ -17,16 +17,17 @@ from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
 from dliosim.readable import count, printable
 from dliosim.report.files.results import COMPARE, PARTIAL, RANKS, RESULTS, TIMELINE
+from dliosim.report.pattern_diff import input_differences
 from dliosim.report.phase_titles import title_of
-from dliosim.report.reader.arrays import Ints
-from dliosim.report.reader.comparison import ComparisonResult, parse_comparison
-from dliosim.report.reader.fields import read_json
-from dliosim.report.reader.labels import label_results
-from dliosim.report.reader.loops import TIME_COLUMNS, RecordedEpoch, read_rank_times, read_timelines
-from dliosim.report.reader.results import parse_run
+from dliosim.report.reader.arrays import TIME_COLUMNS, Ints, RecordedEpoch, read_rank_times, read_timelines
+from dliosim.report.reader.comparison import ComparisonResult, read_comparison
+from dliosim.report.reader.results import read_run
 
 # The most directories that a message suggests.
 _MOST_NAMED = 4
+
+# Longer labels are cut, which no label of a usual run is, and longer names in them, so that what differs has room.
+_LONGEST_LABEL, _LONGEST_NAME = 240, 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,11 +91,11 @@ def loop_titles(runs: Sequence[SavedRun]) -> list[str]:
 def _load_directory(directory: Path, with_arrays: bool) -> SavedRun | SavedComparison:
     """Return the results of a directory, still without a label."""
     if (directory / COMPARE).exists():
-        return SavedComparison("", printable(str(directory)), parse_comparison(read_json(directory / COMPARE)))
+        return SavedComparison("", printable(str(directory)), read_comparison(directory / COMPARE))
     file = next((directory / name for name in (RESULTS, PARTIAL) if (directory / name).exists()), None)
     if file is None:
         raise UsageError(_explain_missing(directory))
-    run, latencies = parse_run(read_json(file))
+    run, latencies = read_run(file)
     if run.partial is None and file.name == PARTIAL:
         raise UsageError(f"{file}: does not say how much of the run it has")
     phases = run.loops
@@ -161,3 +162,54 @@ def _join_phases(run: RunSummary, answer: Answer | None, latencies: Latencies, p
             for epoch in recorded
         ),
     )
+
+
+def label_results(results: Sequence[RunSummary | ComparisonResult], places: Sequence[str]) -> list[str]:
+    """Return a label for each result, all different: the workload, and what differs between results of it.
+
+    Where nothing else differs, it is the time of the start of runs, and the directory of comparisons, in `places`.
+    """
+    names = [_name_result(one) for one in results]
+    labels = list(names)
+    for name in set(names):
+        alike = [i for i, each in enumerate(names) if each == name]
+        for i, label in zip(alike, _label_alike(name, [results[i] for i in alike]), strict=True):
+            labels[i] = label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 3]}..."
+    marks = [
+        one.started[:19].replace("T", " ") if isinstance(one, RunSummary) else place
+        for one, place in zip(results, places, strict=True)
+    ]
+    labels = [
+        f"{label}, {mark}" if labels.count(label) > 1 else label for label, mark in zip(labels, marks, strict=True)
+    ]
+    return [f"{label} #{i + 1}" if labels.count(label) > 1 else label for i, label in enumerate(labels)]
+
+
+def _name_result(one: RunSummary | ComparisonResult) -> str:
+    return one.name if isinstance(one, RunSummary) else f"{one.name}: variants of {one.what}"
+
+
+def _label_alike(name: str, results: Sequence[RunSummary | ComparisonResult]) -> list[str]:
+    """Return the name with what differs between results of that name, which are all runs or all comparisons."""
+    runs = [one for one in results if isinstance(one, RunSummary)]
+    kinds = [[count(one.ranks, "rank") for one in results], [count(one.nodes, "node") for one in results]]
+    if runs:
+        kinds += _label_inputs(runs)
+    brief = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+    differing = [texts for texts in kinds if len(set(texts)) > 1]
+    return [", ".join(filter(None, [brief, *(texts[i] for texts in differing)])) for i in range(len(results))]
+
+
+def _label_inputs(runs: Sequence[RunSummary]) -> list[list[str]]:
+    """Return the apis of runs, and a text of each for each difference; an override that repeats its api is left out."""
+    apis, inputs = [_apis(run) for run in runs], input_differences(runs)
+    if len(set(apis)) > 1:
+        inputs = [
+            ["" if text.endswith(f"api={api}") else text for text, api in zip(texts, apis, strict=True)]
+            for texts in inputs
+        ]
+    return [apis, *inputs]
+
+
+def _apis(run: RunSummary) -> str:
+    return ", ".join(dict.fromkeys(loop.api for loop in run.loops if loop.api and loop.api != "null"))

@@ -93,12 +93,15 @@ def _huge(group: Any) -> None:
         (_replaced("window_ns", np.full((2, 4, 6), -2)), "window_ns holds numbers that are not between -1 and"),
         (_replaced("reads_ns", np.full((2, 4), 2**53)), "reads_ns holds numbers that are not between 0 and"),
         (_replaced("offsets", np.full((2, 4), 2**64 - 1, np.uint64)), "offsets holds numbers that are not between 0"),
-        (_replaced("ranks", np.array([0, 2])), "a row for rank 2, and there are 2 ranks"),
+        (_replaced("ranks", np.array([0, 2])), "ranks holds numbers that are not between 0 and 1"),
         (_huge, f"reads_ns brings the numbers of the file above {MAX_NUMBERS}"),
         (lambda group: group.__delitem__("offsets"), "/0000/0001/offsets is missing"),
-        (lambda group: group.attrs.__setitem__("bin_ns", 0), "bins of 0 ns"),
+        (lambda group: group.attrs.__setitem__("bin_ns", 0), " bins of 0 ns"),
         (lambda group: group.attrs.__setitem__("bin_ns", "long"), "bin_ns is not an attribute with a whole number"),
-        (lambda group: group.parent.attrs.__setitem__("name", "other"), "has other loops than results.json next to it"),
+        (
+            lambda group: group.parent.attrs.__setitem__("name", "other"),
+            "its loops are not those of results.json",
+        ),
         (lambda group: group.parent.move("0001", "0009"), "0009 is not the number of an epoch; there are 1"),
         (
             lambda group: group.file.attrs.__setitem__("schema_version", 7),
