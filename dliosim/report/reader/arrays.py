@@ -40,7 +40,7 @@ Floats = NDArray[np.floating[Any]]
 class RecordedEpoch:
     """The events of one epoch; times are ns since its start on each rank's own clock.
 
-    R is the number of ranks with rows. docs/metrics.md says for how many ranks and calls there are events.
+    R is the number of ranks with rows. docs/report.md says for how many ranks and calls there are events.
     """
 
     #: number of the epoch, from 1
