@@ -24,7 +24,6 @@ from dliosim.pictures import (
     latency,
     offsets,
     scaling,
-    scaling_groups,
     time_breakdown,
 )
 from dliosim.pictures.epochs import align_epochs, bin_text, gap_text, saves_text
@@ -156,7 +155,7 @@ def runs_gallery(runs: Sequence[SavedRun], title: str) -> Gallery:
     """Return the pictures of one loop, by its title, over several runs."""
     pairs = [(saved, loop) for saved in runs for loop in saved.loops if loop.title == title]
     in_bytes = all(aggregate.bytes_per_second(loop.epochs) is not None for _, loop in pairs)
-    named = zip(pairs, scaling_groups.study_names(pairs), strict=True)
+    named = zip(pairs, scaling.study_names(pairs), strict=True)
     rated = [one for (saved, loop), study in named if (one := _loop_rate(saved, loop, study, in_bytes)) is not None]
     if len(rated) < 2:
         return Gallery((), ())
@@ -170,14 +169,12 @@ def runs_gallery(runs: Sequence[SavedRun], title: str) -> Gallery:
     ]
     joined = [one for one in rated if one.study]
     if joined:
-        alone = scaling_groups.omission_text([one.label for one in rated if not one.study])
-        caption = " ".join(filter(None, [scaling_groups.RULE, alone, scaling.SCALING_CAPTION]))
+        alone = scaling.omission_text([one.label for one in rated if not one.study])
+        caption = " ".join(filter(None, [scaling.RULE, alone, scaling.SCALING_CAPTION]))
         draw = partial(scaling.scaling_curve, joined, in_bytes)
         pictures.append(Picture("scaling", f"{title}: rate over ranks", caption, draw))
     elif len({one.ranks for one in rated}) > 1:
-        return Gallery(
-            tuple(pictures), (f"Rate over ranks is left out: no two results can be joined. {scaling_groups.RULE}",)
-        )
+        return Gallery(tuple(pictures), (f"Rate over ranks is left out: no two results can be joined. {scaling.RULE}",))
     return Gallery(tuple(pictures), ())
 
 

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from dliosim.measure.results.run_summary import RunSummary
 from dliosim.pictures.style import (
     FAINT,
     INK,
@@ -27,6 +28,14 @@ from dliosim.pictures.style import (
     wrap_text,
 )
 from dliosim.readable import number, percent, size
+from dliosim.report.pattern_diff import input_differences
+from dliosim.report.reader.load import LoopResult, SavedRun
+
+#: The runs that a curve over ranks joins: those of the same study on different numbers of ranks.
+RULE = (
+    "Only results with the same pattern, overrides, options (null, verify), kinds of file systems and access method "
+    "are joined."
+)
 
 SIDE_CAPTION = (
     "How to read it: left, a dot is a result's rate over the epochs that count for its answer, the line spans its "
@@ -173,3 +182,37 @@ def _select_ticks(counts: Sequence[int]) -> list[int]:
         if not kept or count >= kept[-1] * 1.2:
             kept.append(count)
     return kept
+
+
+def study_names(pairs: Sequence[tuple[SavedRun, LoopResult]]) -> list[str]:
+    """Return the name of each run's study, with what distinguishes it from the others.
+
+    The name is empty for a run that is left out, as its study has no other number of ranks.
+    """
+    keys = [_study_key(saved.run, loop) for saved, loop in pairs]
+    ranks: dict[object, set[int]] = {}
+    for key, (saved, _) in zip(keys, pairs, strict=True):
+        ranks.setdefault(key, set()).add(saved.run.ranks)
+    first = {key: pair for key, pair in reversed(list(zip(keys, pairs, strict=True))) if len(ranks[key]) > 1}
+    names = dict(zip(first, _study_labels(list(first.values())), strict=True))
+    return [names.get(key, "") for key in keys]
+
+
+def omission_text(labels: Sequence[str]) -> str:
+    """Return the sentence on results that are in no curve."""
+    return f"Left out, as nothing here can be joined with them: {', '.join(labels)}." if labels else ""
+
+
+def _study_key(run: RunSummary, loop: LoopResult) -> object:
+    # The order of overrides only matters for equal names: the last one counts, or each counts for its own part.
+    overrides = tuple(sorted(run.overrides, key=lambda pair: pair[0]))
+    roots = tuple(sorted((place.root, place.kind) for place in run.environment.file_systems))
+    return (run.name, run.pattern, overrides, run.null, run.verify, roots, loop.phases[0].api)
+
+
+def _study_labels(pairs: Sequence[tuple[SavedRun, LoopResult]]) -> list[str]:
+    differences = input_differences([saved.run for saved, _ in pairs])
+    return [
+        ", ".join(filter(None, [f"{saved.run.name}: {loop.title}", loop.phases[0].api or "no reads", *details]))
+        for (saved, loop), *details in zip(pairs, *differences, strict=True)
+    ]

@@ -27,7 +27,7 @@ from dliosim.pictures.style import (
 )
 from dliosim.readable import percent
 from dliosim.report.reader.arrays import Ints
-from dliosim.report.run.storage_alone import storage_alone
+from dliosim.report.run.loops import storage_alone
 
 # Up to this many epochs have large dots; up to the other number they have their figures.
 _FEW_EPOCHS, _MOST_LABELS = 50, 12

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Final
 
+from dliosim.measure.answers.sources import epoch_source
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.declaration import ResultFigure, TimeSpread, latency_kinds, result_figures
 from dliosim.measure.figures.epoch_summaries import EpochSummary
@@ -22,7 +23,6 @@ from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.run.conditions import format_notes
-from dliosim.report.run.storage_alone import storage_alone
 from dliosim.report.text_table import LINE, WIDTH, Column, grid, percent_cell, select_columns, time_cell
 
 #: Of more epochs than this, only the first ones and the last are printed; results.json has all.
@@ -309,3 +309,18 @@ def _numbers(epochs: Sequence[int]) -> str:
 
 def _scale(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
+
+
+def storage_alone(epoch: EpochSummary, answer: Answer | None) -> float | str | None:
+    """Return the storage-limited utilization of an epoch that counts for an answer, else what gave its bytes.
+
+    Epochs are numbered over all runs of their loop. None where there is no utilization, or no answer.
+    """
+    if epoch.storage_utilization is None or answer is None:
+        return None
+    if answer.source in ("memory", "null"):
+        return answer.source
+    if epoch.epoch in answer.epochs:
+        return epoch.storage_utilization
+    source = epoch_source(epoch)
+    return "mixed" if source == "device" else source

@@ -19,7 +19,7 @@ from dliosim.report.phase_titles import group_phases, short_titles, title_of
 from dliosim.report.run.all_tables import expectation_line
 from dliosim.report.run.answer_lines import answer_lines
 from dliosim.report.run.checkpoints import background_costs, interval_section
-from dliosim.report.run.storage_alone import storage_alone
+from dliosim.report.run.loops import storage_alone
 from dliosim.report.run.warnings import format_warnings
 from dliosim.report.text_table import SCREEN, Column, format_columns, percent_cell, shorten_name, time_cell
 
