@@ -1,14 +1,13 @@
 """The footer of a Parquet file of any writer: its leaf columns, row groups and column chunks.
 
 It is read here and not by pyarrow: pyarrow 26 ends the process at a column chunk of a damaged footer
-(`RowGroupMetaData.column`: a C++ exception that is not caught). The footer is a struct in Thrift's compact protocol
+(`RowGroupMetaData.column`: a C++ exception that is not caught; docs/design.md, "Tried and taken back"). The footer is a struct in Thrift's compact protocol
 (apache/thrift, doc/specs/thrift-compact-protocol.md) with the fields of apache/parquet-format, parquet.thrift. Fields
 that do not say where data are stored are skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -32,9 +31,15 @@ _CODECS = ("", "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4_raw")
 
 # Types of the compact protocol.
 _TRUE, _FALSE, _I8, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = range(1, 14)
+_INTEGERS: Final = (_I16, _I32, _I64)
+_FIXED: Final = {_I8: 1, _DOUBLE: 8, _UUID: 16}
+_ITEMS: Final = {_TRUE: _I8, _FALSE: _I8}  # a truth value has a byte only as an item of a list or map
 
 _Fields: TypeAlias = dict[int, Any]
-_Readers: TypeAlias = dict[int, tuple[int, Callable[["_Thrift"], Any]]]
+
+#: Fields that are kept, by number: a dict for those of a struct, or of each struct of a list.
+_META: Final[_Fields] = {4: {}, 6: {}, 7: {}, 9: {}, 11: {}}
+_KEPT: Final[_Fields] = {2: {1: {}, 4: {}, 5: {}}, 3: {}, 4: {1: {1: {}, 3: _META}, 3: {}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ def read_footer(path: Path) -> Footer:
         data = look.read(length, size - _TAIL - length)
     thrift = _Thrift(data)
     try:
-        return _build_footer(thrift.struct(_FILE), size, length + _TAIL)
+        return _build_footer(thrift.read_struct(_KEPT), size, length + _TAIL)
     except _Damage as error:
         begin = size - _TAIL - length
         text = f"{path}: the footer, {length} bytes from {begin}, is damaged: {error} (by byte {begin + thrift.at})"
@@ -107,199 +112,119 @@ class _Thrift:
         self.at = 0
         self._data = data
 
-    def byte(self) -> int:
+    def read_struct(self, kept: _Fields, depth: int = 0) -> _Fields:
+        """Return the fields in `kept`, by number."""
+        found: _Fields = {}
+        number = 0
+        while header := self._read_byte():
+            number = number + (header >> 4) if header >> 4 else self._read_value(_I16, {}, depth)
+            value = self._read_value(header & 15, kept.get(number, {}), depth + 1)
+            if number in kept:
+                found[number] = value
+        return found
+
+    def _read_value(self, kind: int, kept: _Fields, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise _Damage(f"over {_DEEPEST} structs in each other")
+        if kind in _INTEGERS:
+            coded = self._read_varint()
+            return coded >> 1 ^ -(coded & 1)
+        if kind == _BINARY:
+            return self._take(self._read_varint())
+        if kind == _STRUCT:
+            return self.read_struct(kept, depth)
+        if kind in (_LIST, _SET):
+            header = self._read_byte()
+            count = header >> 4 if header >> 4 < 15 else self._read_varint()
+            return self._read_items([header & 15], count, kept, depth + 1)
+        if kind == _MAP:
+            count = self._read_varint()
+            kinds = self._read_byte() if count else 0
+            return self._read_items([kinds >> 4, kinds & 15], count, kept, depth + 1)
+        if kind not in (*_FIXED, *_ITEMS):
+            raise _Damage(f"no type has number {kind}")
+        return self._take(_FIXED.get(kind, 0))
+
+    def _read_items(self, kinds: list[int], count: int, kept: _Fields, depth: int) -> list[Any]:
+        if count > len(self._data) - self.at:  # each takes at least a byte
+            raise _Damage(f"a list or map of {count} items does not fit")
+        kinds = [_ITEMS.get(kind, kind) for kind in kinds]
+        return [self._read_value(kind, kept, depth) for kind in kinds * count]
+
+    def _read_varint(self) -> int:
+        number = self._data[self.at] if self.at < len(self._data) else 128
+        if number < 128:  # most of them
+            self.at += 1
+            return number
+        number = 0
+        for count, part in enumerate(self._data[self.at : self.at + 10]):  # ten bytes hold 64 bits
+            number |= (part & 127) << 7 * count
+            if part < 128 and not number >> 64:
+                self.at += count + 1
+                return number
+        raise _Damage("a number ends too early, or has over 64 bits")
+
+    def _read_byte(self) -> int:
         if self.at >= len(self._data):
             raise _Damage("it ends too early")
         self.at += 1
         return self._data[self.at - 1]
 
-    def varint(self) -> int:
-        number = shift = 0
-        while shift < 70:  # ten bytes hold 64 bits
-            part = self.byte()
-            number |= (part & 127) << shift
-            if part < 128:
-                break
-            shift += 7
-        if part > 127 or number >> 64:
-            raise _Damage("a number has over 64 bits")
-        return number
-
-    def integer(self) -> int:
-        coded = self.varint()
-        return coded >> 1 ^ -(coded & 1)
-
-    def text(self) -> str:
-        length = self._skip_binary()
-        return self._data[self.at - length : self.at].decode(errors="replace")
-
-    def struct(self, readers: _Readers) -> _Fields:
-        """Return the fields that have a reader, by number."""
-        found: _Fields = {}
-        number = 0
-        while header := self.byte():
-            number = number + (header >> 4) if header >> 4 else self.integer()
-            kind = header & 15
-            expected, read = readers.get(number, (0, None))
-            if read is None:
-                self.skip(kind, 0)
-            elif kind != expected:
-                raise _Damage(f"field {number} has type {kind}, not {expected}")
-            else:
-                found[number] = read(self)
-        return found
-
-    def items(self) -> tuple[int, int]:
-        """Return the type of a list's items and their number; each item takes at least a byte."""
-        header = self.byte()
-        count = header >> 4 if header >> 4 < 15 else self.varint()
-        if count > len(self._data) - self.at:
-            raise _Damage(f"a list of {count} items does not fit")
-        return header & 15, count
-
-    def skip(self, kind: int, depth: int) -> None:
-        """Skip a value; a truth value has a byte only as an item of a list or map."""
-        if depth > _DEEPEST:
-            raise _Damage(f"over {_DEEPEST} structs in each other")
-        if kind in (_I16, _I32, _I64):
-            self.varint()
-        elif kind in (_I8, _DOUBLE, _UUID):
-            self._advance({_I8: 1, _DOUBLE: 8, _UUID: 16}[kind])
-        elif kind == _BINARY:
-            self._skip_binary()
-        elif kind in (_LIST, _SET):
-            item, count = self.items()
-            for _ in range(count):
-                self._skip_item(item, depth + 1)
-        elif kind == _MAP:
-            count = self.varint()
-            kinds = self.byte() if count else 0
-            if count > len(self._data) - self.at:
-                raise _Damage(f"a map of {count} items does not fit")
-            for _ in range(count):
-                self._skip_item(kinds >> 4, depth + 1)
-                self._skip_item(kinds & 15, depth + 1)
-        elif kind == _STRUCT:
-            while header := self.byte():
-                if not header >> 4:
-                    self.varint()
-                self.skip(header & 15, depth + 1)
-        elif kind not in (_TRUE, _FALSE):
-            raise _Damage(f"no type has number {kind}")
-
-    def _skip_item(self, kind: int, depth: int) -> None:
-        if kind in (_TRUE, _FALSE):
-            self._advance(1)
-        else:
-            self.skip(kind, depth)
-
-    def _skip_binary(self) -> int:
-        length = self.varint()
-        self._advance(length)
-        return length
-
-    def _advance(self, length: int) -> None:
+    def _take(self, length: int) -> bytes:
         if length > len(self._data) - self.at:
             raise _Damage(f"a value of {length} bytes does not fit")
         self.at += length
+        return self._data[self.at - length : self.at]
 
 
-def _integer(kind: int) -> tuple[int, Callable[[_Thrift], int]]:
-    return kind, _Thrift.integer
-
-
-def _struct(readers: _Readers, make: Callable[[_Fields], Any]) -> tuple[int, Callable[[_Thrift], Any]]:
-    return _STRUCT, lambda thrift: make(thrift.struct(readers))
-
-
-def _list(readers: _Readers, make: Callable[[_Fields], Any]) -> tuple[int, Callable[[_Thrift], list[Any]]]:
-    """Return a reader of a list of structs, each converted before the next is read, so that memory stays small."""
-
-    def read(thrift: _Thrift) -> list[Any]:
-        kind, count = thrift.items()
-        if count and kind != _STRUCT:
-            raise _Damage(f"a list of type {kind}, not of structs")
-        return [make(thrift.struct(readers)) for _ in range(count)]
-
-    return _LIST, read
-
-
-def _require_field(fields: _Fields, number: int, what: str) -> Any:
-    if number not in fields:
+def _require_field(fields: Any, number: int, kind: type, what: str) -> Any:
+    """Return a field; raise _Damage where it is missing, or of another type."""
+    value = fields.get(number) if isinstance(fields, dict) else None
+    if not isinstance(value, kind):
         raise _Damage(f"{what} is missing")
-    return fields[number]
+    return value
 
 
-def _schema_element(fields: _Fields) -> tuple[str, int | None]:
-    """Return the name of a node of the schema, and the number of its children, None for a leaf."""
-    return _require_field(fields, 4, "a column's name"), None if 1 in fields else _require_field(
-        fields, 5, "a column's type"
-    )
-
-
-def _parse_chunk_meta(fields: _Fields) -> tuple[int, int, int, int]:
+def _parse_chunk(fields: Any) -> tuple[int, int, int, int]:
     """Return a column chunk's offset, its bytes, its bytes before compression, and its codec."""
-    begin, dictionary = _require_field(fields, 9, "the offset of a chunk"), fields.get(11, 0)
-    if len(MAGIC) <= dictionary < begin:  # some writers store 0 where there is none
+    if isinstance(fields, dict) and 1 in fields:
+        raise _Damage(f"a column chunk is in another file, {fields[1]!r:.80}")
+    meta = _require_field(fields, 3, dict, "the description of a chunk (or it is encrypted)")
+    numbers = {9: "the offset of a chunk", 7: "the length of a chunk", 6: "a size", 4: "a codec"}
+    begin, length, decoded, codec = (_require_field(meta, number, int, what) for number, what in numbers.items())
+    dictionary = meta.get(11)
+    if isinstance(dictionary, int) and len(MAGIC) <= dictionary < begin:  # some writers store 0 where there is none
         begin = dictionary
-    return (
-        begin,
-        _require_field(fields, 7, "the length of a chunk"),
-        _require_field(fields, 6, "a size"),
-        _require_field(fields, 4, "a codec"),
-    )
-
-
-def _parse_chunk(fields: _Fields) -> tuple[int, int, int, int]:
-    if 1 in fields:
-        raise _Damage(f"a column chunk is in another file, {fields[1]!r}")
-    found: tuple[int, int, int, int] = _require_field(fields, 3, "the description of a chunk (or it is encrypted)")
-    return found
-
-
-def _parse_group(fields: _Fields) -> tuple[int, list[tuple[int, int, int, int]]]:
-    return _require_field(fields, 3, "the number of rows of a row group"), _require_field(
-        fields, 1, "the chunks of a row group"
-    )
-
-
-_TEXT = (_BINARY, _Thrift.text)
-_ELEMENT: _Readers = {1: _integer(_I32), 4: _TEXT, 5: _integer(_I32)}
-_META: _Readers = {4: _integer(_I32), 6: _integer(_I64), 7: _integer(_I64), 9: _integer(_I64), 11: _integer(_I64)}
-_CHUNK: _Readers = {1: _TEXT, 3: _struct(_META, _parse_chunk_meta)}
-_GROUP: _Readers = {1: _list(_CHUNK, _parse_chunk), 3: _integer(_I64)}
-_FILE: _Readers = {2: _list(_ELEMENT, _schema_element), 3: _integer(_I64), 4: _list(_GROUP, _parse_group)}
+    return begin, length, decoded, codec
 
 
 def _build_footer(fields: _Fields, size: int, touched: int) -> Footer:
-    leaves = _leaf_paths(_require_field(fields, 2, "the schema"))
-    groups = _require_field(fields, 4, "the list of row groups")
-    for number, (rows, chunks) in enumerate(groups):
-        if rows < 0 or len(chunks) != len(leaves):
-            raise _Damage(f"row group {number} has {rows} rows and {len(chunks)} chunks of {len(leaves)} columns")
-    total, rows = _require_field(fields, 3, "the number of rows"), [rows for rows, _ in groups]
+    leaves = _leaf_paths(_require_field(fields, 2, list, "the schema"))
+    total = _require_field(fields, 3, int, "the number of rows")
+    rows: list[int] = []
+    numbers: list[list[tuple[int, int, int, int]]] = []
+    for group in _require_field(fields, 4, list, "the list of row groups"):
+        rows.append(_require_field(group, 3, int, "the number of rows of a row group"))
+        chunks = _require_field(group, 1, list, "the list of a row group's chunks")
+        numbers.append([_parse_chunk(chunk) for chunk in chunks])
+        if rows[-1] < 0 or len(numbers[-1]) != len(leaves):
+            text = f"row group {len(rows) - 1} has {rows[-1]} rows"
+            raise _Damage(f"{text} and {len(numbers[-1])} chunks of {len(leaves)} columns")
     if sum(rows) != total:
         raise _Damage(f"it says that there are {total} rows, but the row groups have {sum(rows)}")
-    numbers = np.array([chunks for _, chunks in groups], np.int64).reshape(len(groups), len(leaves), 4)
-    codecs = numbers[0, :, 3].tolist() if groups else [0] * len(leaves)
-    names = [_CODECS[codec] if 0 <= codec < len(_CODECS) else f"codec {codec}" for codec in codecs]
-    return Footer(
-        size,
-        touched,
-        tuple(leaves),
-        np.array(rows, np.int64),
-        numbers[:, :, 0],
-        numbers[:, :, 1],
-        numbers[:, :, 2],
-        tuple(names),
-    )
+    table = np.array(numbers, np.int64).reshape(len(rows), len(leaves), 4)
+    codecs = table[0, :, 3].tolist() if rows else [0] * len(leaves)
+    names = tuple(_CODECS[codec] if 0 <= codec < len(_CODECS) else f"codec {codec}" for codec in codecs)
+    begin, length, decoded = (table[:, :, column] for column in range(3))
+    return Footer(size, touched, tuple(leaves), np.array(rows, np.int64), begin, length, decoded, names)
 
 
-def _leaf_paths(elements: list[tuple[str, int | None]]) -> list[str]:
+def _leaf_paths(elements: list[Any]) -> list[str]:
     """Return the paths of the leaves of a schema, given as its nodes, each before its children."""
     leaves: list[str] = []
     above: list[tuple[str, int]] = [("", 1)]  # of each level the prefix of its paths, and the nodes that still follow
-    for number, (name, children) in enumerate(elements):
+    for number, element in enumerate(elements):
+        name = _require_field(element, 4, bytes, "a column's name").decode(errors="replace")
         while above and not above[-1][1]:
             above.pop()
         if not above or len(above) > _DEEPEST:
@@ -307,12 +232,13 @@ def _leaf_paths(elements: list[tuple[str, int | None]]) -> list[str]:
         prefix, left = above.pop()
         above.append((prefix, left - 1))
         place = prefix + name
-        if children is None:
+        if 1 in element:  # a leaf has a type
             leaves.append(place)
-        elif children < 0:
+            continue
+        children = _require_field(element, 5, int, "a column's type")
+        if children < 0:
             raise _Damage(f"column {place!r} has {children} columns in it")
-        else:
-            above.append(("" if number == 0 else place + ".", children))
+        above.append(("" if number == 0 else place + ".", children))
     if any(left for _, left in above):
         raise _Damage("columns of the schema are missing")
     if not leaves:
