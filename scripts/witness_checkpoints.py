@@ -7,7 +7,7 @@ dealt, calls that continue from tensor to tensor; one file of all by MPI-IO; ran
 restores them, also by ranks that split them otherwise or read for each other. Every rank runs under a strace of its
 own. It must show:
 
-  - of each save and rank, the writes that `plan/checkpoints/write_calls.py` cuts the plan's shards into: file, offset,
+  - of each save and rank, the writes that `plan/checkpoints/layout.py` cuts the plan's shards into: file, offset,
     length, in that order, and no other call that changes a file of a checkpoint;
   - of each restore and rank, the reads that `plan/checkpoints/reshard.py` lists, in that order, and no other read but
     one of the file of all plans, where there is one;
@@ -37,10 +37,9 @@ from witness import WRITES, Call, Extent, Unlike, count_text, reads_of, trace
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Checkpoint, Job, Restore, Save, Workload
-from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
+from dliosim.plan.checkpoints.layout import METADATA, StateFiles, cut_pieces, state_files
 from dliosim.plan.checkpoints.reshard import cut_steps, lone_reads, shard_reads, shared_reads, whole_state_reads
 from dliosim.plan.checkpoints.shards import StoredBlock
-from dliosim.plan.checkpoints.write_calls import cut_pieces
 
 HEAD = """\
 dlio 1

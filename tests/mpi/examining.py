@@ -31,10 +31,9 @@ from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.forecast_types import PhaseForecast
 from dliosim.plan.samples.io_requests import Extents
-from dliosim.plan.samples.order_hash import order_hash
 from dliosim.plan.samples.places import IndexedPlaces
 from dliosim.plan.samples.sample_index import concat_indexes
-from dliosim.plan.samples.sampler import plan_epoch
+from dliosim.plan.samples.sampler import order_hash, plan_epoch
 from dliosim.plan.samples.sizes import sample_sizes
 from dliosim.report.progress.progress_line import ProgressLine
 from dliosim.report.reader.results import read_run

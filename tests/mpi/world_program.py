@@ -17,7 +17,7 @@ from dliosim.execute.mpi.job_abort import job_name
 from dliosim.execute.mpi.world import World, file_communicator, free_communicator, make_world
 from dliosim.model import Access
 from dliosim.model.access import Communicator
-from dliosim.plan.samples.distinct_ranges import BLOCK, union_ranges
+from dliosim.plan.samples.read_ranges import BLOCK, union_ranges
 
 #: Seconds after which others would be seen to have gone ahead.
 LATE = 0.02

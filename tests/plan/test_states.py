@@ -18,7 +18,7 @@ from dliosim.errors import PlanError
 from dliosim.model import Access, Checkpoint, Part, Split, Transformer, Writers
 from dliosim.model.split import RankOrder
 from dliosim.plan.checkpoints import reshard
-from dliosim.plan.checkpoints.layout import StateFiles, state_files
+from dliosim.plan.checkpoints.layout import StateFiles, count_pieces, cut_pieces, state_files
 from dliosim.plan.checkpoints.reshard import (
     ReadStep,
     blocks_to_restore,
@@ -30,9 +30,7 @@ from dliosim.plan.checkpoints.reshard import (
     unsent_reads,
     whole_state_reads,
 )
-from dliosim.plan.checkpoints.shard_sizes import ShardSizes
-from dliosim.plan.checkpoints.shards import StoredBlock, TensorBlock, blocks_of_rank, is_part_owner
-from dliosim.plan.checkpoints.write_calls import count_pieces, cut_pieces
+from dliosim.plan.checkpoints.shards import ShardSizes, StoredBlock, TensorBlock, blocks_of_rank, is_part_owner
 from dliosim.plan.forecast import checkpoint_columns
 from dliosim.plan.forecast.checkpoint_columns import StateCounter, UnitRanges
 

@@ -31,8 +31,8 @@ from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.reshard import ReadStep, ReadTotals, count_steps, cut_steps
 from dliosim.plan.checkpoints.shards import StoredBlock
-from dliosim.plan.samples.distinct_ranges import MOST_RANGES, ByteRanges, union_ranges
 from dliosim.plan.samples.io_requests import Calls, Extents, plan_calls
+from dliosim.plan.samples.read_ranges import MOST_RANGES, ByteRanges, union_ranges
 
 #: Bytes that the reading rank of a group sends after those of a step: whether it has failed (int64), and for how many
 #: ns it has planned and compared (int64).

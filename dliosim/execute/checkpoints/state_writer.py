@@ -24,8 +24,7 @@ from dliosim.execute.store.manifest import make_directory
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.model import Access, Checkpoint
-from dliosim.plan.checkpoints.layout import StateFiles
-from dliosim.plan.checkpoints.write_calls import Piece, count_pieces, cut_pieces
+from dliosim.plan.checkpoints.layout import Piece, StateFiles, count_pieces, cut_pieces
 
 Made = Iterator[tuple[Piece, memoryview]]
 """The calls of a rank, with their bytes; the memory of one call may be reused for the next."""

@@ -24,9 +24,8 @@ from dliosim.execute.phases.context import Session
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Convert, Dataset
-from dliosim.plan.samples.convert_reads import plan_part
 from dliosim.plan.samples.io_requests import plan_calls
-from dliosim.plan.samples.read_ranges import plan_reads
+from dliosim.plan.samples.read_ranges import plan_part, plan_reads
 
 _NONE = np.empty(0, np.int64)
 

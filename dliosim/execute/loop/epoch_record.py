@@ -19,9 +19,9 @@ from dliosim.measure.rank.records import EpochRecord
 from dliosim.measure.rank.time_series import select_calls
 from dliosim.model import Loop
 from dliosim.model.counter_rng import key
-from dliosim.plan.samples.distinct_ranges import MOST_RANGES, are_reads_distinct, union_ranges
 from dliosim.plan.samples.io_requests import Calls
-from dliosim.plan.samples.order_hash import extent_hash, order_hash
+from dliosim.plan.samples.read_ranges import MOST_RANGES, are_reads_distinct, union_ranges
+from dliosim.plan.samples.sampler import extent_hash, order_hash
 from dliosim.plan.samples.sizes import sample_sizes
 
 

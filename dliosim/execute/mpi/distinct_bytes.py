@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dliosim.execute.mpi.world import World
-from dliosim.plan.samples.distinct_ranges import MOST_RANGES, ByteRanges, cut_at_blocks, union_ranges
+from dliosim.plan.samples.read_ranges import MOST_RANGES, ByteRanges, cut_at_blocks, union_ranges
 
 
 def distinct_bytes(world: World, asked: ByteRanges | None) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from dliosim.execute.payload.sample_bytes import fill_range, first_mismatch
 from dliosim.model import Checkpoint, Part
 from dliosim.model.counter_rng import key
-from dliosim.plan.checkpoints.write_calls import Segment
+from dliosim.plan.checkpoints.layout import Segment
 
 #: A block's rows are cut out of whole rows, made many at a time, where a row has at most _LONGEST_ROW bytes: one call
 #: of `fill_range` for each row takes about as long as making that many bytes.

@@ -19,7 +19,7 @@ from dliosim.execute.store.checkpoint_store import checkpoint_numbers, count_lef
 from dliosim.model import Checkpoint, Dataset, Prepare, Restore
 from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.forecast.checkpoint_counts import minimum_saves
+from dliosim.plan.forecast.checkpoint_footprint import minimum_saves
 
 #: The greatest `scale` of a model that is advised: the smallest tensors do not shrink any more.
 _LARGEST_SCALE = 1_000_000

@@ -7,9 +7,8 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from dliosim.model import Checkpoint, Restore, Writers
-from dliosim.plan.checkpoints.layout import state_files
+from dliosim.plan.checkpoints.layout import cut_pieces, state_files
 from dliosim.plan.checkpoints.reshard import cut_steps, shard_reads, whole_state_reads
-from dliosim.plan.checkpoints.write_calls import cut_pieces
 
 
 def are_saves_equal(one: Checkpoint, other: Checkpoint, ranks: int) -> bool:

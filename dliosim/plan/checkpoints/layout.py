@@ -1,19 +1,19 @@
-"""The layout of a checkpoint's shards: the file and the offset of each, and the rank that writes it."""
+"""The layout of a checkpoint's shards: the file and offset of each, the rank that writes it, and its calls."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model import Checkpoint, Split
-from dliosim.plan.checkpoints.shard_sizes import ShardSizes
-from dliosim.plan.checkpoints.shards import StoredBlock, blocks_of_rank, is_part_owner
+from dliosim.plan.checkpoints.shards import ShardSizes, StoredBlock, TensorBlock, blocks_of_rank, is_part_owner
 
 METADATA = "metadata.json"
 """The file with the file and offset of every shard, where a checkpoint has one."""
@@ -255,3 +255,76 @@ def _exclusive_sum(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 def state_files(checkpoint: Checkpoint, split: Split) -> StateFiles:
     """Return the files of a checkpoint, as the ranks of a split write them; kept for the last 16."""
     return StateFiles(checkpoint, split)
+
+
+class Segment(NamedTuple):
+    """Bytes [begin, begin + length) of a block, in the order in which it is stored."""
+
+    part: int  #: number of the part
+    block: TensorBlock  #: rows and columns
+    begin: int  #: first byte in the block
+    length: int  #: bytes
+
+
+class Piece(NamedTuple):
+    """The bytes of one call."""
+
+    file: str  #: name of the file
+    offset: int  #: first byte
+    length: int  #: bytes
+    segments: tuple[Segment, ...]  #: the state's bytes that they are, in order
+
+
+def cut_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> Iterator[Piece]:
+    """Yield the calls of some shards, each of at most `transfer` bytes (None: of any length).
+
+    Each tensor begins a new call. Where the state is written as a `whole`, a new call begins only where a shard is in
+    another file, or does not follow the shard before it.
+    """
+    run: list[Segment] = []
+    file, offset, length, last = "", 0, 0, None
+    for shard in shards:
+        if last is None or not _can_merge(last, shard, whole):
+            if run:
+                yield Piece(file, offset, length, tuple(run))
+            run, length = [], 0
+            file, offset = shard.file, shard.offset
+        last = shard
+        begin, end = 0, shard.block.length
+        while begin < end:
+            most = end - begin if transfer is None else min(end - begin, transfer - length)
+            run.append(Segment(shard.part, shard.block, begin, most))
+            begin += most
+            length += most
+            if length == transfer:
+                yield Piece(file, offset, length, tuple(run))
+                run, offset, length = [], offset + length, 0
+    if run:
+        yield Piece(file, offset, length, tuple(run))
+
+
+def count_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> tuple[int, int]:
+    """Return the number of calls that `cut_pieces` would cut, and the bytes of the largest one, without cutting."""
+    calls = largest = length = 0
+    last = None
+
+    def end_run() -> None:
+        nonlocal calls, largest
+        most = transfer or length
+        calls += -(-length // most) if length else 0
+        largest = max(largest, min(length, most))
+
+    for shard in shards:
+        if last is not None and not _can_merge(last, shard, whole):
+            end_run()
+            length = 0
+        length += shard.block.length
+        last = shard
+    end_run()
+    return calls, largest
+
+
+def _can_merge(last: StoredBlock, shard: StoredBlock, whole: bool) -> bool:
+    """Return whether one call may hold the end of `last` and the beginning of `shard`."""
+    follows = shard.file == last.file and shard.offset == last.offset + last.block.length
+    return follows and (whole or shard.part == last.part)

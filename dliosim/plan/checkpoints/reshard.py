@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.model import Split
 from dliosim.model.direct_io import widest_call
-from dliosim.plan.checkpoints.layout import StateFiles
+from dliosim.plan.checkpoints.layout import Segment, StateFiles, count_pieces, cut_pieces
 from dliosim.plan.checkpoints.shards import (
     StoredBlock,
     TensorBlock,
@@ -22,7 +22,6 @@ from dliosim.plan.checkpoints.shards import (
     part_owners,
     range_blocks,
 )
-from dliosim.plan.checkpoints.write_calls import Segment, count_pieces, cut_pieces
 
 #: Rows of a strided block that one step reads at most; each is a call and some objects.
 _MOST_ROWS = 1 << 14

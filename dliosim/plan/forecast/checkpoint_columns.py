@@ -16,7 +16,7 @@ from dliosim.model import Split
 from dliosim.model.direct_io import widest_call
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.reshard import ReadTotals, check_holder, count_strided
-from dliosim.plan.checkpoints.shard_sizes import Column, share_start
+from dliosim.plan.checkpoints.shards import Column, share_start
 
 #: Stretches that are handled together: 8 bytes in each of about thirty columns.
 _AT_ONCE = 1 << 19

@@ -1,7 +1,8 @@
-"""The space that checkpoints need: memory while they are saved, and storage after that."""
+"""The number of saves of checkpoints, and the space that they need: memory while saving, and storage after that."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -13,10 +14,13 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.model import Checkpoint, Split
+from dliosim.model.epoch_size import steps_of_epoch
+from dliosim.model.verbs import Cadence, Loop, Save, count_due_saves, flatten_verbs
+from dliosim.model.workload import Workload
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
-from dliosim.plan.checkpoints.shard_sizes import ShardSizes
-from dliosim.plan.checkpoints.shards import part_bytes
+from dliosim.plan.checkpoints.shards import ShardSizes, part_bytes
 from dliosim.plan.forecast.forecast_types import StateForecast, Storage
+from dliosim.plan.forecast.layout_forecast import mean_compute
 
 #: Largest sum of bytes over ranks that is counted, so that 64 bits hold it.
 _MOST_BYTES = 1 << 62
@@ -113,3 +117,39 @@ def _label_kind(label: str) -> str:
     """Return a label of files without its numbers: layer for `layer_012`."""
     found = re.match("[a-z]*", label)
     return found[0] if found else ""
+
+
+def count_saves(loop: Loop, cadence: Cadence, steps: int) -> int:
+    """Return the saves in one run of a loop whose epochs have `steps` steps, if no time limit ends it.
+
+    For `every D` it is the smallest number: the saves for which the compute alone leaves time.
+    """
+    counted = count_due_saves(loop, cadence, steps)
+    if counted is not None:
+        return counted
+    compute = mean_compute(loop.compute, loop.batch)
+    return loop.epochs * steps // math.ceil(cadence.seconds / compute) if compute > 0 else 0
+
+
+def save_interval(loop: Loop, cadence: Cadence, steps: int) -> float | None:
+    """Return the mean compute seconds between two saves, with epochs of `steps` steps; None where it is not known."""
+    if cadence.unit == "seconds":
+        return cadence.seconds
+    if cadence.unit == "end":
+        return None
+    count = cadence.every * (1 if cadence.unit == "steps" else steps)
+    return count * mean_compute(loop.compute, loop.batch) or None
+
+
+def minimum_saves(workload: Workload) -> Counter[str]:
+    """Return how often each checkpoint is saved at least; a loop with `for` some time is sure of its last save only."""
+    counted: Counter[str] = Counter()
+    for verb, times in flatten_verbs(workload.verbs):
+        if isinstance(verb, Save):
+            counted[verb.checkpoint] += times
+        elif isinstance(verb, Loop):
+            steps = steps_of_epoch(verb, workload.read_dataset(verb), workload.job.ranks)
+            for cadence in verb.checkpoints:
+                if verb.seconds is None or cadence.unit == "end":
+                    counted[cadence.checkpoint] += times * count_saves(verb, cadence, steps)
+    return counted

@@ -29,10 +29,8 @@ from dliosim.model.verbs import (
 )
 from dliosim.model.workload import Workload
 from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.forecast.checkpoint_counts import count_saves
-from dliosim.plan.forecast.checkpoint_footprint import forecast_state, staging_bytes, storage_of
+from dliosim.plan.forecast.checkpoint_footprint import count_saves, forecast_state, staging_bytes, storage_of
 from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
-from dliosim.plan.forecast.convert_forecast import forecast_convert
 from dliosim.plan.forecast.epoch_statistics import PassRange, count_passes, unread_pass
 from dliosim.plan.forecast.forecast_types import (
     Demand,
@@ -44,7 +42,7 @@ from dliosim.plan.forecast.forecast_types import (
     time_to_read,
 )
 from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, mean_compute, place_samples, read_columns
-from dliosim.plan.forecast.prepare_forecast import forecast_prepare, sum_sidecars
+from dliosim.plan.forecast.prepare_forecast import forecast_convert, forecast_prepare, sum_sidecars
 from dliosim.plan.forecast.rank_memory import NODE_BYTES, RANK_BYTES, RankMemory, fullest_node
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch

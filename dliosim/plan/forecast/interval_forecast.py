@@ -11,8 +11,7 @@ from dliosim.model import Background, Checkpoint
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import Loop, flatten_verbs
 from dliosim.model.workload import Workload
-from dliosim.plan.forecast.checkpoint_counts import save_interval
-from dliosim.plan.forecast.checkpoint_footprint import forecast_state
+from dliosim.plan.forecast.checkpoint_footprint import forecast_state, save_interval
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
 

@@ -9,7 +9,7 @@ from typing import Final
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import Cadence, Loop
 from dliosim.model.workload import Workload
-from dliosim.plan.forecast.checkpoint_counts import save_interval
+from dliosim.plan.forecast.checkpoint_footprint import save_interval
 from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Demand, Forecast, PhaseForecast, StateForecast
 

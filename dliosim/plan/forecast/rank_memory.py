@@ -14,10 +14,9 @@ from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample
 from dliosim.model.job import Job
 from dliosim.model.verbs import Convert, Loop, Prepare
 from dliosim.plan.forecast.layout_forecast import estimate_mean
-from dliosim.plan.samples.convert_reads import STEP_BYTES
 from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.places import Places
-from dliosim.plan.samples.read_ranges import buffer_bytes, plan_reads
+from dliosim.plan.samples.read_ranges import STEP_BYTES, buffer_bytes, plan_reads
 from dliosim.plan.samples.sampler import plan_bytes, plan_epoch
 from dliosim.plan.samples.sizes import bind_file
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dliosim.execute.payload import shard_payload
 from dliosim.execute.payload.sample_bytes import fill_range
 from dliosim.execute.payload.shard_payload import fill_segment, find_segment_mismatch
+from dliosim.plan.checkpoints.layout import Segment
 from dliosim.plan.checkpoints.shards import TensorBlock
-from dliosim.plan.checkpoints.write_calls import Segment
 
 
 @st.composite

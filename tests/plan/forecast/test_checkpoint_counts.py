@@ -8,7 +8,7 @@ import pytest
 
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
-from dliosim.plan.forecast.checkpoint_counts import minimum_saves
+from dliosim.plan.forecast.checkpoint_footprint import minimum_saves
 
 HEAD = """dlio 1
 workload w "w"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.model import constant
-from dliosim.plan.samples import distinct_ranges
-from dliosim.plan.samples.distinct_ranges import ByteRanges, are_reads_distinct, cut_at_blocks, union_ranges
+from dliosim.plan.samples import read_ranges
+from dliosim.plan.samples.read_ranges import ByteRanges, are_reads_distinct, cut_at_blocks, union_ranges
 from tests.plan.helpers import placed, plans
 from tests.strategies import datasets, jobs, loops
 
@@ -47,7 +47,7 @@ def test_a_union_has_every_byte_once_in_as_few_ranges_as_there_may_be(found):
 def test_blocks_have_the_same_bytes_and_a_number_each(found, block):
     made = union_ranges(*columns(found))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distinct_ranges, "BLOCK", block)
+        patch.setattr(read_ranges, "BLOCK", block)
         cut, number = cut_at_blocks(made)
     assert bytes_in(cut) == bytes_in(made)
     assert (cut.begin // block == (cut.end - 1) // block).all()

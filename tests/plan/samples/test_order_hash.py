@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.model import Access, Dataset, Job, Layout, Loop, Shuffle, constant
-from dliosim.plan.samples.order_hash import extent_hash, order_hash
-from dliosim.plan.samples.sampler import plan_epoch
+from dliosim.plan.samples.sampler import extent_hash, order_hash, plan_epoch
 from tests.plan.helpers import placed, plans
 from tests.strategies import datasets, loops
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dliosim.model import Access, Api, Dataset, Distribution, Layout, constant
 from dliosim.plan.samples.io_requests import Extents
-from dliosim.plan.samples.order_hash import extent_hash, order_hash
 from dliosim.plan.samples.read_ranges import buffer_bytes, plan_reads, rows_to_keep
+from dliosim.plan.samples.sampler import extent_hash, order_hash
 from tests.plan.helpers import placed
 
 NOTHING = np.empty(0, np.int64)
