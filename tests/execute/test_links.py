@@ -14,7 +14,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.datasets.discovery import FileFinder
-from dliosim.execute.datasets.file_list import share_existing_files
+from dliosim.execute.datasets.open_dataset import share_existing_files
 from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload

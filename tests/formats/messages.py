@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dliosim.formats.protobuf import encode_varints
+from dliosim.formats.tfrecord import encode_varints
 from tests.formats.datasets import ints
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.protobuf import encode_varints, feature_bytes, varint_size
+from dliosim.formats.tfrecord import encode_varints, feature_bytes, varint_size
 from tests.examples import examples
 from tests.formats.datasets import ints
 from tests.formats.messages import example_of, field, of_bytes

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import build_framed, check_damage, check_framed, random_contents, write_framed
-from dliosim.formats.protobuf import encode_varints
 from dliosim.formats.protocols import CLASSES, Framed, Ints
 from dliosim.formats.registry import bind
-from dliosim.formats.tfrecord import TfRecord
+from dliosim.formats.tfrecord import TfRecord, encode_varints
 from dliosim.model import Chunk, Compression
 from tests.examples import examples
 from tests.formats.datasets import VARYING, dataset, ints

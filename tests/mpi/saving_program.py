@@ -15,7 +15,7 @@ from typing import Any
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.checkpoints import partner_replication, save_steps, state_writer, tier_copy
+from dliosim.execute.checkpoints import save_steps, state_writer, tier_copy
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.mpi.world import World, make_world
@@ -118,7 +118,7 @@ def check_failures(world: World, directory: Path) -> None:
     foldered = replace(STAGED, path="s", folder=2)
     places = [(save_steps, "write_state", flushed), (tier_copy, "_copy_runs", drained)]
     places += [(state_writer, "make_directory", foldered)]
-    places += [(partner_replication, "open_writer", copied)] if last else []
+    places += [(save_steps, "open_writer", copied)] if last else []
     for module, name, checkpoint in places:
         own = session(world, directory, checkpoint)
         for again in (1, 3):

@@ -11,12 +11,16 @@ pyarrow, files differ from each other only in their values.
 
 The index is the footer alone. Each leaf of the columns in `names` (of all, without `names`) is a `Column`: `image`
 chooses `image.bytes` and `image.path`, `image.bytes` only that. Its units are whole column chunks. A chunk does not say
-how to decode it; only the file's footer does. So `decode` returns None and does nothing, and `parquet.library` decodes.
+how to decode it; only the file's footer does. So `decode` returns None and does nothing, and `ParquetHandle` decodes.
+
+`through library` reads as training does: pyarrow opens a file, reads the requested column chunks and decodes them. It
+runs on the calling thread alone, so that its CPU time is counted as the rank's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import accumulate
@@ -25,6 +29,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from dliosim.errors import ExecutionError
 from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, footer_index, quote_names, read_footer
 from dliosim.formats.protocols import (
     ENCODED,
@@ -47,6 +52,7 @@ from dliosim.model import ELEMENTS, Dataset
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 ROW_GROUP: Final = 64 << 20
 """Bytes of the samples in a row group without `chunk`; a writer or reader holds one row group in memory."""
 
@@ -60,7 +66,7 @@ class Parquet(Built, LibraryReadable):
     """The format `parquet`; see `protocols.Built`."""
 
     name = "parquet"
-    libraries = ("dliosim.formats.parquet.library", "pyarrow.parquet")
+    libraries = ("pyarrow.parquet",)
 
     def refuse(self) -> tuple[str, str] | None:
         """Refuse sizes that vary or do not divide, settings of raw files, and codecs that Parquet does not have."""
@@ -102,18 +108,14 @@ class Parquet(Built, LibraryReadable):
         index = footer_index(path, read_footer(path), self.dataset)
         if not self.dataset.source or self.needs() is not None:
             return index
-        from dliosim.formats.parquet.library import sample_bytes
-
         return replace(index, sample_bytes=sample_bytes(path, self.dataset))
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
-        """Return None: a column chunk alone cannot be decoded, see `parquet.library`."""
+        """Return None: a column chunk alone cannot be decoded, see `ParquetHandle`."""
         return None
 
     def open_library(self, path: Path, comm: object | None, collective: bool) -> LibraryFile:
-        """Open a file by pyarrow, which does not use MPI; see `parquet.library`."""
-        from dliosim.formats.parquet.library import ParquetHandle
-
+        """Open a file by pyarrow, which does not use MPI; see `ParquetHandle`."""
         return ParquetHandle(path, self.dataset)
 
     def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
@@ -261,3 +263,131 @@ def _arrow_table(schema: pa.Schema, widths: Sequence[int], rows: Bytes) -> pa.Ta
         else:
             columns.append(pa.Array.from_buffers(field.type, len(rows), [None, data]))
     return pa.table(columns, schema=schema)
+
+
+_BATCH = 16 << 20  # bytes that `read` decodes at a time, approximately
+
+
+class ParquetHandle:
+    """An open file. `index` is that of `Parquet.index`.
+
+    `rows` are the rows of each row group, also of empty ones. Methods raise ExecutionError [R401], with file and row
+    group, where data are damaged, and OSError where a call fails.
+    """
+
+    def __init__(self, path: Path, dataset: Dataset) -> None:
+        from pyarrow import parquet
+
+        self._path, self._footer = path, read_footer(path)
+        self.index: FileIndex = footer_index(path, self._footer, dataset)
+        self.rows: Ints = self._footer.rows
+        leaves = self._footer.select_leaves(path, dataset.names)
+        self._names = [self._footer.leaves[leaf] for leaf in leaves] if dataset.names else None  # in the file's order
+        with _report_damage(str(path)):
+            self._file = parquet.ParquetFile(path)
+
+    def __enter__(self) -> ParquetHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def read(self, first: int, count: int, into: memoryview) -> int:
+        """Decode samples [first, first + count) and put their bytes into a buffer; return the number of bytes.
+
+        A sample is its chosen columns, one after the other. All rows before it in its row group are decoded, too, some
+        MiB at a time. ExecutionError [R401] for columns without a fixed width, or with nulls, and where the buffer is
+        too small.
+        """
+        if first < 0 or count < 0 or first + count > self.index.samples:
+            raise ExecutionError(f"{self._path} has {self.index.samples} rows, none {first + count - 1}", "R401")
+        widths = self.row_widths()
+        row = sum(widths)
+        if len(into) < count * row:
+            text = f"{self._path}: {count} rows of {row} bytes do not fit into a buffer of {len(into)}"
+            raise ExecutionError(text, "R401")
+        out = np.frombuffer(into, np.uint8, count * row).reshape(count, row)
+        before = 0
+        for group, rows in enumerate(self.rows.tolist()):
+            begin, end = max(first - before, 0), min(first + count - before, rows)
+            if begin < end:
+                at = before + begin - first
+                self._copy_rows(group, begin, end, widths, out[at : at + end - begin])
+            before += rows
+        return count * row
+
+    def row_widths(self) -> list[int]:
+        """Return the bytes of a row in each column. ExecutionError [R401] for a column without a fixed width."""
+        return [_row_bytes(self._path, field) for field in self._fields()]
+
+    def _fields(self) -> list[pa.Field]:
+        schema = self._file.schema_arrow
+        tops = None if self._names is None else {name.split(".")[0] for name in self._names}
+        return [field for field in schema if tops is None or field.name in tops or field.name in (self._names or ())]
+
+    def _copy_rows(self, group: int, begin: int, end: int, widths: list[int], out: Bytes) -> None:
+        """Copy rows [begin, end) of a group to `out`, (end - begin, bytes of a row)."""
+        at_once = max(1, _BATCH // max(1, sum(widths)))
+        at = 0  # first row of the next batch in the group
+        with _report_damage(f"{self._path}: row group {group}"):
+            for batch in self._file.iter_batches(at_once, [group], self._names, use_threads=False):
+                rows = batch[max(0, begin - at) : end - at]
+                if len(rows):
+                    row, edge = max(at, begin) - begin, 0
+                    for array, width in zip(rows.columns, widths, strict=True):
+                        out[row : row + len(rows), edge : edge + width] = _array_bytes(array, width)
+                        edge += width
+                at += len(batch)
+                if at >= end:
+                    return
+        raise ExecutionError(f"{self._path}: row group {group} ends after {at} of {end} rows", "R401")
+
+
+def sample_bytes(path: Path, dataset: Dataset) -> int:
+    """Return the bytes that `ParquetHandle.read` gives for each sample; 0 where they differ. Errors as there."""
+    with ParquetHandle(path, dataset) as handle:
+        try:
+            return sum(handle.row_widths())
+        except ExecutionError:
+            return 0
+
+
+@contextmanager
+def _report_damage(place: str) -> Iterator[None]:
+    """Raise pyarrow's errors about data as ExecutionError [R401]; errors of failed calls stay as they are."""
+    try:
+        yield
+    except ExecutionError:
+        raise
+    except (OSError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ExecutionError(f"{place} cannot be decoded: {type(error).__name__}: {error}", "R401") from error
+
+
+def _row_bytes(path: Path, field: pa.Field) -> int:
+    """Return the bytes of a row in a column."""
+    import pyarrow as pa
+
+    kind, count = field.type, 1
+    if pa.types.is_fixed_size_list(kind):
+        kind, count = kind.value_type, kind.list_size
+    if not (pa.types.is_fixed_size_binary(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ExecutionError(f"{path}: rows of column `{field.name}` ({field.type}) have no fixed width", "R401")
+    return int(kind.bit_width) // 8 * count
+
+
+def _array_bytes(array: pa.Array, width: int) -> Bytes:
+    """Return the bytes of an array's rows, (rows, width), not copied."""
+    import pyarrow as pa
+
+    rows = len(array)
+    values = array.flatten() if pa.types.is_fixed_size_list(array.type) else array
+    if array.null_count or values.null_count:
+        raise ExecutionError("rows without a value have no bytes", "R401")
+    begin = values.offset * (values.type.bit_width // 8)
+    return np.frombuffer(values.buffers()[1], np.uint8)[begin : begin + rows * width].reshape(rows, width)

@@ -163,25 +163,24 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
     together = communicator_size(loop.access.communicator, job)
     all_planned = len(ranks) == job.ranks and planned == steps
     disjoint, sample_bytes, counted = _classify_samples(case)
-    varies = sample_bytes is None and disjoint
     tally = EpochAggregate(
-        loop,
-        case.dataset,
-        job.ranks,
-        job.nodes,
-        steps,
-        steps / max(planned, 1),
-        all_planned and case.placement.exact and known,
-        found,
-        epoch == 0 or case.stream or not loop.access.memory,
-        opening,
-        fresh,
-        np.array(ranks) // together,
-        -(-job.ranks // together),
-        disjoint,
-        sample_bytes,
-        counted,
-        mean_read_bytes(case.dataset) if varies and not all_planned else None,
+        loop=loop,
+        dataset=case.dataset,
+        ranks=job.ranks,
+        nodes=job.nodes,
+        steps=steps,
+        scale=steps / max(planned, 1),
+        whole=all_planned and case.placement.exact and known,
+        found=found,
+        reads_all=epoch == 0 or case.stream or not loop.access.memory,
+        opening=opening,
+        fresh=fresh,
+        group=np.array(ranks) // together,
+        groups=-(-job.ranks // together),
+        disjoint=disjoint,
+        sample_bytes=sample_bytes,
+        counted=counted,
+        mean_bytes=mean_read_bytes(case.dataset) if sample_bytes is None and disjoint and not all_planned else None,
     )
     samples = count_samples(tally)
     in_units = not disjoint and loop.access.through == "direct"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dliosim.execute.datasets import framed_writer
 from dliosim.execute.datasets import framed_writer as makes
-from dliosim.execute.datasets import small_files
 from dliosim.execute.datasets.framed_writer import FramedWriter
 from dliosim.execute.payload.payload_format import fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
@@ -84,7 +84,7 @@ def test_parts_of_all_ranks_make_the_files(
     count = dataset.layout.files
     made = [bytearray(b"\xaa" * size) for size in places.file_sizes(np.arange(count)).tolist()]
     small = {"_SMALL_SAMPLES": 7, "SMALL_FILE": small_bytes, "MADE_TOGETHER": 3 * small_bytes, "allocate": dirty}
-    with patch.object(makes, "SAMPLES_AT_ONCE", 7), patch.multiple(small_files, **small):
+    with patch.object(makes, "SAMPLES_AT_ONCE", 7), patch.multiple(framed_writer, **small):
         for rank in range(ranks):
             for one in maker.place(places.parts(ranks, rank)):
                 part = one.part

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import random_contents, write_resolved
-from dliosim.formats.parquet.format import Parquet
-from dliosim.formats.parquet.library import ParquetHandle
+from dliosim.formats.parquet.format import Parquet, ParquetHandle
 from dliosim.model import Dataset
 from tests.examples import examples
 from tests.formats.parquet.test_format import SOURCE, WAYS, dataset, images
@@ -47,7 +46,7 @@ def test_any_range_is_what_was_written_however_little_is_decoded_at_a_time(
     path = tmp_path / "a"
     if not path.exists():
         write_resolved(Parquet(described), path, 23)
-    monkeypatch.setattr("dliosim.formats.parquet.library._BATCH", data.draw(st.sampled_from([1, 200, 1 << 20])))
+    monkeypatch.setattr("dliosim.formats.parquet.format._BATCH", data.draw(st.sampled_from([1, 200, 1 << 20])))
     first = data.draw(st.integers(0, 22))
     count = data.draw(st.integers(0, 23 - first))
     into = bytearray(96 * count)
