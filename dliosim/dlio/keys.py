@@ -51,95 +51,38 @@ WITHOUT_EFFECT: Final = {
 _SECTIONS: Final = ("output.", "profiling.", "logging.", "hydra.", "checkpoint.ksm.", "storage.storage_options.")
 
 #: Keys that become lines of a pattern; `convert` asks for them where they have an effect.
-IMPORTED: Final = frozenset(
-    [
-        "workflow.generate_data",
-        "workflow.train",
-        "workflow.evaluation",
-        "workflow.checkpoint",
-        "metric.au",
-        "storage.storage_type",
-        "storage.storage_options.storage_library",
-        "storage.storage_options.columns",
-        "storage.storage_options.prefetch_workers",
-        "storage.storage_options.simulate_io",
-        "storage.post_generation_settle_seconds",
-        "dataset.data_folder",
-        "dataset.format",
-        "dataset.num_files_train",
-        "dataset.num_files_eval",
-        "dataset.num_samples_per_file",
-        "dataset.record_length",
-        "dataset.record_length_bytes",
-        "dataset.record_length_stdev",
-        "dataset.record_length_bytes_stdev",
-        "dataset.record_dims",
-        "dataset.record_element_type",
-        "dataset.num_subfolders_train",
-        "dataset.num_subfolders_eval",
-        "dataset.compression",
-        "dataset.compression_level",
-        "dataset.hdf5.chunk_dims",
-        "dataset.hdf5.num_dset_per_record",
-        "dataset.parquet.columns",
-        "dataset.parquet.row_group_size",
-        "reader.data_loader",
-        "reader.batch_size",
-        "reader.batch_size_eval",
-        "reader.read_threads",
-        "reader.prefetch_size",
-        "reader.file_shuffle",
-        "reader.sample_shuffle",
-        "reader.shuffle_size",
-        "reader.read_type",
-        "reader.transfer_size",
-        "reader.odirect",
-        "reader.preprocess_time",
-        "reader.preprocess_time_stdev",
-        "train.epochs",
-        "train.computation_time",
-        "train.computation_time_stdev",
-        "train.total_training_steps",
-        "train.seed",
-        "train.seed_change_epoch",
-        "evaluation.eval_time",
-        "evaluation.eval_time_stdev",
-        "evaluation.eval_after_epoch",
-        "evaluation.epochs_between_evals",
-        "checkpoint.checkpoint_folder",
-        "checkpoint.checkpoint_after_epoch",
-        "checkpoint.epochs_between_checkpoints",
-        "checkpoint.steps_between_checkpoints",
-        "checkpoint.type",
-        "checkpoint.fsync",
-        "checkpoint.recovery_rank_shift",
-        "checkpoint.time_between_checkpoints",
-        "checkpoint.num_checkpoints_write",
-        "checkpoint.num_checkpoints_read",
-        "checkpoint.mode",
-        "checkpoint.model_size",
-        "checkpoint.optimization_groups",
-        "checkpoint.num_layers",
-        "checkpoint.layer_parameters",
-        "checkpoint.tensor_parallelism",
-        "checkpoint.pipeline_parallelism",
-        "model.type",
-        "model.model_size_bytes",
-        "model.num_layers",
-        "model.model_datatype",
-        "model.optimizer_datatype",
-        "model.optimization_groups",
-        "model.layer_parameters",
-        "model.parallelism.tensor",
-        "model.parallelism.pipeline",
-        "model.parallelism.data",
-        "model.parallelism.zero_stage",
-        "model.transformer.vocab_size",
-        "model.transformer.hidden_size",
-        "model.transformer.ffn_hidden_size",
-        "model.transformer.num_attention_heads",
-        "model.transformer.num_kv_heads",
-    ]
+IMPORTED: Final = tuple(
+    f"{section}.{key}"
+    for section, keys in {
+        "workflow": "generate_data train evaluation checkpoint",
+        "metric": "au",
+        "storage": "storage_type post_generation_settle_seconds",
+        "storage.storage_options": "storage_library columns prefetch_workers simulate_io",
+        "dataset": (
+            "data_folder format num_files_train num_files_eval num_samples_per_file record_length "
+            "record_length_bytes record_length_stdev record_length_bytes_stdev record_dims record_element_type "
+            "num_subfolders_train num_subfolders_eval compression compression_level"
+        ),
+        "dataset.hdf5": "chunk_dims num_dset_per_record",
+        "dataset.parquet": "columns row_group_size",
+        "reader": (
+            "data_loader batch_size batch_size_eval read_threads prefetch_size file_shuffle sample_shuffle "
+            "shuffle_size read_type transfer_size odirect preprocess_time preprocess_time_stdev"
+        ),
+        "train": "epochs computation_time computation_time_stdev total_training_steps seed seed_change_epoch",
+        "evaluation": "eval_time eval_time_stdev eval_after_epoch epochs_between_evals",
+        "checkpoint": (
+            "checkpoint_folder checkpoint_after_epoch epochs_between_checkpoints steps_between_checkpoints type "
+            "fsync recovery_rank_shift time_between_checkpoints num_checkpoints_write num_checkpoints_read mode "
+            "model_size optimization_groups num_layers layer_parameters tensor_parallelism pipeline_parallelism"
+        ),
+        "model": (
+            "type model_size_bytes num_layers model_datatype optimizer_datatype optimization_groups layer_parameters"
+        ),
+        "model.parallelism": "tensor pipeline data zero_stage",
+        "model.transformer": "vocab_size hidden_size ffn_hidden_size num_attention_heads num_kv_heads",
+    }.items()
+    for key in keys.split()
 )
 
 #: Plug-ins of DLIO, which only DLIO can run.

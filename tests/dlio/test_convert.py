@@ -13,6 +13,7 @@ import pytest
 
 from dliosim.dlio.config import Config
 from dliosim.dlio.convert import Pattern, convert, import_pattern
+from dliosim.dlio.keys import suggest_key
 from dliosim.dlio.versions import VERSIONS, guess_version
 from dliosim.errors import UsageError
 from dliosim.execute.datasets.discovery import FileFinder
@@ -617,3 +618,7 @@ def test_a_column_without_a_size_is_refused(size: object) -> None:
     columns = [{"name": "a", "dtype": "int64", "size": size}]
     with pytest.raises(UsageError, match="size of `a`: expected a whole number from 1 on"):
         imported({"dataset.format": "parquet", "dataset.parquet.columns": columns}, "mlperf-v3")
+
+
+def test_a_key_of_two_sections_is_suggested_of_the_same_one_each_time() -> None:
+    assert suggest_key("train.num_layers") == "checkpoint.num_layers"

@@ -21,9 +21,8 @@ from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.datasets.content_writer import PreallocatedWriter, RawWriter
 from dliosim.execute.datasets.file_writer import Chunks, FileWriter, WriteJob
 from dliosim.execute.datasets.framed_writer import FramedWriter
-from dliosim.execute.datasets.library_writer import build_files, lay_out_files, write_sidecars
+from dliosim.execute.datasets.library_writer import build_files, build_shared_files, lay_out_files, write_sidecars
 from dliosim.execute.datasets.open_dataset import forget_dataset, open_dataset
-from dliosim.execute.datasets.parallel_encode import build_shared_files
 from dliosim.execute.node.striping import add_striping_hints
 from dliosim.formats.protocols import Built, GroupEncoder, Preallocated
 from dliosim.measure.rank.records import VerbRecord

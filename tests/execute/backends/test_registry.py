@@ -15,10 +15,10 @@ from mpi4py import MPI
 from dliosim import plugins
 from dliosim.errors import UsageError
 from dliosim.execute.backends.contract import Reader
-from dliosim.execute.backends.null import NullReader
 from dliosim.execute.backends.registry import (
     Backend,
     Files,
+    NullReader,
     backend_names,
     backend_of,
     make_writer,

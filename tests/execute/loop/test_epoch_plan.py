@@ -10,7 +10,7 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.null import NullReader
+from dliosim.execute.backends.registry import NullReader
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import InlineBatches
 from dliosim.execute.batches.sample_cache import SampleCache
