@@ -1,7 +1,7 @@
 """The footer of a Parquet file of any writer: its leaf columns, row groups and column chunks.
 
 It is read here and not by pyarrow: pyarrow 26 ends the process at a column chunk of a damaged footer
-(`RowGroupMetaData.column`: a C++ exception that is not caught; docs/design.md, "Tried and taken back").
+(`RowGroupMetaData.column`: a C++ exception that is not caught; docs/dev/decisions.md, "Tried and taken back").
 
 The footer is a struct in Thrift's compact protocol (apache/thrift, doc/specs/thrift-compact-protocol.md) with the
 fields of apache/parquet-format, parquet.thrift. Fields that do not say where data are stored are skipped.
