@@ -249,7 +249,7 @@ def test_who_stops_reading_early_is_no_error(pattern: str) -> None:
 @pytest.mark.parametrize(
     ("word", "meaning"),
     [
-        ("oversleep", "longer than asked"),
+        ("late wake-ups", "longer than asked"),
         ("storage-limited utilization", "storage that needs no time"),
         ("--mtbf", "between failures"),
     ],
