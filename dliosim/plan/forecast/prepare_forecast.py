@@ -215,14 +215,16 @@ def _forecast_reads(source: Placement, placement: Placement, verb: Convert, rank
     files = placement.dataset.layout.files
     bounds = first_samples(np.arange(files + 1), dataset.samples, files)
     planned = _choose_files(np.diff(bounds), ranks)
-    known = len(planned) == files and source.exact
+    is_whole = dataset.samples <= _PLANNED
+    known = is_whole and source.exact
+    most = _PLANNED if is_whole else max(_PLANNED // len(planned), 1)  # samples of a file
     counts, largest = np.zeros((4, ranks)), 0
     opened: list[list[NDArray[np.int64]]] = [[] for _ in range(ranks)]
     for file in planned:
         first, last = bounds[file : file + 2].tolist()
         if first == last:
             continue
-        found, step, touched = _count_part(source, access, first, last)
+        found, step, touched = _count_part(source, access, first, last, most)
         counts[:, file % ranks] += found
         opened[file % ranks].append(touched)
         largest = max(largest, step)
@@ -258,10 +260,13 @@ def _choose_files(samples: NDArray[np.int64], ranks: int) -> Sequence[int]:
 
 
 def _count_part(
-    source: Placement, access: Access, first: int, last: int
+    source: Placement, access: Access, first: int, last: int, most: int
 ) -> tuple[NDArray[np.float64], int, NDArray[np.int64]]:
-    """Return samples, bytes, calls and opens of the reads of some samples, the largest step, and the files read."""
-    until = min(last, first + _PLANNED)
+    """Return samples, bytes, calls and opens of the reads of samples, the largest step, and the files read.
+
+    The first `most` samples stand for all.
+    """
+    until = min(last, first + most)
     share = (last - first) / (until - first)
     stored = plan_reads(plan_part(source.places, first, until), access, _NONE, source.places).extents
     calls = plan_calls(stored, access.transfer, access.page)

@@ -21,6 +21,7 @@ from dliosim.model import (
     Cadence,
     Checkpoint,
     Compute,
+    Convert,
     Dataset,
     Distribution,
     Evaluation,
@@ -42,7 +43,7 @@ from dliosim.model import (
     constant,
 )
 from dliosim.plan.checkpoints.layout import state_files
-from dliosim.plan.forecast import epoch_statistics
+from dliosim.plan.forecast import epoch_statistics, prepare_forecast
 from dliosim.plan.forecast.checkpoint_forecast import forecast_save
 from dliosim.plan.forecast.forecast import forecast, list_reads
 from dliosim.plan.forecast.forecast_types import Listing, RankSpread
@@ -579,6 +580,24 @@ def test_preparing_takes_a_buffer_of_a_call():
     headed = replace(DATASET, header=100, align=8)
     assert only(Prepare("d", Access(transfer=1000)), dataset=headed).memory.buffers == 1000 + (2 << 20)
     assert only(Prepare("d", Access()), dataset=headed).memory.buffers == 4096 + 100 + 2 * 8 + (2 << 20)
+
+
+@pytest.mark.parametrize(("planned", "estimated"), [(1000, False), (70, True)])
+def test_a_conversion_plans_no_more_samples_than_it_may(monkeypatch, planned, estimated):
+    seen = []
+    whole = prepare_forecast.plan_part
+    monkeypatch.setattr(prepare_forecast, "_PLANNED", planned)
+    monkeypatch.setattr(
+        prepare_forecast,
+        "plan_part",
+        lambda places, first, last: seen.append(last - first) or whole(places, first, last),
+    )
+    packed = replace(DATASET, name="packed", layout=Layout("files", 7), path="packed")
+    workload = Workload("w", "", 1, JOB, (DATASET, packed), (), (Convert("packed", Access(), source="d"),))
+    reads = forecast(workload).phases[0]
+    assert 0 < sum(seen) <= planned
+    assert reads.bytes.total == pytest.approx(1000 * 4096, rel=0.01)
+    assert reads.bytes.estimated is estimated
 
 
 def test_a_writer_for_others_has_a_buffer_to_receive_and_its_own():
