@@ -28,7 +28,7 @@ from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.checkpoints.state_writer import Made, Run, largest_call, pieces_of, write_state
 from dliosim.execute.checkpoints.worker_thread import BackgroundTask
 from dliosim.execute.mpi.world import World
-from dliosim.execute.node.memory import require_space
+from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import request_striping
 from dliosim.execute.payload.payload_crc import crc32_combine
 from dliosim.execute.phases.context import Session

@@ -21,7 +21,7 @@ from dliosim.execute.checkpoints.save_steps import CheckpointSave, delete_old
 from dliosim.execute.checkpoints.state_writer import Made, Run, fill_piece, generate_pieces, largest_call, pieces_of
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.node.compute import sleep_until
-from dliosim.execute.node.memory import require_space
+from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import request_striping
 from dliosim.execute.payload.shard_payload import part_keys
 from dliosim.execute.phases.context import Progress, Session

@@ -21,7 +21,7 @@ from dliosim.execute.datasets.file_writer import SampleSource, WriteJob
 from dliosim.execute.datasets.open_dataset import estimate_bytes, open_dataset, open_planned
 from dliosim.execute.datasets.write_files import create_files, write_files
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error
-from dliosim.execute.node.memory import require_space
+from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import request_striping, striping_hint_note
 from dliosim.execute.phases.context import OpenDataset, Session
 from dliosim.execute.safe_open import file_kind_error

@@ -18,7 +18,7 @@ from dliosim.execute.mpi.job_abort import end_job
 from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.ranks import Operation, Ranks, SleepingRanks
 from dliosim.execute.node.environment import node_name
-from dliosim.execute.node.memory import require_memory
+from dliosim.execute.node.free_space import require_memory
 from dliosim.hashes import blake2b
 from dliosim.measure.progress.board import BARRIER, EXCHANGE, current, private_row
 from dliosim.model import Access

@@ -1,4 +1,4 @@
-"""The memory of this node, as far as control groups let this process have it, and whether data fit. It needs no MPI."""
+"""The memory of this node, as far as control groups let this process have it. It needs no MPI."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from dliosim.errors import ExecutionError
-from dliosim.execute.node.environment import find_mount, free_bytes
-from dliosim.readable import count, size
 
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -114,27 +110,3 @@ def _read_meminfo(name: str) -> int | None:
 
 def _smallest(*sizes: int | None) -> int | None:
     return min((size for size in sizes if size is not None), default=None)
-
-
-def require_space(directory: Path, needed: int, what: str) -> None:
-    """Raise ExecutionError [R402] unless the file system of `directory` has room for `needed` bytes.
-
-    A file system in memory (tmpfs) has no more room than the machine has memory.
-    """
-    room = free_bytes(directory)
-    place = f"the file system of {directory}"
-    mount = find_mount(directory)
-    if mount.is_memory_backed:
-        memory = available_memory()
-        if memory is not None and memory < room:
-            room, place = memory, f"memory, which holds the {mount.kind} of {directory},"
-    if needed > room:
-        raise ExecutionError(f"{what} needs {size(needed)} and {place} has {size(room)}", "R402")
-
-
-def require_memory(needed: int, ranks: int, what: str) -> None:
-    """Raise ExecutionError [R402] unless this node has `needed` bytes of memory for its `ranks` ranks together."""
-    memory, place = find_free_memory()
-    if memory is not None and needed > memory:
-        text = f"{what} need {size(needed)} of memory for {count(ranks, 'rank')} on a node"
-        raise ExecutionError(f"{text}, and {place} has {size(memory)} free", "R402")
