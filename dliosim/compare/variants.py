@@ -113,11 +113,17 @@ def _name_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: dict[
     for one in varied:
         typed = [label.span.source.text.partition(f"-D {full[one.name]}=")[2] for label in found.labels]
         wrong = next(filter(None, typed), "")
-        given = re.search(rf'`(?:-D {re.escape(full[one.name])}|([+]+[\w.]+))="?([^"`]+)"?`', " ".join(found.help))
+        told = " ".join(text for text in found.help if text.startswith("write "))
+        given = re.search(rf'`(?:-D {re.escape(full[one.name])}|([+]+[\w.]+))="?([^"`]+)"?`', told)
         if wrong and given and len(one.values) > 1:
             plain = [value.strip("\"' ") for value in one.values]
             before, typed_again, after = given[2].partition(wrong.strip("\"' "))
-            written = [text if text.endswith(after) else f"{before}{text}{after}" for text in plain]
+            bare = "[0-9][0-9_.]*"  # a value that has a unit gets no other
+            whole = [bool(re.fullmatch(bare, wrong)) and not re.fullmatch(bare, text) for text in plain]
+            written = [
+                text if text.endswith(after) or kept else f"{before}{text}{after}"
+                for text, kept in zip(plain, whole, strict=True)
+            ]
             values = dict.fromkeys(written if typed_again else [given[2] if text == wrong else text for text in plain])
             pair = f"{given[1] or one.name}={','.join(values)}"
             return replace(found, help=("write `--vary {}`".format(f'"{pair}"' if re.search("[ +]", pair) else pair),))

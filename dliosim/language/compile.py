@@ -155,7 +155,10 @@ def _scale(context: CompileContext) -> int:
         return 1
     source, start = param.place.source, param.place.start
     described = re.search("1 is the (published|real) size", source.line(source.position(start)[0]))
-    return int(context.scope.param_value(param).amount) if described else 1
+    try:
+        return int(context.scope.param_value(param).amount) if described else 1
+    except Mistake:  # a word
+        return 1
 
 
 def _accelerator(context: CompileContext, given: Sequence[tuple[str, str]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -90,6 +91,13 @@ def test_a_misspelt_option_or_a_command_behind_its_pattern_changes_nothing_else(
         assert parse_words(suggest([*line[:at], misspelt, *line[at + 1 :]])) == parse_words(line)
     if line[1] == EXAMPLES["PATTERN"]:
         assert parse_words(suggest([line[1], line[0], *line[2:]])) == parse_words(line)
+
+
+def test_an_option_without_a_meaning_is_dropped_and_no_argument_with_it(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    assert suggest(["report", "-v", f"{tmp_path}/a", f"{tmp_path}/b"]) == ["report", f"{tmp_path}/a", f"{tmp_path}/b"]
+    assert suggest(["check", "--verbose", "cosmoflow", "bert"]) == ["check", "cosmoflow", "bert"]
 
 
 AMOUNT = re.compile(r"([0-9][0-9_.]*) ?([A-Za-z%][A-Za-z/]*)?")

@@ -85,6 +85,12 @@ def test_a_wrong_value_is_answered_by_a_vary_of_all_values(path: Path, given: st
     assert len(made(path, answer.split('"')[1]).variants) == 2
 
 
+def test_a_value_with_a_unit_gets_no_other(path: Path) -> None:
+    with pytest.raises(PatternError) as error:
+        made(path, "train.compute=10 ms,20")
+    assert error.value.diagnostics[0].help == ('write `--vary "train.compute=10 ms,20 s"`',)
+
+
 def test_a_name_that_is_nothing_is_a_mistake(path: Path) -> None:
     with pytest.raises(PatternError, match="E104"):
         made(path, "apj=posix,mpi-collective")

@@ -45,6 +45,16 @@ def text() -> str:
     return f"{said}# it is over\n{recovery_text(31.2)}\n"
 
 
+@pytest.mark.parametrize(
+    ("seen", "ranks", "patient"),
+    [((RUNS,), 4, True), ((WAITS, replace(OPENS, rank=1)), 4, True), ((WAITS, DEEP), 4, False), ((RUNS,), 0, False)],
+)
+def test_a_rank_of_several_nodes_that_is_in_no_call_may_wait_for_another(
+    seen: tuple[RankStatus, ...], ranks: int, patient: bool
+) -> None:
+    assert stall(*seen, ranks=ranks).may_wait_elsewhere is patient
+
+
 def test_a_stall_prints_exactly_this() -> None:
     assert text() == Path(__file__).with_name("stalls.txt").read_text()
 

@@ -143,7 +143,8 @@ def _mend_option(line: _Line, at: int, known: Mapping[str, Mapping[str, Any]]) -
     elif named == "-D" and "=" in value:
         line.replace(problem, at, 2, _define(value, line.words))
     elif named in ("PATTERN", "needless"):
-        line.replace(problem, at, 1 + (named == "needless" and bool(own)), [])
+        is_argument = locate_pattern(own) is not None or Path(own).exists()
+        line.replace(problem, at, 1 + (named == "needless" and bool(own) and not is_argument), [])
         return True
     elif named == "launcher" and "--ranks" in known:
         line.replace(problem, at, 1, ["--ranks"])

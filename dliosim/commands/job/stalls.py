@@ -36,7 +36,7 @@ def watch_stalls(world: World, limits: StallLimits, save: Callable[[str], str]) 
     board, memory = open_board(world)
 
     def end(stall: JobStall) -> None:
-        found = _save_results(save) if world.rank == 0 else "results.partial.json has what rank 0 wrote last"
+        found = _save_results(save) if world.rank == 0 else "what rank 0 wrote last is kept, if it wrote any"
         kill_stopped_later(board)
         end_job(world.job, f"{stall_text(stall)}\nerror: the job is ended, as --stall-timeout says: {found}")
 

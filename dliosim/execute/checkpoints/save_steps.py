@@ -8,6 +8,7 @@ copy of what a rank saves is stored in the checkpoint and complete with it.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import request_striping
 from dliosim.execute.payload.payload_crc import crc32_combine
 from dliosim.execute.phases.context import Session
-from dliosim.execute.safe_open import write_file
+from dliosim.execute.safe_open import open_for_read, write_file
 from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.checkpoint_store import highest_number
 from dliosim.measure.rank.records import VerbRecord
@@ -170,7 +171,10 @@ def _commit(
     if checkpoint.access.collective:
         # Open MPI reports success of a collective write whose system call has failed.
         for name, (size, _) in found.items():
-            if (has := (path := save.directory / name).stat().st_size) < size:
+            path = save.directory / name
+            with open_for_read(path) as descriptor:  # opening a file makes NFS ask for its size again
+                has = os.fstat(descriptor).st_size
+            if has < size:
                 text = f"MPI_File_write_at_all reported no error, but wrote {has} of {size} bytes of {path}"
                 raise ExecutionError(text, "R402")
     if plan is not None:

@@ -38,7 +38,7 @@ _STILL = frozenset(("T", "t", "Z", "X", ""))
 #: Reads and writes, and their bytes, between two looks; above these a rank is at work. A progress line takes fewer.
 _CALLS, _BYTES = 8, 4096
 
-#: Times the limit after which a node ends the job whose ranks all wait for ranks of other nodes.
+#: Times the limit after which a node ends the job whose ranks may all wait for ranks of other nodes.
 _PATIENCE = 4
 
 #: Seconds after which stopped processes are killed if the end of the job has not ended them.
@@ -155,8 +155,8 @@ class Watcher(threading.Thread):
             return
         seen = [self._rank_state(place, row, now) for place, row in enumerate(self._board.rows) if not row.is_over]
         stall = JobStall(self._board.ranks, quiet, tuple(seen), self._board.host, self._board.is_whole_job)
-        # Other nodes may move, or name a late rank themselves: this one only waits for them.
-        end = self._limits.end and self._limits.end * (_PATIENCE if stall.is_elsewhere else 1)
+        # Other nodes may move, or name a late rank themselves: this one may only wait for them.
+        end = self._limits.end and self._limits.end * (_PATIENCE if stall.may_wait_elsewhere else 1)
         if end is not None and quiet >= end:
             self._reactions.end(stall)
         if self._next is None or quiet < self._next or (stall.is_elsewhere and self._board.rows[0].rank != 0):

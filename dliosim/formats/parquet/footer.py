@@ -102,6 +102,10 @@ def read_footer(path: Path) -> Footer:
         raise ExecutionError(text, "R401") from error
 
 
+#: The struct without a field that is kept.
+_EMPTY: Final[dict[int, Any]] = {}
+
+
 class _Damage(ValueError):
     """A fault of a footer, as the end of a message."""
 
@@ -150,7 +154,13 @@ class _Thrift:
         if count > len(self._data) - self.at:  # each takes at least a byte
             raise _Damage(f"a list or map of {count} items does not fit")
         kinds = [_ITEMS.get(kind, kind) for kind in kinds]
-        return [self._read_value(kind, kept, depth) for kind in kinds * count]
+        items: list[Any] = []
+        for _ in range(count):
+            for kind in kinds:
+                value = self._read_value(kind, kept, depth)
+                if kept:  # what is skipped takes no memory, and empty structs next to none
+                    items.append(_EMPTY if value == {} else value)
+        return items
 
     def _read_varint(self) -> int:
         number = self._data[self.at] if self.at < len(self._data) else 128

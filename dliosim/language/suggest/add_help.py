@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ _MENDABLE: Final = ("E002", "E003", "E111", "E113")
 #: Words for the library of a format, which is no api but a way `through` it.
 _LIBRARIES: Final = ("h5py", "hdf5", "pyarrow", "parquet", "tensorflow", "tfrecord", "numpy", "pillow", "library")
 _MOST_FORMS: Final = 4  # that are shown
+_LOOKED_AT: Final = 1000  # entries of a folder
 
 
 def add_help(found: Iterable[Diagnostic], document: Document | None) -> list[Diagnostic]:
@@ -55,9 +57,10 @@ def _answer(one: Diagnostic, document: Document) -> Diagnostic:
 
 
 def _holds_data(path: Path) -> bool:
-    """Return whether a path is a file, or a folder with files at any depth."""
+    """Return whether a path is a file and no pattern, or a folder with files at any depth."""
     try:
-        return path.is_file() or any(below.is_file() for below in path.rglob("*"))
+        is_data = path.is_file() and path.suffix != ".dlio"
+        return is_data or any(below.is_file() for below in islice(path.rglob("*"), _LOOKED_AT))
     except (OSError, ValueError):  # the name cannot be opened, or the folder not be read
         return False
 
@@ -77,7 +80,7 @@ def _find_value(one: Diagnostic, attempt: Attempt, params: Mapping[str, Param]) 
 
 def _accepts_within(accepts: Callable[[str], bool], phrase: str, name: str, text: str) -> bool:
     """Return whether a phrase is accepted with a text in place of a parameter in it."""
-    return accepts(re.sub(rf"\${name}\b", f"({text})", phrase))
+    return accepts(re.sub(rf"\${name}\b", lambda _: f"({text})", phrase))
 
 
 def _answer_phrase(one: Diagnostic, attempt: Attempt, document: Document) -> Diagnostic:

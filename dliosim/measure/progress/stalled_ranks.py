@@ -90,6 +90,11 @@ class JobStall:
         """Return True if all ranks of this node wait for ranks of other nodes."""
         return not self.is_whole_job and not self.late_ranks
 
+    @property
+    def may_wait_elsewhere(self) -> bool:
+        """Return True unless it is certain that a rank of this node is late: one may wait in MPI for another node."""
+        return not self.is_whole_job and all(one.blame <= 2 for one in self.seen)
+
 
 def format_ranks(ranks: Sequence[int]) -> str:
     """Return ranks as a text: `0-3, 7`."""

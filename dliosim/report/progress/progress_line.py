@@ -127,7 +127,7 @@ class ProgressLine:
 
     def _show(self, now_ns: int, step: int, done_bytes: int) -> None:
         task = self._task
-        elapsed = (now_ns - task.started) * 1e-9
+        elapsed = max((now_ns - task.started) * 1e-9, 1e-9)
         total = task.total()
         parts = []
         if done_bytes:

@@ -101,7 +101,11 @@ def read_object(kind: type[T], value: object, where: str = "", **given: Any) -> 
     is missing or has another type. Other keys are ignored.
     """
     if kind is PhaseSummary:
-        kind = _PHASES.get(read_member(str, value, "kind", where), PhaseSummary)
+        word = read_member(str, value, "kind", where)
+        kind = _PHASES.get(word, PhaseSummary)
+        # Figures of a phase that is not known would be left out in silence.
+        if kind is PhaseSummary and isinstance(value, dict) and (value.get("epochs") or value.get("files")):
+            raise UsageError(f"{where}.kind is not known: {word}")
     values = {
         name: given[name] if name in given else read_member(hint, value, key, where, **given)
         for name, key, hint in _list_fields(kind)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from dliosim.measure.results.run_summary import Answer, RunSummary
 from dliosim.readable import seconds, size
 from dliosim.report.phase_titles import group_phases, short_titles, title_of
 from dliosim.report.run.all_tables import expectation_line
-from dliosim.report.run.answer_lines import answer_lines
+from dliosim.report.run.answer_lines import answer_lines, answer_rows
 from dliosim.report.run.checkpoints import background_costs, interval_section
 from dliosim.report.run.loops import storage_alone
 from dliosim.report.run.warnings import format_warnings
@@ -36,7 +36,7 @@ _Row: TypeAlias = tuple[EpochSummary, str | None]
 
 def run_screen(run: RunSummary) -> str:
     """Return what a run prints, at most 80 columns wide but for paths and for command lines."""
-    why = next((answer.reasons[0] for answer in run.answers if answer.reasons), "")
+    why = next((text for name, text in answer_rows(run)[1] if name == "WHY"), "")
     told = [
         expectation_line(replace(one, reported_only="see WHY") if why.startswith(one.reported_only or "-") else one)
         for one in run.expectations

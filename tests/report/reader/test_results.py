@@ -124,6 +124,7 @@ def test_results_of_another_version_are_refused_with_what_to_do(tmp_path: Path) 
         (lambda one: one.update(mtbf_seconds=0), "mtbf_seconds is not above 0"),
         (lambda one: one.update(mtbf_seconds="4 h"), "mtbf_seconds is not a number"),
         (lambda one: one.update(restart_seconds=1e30), "restart_seconds is not between 0 and"),
+        (lambda one: one["phases"][4].update(kind="trian"), "phases[4].kind is not known: trian"),
         (lambda one: one["phases"][1].update(within=["train"]), "phases[1].within is not a text"),
         (lambda one: one["phases"][1].update(fsync=1), "phases[1].fsync is not true or false"),
         (lambda one: one["phases"][1].update(commit="c" * 10_001), "commit is longer than 10000 characters"),
