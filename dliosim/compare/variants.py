@@ -114,6 +114,10 @@ def _name_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: dict[
         typed = [label.span.source.text.partition(f"-D {full[one.name]}=")[2] for label in found.labels]
         wrong = next(filter(None, typed), "")
         told = " ".join(text for text in found.help if text.startswith("write "))
+        if wrong and (other := re.match(r"write `-D (\w+\.through)=library`", told)):
+            return replace(
+                found, help=(f"write `--vary {other[1]}=direct,library`, which compares the format's library",)
+            )
         given = re.search(rf'`(?:-D {re.escape(full[one.name])}|([+]+[\w.]+))="?([^"`]+)"?`', told)
         if wrong and given and len(one.values) > 1:
             plain = [value.strip("\"' ") for value in one.values]

@@ -91,6 +91,13 @@ def test_a_value_with_a_unit_gets_no_other(path: Path) -> None:
     assert error.value.diagnostics[0].help == ('write `--vary "train.compute=10 ms,20 s"`',)
 
 
+def test_a_library_among_the_apis_is_a_way_through(path: Path) -> None:
+    with pytest.raises(PatternError) as error:
+        made(path, "api=posix,h5py")
+    (answer,) = error.value.diagnostics[0].help
+    assert answer.startswith("write `--vary train.through=direct,library`")
+
+
 def test_a_name_that_is_nothing_is_a_mistake(path: Path) -> None:
     with pytest.raises(PatternError, match="E104"):
         made(path, "apj=posix,mpi-collective")
