@@ -24,9 +24,10 @@ from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
-from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
+from dliosim.measure.results.run_summary import Answer, Reason, RunSummary, select_epochs
 from dliosim.readable import ABSENT, count
 from dliosim.report.reader.results import read_run
+from dliosim.report.words import sentence
 
 
 def group_phases(run: RunSummary) -> dict[str, list[PhaseSummary]]:
@@ -59,7 +60,7 @@ def rate(phases: Sequence[PhaseSummary], answer: Answer | None) -> float | None:
     return moved / seconds if moved and seconds > 0 else None
 
 
-def doubt(run: RunSummary, phases: Sequence[PhaseSummary]) -> str:
+def doubt(run: RunSummary, phases: Sequence[PhaseSummary]) -> Reason | None:
     """Return why the efficiency of these runs of a loop cannot be trusted, or an empty text."""
     return doubt_of_times(run, phases, answer_of(run, phases)) or doubt_of_oversleep(phases)
 
@@ -88,7 +89,7 @@ def remarks(runs: Sequence[RunSummary]) -> Iterator[str]:
     """Yield why figures are marked, a line each, and what the table does not show."""
     for run in sorted(runs, key=lambda run: run.ranks):
         doubts = [doubt(run, phases) for phases in group_phases(run).values() if isinstance(phases[0], LoopPhase)]
-        for why in dict.fromkeys(filter(None, doubts)):
+        for why in dict.fromkeys(map(sentence, filter(None, doubts))):
             yield f"? on {count(run.ranks, 'rank')}: {why}"
     roots = (place for run in runs for place in run.environment.file_systems if place.kind in MEMORY_KINDS)
     for root, kind in dict.fromkeys((place.root, place.kind) for place in roots):

@@ -8,12 +8,12 @@ from dataclasses import replace
 from dliosim.compare.choice import Choice, choose_variant
 from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
 from dliosim.compare.statistics import FEWEST
+from dliosim.measure.answers.advice import leave_memory
 from dliosim.measure.answers.command_line import command_line
 from dliosim.measure.answers.sources import share_source
 from dliosim.measure.answers.validity import CORE_WAIT_LIMIT
 from dliosim.measure.results.machine import MEMORY_KINDS, SERVER_KINDS
-from dliosim.measure.results.run_summary import CANNOT_SAY, NO_STORAGE, Advice
-from dliosim.readable import count, number, percent
+from dliosim.measure.results.run_summary import CANNOT_SAY, NO_STORAGE, Advice, Reason
 
 USE = "use"
 EITHER = "use any"
@@ -22,8 +22,6 @@ FEW = "not judged"
 
 #: A difference from the first variant that is too small to matter, where all intervals are within it.
 _SMALL = 0.03
-
-_IN_MEMORY = "the data are in a file system in memory"
 
 #: Share of resident bytes below which a pass began cold.
 _COLD = 0.01
@@ -57,29 +55,28 @@ def answer_comparison(outcome: Outcome, accepts: Callable[[tuple[str, str]], boo
     )
 
 
-def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[tuple[str, str]]:
+def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[tuple[str, Reason]]:
     """Yield why nothing can be said, each with its verdict; the most important first."""
     if _are_all_in_memory(outcome):
-        yield NO_STORAGE, _IN_MEMORY
+        yield NO_STORAGE, Reason("memory_file_system")
     if outcome.repetitions < FEWEST:
-        yield FEW, f"{count(outcome.repetitions, 'repetition')}, and fewer than {FEWEST} show nothing"
+        yield FEW, Reason("few_repetitions", {"repetitions": outcome.repetitions, "least": FEWEST})
     elif _is_unequal_work(outcome):
-        yield FEW, "the library decompresses, and `through direct` does not: no equal work if the files are compressed"
+        yield FEW, Reason("unequal_work")
     elif (most := _greatest_difference(outcome)) <= _SMALL:
         yield from ((NO_STORAGE, reason) for reason in _memory_reasons(outcome, source))
-        yield EITHER, f"none differs by more than {percent(most, 2)} from {outcome.measured[0].label}"
+        yield EITHER, Reason("small_difference", {"share": most, "label": outcome.measured[0].label})
         return
     elif choice is None:
         smallest = max(one.smallest or 1.0 for one in outcome.comparisons)
-        shown = f"the smallest difference that {outcome.repetitions} repetitions show is {number(smallest, 3)} times"
-        yield NO_DIFFERENCE, f"every interval holds 1; {shown}"
+        yield NO_DIFFERENCE, Reason("no_difference", {"repetitions": outcome.repetitions, "smallest": smallest})
     yield from ((NO_STORAGE, reason) for reason in _memory_reasons(outcome, source))
     shares = [one.core_wait for one in outcome.measured]
     waited = _longest_core_wait(outcome)
     if waited >= CORE_WAIT_LIMIT and choice and (choice.lead.low or 1.0) * (1 - waited) <= 1:
-        yield CANNOT_SAY, f"{percent(waited, 2)} of the loop was waiting for a core, and may be the difference"
+        yield CANNOT_SAY, Reason("core_wait_difference", {"share": waited})
     if None in shares and outcome.environment.is_oversubscribed:
-        yield CANNOT_SAY, "there are more ranks than cores: waiting for a core may be the difference"
+        yield CANNOT_SAY, Reason("oversubscribed")
 
 
 def _is_unequal_work(outcome: Outcome) -> bool:
@@ -126,19 +123,19 @@ def _longest_core_wait(outcome: Outcome) -> float:
     return max((one.core_wait or 0.0 for one in outcome.measured), default=0.0)
 
 
-def _memory_reasons(outcome: Outcome, source: str) -> Iterator[str]:
+def _memory_reasons(outcome: Outcome, source: str) -> Iterator[Reason]:
     """Yield why the difference may be one of memory and not of storage."""
     if _are_all_in_memory(outcome):  # the first reason of all
         return
     if not outcome.caches and (unsynced := [one.label for one in outcome.measured if not _is_synced(one)]):
-        yield f"no sync: a save may end before its data are on storage ({'; '.join(unsynced)})"
+        yield Reason("unsynced", {"labels": tuple(unsynced)})
     elif source == "memory":
-        yield "all bytes came from the page cache"
+        yield Reason("page_cache")
     elif source == "mixed":
         least, label = min((one.median("device_share") or 0.0, one.label) for one in outcome.measured)
-        yield f"as little as {percent(least, 2)} of the bytes came from the device ({label})"
+        yield Reason("partly_from_device", {"least": least, "label": label})
     elif source == "unknown" and outcome.caches and not all(map(_is_known_cold, outcome.measured)):
-        yield "reads are not counted, and passes are not known to be cold"
+        yield Reason("uncounted_passes")
 
 
 def _are_all_in_memory(outcome: Outcome) -> bool:
@@ -174,19 +171,19 @@ def _is_on(outcome: Outcome, one: VariantResult, kinds: frozenset[str]) -> bool:
     return outcome.environment.is_stored_on(one.root, kinds)
 
 
-def _limits(outcome: Outcome, source: str) -> Iterator[str]:
+def _limits(outcome: Outcome, source: str) -> Iterator[Reason]:
     """Yield what such a comparison cannot show, variants that did not run first."""
-    yield from (f"{one.label} not run: {' '.join(one.reason.split())}" for one in outcome.not_run)
-    raw = [one for one in outcome.measured if one.raw_format == "hdf5" and one.api == "posix"]
-    if raw:
-        yield "`through direct` is POSIX reads of samples' bytes in the HDF5 file, not h5py"
+    yield from (
+        Reason("not_run", {"label": one.label, "error": " ".join(one.reason.split())}) for one in outcome.not_run
+    )
+    if any(one.raw_format == "hdf5" and one.api == "posix" for one in outcome.measured):
+        yield Reason("without_h5py")
     waited = _longest_core_wait(outcome)
     if waited >= CORE_WAIT_LIMIT:
-        yield f"up to {percent(waited, 2)} of the time was waiting for a core, which is not storage's"
+        yield Reason("core_wait_included", {"share": waited})
     if outcome.nodes == 1 and any(one.api == "mpi-collective" for one in outcome.measured):
         is_local = source != "unknown" and not any(_is_on(outcome, one, SERVER_KINDS) for one in outcome.measured)
-        where = "one node and a local disk" if is_local else "one node"
-        yield f"{where} cannot show what collective buffering is for"
+        yield Reason("one_node_collective", {"is_local": is_local})
 
 
 def _advise(
@@ -194,25 +191,20 @@ def _advise(
 ) -> Iterator[Advice]:
     """Yield what to do next; of changes by -D only those that the variants accept."""
     in_memory = [one for one in outcome.measured if _is_on(outcome, one, MEMORY_KINDS)]
-    if in_memory and disk and all(one.root == "data" for one in in_memory):
-        yield Advice(
-            "put the data on the storage in question, or on this disk", command_line(outcome, option=("--dir", disk))
-        )
-    elif in_memory:
-        yield Advice("put the data on the storage in question: --dir DIR")
+    if in_memory:
+        yield leave_memory(outcome, disk if all(one.root == "data" for one in in_memory) else "")
     elif _is_unequal_work(outcome) and accepts(decoded := (f"{outcome.what}.decode", "on")):
-        yield Advice("let all decompress", command_line(outcome, "=".join(decoded)))
+        yield Advice("decompress_all", command=command_line(outcome, "=".join(decoded)))
     elif verdict == FEW and outcome.repetitions < FEWEST:
-        yield Advice("repeat it more often", command_line(outcome, option=("--repeat", "8")))
+        yield Advice("repeat_more", command=command_line(outcome, option=("--repeat", "8")))
     elif cold := _read_from_storage(outcome, source, accepts):
         yield cold
     elif verdict == CANNOT_SAY or (_longest_core_wait(outcome) >= CORE_WAIT_LIMIT and _can_free_cores(outcome)):
         yield _free_cores(outcome)
     elif verdict == NO_DIFFERENCE:
         more = ("--repeat", str(4 * outcome.repetitions))
-        quiet = ", on a quiet machine" if _longest_core_wait(outcome) >= CORE_WAIT_LIMIT else ""
-        text = f"a difference half as large takes four times as many{quiet}"
-        yield Advice(text, command_line(outcome, option=more))
+        was_busy = _longest_core_wait(outcome) >= CORE_WAIT_LIMIT
+        yield Advice("repeat_for_half", {"was_busy": was_busy}, command_line(outcome, option=more))
 
 
 def _read_from_storage(outcome: Outcome, source: str, accepts: Callable[[tuple[str, str]], bool]) -> Advice | None:
@@ -221,9 +213,9 @@ def _read_from_storage(outcome: Outcome, source: str, accepts: Callable[[tuple[s
         return None
     once, cold = (f"{outcome.what}.epochs", "1"), ("--caches", "cold")
     if any(one.epochs > 1 for one in outcome.measured) and accepts(once):
-        return Advice("read from storage: one epoch a pass", command_line(outcome, "=".join(once), option=cold))
+        return Advice("single_epochs", command=command_line(outcome, "=".join(once), option=cold))
     if outcome.caches == "warm":
-        return Advice("read from storage", command_line(outcome, option=cold))
+        return Advice("cold_caches", command=command_line(outcome, option=cold))
     return None
 
 
@@ -241,6 +233,5 @@ def _free_cores(outcome: Outcome) -> Advice:
     environment = outcome.environment
     if environment.is_oversubscribed:
         fewer = environment.cores_per_node * outcome.nodes
-        return Advice("give each rank a core", command_line(outcome, ranks=fewer))
-    fewer_readers = ", or with fewer `readers`" if _has_readers(outcome) else ""
-    return Advice(f"repeat this when the machine is quiet{fewer_readers}")
+        return Advice("core_per_rank", command=command_line(outcome, ranks=fewer))
+    return Advice("wait_for_quiet", {"has_readers": _has_readers(outcome)})

@@ -17,7 +17,7 @@ from dliosim.compare.statistics import VariantComparison, compare_variants
 from dliosim.measure.rank.histogram import Quantiles, merge_histograms
 from dliosim.measure.results.machine import Environment
 from dliosim.measure.results.phase import PhaseSummary
-from dliosim.measure.results.run_summary import Advice
+from dliosim.measure.results.run_summary import Advice, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class ComparisonAnswer:
     #: storage result` (memory gave the bytes, all or in part)
     verdict: str
     #: why it is so
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     #: label of the variant to use, the first one if none is shown to be better; None where no difference is shown
     use: str | None
     #: label of the variant that `ratio` is against: the first one, or if that is to be used the best of the worse ones
@@ -118,7 +118,7 @@ class ComparisonAnswer:
     #: where the bytes came from: `device`, `memory`, `mixed`, `unknown` (not counted); of saves where they went to
     source: str
     #: what such a comparison cannot show
-    limits: tuple[str, ...]
+    limits: tuple[Reason, ...]
     #: what to do next
     advice: tuple[Advice, ...]
 

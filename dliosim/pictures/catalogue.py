@@ -33,6 +33,7 @@ from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.reader.arrays import Ints, RecordedEpoch
 from dliosim.report.reader.comparison import ComparisonResult
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
+from dliosim.report.words import sentence
 
 #: Of more results than this only pictures of all together are drawn: those of one take about a second.
 MOST_DRAWN = 8
@@ -189,7 +190,7 @@ def _epoch_pictures(saved: SavedRun, loop: LoopResult) -> Iterator[Picture]:
     if time_breakdown.has_utilization(loop.epochs):
         doubt = doubt_of_utilization(saved.run, loop.phases, loop.answer)
         draw = partial(time_breakdown.utilization_by_epoch, loop.epochs, loop.answer, bool(doubt))
-        why = f"The squares are not to be trusted: {doubt}. " if doubt else ""
+        why = f"The squares are not to be trusted: {sentence(doubt)}. " if doubt else ""
         yield Picture("utilization-by-epoch", "Utilization by epoch", why + time_breakdown.BUSY_CAPTION, draw)
     elif len(loop.epochs) > 1:
         draw = partial(time_breakdown.rate_by_epoch, loop.epochs)

@@ -31,6 +31,7 @@ from dliosim.report.run.all_tables import expectation_line
 from dliosim.report.run.answer_lines import answer_rows, describe_answer
 from dliosim.report.run.conditions import conditions, environment_rows
 from dliosim.report.side_by_side import CONDITIONS, label_places, tables_of_runs, warnings_of_runs
+from dliosim.report.words import sentence
 
 _HOW = (
     "Colours mean the same in all pictures. docs/report.md of dliosim says how to read each picture, docs/metrics.md "
@@ -97,7 +98,9 @@ def _verdict_pieces(results: Sequence[SavedRun | SavedComparison]) -> Iterator[s
     for one in results:
         if isinstance(one, SavedComparison):
             found = one.comparison.answer
-            rows.append((one.label, found.verdict, _kind(found.verdict), f": {found.use or found.reasons[0]}"))
+            rows.append(
+                (one.label, found.verdict, _kind(found.verdict), f": {found.use or sentence(found.reasons[0])}")
+            )
             continue
         for answer in one.run.answers:
             text = describe_answer(answer)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dliosim.readable import count
 from dliosim.report.text_table import SCREEN, shorten_name
+from dliosim.report.words import sentence
 
 if TYPE_CHECKING:
     from dliosim.measure.results.run_summary import Advice
@@ -74,7 +75,7 @@ def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Advice] = (), lar
     Where there are too many, those go first that somebody needs least, but never those of the names in `large`: there
     is one line more for them.
     """
-    tried = [("TRY", f"{one.text}:\n{one.command}" if one.command else one.text) for one in advice[:1]]
+    tried = [("TRY", f"{sentence(one)}:\n{one.command}" if one.command else sentence(one)) for one in advice[:1]]
     names = {name for name, _ in rows}
     kept, most = list(rows), _MOST
 

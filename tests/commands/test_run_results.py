@@ -13,7 +13,7 @@ from dliosim.cli import main
 from dliosim.commands.command_line.program import insert_program, name_program
 from dliosim.commands.job.results_dir import ResultsDirectory
 from dliosim.commands.run_results import RunResults, report_run
-from dliosim.measure.results.run_summary import RunSummary
+from dliosim.measure.results.run_summary import Reason, RunSummary
 from tests.report.sample import run
 
 
@@ -24,10 +24,10 @@ def report(summary: RunSummary, place: Path, as_json: bool, is_strict: bool) -> 
 
 @pytest.mark.parametrize(
     ("doubt", "is_strict", "status"),
-    [(None, False, 0), (None, True, 3), ("8.0 % of the loop was waiting for a core", True, 0)],
+    [(None, False, 0), (None, True, 3), (Reason("late_wakeups", {"share": 0.08}), True, 0)],
 )
 def test_an_expectation_that_is_missed_fails_a_strict_run_unless_times_are_in_doubt(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], doubt: str | None, is_strict: bool, status: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], doubt: Reason | None, is_strict: bool, status: int
 ) -> None:
     (result,) = [one for one in run().expectations if one.is_missed]
     judged = run(expectations=(replace(result, reported_only=doubt),))

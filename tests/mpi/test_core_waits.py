@@ -70,5 +70,5 @@ def test_a_loop_waits_for_cores_that_others_take(tmp_path: Path) -> None:
     assert readers > 0
     # Whatever else this machine does, a loop that sleeps wants a core for a moment only.
     assert quiet < crowded
-    assert "of the loop was waiting for a core" in " ".join(printed.split())
+    assert "of the loop for a core" in " ".join(printed.split())
     assert "utilization is not to be trusted" in " ".join(printed.split())

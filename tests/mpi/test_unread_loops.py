@@ -33,7 +33,7 @@ def test_steps_and_saves_are_as_planned_and_nothing_is_judged(ranks: int, tmp_pa
     assert {epoch[name] for epoch in loop["epochs"] for name in rates} == {None}
     assert len(phases(results, "save")) == 3
     (answer,) = results["answer"]
-    assert (answer["verdict"], answer["reasons"], answer["advice"]) == ("not asked", ["it reads nothing"], [])
+    assert (answer["verdict"], answer["reasons"][0]["kind"], answer["advice"]) == ("not asked", "reads_nothing", [])
 
 
 def test_reports_and_pictures_have_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

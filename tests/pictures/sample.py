@@ -234,7 +234,7 @@ def comparison(**changed: object) -> dict[str, Any]:
             }
         )
     content = {
-        "schema_version": 4,
+        "schema_version": 5,
         "kind": "compare",
         "name": "resnet50",
         "title": "ImageNet packed in one file that all ranks read",
@@ -282,7 +282,7 @@ def comparison(**changed: object) -> dict[str, Any]:
             "tied": [],
             "ahead": [],
             "source": "unknown",
-            "limits": ["one node cannot show what collective buffering is for"],
+            "limits": [{"kind": "one_node_collective", "values": {"is_local": False}}],
             "advice": [],
         },
         "notes": ["Two-phase engaged: api=mpi-collective, layout=shared file."],

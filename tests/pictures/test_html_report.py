@@ -26,6 +26,7 @@ from tests.pictures.sample import comparison, write_comparison, write_run
 
 # The first part would be an error, were it taken for mathematics.
 HOSTILE = '$\\nonsense{1}$ <script>alert("x")</script> & ]]> --> \x1b[31m 試'
+HOSTILE_REASON = {"kind": "not_run", "values": {"label": HOSTILE, "error": HOSTILE}, "text": HOSTILE}
 
 
 class Tags(HTMLParser):
@@ -61,8 +62,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
     content["environment"]["mpi_library"] = content["phases"][-1]["api"] = HOSTILE
     content["environment"]["details"] = {HOSTILE: HOSTILE}
     for answer in content["answer"]:
-        answer["verdict"], answer["reasons"] = HOSTILE, [HOSTILE]
-        answer["advice"] = [{"text": HOSTILE, "command": HOSTILE}]
+        answer["verdict"], answer["reasons"] = HOSTILE, [HOSTILE_REASON]
+        answer["advice"] = [HOSTILE_REASON | {"command": HOSTILE}]
     (place / "run" / "results.json").write_text(json.dumps(content))
     (place / "other").mkdir()
     for name in ("results.json", "timeline.h5"):
@@ -73,7 +74,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
         "against": HOSTILE,
         "tied": [HOSTILE],
         "ahead": [HOSTILE],
-        "limits": [HOSTILE],
+        "limits": [HOSTILE_REASON],
     }
     compared["variants"][0]["label"] = HOSTILE
     compared["varied"][0]["name"] = compared["caches"] = compared["environment"]["mpi_io"] = HOSTILE
@@ -152,7 +153,7 @@ def body_text(text: str) -> str:
 
 
 def test_the_page_begins_with_the_answer_as_on_a_terminal(tmp_path: Path) -> None:
-    advice = {"text": "read past the page cache", "command": "dliosim run a.dlio -D 'd.layout=shared file'"}
+    advice = {"kind": "bypass_cache", "values": {}, "command": "dliosim run a.dlio -D 'd.layout=shared file'"}
     rate = {name: {"mean": rate, "low": rate, "high": rate} for name, rate in RATES.items()}
     changed = {"verdict": "does not feed", "source": "device", "from_storage": True, "reasons": [], "epochs": [1]}
     text = one_run(tmp_path, **changed, **rate, advice=[advice])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dliosim.measure.results.file_phases import RestorePhase, SavePhase
-from dliosim.measure.results.run_summary import Advice, Answer, RunSummary, Spread
+from dliosim.measure.results.run_summary import Advice, Answer, Reason, RunSummary, Spread
 from dliosim.report.phase_titles import name_epochs
 from dliosim.report.run.answer_lines import answer_lines
 from dliosim.report.run.checkpoints import interval_section
@@ -16,6 +16,11 @@ from tests.report.sample import change, run, saved, spread
 
 def flat(value: float) -> Spread:
     return Spread(value, value, value)
+
+
+def because(words: int = 1) -> Reason:
+    """A reason with this many words after `epoch not run:`."""
+    return Reason("not_run", {"label": "epoch", "error": "because " * words})
 
 
 def answered(**changed: object) -> Answer:
@@ -32,7 +37,7 @@ def answered(**changed: object) -> Answer:
         flat(0.612),
         flat(2.91e9),
         flat(1.97e9),
-        (Advice("read past the page cache", "dliosim run cosmoflow.dlio -D train.cache=off" + " -D files=20_000" * 3),),
+        (Advice("bypass_cache", {}, "dliosim run cosmoflow.dlio -D train.cache=off" + " -D files=20_000" * 3),),
     )
     return replace(answer, **changed)  # type: ignore[arg-type]
 
@@ -51,7 +56,7 @@ def test_the_answer_is_on_the_second_line_and_how_it_is_known_below() -> None:
 
 
 def test_it_is_eight_lines_of_80_columns_and_a_command_that_can_be_pasted() -> None:
-    lines = lines_of(answered(reasons=("because " * 30,)), answered(loop="l" * 99))
+    lines = lines_of(answered(reasons=(because(30),)), answered(loop="l" * 99))
     assert len(lines) <= 8
     *others, command = lines
     assert command == answered().advice[0].command
@@ -60,8 +65,8 @@ def test_it_is_eight_lines_of_80_columns_and_a_command_that_can_be_pasted() -> N
 
 def test_what_came_out_of_memory_is_never_called_storage() -> None:
     memory = {"verdict": "not a storage result", "source": "memory", "from_storage": False}
-    lines = lines_of(answered(**memory, reasons=("all bytes came from memory",)))
-    assert lines[1:3] == ["ANSWER   not a storage result", "WHY      all bytes came from memory"]
+    lines = lines_of(answered(**memory, reasons=(Reason("page_cache"),)))
+    assert lines[1:3] == ["ANSWER   not a storage result", "WHY      all bytes came from the page cache"]
     assert lines[3] == "MEMORY   loop got 1.97 GB/s from memory, not from storage (epoch 1)"
 
 
@@ -102,7 +107,7 @@ def test_all_large_shares_are_there_where_there_is_room_and_else_what_fits_in_on
     loops = (replace(loop, epochs=epochs),)
     text = "\n".join(lines_of(answered(epochs=(1,)), phases=loops))
     assert " ".join(text.split("LOOP ")[1].split("TRY")[0].split()).endswith("sync 6.7 %, saves 6.7 % of epoch 1")
-    lines = lines_of(answered(epochs=(1,), reasons=("because",)), phases=(*loops, *run().saves))
+    lines = lines_of(answered(epochs=(1,), reasons=(because(),)), phases=(*loops, *run().saves))
     (row,) = (line for line in lines if line.startswith("LOOP"))
     assert row.endswith("sync 6.7 % of epoch 1") and len(row) <= 80 and len(lines) == 8
 
@@ -113,7 +118,7 @@ def test_a_loop_that_storage_feeds_reads_what_it_asks_for() -> None:
 
 
 def test_what_the_ranks_waited_for_stays_where_there_is_no_room_for_all() -> None:
-    lines = lines_of(answered(verdict="cannot say", reasons=("because of this " * 6,)))
+    lines = lines_of(answered(verdict="cannot say", reasons=(because(12),)))
     names = [line.split()[0] for line in lines]
     assert "LOOP" in names and "MEMORY" not in names and len(lines) <= 9
 
@@ -133,7 +138,7 @@ def test_the_figure_of_the_answer_is_not_rounded_to_its_goal(alone: float, busy:
 def test_saves_that_took_much_of_a_loop_have_their_row_however_long_the_run_was() -> None:
     (loop, *_) = run().loops
     busy = tuple(replace(one, checkpoint_seconds=spread(0.5)) for one in loop.epochs)
-    more = {"reasons": ("because",), "epochs": (1,)}
+    more = {"reasons": (because(),), "epochs": (1,)}
     rows = {
         part: [line.split()[0] for line in lines_of(answered(**more), phases=(some, *run().saves), seconds=100.0)]
         for part, some in (("few", loop), ("many", replace(loop, epochs=busy)))
@@ -142,7 +147,7 @@ def test_saves_that_took_much_of_a_loop_have_their_row_however_long_the_run_was(
 
 
 def test_other_loops_have_their_answer_next_to_the_first_however_many_there_are() -> None:
-    lines = lines_of(answered(reasons=("because",)), answered(loop="check", verdict="feeds"))
+    lines = lines_of(answered(reasons=(because(),)), answered(loop="check", verdict="feeds"))
     assert lines[2].startswith("ALSO     check: feeds: busy 61 %, goal 90 %")
     lines = lines_of(answered(), *(answered(loop=name, verdict="feeds") for name in "abc"))
     assert lines[2] == "ALSO     a: feeds; b: feeds; c: feeds"

@@ -11,7 +11,7 @@ from dliosim.measure.figures.declaration import BoundShares, TimeSpread
 from dliosim.measure.rank.histogram import LIMIT_NS, Histogram
 from dliosim.measure.results.file_phases import FilePhase, RestorePhase, SavePhase
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import ExpectationResult
+from dliosim.measure.results.run_summary import ExpectationResult, Reason
 from dliosim.report.files.results import results_content
 from dliosim.report.run import warnings
 from dliosim.report.run.all_tables import expectation_line
@@ -146,7 +146,7 @@ def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_r
     assert "?" not in text
     assert "; 4.90 % of it was waiting for a core" in " ".join(text.split())
     text = " ".join(report_of(*waiting(0.123), environment=crowded).split())
-    assert "warning: train: 12 % of the loop was waiting for a core, in data wait," in text
+    assert "warning: train: ranks waited 12 % of the loop for a core, in data wait," in text
     assert "(16 ranks on 2 cores: use fewer ranks, or give each a core of its own)" in text
     assert "?" in text
     quiet = " ".join(report_of(*waiting(0.123), environment=TMPFS).split())
@@ -234,8 +234,8 @@ def test_cold_and_warm_are_said_with_the_share_that_was_resident(share, text):
 
 @pytest.mark.parametrize(("measured", "text"), [(0.689, "68.90 %, epoch 2"), (None, "epoch 2")])
 def test_an_expectation_that_is_not_judged_says_why(measured, text):
-    result = ExpectationResult("it", measured, "ratio", False, (2,), "it rains")
-    assert expectation_line(result) == f"not judged: expect it ({text}): it rains"
+    result = ExpectationResult("it", measured, "ratio", False, (2,), Reason("read_data"))
+    assert expectation_line(result) == f"not judged: expect it ({text}): read the data"
 
 
 @pytest.mark.parametrize(

@@ -220,10 +220,10 @@ def test_efficiency_of_loops_is_the_rate_a_rank_by_that_of_the_fewest_ranks(scal
     [
         (
             run_of(8, 0.5, cores=4, core_wait_seconds=None),
-            "waiting for a core is not counted here, with more ranks than cores",
+            "there are more ranks than cores, and the kernel does not count waits for a core",
         ),
-        (run_of(8, 0.5, core_wait_seconds=spread(0.05)), "10 % of the loop was waiting for a core"),
-        (replace(run_of(8, 0.5), verify=True), "what was read was checked within the steps (--verify)"),
+        (run_of(8, 0.5, core_wait_seconds=spread(0.05)), "ranks waited 10 % of the loop for a core"),
+        (replace(run_of(8, 0.5), verify=True), "steps also checked what they read (--verify)"),
         (run_of(8, 0.5, oversleep_share=0.02), "compute took up to 2.00 % longer than asked"),
     ],
 )

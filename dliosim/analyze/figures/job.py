@@ -18,6 +18,7 @@ from dliosim.measure.answers.sources import share_source
 from dliosim.measure.answers.validity import doubt_of_core_waits
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.readable import count, printable, seconds, size
+from dliosim.report.words import sentence
 
 #: Share of the job's time below which calls on pipes are not worth a note.
 _LITTLE: Final = 0.01
@@ -156,12 +157,12 @@ def add_run(figures: Figures, run: RunSummary) -> Figures:
     environment, loops = run.environment, run.loops
     own = [phase for phase in loops if phase.name == figures.job.loop]
     answer = next((one for one in run.answers if one.loop == figures.job.loop), None)
-    waited = doubt_of_core_waits(environment, own, answer) if own else ""
+    waited = doubt_of_core_waits(environment, own, answer) if own else None
     device = _find_device_bytes(figures, run)
     job = replace(
         figures.job,
         reader_cores=max(environment.cores_per_node // max(environment.ranks_per_node, 1) - 1, 1),
-        core_wait=waited,
+        core_wait=sentence(waited) if waited else "",
         notes=(*_say_sources(figures.access.read.bytes, device, run), *figures.job.notes),
     )
     read = replace(figures.access.read, from_device=device)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from dliosim.measure.answers.command_line import command_line
+from dliosim.measure.answers.command_line import RankCommand, command_line
 from dliosim.measure.answers.validity import (
     CORE_WAIT_LIMIT,
     LEAST_SECONDS,
@@ -28,17 +28,17 @@ from dliosim.measure.results.run_summary import (
     Answer,
     RunSummary,
     Spread,
+    Value,
     select_epochs,
 )
 from dliosim.model import MPI_APIS
-from dliosim.readable import count, long_time, percent, size
 
 #: What one more override, name and phrase of a -D, does: names of earlier ones that say nothing next to it; None where
 #: the pattern cannot run with it.
 Accepts: TypeAlias = Callable[[tuple[str, str]], Collection[str] | None]
 
-#: Yields advice with its text, a setting of the loop and the setting's phrase, if the pattern takes it.
-_Change: TypeAlias = Callable[[str, str, str], Iterator[Advice]]
+#: Yields advice of a kind, with a setting of the loop, the setting's phrase and values, if the pattern takes it.
+_Change: TypeAlias = Callable[..., Iterator[Advice]]
 
 #: From this number of readers a rank on, more of them are no advice.
 _MANY_READERS = 16
@@ -75,35 +75,31 @@ def advise(
     is_large = run.environment.memory_per_node * run.nodes < max(epoch.unique_bytes for epoch in epochs)
     more_count = len(counted) == len(epochs) and (loop.cache == "off" or len(epochs) > len(runs) or is_large)
 
-    def change(text: str, setting: str, phrase: str) -> Iterator[Advice]:
+    def change(kind: str, setting: str, phrase: str, **values: Value) -> Iterator[Advice]:
         override = setting if "." in setting else f"{loop.name}.{setting}", phrase
         if (needless := accepts(override)) is not None:
-            yield Advice(text, command_line(run, "=".join(override), needless))
+            yield Advice(kind, values, command_line(run, "=".join(override), needless))
 
     if answer.source == "null":
-        yield Advice("read the data", command_line(run, without=("--null",)))
-    elif run.is_stored_on(loop, MEMORY_KINDS) and disk and loop.root == "data":
-        yield Advice(
-            "put the data on the storage in question, or on this disk", command_line(run, option=("--dir", disk))
-        )
+        yield Advice("read_data", command=command_line(run, without=("--null",)))
     elif run.is_stored_on(loop, MEMORY_KINDS):
-        yield Advice("put the data on the storage in question: --dir DIR")
+        yield leave_memory(run, disk if loop.root == "data" else "")
     elif doubt_of_prefetch(runs):
-        yield Advice("use more samples, or fewer batches ahead (`prefetch`)")
+        yield Advice("prefetch_less")
     elif not answer.from_storage:
         if run.is_stored_on(loop, OWN_CACHE_WITH_DIRECT_KINDS):
             kinds = {place.kind for place in run.environment.file_systems if place.root == loop.root}
-            behind = ", or the file system behind, if there is one: --dir DIR" if kinds & STACKED_KINDS else ""
-            yield Advice(f"use much more data than memory{behind}")
+            yield Advice("exceed_memory", {"is_stacked": bool(kinds & STACKED_KINDS)})
         elif loop.cache != "off":
-            yield from change("read past the page cache", "cache", "off")
-        yield Advice("use more data than memory, or `drop caches` before the loop")
+            yield from change("bypass_cache", "cache", "off")
+        yield Advice("exceed_memory_or_drop")
     elif answer.verdict == CANNOT_SAY and doubt_of_memory(run.environment, runs, counted):
-        yield _ask_fewer_ranks(run, "use nodes with more memory", run.environment.ranks_per_node // 2)
+        ranks = run.environment.ranks_per_node // 2 * run.nodes
+        yield Advice("more_memory", {"ranks": ranks}, command_line(run, ranks=ranks) if ranks else "")
     elif answer.verdict == CANNOT_SAY and doubt_of_length(counted):
         yield from _measure_longer(runs, counted, more_count, samples, change)
     elif answer.verdict in (TOO_CLOSE, CANNOT_SAY, STARVES) and waited >= CORE_WAIT_LIMIT and run.environment.was_busy:
-        yield Advice("repeat this when the machine is quiet")
+        yield Advice("wait_for_quiet")
     elif answer.verdict in (TOO_CLOSE, CANNOT_SAY) and answer.storage_utilization:
         mean = answer.storage_utilization.mean
         target = answer.goal * (1 if answer.has_goal_within_interval else 1 - waited)
@@ -113,9 +109,9 @@ def advise(
             yield _free_cores(run, loop, accepts, run.environment.ranks_per_node)
     elif answer.verdict == STARVES and loop.api in MPI_APIS:  # of several readers only one reads at a time
         if loop.readers:
-            yield from change("read by POSIX calls, which readers make at the same time", "api", "posix")
+            yield from change("use_posix", "api", "posix")
         else:
-            yield from change("read ahead of the steps", "readers", "1")
+            yield from change("read_ahead", "readers", "1")
     elif answer.verdict == STARVES:
         yield from _read_faster(run, loop, waited, accepts, change)
 
@@ -132,20 +128,20 @@ def _measure_longer(
     times = _AMPLE * max(LEAST_STEPS / max(steps, 1), LEAST_SECONDS / taken if taken > 0 else 1.0)
     if more_count:
         epochs = math.ceil(times * len(runs[0].epochs))
-        yield from change(f"measure for longer, {count(epochs, 'epoch')}", "epochs", str(epochs))
+        yield from change("measure_epochs", "epochs", str(epochs), epochs=epochs)
     for setting, many in samples.items():
         more = math.ceil(times * many)
-        asked = size(max(one.bytes for one in counted) * more / many, 2)
-        yield from change(f"measure for longer, with {asked} an epoch", setting, str(more))
+        asked = max(epoch.bytes for epoch in counted) * more / many
+        yield from change("measure_bytes", setting, str(more), amount=asked)
     if not more_count:
         yield from _count_all(runs[0], change)
-    yield Advice("measure for longer: more data, or `drop caches` and the loop in a `repeat`")
+    yield Advice("measure_more")
 
 
 def _count_all(loop: LoopPhase, change: _Change) -> Iterator[Advice]:
     """Yield how epochs count that came from the page cache."""
     if loop.cache != "off":
-        yield from change("read past the page cache, so that all epochs count", "cache", "off")
+        yield from change("count_all_epochs", "cache", "off")
 
 
 def _narrow_interval(
@@ -154,16 +150,16 @@ def _narrow_interval(
     """Yield how `target` may leave the interval of the mean: by more epochs, until storage is seen to just reach it."""
     half, distance = max(alone.high - alone.mean, alone.mean - alone.low), abs(alone.mean - target)
     if half <= _JUST:
-        yield Advice(f"storage just reaches the goal, within {percent(half, 2)}: more epochs hardly change that")
+        yield Advice("goal_reached", {"half": half})
     elif more_count:
         times = (half / distance) ** 2 if distance else math.inf  # an interval is as narrow as epochs' square root
         times = min(max(math.ceil(times) if times < _MOST_TIMES else _MOST_TIMES, _FEWEST_TIMES), _MOST_TIMES)
         epochs = times * len(runs[0].epochs)
         whole = epochs * len(runs) * statistics.fmean(epoch.seconds for phase in runs for epoch in phase.epochs)
-        yield from change(f"run {count(epochs, 'epoch')}, for about {long_time(whole, 2)}", "epochs", str(epochs))
+        yield from change("more_epochs", "epochs", str(epochs), epochs=epochs, time=whole)
     else:
         yield from _count_all(runs[0], change)
-        yield Advice("have more epochs that count: more data than memory, or `drop caches` in a `repeat`")
+        yield Advice("more_counted_epochs")
 
 
 def _read_faster(
@@ -180,23 +176,20 @@ def _read_faster(
     if crowd > 1 or is_crowded:
         more = min(more, own)
     if loop.readers < more <= _MANY_READERS:
-        yield from change("read more batches at the same time", "readers", str(more))
+        yield from change("more_readers", "readers", str(more))
     elif crowd > 1 and is_crowded:
         yield _free_cores(run, loop, accepts, crowd - 1)
     elif crowd > 1:
-        yield Advice("find how many ranks it feeds", command_line(run, ranks=crowd // 2 * run.nodes))
+        yield Advice("find_ranks", command=command_line(run, ranks=crowd // 2 * run.nodes))
     elif is_crowded and 1 + loop.readers > cores:
-        yield Advice(f"use faster storage, or a node of {1 + loop.readers} cores, for the rank and its readers")
+        yield Advice("faster_storage_or_cores", {"cores": 1 + loop.readers})
     else:
-        yield Advice("use faster storage: fewer ranks or more readers do not help here")
+        yield Advice("faster_storage")
 
 
-def _ask_fewer_ranks(run: RunSummary, cure: str, ranks: int) -> Advice:
-    """Return a cure, or the same with fewer ranks on a node, if there are any, as another question."""
-    if not ranks:
-        return Advice(cure)
-    fewer = ranks * run.nodes
-    return Advice(f"{cure}, or ask another question, with {count(fewer, 'rank')}", command_line(run, ranks=fewer))
+def leave_memory(run: RankCommand, disk: str) -> Advice:
+    """Return that data in memory must move; `disk` is a directory that is not in memory, or empty."""
+    return Advice("move_data_to_disk", {}, command_line(run, option=("--dir", disk))) if disk else Advice("move_data")
 
 
 def _readers_with_cores(run: RunSummary) -> int:
@@ -214,9 +207,6 @@ def _free_cores(run: RunSummary, loop: LoopPhase, accepts: Accepts, most_ranks: 
     changed = "" if needless is None else "=".join(override)
     if changed or ranks < crowd:
         command = command_line(run, changed, needless or (), ranks=ranks * run.nodes)
-        other = count(ranks * run.nodes, "rank") if ranks < crowd else "fewer readers"
-        each = count(max(cores // (1 + loop.readers), 1), "rank")
-        return Advice(f"use more nodes, {each} each, or ask another question, with {other}", command)
-    if 1 + readers > cores:
-        return Advice(f"use a node of {1 + readers} cores, for the rank and its readers")
-    return Advice("each has a core, but waited: other work had it; repeat this when the machine is quiet")
+        values = {"ranks_per_node": max(cores // (1 + loop.readers), 1), "ranks": ranks * run.nodes}
+        return Advice("free_cores" if ranks < crowd else "fewer_readers", values, command)
+    return Advice("more_cores", {"cores": 1 + readers}) if 1 + readers > cores else Advice("other_work")

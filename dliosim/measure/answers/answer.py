@@ -27,11 +27,11 @@ from dliosim.measure.results.run_summary import (
     STARVES,
     TOO_CLOSE,
     Answer,
+    Reason,
     RunSummary,
     Spread,
 )
 from dliosim.model.expectation import GOAL
-from dliosim.readable import percent
 
 _VERDICTS = {Outcome.HELD: FEEDS, Outcome.MISSED: STARVES}
 
@@ -69,8 +69,8 @@ def _answer_loop(
     some = counted.select(runs)
     alone = spread_over(some, lambda one: one.storage_utilization, lambda one: one.storage_utilization_error)
     alone = alone and Spread(alone.mean, max(alone.low, 0.0), min(alone.high, 1.0))
-    waited, load = find_core_wait(run.environment, some, max(phase.readers for phase in runs))
-    verdict, why = _judge(run.environment, runs, counted, alone, goal, waited, load)
+    waited, wait = find_core_wait(run.environment, some, max(phase.readers for phase in runs))
+    verdict, why = _judge(run.environment, runs, counted, alone, goal, waited, wait)
     answer = Answer(
         runs[0].name,
         verdict,
@@ -92,7 +92,7 @@ def _answer_unread(loop: str, epochs: Sequence[EpochSummary], goal: float) -> An
     """Return the answer of a loop that reads nothing: its storage has nothing to feed."""
     numbers = tuple(range(1, len(epochs) + 1))
     busy = spread_over(epochs, lambda one: one.utilization)
-    return Answer(loop, NOT_ASKED, ("it reads nothing",), "null", False, numbers, goal, busy, None, None, None, ())
+    return Answer(loop, NOT_ASKED, (Reason("reads_nothing"),), "null", False, numbers, goal, busy, None, None, None, ())
 
 
 def _judge(
@@ -102,9 +102,9 @@ def _judge(
     alone: Spread | None,
     goal: float,
     waited: float,
-    load: str,
-) -> tuple[str, tuple[str, ...]]:
-    """Return the verdict and its reasons; `waited`: share of the time spent waiting for a core; `load`: in words."""
+    wait: Reason,
+) -> tuple[str, tuple[Reason, ...]]:
+    """Return the verdict and its reasons; `waited`: share of the time spent waiting for a core; `wait`: as a reason."""
     if counted.source in ("null", "memory"):
         return NO_STORAGE, ()
     early = doubt_of_prefetch(runs)
@@ -112,24 +112,24 @@ def _judge(
         return NO_STORAGE, (early,)
     if alone is None:
         if not any(epoch.compute_seconds.max > 0 for phase in runs for epoch in phase.epochs):
-            return NOT_ASKED, ("it has no compute, so no accelerator waits for it",)
+            return NOT_ASKED, (Reason("no_compute"),)
         if max(epoch.steps for phase in runs for epoch in phase.epochs) < 2:
-            return NO_STORAGE, ("an epoch has no step after the first",)
-        return NOT_ASKED, ("requests come by themselves: their latency says whether storage keeps up",)
+            return NO_STORAGE, (Reason("single_step"),)
+        return NOT_ASKED, (Reason("requests"),)
     if not counted.from_storage and alone.high >= goal:
         return NO_STORAGE, ()
     epochs = counted.select(runs)
     if short := doubt_of_memory(environment, runs, epochs) or doubt_of_length(epochs):
         return CANNOT_SAY, (short,)
-    outcome, doubt = judge_bound(alone, goal, True, waited, load)
+    outcome, doubt = judge_bound(alone, goal, True, waited, wait)
+    if doubt and alone.high >= goal:
+        return TOO_CLOSE, (doubt.extend(low=alone.low, high=alone.high),)
     if doubt:
-        is_near = alone.high >= goal
-        ends = f": {percent(alone.low, 3)} to {percent(alone.high, 3)}" if is_near else ""
-        return TOO_CLOSE if is_near else CANNOT_SAY, (doubt + ends,)
-    load += ", which does not explain it" if outcome is Outcome.MISSED else ""
-    reasons = [load] if waited >= CORE_WAIT_LIMIT else []
+        return CANNOT_SAY, (doubt,)
+    wait = wait.extend(is_too_small=True) if outcome is Outcome.MISSED else wait
+    reasons = [wait] if waited >= CORE_WAIT_LIMIT else []
     if len(counted.numbers) == 1 and epochs[0].storage_utilization_error is None:
-        reasons.append("how far one epoch with fewer than two syncs may be off is not known")
+        reasons.append(Reason("error_unknown"))
     return _VERDICTS[outcome], tuple(reasons)
 
 

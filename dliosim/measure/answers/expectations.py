@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dliosim.measure.answers.intervals import judge_bound, spread_over
-from dliosim.measure.answers.validity import doubt_of_length, doubt_of_memory, find_core_wait
+from dliosim.measure.answers.validity import doubt_of_checks, doubt_of_length, doubt_of_memory, find_core_wait
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.run_summary import (
@@ -15,12 +15,12 @@ from dliosim.measure.results.run_summary import (
     NOT_ASKED,
     Answer,
     ExpectationResult,
+    Reason,
     RunSummary,
     Spread,
     select_epochs,
 )
 from dliosim.model import Expectation
-from dliosim.readable import percent
 
 
 def evaluate(expectations: Sequence[Expectation], run: RunSummary) -> tuple[ExpectationResult, ...]:
@@ -53,31 +53,31 @@ def _check_expectation(line: Expectation, run: RunSummary, answer: Answer | None
         around = interval if is_utilization else Spread(measured, measured - half, measured + half)
         excused, excuse = _find_excuse(line, run, counted, max(phase.readers for phase in loops))
         _, reason = judge_bound(around, line.value, line.bound == "at least", excused, excuse)
-    return ExpectationResult(line.text, measured, line.unit, held, numbers, reason or None)
+    return ExpectationResult(line.text, measured, line.unit, held, numbers, reason)
 
 
-def _no_storage_reason(run: RunSummary, answer: Answer, is_utilization: bool) -> str:
-    """Return why a figure of the epochs of an answer is not storage's; empty where it is."""
+def _no_storage_reason(run: RunSummary, answer: Answer, is_utilization: bool) -> Reason | None:
+    """Return why a figure of the epochs of an answer is not storage's; None if it is."""
     if not answer.from_storage:
         return answer.reasons[0]
     if is_utilization and answer.verdict in (NO_STORAGE, NOT_ASKED):
-        return next(iter(answer.reasons), "")
-    return "what was read was checked within the steps (--verify)" if run.verify else ""
+        return next(iter(answer.reasons), None)
+    return doubt_of_checks(run)
 
 
-def _find_excuse(line: Expectation, run: RunSummary, epochs: Sequence[EpochSummary], readers: int) -> tuple[float, str]:
+def _find_excuse(
+    line: Expectation, run: RunSummary, epochs: Sequence[EpochSummary], readers: int
+) -> tuple[float, Reason]:
     """Return the share of the time that something else than storage took, and what it was.
 
     0 where without it the figure would be even further from what is asked.
     """
+    waited, wait = find_core_wait(run.environment, epochs, readers)
     if (line.bound == "at least") == (line.figure == "p99"):
-        return 0.0, ""
-    waited, load = find_core_wait(run.environment, epochs, readers)
+        return 0.0, wait
     slept = sum(one.late_compute_seconds for one in epochs) / sum(one.loop_seconds for one in epochs)
     slept = slept if line.figure == "throughput" else 0.0  # the others are without it
-    if slept > waited:
-        return min(waited + slept, 1.0), f"compute took {percent(slept, 2)} of the time too long"
-    return min(waited + slept, 1.0), load
+    return min(waited + slept, 1.0), Reason("late_compute", {"share": slept}) if slept > waited else wait
 
 
 def _mean(figure: str, epochs: Sequence[EpochSummary]) -> float | None:

@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import pairwise
 
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.run_summary import Spread
+from dliosim.measure.results.run_summary import Reason, Spread
 from dliosim.student_t import critical_value
 
 #: Probability that an interval does not have what it is about.
@@ -73,7 +73,9 @@ def _independent_epochs(values: Sequence[float], mean: float) -> float:
     return max(len(values) * (squares - products) / (squares + products), min(len(values), _FEWEST))
 
 
-def judge_bound(interval: Spread, bound: float, is_least: bool, excused: float, excuse: str) -> tuple[Outcome, str]:
+def judge_bound(
+    interval: Spread, bound: float, is_least: bool, excused: float, excuse: Reason
+) -> tuple[Outcome, Reason | None]:
     """Return whether a figure is at least (else at most) `bound`, and why that is undecided.
 
     `excused` is the share of the time that something else than storage took, which `excuse` names: a bound is missed
@@ -82,16 +84,16 @@ def judge_bound(interval: Spread, bound: float, is_least: bool, excused: float, 
     worst, best = (interval.low, interval.high) if is_least else (interval.high, interval.low)
     sign = 1 if is_least else -1
     if sign * worst >= sign * bound:
-        return Outcome.HELD, ""
+        return Outcome.HELD, None
     if sign * best >= sign * bound:
-        return Outcome.UNDECIDED, "the goal is within the 95 % interval of this run"
+        return Outcome.UNDECIDED, Reason("goal_in_interval")
     left = max(1.0 - excused, 0.0)
 
     def is_excused(value: float) -> bool:
         return excused >= _MOST or (value >= bound * left if is_least else value * left <= bound)
 
     if is_excused(interval.mean):
-        return Outcome.UNDECIDED, f"{excuse}, and may be what is missing"
+        return Outcome.UNDECIDED, excuse.extend(may_explain=True)
     if is_excused(best):
-        return Outcome.UNDECIDED, f"{excuse}: without that, the goal may be within the 95 % interval"
-    return Outcome.MISSED, ""
+        return Outcome.UNDECIDED, excuse.extend(may_hide=True)
+    return Outcome.MISSED, None

@@ -9,18 +9,13 @@ from dliosim.measure.answers.validity import PAGE
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_KINDS, OWN_CACHE_WITH_DIRECT_KINDS, SERVER_KINDS
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import RunSummary
-from dliosim.readable import percent, size
+from dliosim.measure.results.run_summary import Reason, RunSummary, Value
 
 #: Where bytes of an epoch may come from (`Answer.source`): of the sources of a loop the first one counts.
 SOURCES = ("device", "unknown", "mixed", "memory", "null")
 
 #: From this share of its bytes on, an epoch is the device's; below the other one it is memory's.
 _ALL, _NONE = 0.99, 0.01
-
-
-#: Why a source is `unknown`; what is known instead follows.
-_UNCOUNTED = "reads are not counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +29,7 @@ class CountedEpochs:
     #: epochs that count, from 1 over all runs of the loop
     numbers: tuple[int, ...]
     #: what has to be known of the source
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
 
     def select(self, runs: Sequence[LoopPhase]) -> list[EpochSummary]:
         """Return these epochs, of all runs of the loop."""
@@ -52,7 +47,9 @@ def count_epochs(run: RunSummary, runs: Sequence[LoopPhase]) -> CountedEpochs:
     if source == "unknown":
         counted, from_storage, reasons = _choose_uncounted(run, runs, counted)
     elif source == "mixed":
-        reasons = (_reason_of_mixed([_device_share(epochs[each], each in cold) for each in counted]),)
+        cached = [1 - _device_share(epochs[each], each in cold) for each in counted]
+        least = min(cached) if max(cached) - min(cached) >= _NONE else None
+        reasons = (Reason("partly_cached", {"least": least, "most": max(cached)}),)
     else:
         reasons = _source_reasons(run, runs, source)
     return CountedEpochs(source, from_storage, tuple(number + 1 for number in counted), reasons)
@@ -94,24 +91,17 @@ def share_source(share: float) -> str:
     return "device" if share >= _ALL else "memory" if share < _NONE else "mixed"
 
 
-def _source_reasons(run: RunSummary, runs: Sequence[LoopPhase], source: str) -> tuple[str, ...]:
+def _source_reasons(run: RunSummary, runs: Sequence[LoopPhase], source: str) -> tuple[Reason, ...]:
     """Return what has to be known of a source of bytes, other than `unknown` and `mixed`."""
     if source == "null":
-        return ("nothing was read (--null)",)
+        return (Reason("nothing_read"),)
     if source == "memory":
         return (_memory_reason(run, runs),)
     return _server_reasons(run, runs)
 
 
-def _reason_of_mixed(shares: Sequence[float]) -> str:
-    """Return how much memory gave, where the device gave these shares of the bytes of epochs."""
-    least, most = (percent(1 - each, 2) for each in (max(shares), min(shares)))
-    cached = least if least == most else f"{least} to {most}"
-    return f"the page cache gave {cached} of the bytes, or may have"
-
-
-def _server_reasons(run: RunSummary, runs: Sequence[LoopPhase]) -> tuple[str, ...]:
-    return ("a server gave the bytes, perhaps out of its memory",) if run.is_stored_on(runs[0], SERVER_KINDS) else ()
+def _server_reasons(run: RunSummary, runs: Sequence[LoopPhase]) -> tuple[Reason, ...]:
+    return (Reason("server"),) if run.is_stored_on(runs[0], SERVER_KINDS) else ()
 
 
 def find_cold_epochs(runs: Sequence[LoopPhase]) -> list[int]:
@@ -129,40 +119,38 @@ def find_cold_epochs(runs: Sequence[LoopPhase]) -> list[int]:
 
 def _choose_uncounted(
     run: RunSummary, runs: Sequence[LoopPhase], numbers: list[int]
-) -> tuple[list[int], bool, tuple[str, ...]]:
-    """Return the epochs that count where the kernel counts no bytes of a device, and what is known instead.
+) -> tuple[list[int], bool, tuple[Reason, ...]]:
+    """Return the epochs that count if the kernel counts no bytes of a device, and what is known instead.
 
     True: their bytes came from storage. False: they may have come from memory. `numbers` are those not counted.
     """
-    uncounted = _reason_of_uncounted(run, runs[0])
+    uncounted: dict[str, Value] = {"drains": _hides_drain(run, runs[0])}
     if runs[0].cache == "off" and not run.is_stored_on(runs[0], OWN_CACHE_WITH_DIRECT_KINDS):
-        return numbers, True, (f"{uncounted}; O_DIRECT passed the page cache", *_server_reasons(run, runs))
+        return numbers, True, (Reason("uncounted_direct", uncounted), *_server_reasons(run, runs))
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     least, memory = min(epochs[each].unique_bytes for each in numbers), run.environment.memory_per_node * run.nodes
     if 0 < memory <= (1 - _ALL) * least:
-        room = f"{uncounted}; memory has room for less than 1 % of {size(least, 3)}"
-        return numbers, True, (room, *_server_reasons(run, runs))
+        small = Reason("uncounted_beyond_memory", {**uncounted, "amount": least})
+        return numbers, True, (small, *_server_reasons(run, runs))
     has_own_cache = run.is_stored_on(runs[0], OWN_CACHE_KINDS)
     cold = [] if runs[0].cache == "off" else find_cold_epochs(runs)
     if cold and not has_own_cache:
-        return cold, True, (f"{uncounted}; the page cache was cold before", *_server_reasons(run, runs))
-    reasons = (f"{uncounted}; {size(least, 3)} may have come from {size(memory, 3)} of memory",)
-    return numbers, False, (*reasons, "this file system may have a cache of its own") if has_own_cache else reasons
+        return cold, True, (Reason("uncounted_cold", uncounted), *_server_reasons(run, runs))
+    unknown = Reason("uncounted", {**uncounted, "amount": least, "memory": memory})
+    return numbers, False, (unknown, Reason("own_cache")) if has_own_cache else (unknown,)
 
 
-def _reason_of_uncounted(run: RunSummary, loop: LoopPhase) -> str:
-    """Return that reads are not counted; where the kernel does count them, that a drain read at the same time."""
+def _hides_drain(run: RunSummary, loop: LoopPhase) -> bool:
+    """Return True if reads are not counted because a drain read at the same time."""
     others = [epoch for one in run.loops if one.root == loop.root for epoch in one.epochs]
     is_local = not run.is_stored_on(loop, OWN_CACHE_KINDS | SERVER_KINDS)
     counts = is_local or any(epoch.device_bytes is not None for epoch in others)
-    drains = counts and any(save.verb.drain_bytes for save in run.saves)
-    return f"{_UNCOUNTED} while a save drains" if drains else _UNCOUNTED
+    return counts and any(save.verb.drain_bytes for save in run.saves)
 
 
-def _memory_reason(run: RunSummary, runs: Sequence[LoopPhase]) -> str:
+def _memory_reason(run: RunSummary, runs: Sequence[LoopPhase]) -> Reason:
     if run.is_stored_on(runs[0], MEMORY_KINDS):
-        return "the data are in a file system in memory"
+        return Reason("memory_file_system")
     if any(epoch.asks_storage for phase in runs for epoch in phase.epochs):
-        return "all bytes came from the page cache"
-    kept = runs[0].cache == "memory"
-    return "`cache memory` kept all samples" if kept else "its samples take no bytes in their files"
+        return Reason("page_cache")
+    return Reason("sample_cache" if runs[0].cache == "memory" else "empty_samples")

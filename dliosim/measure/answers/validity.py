@@ -8,8 +8,7 @@ from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import Environment
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
-from dliosim.readable import count, number, percent, seconds, size
+from dliosim.measure.results.run_summary import Answer, Reason, RunSummary, select_epochs
 
 #: Above this oversleep, utilization depends more on the machine's scheduler than on storage.
 OVERSLEEP_LIMIT = 0.01
@@ -29,78 +28,80 @@ LEAST_SECONDS, LEAST_STEPS = 0.5, 10
 CORE_WAIT_LIMIT = 0.05
 
 
-def doubt_of_times(run: RunSummary, phases: Sequence[LoopPhase], answer: Answer | None) -> str:
-    """Return why the times of a loop, in the epochs that count, say nothing about storage, or an empty text."""
+def doubt_of_times(run: RunSummary, phases: Sequence[LoopPhase], answer: Answer | None) -> Reason | None:
+    """Return why the times of a loop, in the epochs that count, say nothing about storage; None if they do."""
     if run.null:
-        return "nothing was read (--null)"
-    verified = "what was read was checked within the steps (--verify)" if run.verify else ""
-    return doubt_of_core_waits(run.environment, phases, answer) or verified
+        return Reason("nothing_read")
+    return doubt_of_core_waits(run.environment, phases, answer) or doubt_of_checks(run)
 
 
-def find_core_wait(environment: Environment, epochs: Sequence[EpochSummary], readers: int) -> tuple[float, str]:
-    """Return the share of the epochs' time in which ranks, or each of a rank's `readers`, waited for a core; in words.
+def doubt_of_checks(run: RunSummary) -> Reason | None:
+    """Return that steps checked what they read; None if they did not."""
+    return Reason("read_checked") if run.verify else None
 
-    1 where no kernel counts it and ranks outnumber cores.
+
+def find_core_wait(environment: Environment, epochs: Sequence[EpochSummary], readers: int) -> tuple[float, Reason]:
+    """Return the share of the epochs' time that ranks, or each of a rank's `readers`, waited for a core; and why.
+
+    The share is 1 if the kernel does not count these waits and ranks outnumber cores.
     """
-    own = aggregate.core_wait_share(epochs)
-    if own is None:
-        uncounted = "waiting for a core is not counted here, with more ranks than cores"
-        return float(environment.is_oversubscribed), uncounted
-    cores = count(environment.cores_per_node, "core")
-    load = f" (load average {number(environment.load_average, 2)} on {cores} before)" * environment.was_busy
-    read = aggregate.reader_core_wait_share(epochs, readers) or 0.0
-    if read > own:
-        return read, f"readers waited {percent(read, 2)} of the loop for a core{load}"
-    return own, f"{percent(own, 2)} of the loop was waiting for a core{load}"
+    ranks_share = aggregate.core_wait_share(epochs)
+    if ranks_share is None:
+        return float(environment.is_oversubscribed), Reason("core_wait_uncounted")
+    share = max(ranks_share, aggregate.reader_core_wait_share(epochs, readers) or 0.0)
+    by_readers = share > ranks_share
+    wait = Reason("core_wait", {"share": share, "by_readers": by_readers, "by_ranks": not by_readers})
+    if environment.was_busy:
+        wait = wait.extend(load=environment.load_average, cores=environment.cores_per_node)
+    return share, wait
 
 
-def doubt_of_core_waits(environment: Environment, phases: Sequence[LoopPhase], answer: Answer | None) -> str:
-    """Return how much of the loop time ranks or readers waited for cores, if that matters; else an empty text.
+def doubt_of_core_waits(environment: Environment, phases: Sequence[LoopPhase], answer: Answer | None) -> Reason | None:
+    """Return how much of the loop time ranks or readers waited for cores; None if it does not matter.
 
     Over the epochs that count for the answer. Where no kernel counts it, more ranks than cores is the doubt.
     """
     epochs = select_epochs([epoch for phase in phases for epoch in phase.epochs], answer)
-    waited, text = find_core_wait(environment, epochs, max(phase.readers for phase in phases))
-    return text if waited >= CORE_WAIT_LIMIT else ""
+    waited, reason = find_core_wait(environment, epochs, max(phase.readers for phase in phases))
+    return reason if waited >= CORE_WAIT_LIMIT else None
 
 
-def doubt_of_utilization(run: RunSummary, phases: Sequence[LoopPhase], answer: Answer | None) -> str:
-    """Return why the utilization of these phases of a loop cannot be trusted, or an empty text."""
+def doubt_of_utilization(run: RunSummary, phases: Sequence[LoopPhase], answer: Answer | None) -> Reason | None:
+    """Return why the utilization of these phases of a loop cannot be trusted; None if it can."""
     return doubt_of_times(run, phases, answer) or doubt_of_oversleep(phases) or doubt_of_prefetch(phases)
 
 
-def doubt_of_oversleep(phases: Sequence[LoopPhase]) -> str:
-    """Return how much longer than asked compute took in the worst epoch, if that matters; else an empty text."""
+def doubt_of_oversleep(phases: Sequence[LoopPhase]) -> Reason | None:
+    """Return how much longer than asked compute took in the worst epoch; None if it does not matter."""
     worst = max((epoch.oversleep_share or 0.0 for phase in phases for epoch in phase.epochs), default=0.0)
-    return f"compute took up to {percent(worst, 3)} longer than asked" if worst > OVERSLEEP_LIMIT else ""
+    return Reason("late_wakeups", {"share": worst}) if worst > OVERSLEEP_LIMIT else None
 
 
-def doubt_of_memory(environment: Environment, phases: Sequence[LoopPhase], epochs: Sequence[EpochSummary]) -> str:
-    """Return that the device read again what memory had no room for, programs included; else an empty text.
+def doubt_of_memory(
+    environment: Environment, phases: Sequence[LoopPhase], epochs: Sequence[EpochSummary]
+) -> Reason | None:
+    """Return that memory was short, so that the device read pages again, those of programs too; None if it was not.
 
-    So it is where next to no memory was free in these runs of a loop, and the device gave far more than the whole pages
+    Memory is short if next to none was free in these runs of a loop, and the device gave far more than the whole pages
     of the samples of these epochs.
     """
     whole = environment.whole_memory_per_node
     free = min((one.free_memory for one in phases if one.free_memory is not None), default=whole)
     if not free < _LITTLE * whole or any(one.device_bytes is None for one in epochs):
-        return ""
+        return None
     given = sum(one.device_bytes or 0 for one in epochs)
     asked = sum(one.unique_bytes for one in epochs)
     if given <= _FAR_ABOVE * (asked + PAGE * sum(one.samples for one in epochs)):
-        return ""
-    return (
-        f"memory is short: {size(free, 2)} of {size(whole, 2)} free, {size(given, 3)} read for {size(asked, 3)} asked"
-    )
+        return None
+    return Reason("memory_short", {"free": free, "whole": whole, "read": given, "asked": asked})
 
 
-def doubt_of_length(epochs: Sequence[EpochSummary]) -> str:
-    """Return how little was measured in all of these epochs, if it decides nothing; else an empty text."""
+def doubt_of_length(epochs: Sequence[EpochSummary]) -> Reason | None:
+    """Return how little was measured in all of these epochs; None if it is enough for a verdict."""
     steps, taken = count_steps(epochs)
     if taken >= LEAST_SECONDS and steps >= LEAST_STEPS:
-        return ""
-    least = f"{LEAST_STEPS} steps and {seconds(LEAST_SECONDS, 2)}"
-    return f"{count(steps, 'step')} take {seconds(taken, 2)} if only storage is counted, and a verdict takes {least}"
+        return None
+    return Reason("too_short", {"steps": steps, "time": taken})
 
 
 def count_steps(epochs: Sequence[EpochSummary]) -> tuple[int, float]:
@@ -109,14 +110,13 @@ def count_steps(epochs: Sequence[EpochSummary]) -> tuple[int, float]:
     return sum(max(one.steps - 1, 0) for one in epochs), sum(times)
 
 
-def doubt_of_prefetch(phases: Sequence[LoopPhase]) -> str:
-    """Return why utilization is too high: all steps after the first were read during the first one's wait.
+def doubt_of_prefetch(phases: Sequence[LoopPhase]) -> Reason | None:
+    """Return that all steps after the first were read during the first one's wait; None if they were not.
 
-    An empty text where they were not.
+    Utilization is then too high.
     """
     for phase in phases:
         steps = max((epoch.steps for epoch in phase.epochs if epoch.utilization is not None), default=0)
         if steps and steps - 1 <= phase.prefetch:
-            after = f"an epoch has {count(steps - 1, 'step')} after the first"
-            return f"{after}, and {count(phase.prefetch, 'batch', 'batches')} are read ahead"
-    return ""
+            return Reason("all_prefetched", {"steps": steps - 1, "batches": phase.prefetch})
+    return None

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from dliosim.measure.figures.declaration import Lines
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import FilePhase, RestorePhase, SavePhase
 from dliosim.measure.results.machine import Environment
 from dliosim.measure.results.phase import LoopPhase, PartialProgress, PhaseSummary
+
+#: A number or a name in the sentence of a reason or of advice.
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A reason as a value; `report.words` has the sentence of each kind."""
+
+    #: name of the sentence
+    kind: str
+    #: what the sentence takes, by name
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    def extend(self, **values: Value) -> Reason:
+        """Return the reason with more values."""
+        return replace(self, values={**self.values, **values})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +45,7 @@ class ExpectationResult:
     #: epochs that count, from 1 over all runs of the loop: those of `Answer.epochs`, or all if there are none
     epochs: tuple[int, ...]
     #: why a figure says nothing about storage, or may be missed by chance, and so fails no run; else None
-    reported_only: str | None = None
+    reported_only: Reason | None = None
 
     @property
     def is_missed(self) -> bool:
@@ -48,11 +66,9 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
-    """Advice on the next step."""
+class Advice(Reason):
+    """Advice on the next step, as a value."""
 
-    #: sentence
-    text: str
     #: command line that does it; empty where only the user can know it
     command: str = ""
 
@@ -76,7 +92,7 @@ class Answer:
     #: `not a storage result`
     verdict: str
     #: why it is so, and what makes it doubtful
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     #: where the bytes came from: `device`, `memory`, `mixed`, `null` (nothing was read), `unknown` (not counted)
     source: str
     #: True if the bytes of the epochs that count are known to have come from storage

@@ -20,6 +20,7 @@ from dliosim.report.first_lines import (
     name_nodes,
 )
 from dliosim.report.reader.comparison import ComparisonResult
+from dliosim.report.words import sentence
 
 _FROM = {
     "device": "from the device",
@@ -75,11 +76,11 @@ def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterat
     if answer.verdict == USE:
         yield "ANSWER", f"use {answer.use}: {lead}"
     elif answer.verdict == EITHER:
-        yield "ANSWER", f"{answer.verdict}: {answer.reasons[0]}"
+        yield "ANSWER", f"{answer.verdict}: {sentence(answer.reasons[0])}"
     else:
         verdict = "" if answer.verdict == CANNOT_SAY else f"{answer.verdict}: "
         yield "ANSWER", f"{verdict}cannot say what to use"
-        yield "WHY", answer.reasons[0]
+        yield "WHY", sentence(answer.reasons[0])
         if answer.use:
             yield "MEASURED", f"{answer.use}: {lead}"
     if answer.tied:
@@ -89,7 +90,7 @@ def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterat
     without = "no checkpoints" if found.without_saves else ""
     parts = [source, _CACHES.get(found.caches, "") if answer.source != "memory" else "", without]
     yield "MEMORY" if answer.source == "memory" else "STORAGE", "; ".join(filter(None, parts))
-    yield from (("LIMIT", text) for text in answer.limits)
+    yield from (("LIMIT", sentence(one)) for one in answer.limits)
 
 
 def _lead(answer: ComparisonAnswer, is_stall: bool) -> str:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import dliosim
-from dliosim.compare.notes import compose_notes
 from dliosim.compare.pass_figures import LOOP, STALL, Pass, Subject
 from dliosim.compare.result import ComparisonAnswer, Outcome
+from dliosim.report.compare.notes import compose_notes
 from dliosim.report.files.results import COMPARE, COMPARE_VERSION, drop_nonfinite, write_atomic
+from dliosim.report.words import plain_content
 
 ROWS: Final = "rows.csv"
 
@@ -47,7 +48,7 @@ def comparison_content(outcome: Outcome, answer: ComparisonAnswer) -> dict[str, 
         "without_saves": outcome.without_saves,
         "variants": [_variant(outcome, number) for number in range(len(outcome.measured))],
         "not_run": [asdict(one) for one in outcome.not_run],
-        "answer": asdict(answer),
+        "answer": plain_content(answer),
         "notes": compose_notes(outcome, answer.place(outcome)),
     }
     return {name: drop_nonfinite(value) for name, value in content.items()}
@@ -56,7 +57,7 @@ def comparison_content(outcome: Outcome, answer: ComparisonAnswer) -> dict[str, 
 def comparison_json(name: str, answer: ComparisonAnswer, place: Path | None) -> str:
     """Return the answer of a comparison as a line of JSON; `place` is None where results could not be written."""
     results = str(place) if place is not None else None
-    content = {"schema_version": COMPARE_VERSION, "name": name, "results": results, "answer": asdict(answer)}
+    content = {"schema_version": COMPARE_VERSION, "name": name, "results": results, "answer": plain_content(answer)}
     return json.dumps(drop_nonfinite(content), allow_nan=False) + "\n"
 
 

@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dliosim.compare.notes import compose_notes
 from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
 from dliosim.compare.statistics import VariantComparison
 from dliosim.readable import ABSENT, count, number, seconds
 from dliosim.report.compare.answer_lines import comparison_lines, limits_below, name_target
+from dliosim.report.compare.notes import compose_notes
 from dliosim.report.compare.saved_table import variant_names
 from dliosim.report.run.conditions import environment_rows
 from dliosim.report.text_table import WIDTH, Column, align_rows, count_cell, format_columns, grid, time_cell

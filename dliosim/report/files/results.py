@@ -35,14 +35,15 @@ from dliosim.plan.forecast.checkpoint_interval import (
 from dliosim.report.files.hdf5_files import encode_ranks, encode_timeline
 from dliosim.report.run.checkpoints import CheckpointCosts, checkpoint_costs
 from dliosim.report.run.loops import latencies_by_loop
+from dliosim.report.words import plain_content
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 RESULTS = "results.json"
 #: The results so far of a run that did not end, or has not ended yet.
 PARTIAL = "results.partial.json"
 #: The results of a comparison, written last.
 COMPARE = "compare.json"
-COMPARE_VERSION = 4
+COMPARE_VERSION = 5
 RANKS = "ranks.h5"
 TIMELINE = "timeline.h5"
 
@@ -59,7 +60,7 @@ def results_content(run: RunSummary) -> dict[str, Any]:
         "program": run.program,
         "arguments": list(run.arguments),
         "environment": asdict(run.environment) | {"details": dict(run.environment.details)},
-        "answer": [asdict(answer) for answer in run.answers],
+        "answer": plain_content(run.answers),
         "digest": run.digest,
         "order_hash": f"{run.order_hash:016x}",
         "extent_hash": f"{run.extent_hash:016x}",
@@ -78,7 +79,7 @@ def results_content(run: RunSummary) -> dict[str, Any]:
         "latency_relative_error": RELATIVE_ERROR,
         "phases": [_phase(phase) for phase in run.phases],
         "loops": [_loop(title, found) for title, found in latencies_by_loop(run).items()],
-        "expectations": [asdict(result) for result in run.expectations],
+        "expectations": plain_content(run.expectations),
     }
     return {name: drop_nonfinite(value) for name, value in content.items()}
 
@@ -93,9 +94,9 @@ def answer_json(run: RunSummary, place: Path | str | None) -> str:
         "name": run.name,
         "results": None if place is None else str(place),
         "partial": run.partial and asdict(run.partial),
-        "answer": [asdict(answer) for answer in run.answers],
+        "answer": plain_content(run.answers),
         "intervals": [_interval(one) for one in checkpoint_costs(run)],
-        "missed": [asdict(result) for result in run.expectations if result.is_missed],
+        "missed": [plain_content(result) for result in run.expectations if result.is_missed],
     }
     return json.dumps(drop_nonfinite(content), allow_nan=False) + "\n"
 

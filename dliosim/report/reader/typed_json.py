@@ -19,7 +19,9 @@ from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.rank.histogram import Histogram, Quantiles
 from dliosim.measure.results.file_phases import FILE_PHASES
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
+from dliosim.measure.results.run_summary import Reason
 from dliosim.readable import printable
+from dliosim.report.words import list_values
 
 T = TypeVar("T")
 
@@ -106,11 +108,26 @@ def read_object(kind: type[T], value: object, where: str = "", **given: Any) -> 
         # Figures of a phase that is not known would be left out in silence.
         if kind is PhaseSummary and isinstance(value, dict) and (value.get("epochs") or value.get("files")):
             raise UsageError(f"{where}.kind is not known: {word}")
+    if issubclass(kind, Reason):
+        given = {**given, "values": _read_values(value, where)}
     values = {
         name: given[name] if name in given else read_member(hint, value, key, where, **given)
         for name, key, hint in _list_fields(kind)  # type: ignore[arg-type]
     }
     return kind(**values)
+
+
+def _read_values(value: object, where: str) -> dict[str, Any]:
+    """Return the values of a reason, by the types that the sentence of its kind declares."""
+    kind, values = read_member(str, value, "kind", where), read_member(dict, value, "values", where)
+    try:
+        return {
+            name: read_member(hint, values, name, f"{where}.values")
+            for name, hint, is_required in list_values(kind)
+            if is_required or values.get(name) is not None
+        }
+    except KeyError:
+        raise UsageError(f"{where}.kind is not known: {kind}") from None
 
 
 @cache

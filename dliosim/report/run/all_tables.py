@@ -22,6 +22,7 @@ from dliosim.report.run.conditions import format_notes, header
 from dliosim.report.run.loops import latency_cells, loop_tables
 from dliosim.report.run.warnings import format_warnings
 from dliosim.report.text_table import Column, format_columns, grid, percent_cell, shorten_name, time_cell
+from dliosim.report.words import sentence
 
 #: A column of the table of files: a row is about all runs of a verb.
 _VerbColumn: TypeAlias = Column[list[FilePhase]]
@@ -48,8 +49,8 @@ def run_report(run: RunSummary, latencies: Mapping[str, Latencies]) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def expectation_line(result: ExpectationResult) -> str:
-    """Return the line about the result of an `expect`."""
+def expectation_line(result: ExpectationResult, reason: str = "") -> str:
+    """Return the line about the result of an `expect`; `reason` stands for the sentence of why it is not judged."""
     if result.measured is None:
         measured = "nothing was measured" if result.reported_only is None else ""
     elif result.unit == "ratio":
@@ -62,7 +63,7 @@ def expectation_line(result: ExpectationResult) -> str:
         measured = f"{number(result.measured)} {result.unit}"
     found = ", ".join(filter(None, [measured, name_epochs(result.epochs)]))
     if result.reported_only is not None:
-        return f"not judged: expect {result.text} ({found}): {result.reported_only}"
+        return f"not judged: expect {result.text} ({found}): {reason or sentence(result.reported_only)}"
     return f"{'held' if result.held else 'MISSED'}: expect {result.text} ({found})"
 
 

@@ -34,6 +34,7 @@ from dliosim.report.run.checkpoints import (
     rank_bytes,
 )
 from dliosim.report.text_table import shorten_name
+from dliosim.report.words import sentence
 
 #: Saves and restores that held the ranks for more than this share always have their row.
 _LARGE = 0.1
@@ -147,7 +148,7 @@ def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:
     """Yield the answer of the second loop with its reason; of three or more loops their verdicts, in one row."""
     if len(answers) == 1:
         verdict = _verdict(answers[0]).replace("accelerators busy", "busy").replace(" (only storage counted)", "")
-        yield f"{shorten_name(answers[0].loop)}: {'; '.join([verdict, *answers[0].reasons[:1]])}"
+        yield f"{shorten_name(answers[0].loop)}: {'; '.join([verdict, *map(sentence, answers[0].reasons[:1])])}"
     elif answers:
         yield "; ".join(f"{shorten_name(one.loop)}: {one.verdict}" for one in answers)
 
@@ -174,7 +175,7 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer, with_all: bool) -> Ite
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     counted = select_epochs(epochs, answer)
     yield "ANSWER", _verdict(answer)
-    yield from (("NOTE" if answer.verdict == FEEDS else "WHY", reason) for reason in answer.reasons[:1])
+    yield from (("NOTE" if answer.verdict == FEEDS else "WHY", sentence(one)) for one in answer.reasons[:1])
     rates = _rates(answer)
     if rates:
         yield "MEMORY" if answer.source == "memory" else "STORAGE", rates

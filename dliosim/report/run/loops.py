@@ -18,12 +18,13 @@ from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.rank.histogram import Quantiles
 from dliosim.measure.rank.records import CAUSES
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
+from dliosim.measure.results.run_summary import Answer, Reason, RunSummary, select_epochs
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.run.conditions import format_notes
 from dliosim.report.text_table import LINE, WIDTH, Column, grid, percent_cell, select_columns, time_cell
+from dliosim.report.words import sentence
 
 #: Of more epochs than this, only the first ones and the last are printed; results.json has all.
 MOST_EPOCHS = 12
@@ -63,7 +64,7 @@ def name_cause(cause: str) -> str:
 
 
 def loop_tables(
-    runs: Sequence[LoopPhase], latencies: aggregate.Latencies, doubt: str, answer: Answer | None = None
+    runs: Sequence[LoopPhase], latencies: aggregate.Latencies, doubt: Reason | None, answer: Answer | None = None
 ) -> str:
     """Return the tables of all runs of one loop.
 
@@ -84,7 +85,7 @@ def loop_tables(
     title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
     title += f", {_access_method(runs[0])}" if runs[0].api else ""
     title += "; means over ranks, utilization without first steps"
-    title += f"; ?: not to be trusted, as {doubt}" if doubt else ""
+    title += f"; ?: not to be trusted, as {sentence(doubt)}" if doubt else ""
     causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
     tables = [
         _figure_table(

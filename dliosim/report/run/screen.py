@@ -36,9 +36,10 @@ _Row: TypeAlias = tuple[EpochSummary, str | None]
 
 def run_screen(run: RunSummary) -> str:
     """Return what a run prints, at most 80 columns wide but for paths and for command lines."""
-    why = next((text for name, text in answer_rows(run)[1] if name == "WHY"), "")
+    rows = answer_rows(run)[1]
+    shown = run.answers[0].reasons[0].kind if any(name == "WHY" for name, _ in rows) else None
     told = [
-        expectation_line(replace(one, reported_only="see WHY") if why.startswith(one.reported_only or "-") else one)
+        expectation_line(one, "see WHY" if one.reported_only and one.reported_only.kind == shown else "")
         for one in run.expectations
         if not one.held or one.reported_only is not None
     ]

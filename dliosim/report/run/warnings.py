@@ -18,6 +18,7 @@ from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent, size
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.text_table import SCREEN
+from dliosim.report.words import sentence
 
 #: Warn from this ratio on: bytes of read calls by bytes asked.
 _AMPLIFIED = 2.0
@@ -112,7 +113,7 @@ def _core_wait_warnings(environment: Environment, runs: Sequence[LoopPhase], ans
         crowd += f", {count(readers, 'reader')} each" if readers else ""
         todo = f"{crowd}: use fewer{' of either' if readers else ' ranks'}, or give each a core of its own"
     yield (
-        f"{waited}, in data wait, sync wait, compute and tool (how much of each is unknown): "
+        f"{sentence(waited)}, in data wait, sync wait, compute and tool (how much of each is unknown): "
         f"{f'{_DOUBTFUL}, and ' if busy else ''}rates and latencies include it ({todo})"
     )
 
@@ -137,10 +138,11 @@ def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase], answer: 
     slept = doubt_of_oversleep(runs)
     if slept:
         known = any(epoch.utilization is not None for epoch in epochs) and answer is None
-        yield f"{slept}: {_DOUBTFUL if known else 'rates include that, storage-limited utilization does not'}"
+        yield f"{sentence(slept)}: {_DOUBTFUL if known else 'rates include that, storage-limited utilization does not'}"
     early = doubt_of_prefetch(runs)
     if early and answer is None:
-        yield f"{early}: {_DOUBTFUL}, because those steps were read during the first; use more samples or fewer batches"
+        why = f"{sentence(early)}: {_DOUBTFUL}, because those steps were read during the first"
+        yield f"{why}; use more samples or fewer batches"
     counted = select_epochs(epochs, answer)
     wall = sum(epoch.loop_seconds for epoch in counted)
     least = sum(epoch.least_sync_wait_seconds or 0.0 for epoch in counted)

@@ -78,11 +78,11 @@ def test_readers_are_advised_that_have_a_core_each(cores: int, advised: int) -> 
 
 def test_a_run_that_waits_for_cores_is_advised_to_free_some_and_not_to_read_ahead_more() -> None:
     screen = found(results(waited=0.3, cores=2), "1")[2]
-    assert "TRY use fewer ranks or readers, or more cores: 30 % of the loop was waiting for a core" in screen
+    assert "TRY use fewer ranks or readers, or more cores: ranks waited 30 % of the loop for a core" in screen
     assert "read ahead" not in screen
     few = found(results(waited=0.3, cores=2), "0")[2]
-    assert "no more than have a core: 30 % of the loop was waiting for a core -D train.readers=1" in few
-    assert "waiting for a core" not in found(results(waited=0.01, cores=2), "1")[2]
+    assert "no more than have a core: ranks waited 30 % of the loop for a core -D train.readers=1" in few
+    assert "waited for a core" not in found(results(waited=0.01, cores=2), "1")[2]
 
 
 def test_a_rank_that_may_have_waited_for_a_core_is_given_one_before_its_disk_is_suspected() -> None:
@@ -91,7 +91,7 @@ def test_a_rank_that_may_have_waited_for_a_core_is_given_one_before_its_disk_is_
         one = add_run(figures(uneven, ranks=2, source="dliosim"), results(waited=waited))
         (insight,) = (each for each in judge(one) if each.insight.name == "uneven-time")
         assert insight.is_met
-        assert cure_lines(insight, one)[0].startswith("first give each rank and reader a core, as 30 %") == said
+        assert cure_lines(insight, one)[0].startswith("first give each rank and reader a core, as ranks waited") == said
 
 
 def test_bytes_out_of_memory_are_not_called_those_of_storage() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dliosim.compare.notes import compose_notes
 from dliosim.compare.result import Outcome
+from dliosim.report.compare.notes import compose_notes
 from tests.compare.sample import answered, with_figures
 from tests.compare.stall_sample import saves, stalled
 

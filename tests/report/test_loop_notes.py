@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dliosim.compare.notes import compose_notes
 from dliosim.compare.result import Outcome
 from dliosim.measure.rank.histogram import Histogram
+from dliosim.report.compare.notes import compose_notes
 from tests.compare.sample import ORDER, answered, measured, outcome
 
 
