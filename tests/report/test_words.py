@@ -38,7 +38,7 @@ def test_parts_are_there_with_all_of_their_values() -> None:
     text = sentence(wait.extend(load=9.25, cores=2, may_explain=True, low=0.7, high=0.95))
     assert text == (
         "ranks waited 20 % of the loop for a core (load average before: 9.2 on 2 cores), "
-        "which may explain the shortfall: 70.0 % to 95.0 %"
+        "which may explain it: 70.0 % to 95.0 %"
     )
 
 
