@@ -269,7 +269,13 @@ LOOP: Final = Subject(
     latency="batch_latency",
     histogram=_batch_latency,
     means={f"rate_{name}": name for name in ("samples_per_second", "bytes_per_second")},
-    medians={name: name for name in ("checkpoint_seconds", "amplification", "storage_amplification", "depth")},
+    medians={
+        name: name
+        for name in (
+            *("utilization", "checkpoint_seconds", "decode_seconds", "preprocess_seconds"),
+            *("amplification", "storage_amplification", "depth"),
+        )
+    },
     shares={
         f"{name.removesuffix('_seconds')}_share": name for name in _LOOP_FIGURES if name in time_parts(EpochSummary)
     },

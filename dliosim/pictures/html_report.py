@@ -25,7 +25,7 @@ from dliosim.pictures.catalogue import (
 from dliosim.pictures.style import render_figure
 from dliosim.readable import count
 from dliosim.report.compare.answer_lines import comparison_rows, more_limits
-from dliosim.report.compare.saved_table import not_run_lines, tables_of_comparison
+from dliosim.report.compare.tables import comparison_tables, not_run_lines
 from dliosim.report.reader.load import SavedComparison, SavedRun, loop_titles
 from dliosim.report.run.all_tables import expectation_line
 from dliosim.report.run.answer_lines import answer_rows, describe_answer
@@ -81,8 +81,8 @@ def _answer_pieces(one: SavedRun | SavedComparison) -> Iterator[str]:
     """Yield the answer of a result, as on a terminal, then what a run missed."""
     if isinstance(one, SavedComparison):
         found = one.comparison
-        title, rows = comparison_rows(found, found.answer)
-        rows += more_limits(found, found.answer)
+        title, rows = comparison_rows(found)
+        rows += more_limits(found)
         yield html.answer(title, rows, found.answer.verdict, _kind(found.answer.verdict))
         return
     verdict = one.run.answers[0].verdict if one.run.answers else ""
@@ -149,7 +149,7 @@ def _picture_section(one: SavedRun | SavedComparison, scales: Mapping[str, TimeS
 def _table_pieces(saved: SavedComparison) -> Iterator[str]:
     """Yield the tables of a comparison, and its notes."""
     found = saved.comparison
-    yield from map(html.table, tables_of_comparison(saved, [one.label for one in found.variants]))
+    yield from map(html.table, comparison_tables(found, saved.label, [one.label for one in found.variants]))
     yield html.items([*not_run_lines(found), *found.notes])
 
 

@@ -15,8 +15,7 @@ from dliosim.measure.results.checkpoint_overhead import loop_overheads, save_tim
 from dliosim.measure.results.run_summary import NO_STORAGE, RunSummary, Spread
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.readable import ABSENT, long_time, number, percent, seconds, size
-from dliosim.report.compare.answer_lines import comparison_lines, limits_below
-from dliosim.report.compare.saved_table import legend_of_comparison, not_run_lines, tables_of_comparison, variant_names
+from dliosim.report.compare.tables import comparison_sections
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
@@ -58,11 +57,7 @@ def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     sections.append("\n".join(warned))
     for one in results:
         if isinstance(one, SavedComparison):
-            lines = (comparison_lines, limits_below)
-            sections += filter(None, (each(one.comparison, one.comparison.answer) for each in lines))
-            names = variant_names([variant.label for variant in one.comparison.variants])
-            sections += [_wrap_lines(legend_of_comparison(one)), *map(format_table, tables_of_comparison(one, names))]
-            sections += [_wrap_lines(not_run_lines(one.comparison)), _wrap_lines(one.comparison.notes)]
+            sections += comparison_sections(one.comparison, one.label, one.comparison.notes)
     return "\n\n".join(filter(None, sections)) + "\n"
 
 
@@ -121,10 +116,6 @@ def _join_warnings(found: Sequence[tuple[str, str]], runs: int) -> str:
         own = ", ".join(figure for figure, differs in zip(some, differing, strict=True) if differs)
         named.append(f"{label} ({own})" if own else label)
     return f"{text}. In {'; '.join(named)}"
-
-
-def _wrap_lines(lines: Sequence[str]) -> str:
-    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)
 
 
 def _shorten(text: str, longest: int = _BRIEF) -> str:

@@ -10,7 +10,6 @@ from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ExcludedVariant, VariedSetting
 from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.measure.results.run_summary import Reason
-from dliosim.report.compare.answer_lines import comparison_lines, limits_below
 from dliosim.report.compare.tables import comparison_report
 from tests.compare.sample import COLD, answered, cold, with_figures
 from tests.compare.stall_sample import saves, stalled
@@ -92,7 +91,7 @@ def test_a_variant_that_cannot_run_is_named_and_left_out_of_advice() -> None:
     found = answer(made)
     assert found.limits[0] == Reason("not_run", {"label": "api=c", "error": "it needs one file"})
     assert "--vary api=a,b " in found.advice[0].command
-    assert "LIMIT    api=c not run: it needs one file" in comparison_lines(made, found)
+    assert "LIMIT    api=c not run: it needs one file" in comparison_report(made, found)
 
 
 def test_limits_without_room_in_the_first_lines_are_below_them_and_no_limit_is_there_twice() -> None:
@@ -105,7 +104,7 @@ def test_limits_without_room_in_the_first_lines_are_below_them_and_no_limit_is_t
     limits = " ".join(f"{first}\n{below}".split())
     assert [limits.count(reason) for reason in reasons] == [1] * 6
     short = replace(made, not_run=())
-    assert limits_below(short, answer(short)) == ""
+    assert comparison_report(short, answer(short)).count("LIMIT") == 0
 
 
 def test_few_repetitions_say_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dliosim.compare.answer import EITHER, USE
-from dliosim.compare.result import ComparisonAnswer, Outcome
+from dliosim.compare.result import ComparisonAnswer
 from dliosim.measure.results.run_summary import CANNOT_SAY
 from dliosim.readable import count, number
 from dliosim.report.first_lines import (
@@ -38,32 +38,32 @@ _TO = {
 _CACHES = {"cold": "caches dropped before", "warm": "caches filled before"}
 
 
-def comparison_lines(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> str:
+def comparison_lines(found: ComparisonResult) -> str:
     """Return the first lines, at most 8: a title, and a line for each question that the comparison can answer."""
-    return first_lines(*comparison_rows(found, answer))
+    return first_lines(*comparison_rows(found))
 
 
-def comparison_rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> FirstRows:
+def comparison_rows(found: ComparisonResult) -> FirstRows:
     """Return the title and the rows of the first lines."""
     kind, directory = next(((one.kind, one.directory) for one in found.environment.file_systems), ("", ""))
     title = fit_title(
-        [f"{name}: {name_target(found.what)}" for name in name_forms(found.name)],
+        [f"{name}: {found.what}" for name in name_forms(found.name)],
         [f"{count(found.ranks, 'rank')} on {name_nodes(found.nodes)}"],
         [kind],
         directory_forms(directory),
     )
-    return fit_rows(title, list(_rows(found, answer)), answer.advice)
+    return fit_rows(title, list(_rows(found)), found.answer.advice)
 
 
-def more_limits(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> list[Row]:
+def more_limits(found: ComparisonResult) -> list[Row]:
     """Return the limits for which the first lines have no room."""
-    shown = comparison_rows(found, answer)[1]
-    return [row for row in _rows(found, answer) if row[0] == "LIMIT" and row not in shown]
+    shown = comparison_rows(found)[1]
+    return [row for row in _rows(found) if row[0] == "LIMIT" and row not in shown]
 
 
-def limits_below(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> str:
+def limits_below(found: ComparisonResult) -> str:
     """Return the limits for which the first lines have no room, as lines below them; empty where there are none."""
-    return first_rows(more_limits(found, answer))
+    return first_rows(more_limits(found))
 
 
 def name_target(what: str) -> str:
@@ -71,7 +71,8 @@ def name_target(what: str) -> str:
     return what if " " in what else f"loop {what}"
 
 
-def _rows(found: Outcome | ComparisonResult, answer: ComparisonAnswer) -> Iterator[tuple[str, str]]:
+def _rows(found: ComparisonResult) -> Iterator[tuple[str, str]]:
+    answer = found.answer
     lead = _lead(answer, found.is_stall_comparison)
     if answer.verdict == USE:
         yield "ANSWER", f"use {answer.use}: {lead}"

@@ -41,6 +41,11 @@ class SavedVariant:
 
     label: str  #: the variant as text
     settings: tuple[tuple[str, str], ...]  #: (name, value) of each varied setting
+    added: str | None  #: why it is there though the user did not ask for it
+    api: str  #: api of its access
+    hints_asked: tuple[tuple[str, str], ...]  #: pairs of MPI_Info as given
+    notes: tuple[str, ...]  #: notes of its loop
+    resident_share: float | None  #: share of the bytes that were in the page cache before passes
     seconds: tuple[float, ...]  #: time of each pass; s
     ratio: float | None  #: rate by the reference's rate; of saves and restores the reference's stall by its stall
     ratio_low: float | None  #: lower end of the interval of `ratio`
@@ -84,22 +89,27 @@ class ComparisonResult:
 def read_comparison(path: Path) -> ComparisonResult:
     """Return the content of compare.json; UsageError names what is wrong."""
     with open_json(path, COMPARE_VERSION) as content:
-        what = read_member(str, content, "what")
-        if what not in _KINDS:
-            raise UsageError(f"what is none of {', '.join(_KINDS)}")
-        variants = enumerate(read_member(list, content, "variants"))
-        found = read_object(
-            ComparisonResult,
-            content,
-            what=f"{what} {read_member(str, content, 'loop' if what == 'loop' else 'checkpoint')}",
-            variants=tuple(_read_variant(one, f"variants[{i}]", what != "loop") for i, one in variants),
-        )
-        check_job(found.ranks, found.nodes)
-        answer = found.answer
-        if answer.source not in SOURCES:
-            raise UsageError(f"answer.source is none of {', '.join(SOURCES)}")
-        if answer.use is None if answer.verdict == USE else not answer.reasons:
-            raise UsageError("answer has neither a variant to use nor reasons")
+        return parse_comparison(content)
+
+
+def parse_comparison(content: dict[str, Any]) -> ComparisonResult:
+    """Return a comparison from the content of compare.json; UsageError names what is wrong."""
+    what = read_member(str, content, "what")
+    if what not in _KINDS:
+        raise UsageError(f"what is none of {', '.join(_KINDS)}")
+    variants = enumerate(read_member(list, content, "variants"))
+    found = read_object(
+        ComparisonResult,
+        content,
+        what=f"{what} {read_member(str, content, 'loop' if what == 'loop' else 'checkpoint')}",
+        variants=tuple(_read_variant(one, f"variants[{i}]", what != "loop") for i, one in variants),
+    )
+    check_job(found.ranks, found.nodes)
+    answer = found.answer
+    if answer.source not in SOURCES:
+        raise UsageError(f"answer.source is none of {', '.join(SOURCES)}")
+    if answer.use is None if answer.verdict == USE else not answer.reasons:
+        raise UsageError("answer has neither a variant to use nor reasons")
     return found
 
 
