@@ -19,9 +19,9 @@ from dliosim.readable import long_time, seconds
 from dliosim.report.text_table import WIDTH, Column, format_columns, percent_cell
 
 EXPLAINED = (
-    "Intervals are of work between the end of a save and the beginning of the next. A save in the background costs its "
-    "stall alone (steps that its flush slows down are not counted), may come no sooner than its flush ends, and a "
-    "failure loses the work since the newest complete one began."
+    "An interval is the work between the end of a save and the start of the next. A background save costs its stall "
+    "alone (steps that its flush slows down are not counted), and the next save cannot start before its flush ends. A "
+    "failure loses the work since the newest complete save started."
 )
 
 
@@ -47,7 +47,7 @@ def explain_intervals(rows: Sequence[IntervalRow]) -> str:
     ):
         return EXPLAINED
     short = " and ".join(long_time(each) for each in raised)
-    return f"{EXPLAINED} An own interval of {short} is shorter than a flush, so not possible: raised to the flush."
+    return f"{EXPLAINED} The pattern's interval of {short} is shorter than a flush, so it was raised to the flush."
 
 
 def interval_table(title: str, first: str, rows: Sequence[IntervalRow], width: int = WIDTH) -> str:

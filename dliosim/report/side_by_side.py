@@ -74,7 +74,7 @@ def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
     tables = {CONDITIONS: _condition_rows(summaries), "lines that not all patterns have": _pattern_rows(summaries)}
     for title in loop_titles(runs):
         tables[f"{title}: {_ABOUT_LOOPS}"] = _loop_rows([_find_loop(one, title) for one in runs])
-    tables["files: mean time until a run of the verb was complete, and bytes by time"] = _verb_rows(summaries)
+    tables["files: mean time until a run of the verb was complete, and its rate"] = _verb_rows(summaries)
     tables[_ABOUT_BACKGROUND] = _background_rows(summaries)
     tables[_ABOUT_HELD] = _share_rows(summaries)
     tables[_ABOUT_INTERVALS] = _interval_rows(summaries)
@@ -173,8 +173,8 @@ _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
 ]
 
 _ABOUT_LOOPS = (
-    "all over the epochs that count for the answer, saves left out: latencies of these epochs together, utilization "
-    "their mean, without their first steps"
+    "over the epochs that count for the answer, without saves: latencies of these epochs together; utilization is "
+    "their mean, without first steps"
 )
 
 
@@ -349,11 +349,9 @@ def _verb_rows(runs: Sequence[RunSummary]) -> _Rows:
     return rows
 
 
-_ABOUT_BACKGROUND = (
-    "saves in the background: how long one held the slowest rank (mean), and its flush next to the steps (median)"
-)
-_ABOUT_INTERVALS = "how often to save at the failures given (--mtbf): all of a checkpoint, also where a part was saved"
-_ABOUT_HELD = "saves: the share of the time of all epochs, saves included, in which they held the ranks"
+_ABOUT_BACKGROUND = "saves in the background: time that one held the slowest rank (mean), and of its flush (median)"
+_ABOUT_INTERVALS = "best interval between saves (--mtbf), of the full checkpoint even if a part was saved"
+_ABOUT_HELD = "saves: share of the time of all epochs, saves included, in which they held the ranks"
 
 
 def _background_rows(runs: Sequence[RunSummary]) -> _Rows:

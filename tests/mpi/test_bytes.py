@@ -178,7 +178,7 @@ def test_of_arrays_that_a_library_keeps_there_is_no_rate_and_advice_can_be_typed
     assert first["read_call_bytes"] >= SIZE
     assert [epoch["bytes_moved"] for epoch in later] == [0, 0]
     said = " ".join(done.stdout.split())
-    assert "the page cache gave some or all of" in said or "ANSWER not a storage result" in said
+    assert "the page cache delivered some or all of" in said or "ANSWER not a storage result" in said
     assert "cache off" not in said
     advised = place.write(dataset, "prepare d\n", "repeat 2 {\ndrop caches\n", loop, "}\n")
     compile_pattern(advised, [], Job(2))

@@ -80,4 +80,4 @@ def test_who_never_reaches_a_collective_open_is_named_by_another_node_with_what_
     waits = next(line for line in lines if line.startswith("  waiting inside MPI_File_open of "))
     assert "ranks (0-1)" in waits and str(tmp_path / "data")[:30] in waits
     assert any(line.startswith("  next: on ") and ": gdb -p " in line for line in lines)
-    assert "  next: ranks of other nodes are late: look at what these nodes print, and whether they are up" in lines
+    assert "  next: ranks on other nodes are late: check their output, and whether the nodes are up" in lines

@@ -51,7 +51,7 @@ def test_the_answer_is_on_the_second_line_and_how_it_is_known_below() -> None:
     lines = lines_of(answered())
     assert lines[1] == "ANSWER   does not feed: accelerators busy 61 % (only storage counted), goal 90 %"
     assert lines[2] == "STORAGE  loop needs 2.91 GB/s, got 1.97 GB/s from the device (epoch 1)"
-    assert lines[3] == "MEMORY   the page cache gave some or all of epochs 2 to 5: not counted"
+    assert lines[3] == "MEMORY   the page cache delivered some or all of epochs 2 to 5: not counted"
     assert lines[4].startswith("LOOP     ")
 
 
@@ -157,7 +157,7 @@ def test_what_cache_memory_kept_did_not_come_from_the_page_cache() -> None:
     (loop, *_) = run().loops
     kept = tuple(change(one, bytes_moved=0, amplification=0.0) for one in loop.epochs[1:])
     lines = lines_of(answered(), phases=(replace(loop, epochs=(loop.epochs[0], *kept)),))
-    assert "MEMORY   `cache memory` gave epochs 2 to 5: not counted" in lines
+    assert "MEMORY   `cache memory` delivered epochs 2 to 5: not counted" in lines
 
 
 def test_saves_in_memory_are_called_so() -> None:
@@ -236,11 +236,11 @@ def test_how_often_to_save_is_said_or_why_it_is_unknown() -> None:
     )
     tiny = replace(half, verb=saved(2.0), part_of="1/1000 of the bytes of m")
     lines = lines_of(phases=(tiny,), mtbf=14_400.0, arguments=("run", "a.dlio", "--mtbf", "4 h"))
-    part = lines.index("EVERY    half: unknown; 25 MB a rank tell no rate, save more:")
+    part = lines.index("EVERY    half: unknown: 25 MB per rank is too little for a rate; save more:")
     assert lines[part + 1] == "mpiexec -n 4 dliosim run a.dlio --mtbf '4 h' -D m.scale=300"
     unscaled = replace(tiny, part_of="2 of 4 ranks")
     text = " ".join(" ".join(lines_of(phases=(unscaled,), mtbf=14_400.0)).split())
-    assert "of this part, a low guess from 25 MB a rank" in text
+    assert "of this part, a low guess from 25 MB per rank" in text
     assert "EVERY    unknown, as nothing was saved" in lines_of(answered(), phases=tuple(loops), mtbf=14_400.0)
     assert not any(line.startswith("EVERY") for line in lines_of(answered(), phases=(*loops, save)))
 
@@ -253,7 +253,7 @@ def test_saves_that_differ_are_repeated_and_failures_that_come_too_often_leave_n
         return rows.partition("EVERY ")[2].partition(" SAVES")[0]
 
     text = every(14_400.0, *saves)
-    assert text.endswith("fails every 4 h; saves of model took 1.0 s to 2.5 s, so repeat it")
+    assert text.endswith("fails every 4 h; saves of model took 1.0 s to 2.5 s: repeat it")
     assert "repeat" not in every(14_400.0, saves[0], saves[0])
     assert every(0.1, saves[0]).startswith("model at no interval (over 99 % lost)")
 

@@ -21,7 +21,7 @@ def said(begin: str, *stalls: float, **changed: object) -> str:
 
 
 def test_how_long_the_job_stalls_is_said_in_seconds() -> None:
-    sentence = said("How long the job stalls for a save", 2.0, 1.0, 4.0)
+    sentence = said("Stall of the job for a save", 2.0, 1.0, 4.0)
     assert sentence.count(" s with `") == 3
     order = [sentence.index(label) for label in ("all ranks into shared file", "into file per rank", "rank 0")]
     assert order == sorted(order)
@@ -40,7 +40,7 @@ def test_a_save_in_the_background_says_when_it_is_complete() -> None:
 
 
 def test_other_bytes_are_reported() -> None:
-    assert said("Not the same bytes are moved: 1.000 GB (`writers=into", 2.0, 1.0, bytes=2_000_000_000)
+    assert said("Variants move different amounts: 1.000 GB (`writers=into", 2.0, 1.0, bytes=2_000_000_000)
     assert not said("Not the same bytes", 2.0, 1.0)
 
 

@@ -81,7 +81,7 @@ def test_times_of_a_part_that_tells_a_rate_are_multiplied_and_called_an_estimate
     assert (one.checkpoint, one.costs, one.is_estimate) == ("c", Costs(3600, 20.0, 50.0), True)
     assert (one.rate, one.rank_bytes) == (large / 2, large / 4)
     assert (whole.checkpoint, whole.is_estimate) == ("all", False)
-    assert "* c is an estimate: saves of only 1/10 of the bytes of m, and" in said(found)
+    assert "* c is an estimate from saves of only 1/10 of the bytes of m" in said(found)
     assert [each["is_estimate"] for each in results_content(found)["intervals"]] == [True, False]
 
 
@@ -103,7 +103,7 @@ def test_of_a_copy_to_buffers_each_rank_has_its_share_and_all_ranks_write_the_re
 def test_of_a_part_that_is_too_small_there_is_no_interval_and_it_is_said_what_to_type() -> None:
     found = of(TRAIN, PART, phase(saved(2.0), name="whole"))
     assert [one.checkpoint for one in checkpoint_costs(found)] == ["whole"]
-    unknown = "how often to save c is unknown: saves of only 1/10 of the bytes of m, 25 MB a rank, tell no rate"
+    unknown = "how often to save c is unknown: saves of only 1/10 of the bytes of m, 25 MB per rank, give no rate"
     assert f"{unknown}; `-D m.scale=3` saves more" in said(found)
     assert "is unknown" not in said(of(TRAIN, PART, mtbf=None))
 
@@ -154,7 +154,10 @@ def test_the_share_that_saves_held_is_said_about_each_loop_and_all() -> None:
 def test_what_a_flush_cost_the_steps_during_it_is_said_with_their_numbers() -> None:
     train = replace(TRAIN, epochs=(epoch(0, **FLUSHING),))
     text = said(of(train, phase(flushed(0.5, 2.0), within="train"), mtbf=None))
-    assert "steps of train during a save in the background took 1.14 times as long as others (these 31 16.3 ms" in text
+    assert (
+        "steps of train during a save in the background took 1.14 times as long as others "
+        "(31 steps of 16.3 ms during saves" in text
+    )
     assert "took" not in said(of(TRAIN, phase(flushed(0.5, 2.0), within="train"), mtbf=None))
 
 

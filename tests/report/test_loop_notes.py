@@ -23,13 +23,13 @@ def said(text: str, *variants: float, repetitions: int = 8, **changed: object) -
 
 def test_the_fastest_may_lose_at_a_percentile() -> None:
     tail = Histogram([1000] * 95 + [50_000_000] * 5)
-    assert said("api=b loses at p99 of batch latency: 50", 1.0, 0.5, latency=tail)
+    assert said("api=b is worse at p99 of batch latency: 50", 1.0, 0.5, latency=tail)
     assert not said("loses at p50", 1.0, 0.5, latency=tail)
 
 
 def test_another_order_of_samples_is_reported() -> None:
     assert ORDER in said("the same samples in the same order", 1.0, 2.0)
-    assert said("That is other work", 1.0, 2.0, order_hash="7")
+    assert said("That is different work", 1.0, 2.0, order_hash="7")
 
 
 def test_bytes_more_than_those_asked_and_two_phase_are_reported() -> None:
@@ -38,11 +38,11 @@ def test_bytes_more_than_those_asked_and_two_phase_are_reported() -> None:
 
 
 def test_unequal_depth_and_unlike_caches_are_reported() -> None:
-    assert said("Not at equal depth: from 1.00 calls in flight (api=a) to 32.0 (api=b)", 1.0, 0.5, depth=32.0)
+    assert said("Not the same depth: from 1.00 calls in flight (api=a) to 32.0 (api=b)", 1.0, 0.5, depth=32.0)
     assert said("CACHES WERE NOT THE SAME", 1.0, 2.0, resident_share=0.5)
     assert not said("CACHES WERE NOT THE SAME", 1.0, 2.0)
     cold = outcome(measured((1.0, 2.0)), caches="cold")
-    assert "Before each pass the page cache was dropped, and kept 100 % of the bytes." in notes(cold)
+    assert "The page cache was dropped before each pass, but kept 100 % of the bytes." in notes(cold)
 
 
 def test_hints_that_were_not_granted_are_reported() -> None:
@@ -60,7 +60,7 @@ def test_the_striping_that_was_read_back_is_reported() -> None:
 
 
 def test_waits_for_cores_are_reported() -> None:
-    assert said("5.1 % of the time of api=b was waiting for a core", 1.0, 2.0, core_wait_share=0.051)
+    assert said("api=b waited 5.1 % of its time for a core", 1.0, 2.0, core_wait_share=0.051)
     assert not said("waiting for a core", 1.0, 2.0, core_wait_share=0.049)
 
 

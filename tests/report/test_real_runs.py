@@ -175,7 +175,7 @@ def test_with_an_mtbf_it_is_said_how_often_to_save_by_what_saves_took(made: Made
     saves = [phase["files"]["seconds"] for phase in made.results["phases"] if phase["kind"] == "save"]
     assert found["restart_seconds"] == pytest.approx(statistics.median(saves))
     assert found["young_seconds"] == pytest.approx((2 * found["stall_seconds"] * 4 * 3600) ** 0.5)
-    assert "how often to save if the job fails every 4 h on average" in made.printed
+    assert "best interval between saves if the job fails every 4 h on average" in made.printed
 
 
 def test_every_override_is_there_in_its_order() -> None:

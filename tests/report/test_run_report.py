@@ -144,9 +144,9 @@ def test_waiting_for_cores_is_said_where_it_is_so_and_not_where_there_are_more_r
     crowded = replace(TMPFS, ranks_per_node=16, cores_per_node=2)
     text = report_of(*waiting(0.049), environment=crowded)
     assert "?" not in text
-    assert "; 4.90 % of it was waiting for a core" in " ".join(text.split())
+    assert "; 4.90 % of it was waits for a core" in " ".join(text.split())
     text = " ".join(report_of(*waiting(0.123), environment=crowded).split())
-    assert "warning: train: ranks waited 12 % of the loop for a core, in data wait," in text
+    assert "warning: train: ranks waited 12 % of the loop for a core, spread over data wait," in text
     assert "(16 ranks on 2 cores: use fewer ranks, or give each a core of its own)" in text
     assert "?" in text
     quiet = " ".join(report_of(*waiting(0.123), environment=TMPFS).split())
@@ -294,7 +294,7 @@ def test_what_verify_checked_is_said_and_that_its_times_are_not_to_be_quoted():
     kept = epoch(1, bytes_moved=7)
     text = run_report(run(phases=(phase_of(epoch(0, bytes=5_000, bytes_moved=8_192), kept), restored), verify=True))
     assert re.search(r"^verified +1 005 007 bytes, all as prepared$", text, re.MULTILINE)
-    said = "warning: what was read was checked within the steps (--verify), as tool time: do not quote"
+    said = "warning: steps also checked what they read (--verify), which counts as tool time: do not quote"
     assert said in " ".join(text.split())
     assert "?" in text
 
@@ -311,7 +311,7 @@ def test_a_sync_that_is_slow_in_itself_is_distinguished_from_waiting_for_others(
     wall = epoch(1).loop_seconds
     waits = {"least_sync_wait_seconds": share * wall, "sync_wait_seconds": spread(0.5 * wall)}
     found = warnings_of(phase_of(epoch(0, **waits), epoch(1, **waits)))
-    said = "train: 12 % of the loop's time is what even the last rank of each step waited in its sync"
+    said = "train: even the last rank of each step waited in its sync, for 12 % of the loop's time"
     assert any(line.startswith(said) for line in found) == warned
 
 
@@ -326,7 +326,7 @@ def test_a_sync_that_is_slow_in_itself_is_distinguished_from_waiting_for_others(
 def test_reading_over_twice_what_was_asked_is_warned_about_with_what_to_look_at(api, cache, word):
     assert warnings_of(phase_of(epoch(0, amplification=1.99), api=api, cache=cache)) == []
     (found,) = warnings_of(phase_of(epoch(0), epoch(1, amplification=3.456), api=api, cache=cache))
-    assert found.startswith("train: 3.46 bytes went through read calls for each byte asked: ")
+    assert found.startswith("train: read calls moved 3.46 bytes for each byte asked: ")
     assert word in found
 
 
@@ -334,7 +334,9 @@ def test_unknown_bytes_are_not_said_to_be_verified():
     some, units = epoch(0, bytes=5_000, bytes_moved=5_000), epoch(1, bytes=1_000, bytes_moved=16_000)
     known = (replace(some, unchecked_bytes=700), replace(units, unchecked_bytes=16_000))
     text = run_report(run(phases=(phase_of(*known),), verify=True))
-    assert re.search(r"^verified +4 300 of 6 000 bytes, as prepared; of the others it is not known", text, re.MULTILINE)
+    assert re.search(
+        r"^verified +4 300 of 6 000 bytes, as prepared; what the others should be is unknown", text, re.MULTILINE
+    )
 
 
 def test_what_a_library_or_whole_units_read_besides_is_not_put_down_to_somebody_else():
@@ -343,13 +345,13 @@ def test_what_a_library_or_whole_units_read_besides_is_not_put_down_to_somebody_
     assert found.endswith("the format's library reads more than samples (indexes, whole chunks or row groups)")
     whole = replace(more, bytes_moved=3 * more.bytes)
     (found,) = warnings_of(phase_of(epoch(0), whole, api="posix", cache="page"))
-    assert found.endswith("samples are in units (chunks, row groups) that are read whole for each of them")
+    assert found.endswith("each sample takes a whole unit of its format (chunk, row group) to read")
     masks = epoch(0, samples=64, bytes=16, bytes_moved=2048, amplification=None)
     (found,) = warnings_of(phase_of(masks, api="posix", cache="page"))
-    assert found.startswith("train: 128 bytes went through read calls for each byte asked: ")
-    assert found.endswith("read whole for each of them, and have 0.25 B each of these")
+    assert found.startswith("train: read calls moved 128 bytes for each byte asked: ")
+    assert found.endswith("(chunk, row group) to read, for 0.25 B that a sample has of it")
     (found,) = warnings_of(phase_of(replace(masks, bytes=0), api="posix", cache="page"))
-    assert found.startswith("train: 2.048 kB went through read calls for 0 B asked: ")
+    assert found.startswith("train: read calls moved 2.048 kB for 0 B asked: ")
     (found,) = warnings_of(phase_of(epoch(0), more, api="posix", cache="page"))
     assert found.endswith("something else in these processes has read the rest")
 
@@ -372,7 +374,7 @@ def test_a_restore_from_the_page_cache_is_warned_about_with_how_many_runs_did():
 @pytest.mark.parametrize(
     ("kind", "share", "said"),
     [
-        ("save", 0.11, "save: making contents took more than 10 % of its own time, outside the clock: storage may"),
+        ("save", 0.11, "save: generating contents took more than 10 % of its own time, outside the clock: storage may"),
         ("restore", 0.11, "restore: checking contents took more than 10 % of its own time, outside the clock"),
         ("save", 0.09, None),
         ("prepare", 0.11, None),
@@ -408,7 +410,9 @@ def test_ranks_that_ask_for_the_same_bytes_are_warned_about_where_the_device_gav
     half = {"distinct_bytes": whole.bytes // 2, "storage_amplification": 0.5}
     phases = phase_of(change(whole, **half), change(whole, epoch=2, **half))
     (found,) = warnings_of(phases, environment=ON_DISK)
-    different = "ranks asked for 362.0 MB, and only 181.0 MB are different bytes: the page cache or another rank gave"
+    different = (
+        "ranks asked for 362.0 MB, but only 181.0 MB are distinct bytes: the page cache or another rank delivered"
+    )
     assert found.startswith(f"train: in epochs 1 and 2 {different}")
     assert re.search(r"^1 +\S+ +\S+ +0\.5000 ", report_of(*phases.epochs, environment=ON_DISK), re.MULTILINE)
     warm = change(whole, distinct_bytes=whole.bytes // 2, storage_amplification=0.24)
@@ -421,7 +425,7 @@ def test_ranks_that_ask_for_the_same_bytes_are_warned_about_where_the_device_gav
     read = verb(1.0, content_seconds=spread(0.0), distinct_bytes=90_511_552, device_bytes=90_511_552)
     restored = file_phase_of("restore", read)
     (found,) = warnings_of(restored, environment=ON_DISK)
-    assert found.startswith("restore: ranks asked for 181.0 MB, and only 90.51 MB are different bytes: ")
+    assert found.startswith("restore: ranks asked for 181.0 MB, but only 90.51 MB are distinct bytes: ")
     row = next(line for line in run_report(run(phases=(restored,))).splitlines() if line.startswith("restore"))
     assert row.split()[5:12] == ["181.0", "MB", "90.51", "MB", "90.51", "MB", "0.09051"]
 
@@ -471,7 +475,7 @@ def test_readers_that_mostly_decode_are_blamed_and_not_storage():
     one_reader = {"readers": 1, "prefetch": 2}
     decoding = text_of(decoded(0, 0.24), decoded(1, 0.24), **one_reader)
     spent = "readers spent 57 % of their busy time decoding, not reading"
-    assert f"train: {spent}: data waits, and steps bound by reads, are waits for that" in decoding
+    assert f"train: {spent}: data waits, and steps bound by reads, wait for that" in decoding
     assert "not reading" not in text_of(decoded(0, 0.1), decoded(1, 0.1), **one_reader)
     both = text_of(decoded(0, 0.1, 0.14), decoded(1, 0.1, 0.14), **one_reader)
     assert "57 % of their busy time decoding and preprocessing, not reading" in both

@@ -87,7 +87,7 @@ def test_tables_and_pictures_show_stalls_and_no_rates_of_samples(tmp_path: Path)
     axes = figure.axes[0]
     assert axes.get_xlabel() == "stall of writers=into file per rank / stall"
     assert all(label.get_text().rpartition("\n")[2].endswith("s") for label in axes.get_yticklabels())
-    assert "How long the job stalls" in page([found])
+    assert "Stall of the job" in page([found])
 
 
 def test_columns_of_what_no_rank_did_are_left_out(tmp_path: Path) -> None:

@@ -24,14 +24,14 @@ from dliosim.report.words import sentence
 
 _FROM = {
     "device": "from the device",
-    "unknown": "from where is not counted",
-    "mixed": "part of it from memory",
+    "unknown": "source not counted",
+    "mixed": "partly from memory",
     "memory": "from memory, not from storage",
 }
 #: Of saves, which have no caches.
 _TO = {
     "device": "to storage, synced",
-    "unknown": "to where is not counted",
+    "unknown": "destination not counted",
     "mixed": "not all variants sync what they save",
     "memory": "to memory, not to storage",
 }

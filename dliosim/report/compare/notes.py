@@ -72,12 +72,12 @@ def _latency_losses(outcome: Outcome, fastest: int) -> Iterator[str]:
             if len(_PERCENTILES) * one.p <= LEVEL and medians[other] < medians[fastest]:
                 lost = True
                 yield (
-                    f"{outcome.measured[fastest].label} loses at {name} of batch latency: "
-                    f"{seconds(medians[fastest] * 1e-9, 3)} against {seconds(medians[other] * 1e-9, 3)} of "
+                    f"{outcome.measured[fastest].label} is worse at {name} of batch latency: "
+                    f"{seconds(medians[fastest] * 1e-9, 3)} against {seconds(medians[other] * 1e-9, 3)} with "
                     f"{outcome.measured[other].label}."
                 )
     if not lost:
-        yield "No other one is shown to wait less for a batch, at p50, p90, p99 or p99.9."
+        yield "No other variant is shown to wait less for a batch at p50, p90, p99 or p99.9."
 
 
 def _latency_quantile(one: Pass, share: float) -> float:
@@ -110,14 +110,14 @@ def _sample_order(measured: Sequence[VariantResult]) -> Iterator[str]:
     hashes = [{one.figures["order_hash"] for one in variant.passes} for variant in measured]
     everything = set().union(*hashes)
     if len(everything) == 1:
-        yield f"All variants had the same samples in the same order (order hash {everything.pop()})."
+        yield f"All variants read the same samples in the same order (order hash {everything.pop()})."
         return
     for variant, own in zip(measured, hashes, strict=True):
         if len(own) > 1:
             yield f"WRONG: passes of {variant.label} differ in their samples or their order; please report it."
     first = hashes[0]
     others = [variant.label for variant, own in zip(measured, hashes, strict=True) if own != first]
-    yield f"Other samples, or another order, than {measured[0].label}: {', '.join(others)}. That is other work."
+    yield f"Not the samples and the order of {measured[0].label}: {', '.join(others)}. That is different work."
 
 
 def _stall_sentences(outcome: Outcome, use: int | None) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _stall_sentences(outcome: Outcome, use: int | None) -> Iterator[str]:
     least, longest = min(stalls, key=stalls.__getitem__), max(stalls, key=stalls.__getitem__)
     chosen = dict.fromkeys([least, outcome.measured[0].label, longest])
     text = ", ".join(f"{seconds(stalls[label], 3)} with `{label}`" for label in chosen)
-    yield f"How long the job stalls for a {doing}, geometric mean of the slowest rank: {text}."
+    yield f"Stall of the job for a {doing}, geometric mean of the slowest rank: {text}."
     for one in outcome.measured:
         if one.median("flush_seconds"):
             complete = seconds(one.median("until_complete_seconds"), 3)
@@ -147,7 +147,7 @@ def _stall_sentences(outcome: Outcome, use: int | None) -> Iterator[str]:
         amounts.setdefault(one.passes[0].figures["bytes"], []).append(f"`{one.label}`")
     if len(amounts) > 1:
         text = ", ".join(f"{size(amount)} ({'; '.join(labels)})" for amount, labels in amounts.items())
-        yield f"Not the same bytes are moved: {text}."
+        yield f"Variants move different amounts: {text}."
 
 
 def _condition_notes(outcome: Outcome) -> Iterator[str]:
@@ -184,7 +184,7 @@ def _depth_note(outcome: Outcome) -> Iterator[str]:
     if depths and max(depths.values()) > _UNEQUAL_DEPTH * min(depths.values()):
         low, high = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
         yield (
-            f"Not at equal depth: from {number(depths[low], 3)} calls in flight ({low}) to "
+            f"Not the same depth: from {number(depths[low], 3)} calls in flight ({low}) to "
             f"{number(depths[high], 3)} ({high})."
         )
 
@@ -199,7 +199,7 @@ def _residency_notes(outcome: Outcome) -> Iterator[str]:
     span = percent(low, 3) if percent(low, 3) == percent(high, 3) else f"{percent(low, 3)} to {percent(high, 3)}"
     unlike = "; CACHES WERE NOT THE SAME" if high - low > _UNLIKE else ""
     if outcome.caches == "cold" and low > _UNLIKE:
-        yield f"Before each pass the page cache was dropped, and kept {span} of the bytes{unlike}."
+        yield f"The page cache was dropped before each pass, but kept {span} of the bytes{unlike}."
     else:
         yield f"Caches {outcome.caches} before each pass: {span} of the bytes were in the page cache{unlike}."
 
@@ -209,7 +209,7 @@ def _machine_notes(outcome: Outcome) -> Iterator[str]:
     environment = outcome.environment
     for one in outcome.measured:
         if one.core_wait is not None and one.core_wait >= CORE_WAIT_LIMIT:
-            yield f"{percent(one.core_wait, 2)} of the time of {one.label} was waiting for a core."
+            yield f"{one.label} waited {percent(one.core_wait, 2)} of its time for a core."
     if not environment.is_oversubscribed and environment.load_average > _BUSY * environment.cores_per_node:
         load, cores = number(environment.load_average, 3), count(environment.cores_per_node, "core")
-        yield f"The machine was busy before (load average {load} on {cores}): repeat this when it is not."
+        yield f"The machine was busy before (load average {load} on {cores}): repeat this when it is quiet."

@@ -133,16 +133,16 @@ def comparison_tables(found: ComparisonResult, title: str, names: Sequence[str])
     if not found.variants:
         return []
     main, what, columns, ratio = _SAMPLES, "samples/s", _LOOP_COLUMNS, "times as\nfast"
-    meaning = "times as fast as the first variant"
+    meaning = "how many times as fast as the first variant it is"
     about = "batch latency, where the time of all ranks went, and what was read"
     if found.is_stall_comparison:
         main, what, columns, ratio = _STALL, "stall", _STALL_COLUMNS, "times\nless"
         meaning = "how many times less than the first variant it stalls"
-        about = "how long until complete, and the longest of any rank in each part (making contents left out)"
+        about = "time until complete, and time of the slowest rank in each part (without generating contents)"
     verdicts = (
-        f"{title}: rates and stalls are geometric means of {count(found.repetitions, 'pass', 'passes')}. Next "
-        f"to them: {meaning}, as a mean of the ratios within blocks, its 95 % interval, and p. Both allow for "
-        "the number of variants"
+        f"{title}: rates and stalls are geometric means of {count(found.repetitions, 'pass', 'passes')}. Then "
+        f"{meaning} (mean of the ratios within blocks), its 95 % interval and p, both adjusted for the number of "
+        "variants"
     )
     shown = select_columns(columns, found.variants)
     tables = [

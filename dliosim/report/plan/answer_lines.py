@@ -42,12 +42,12 @@ def plan_lines(
     loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
     rows = list(_missing_memory(forecast, memory))
     if workload.scale > 1 and any(phase.verb not in ("save", "restore") for phase in forecast.phases):
-        rows.append(("SCALE", f"{workload.scale}: figures are of less than is published; -D scale=1 plans all"))
+        rows.append(("SCALE", f"{workload.scale}: figures are for less than the published size; -D scale=1 plans all"))
     rows += _loop_rows(loops[0], workload, memory_left(forecast, memory)) if loops else []
     rows += [("ALSO", _rate(one, forecast.ranks, workload.accelerator)) for one in loops[1:2]]
     unread = [shorten_name(one.name) for one in loops_of(workload.verbs) if not one.dataset]
-    rows += [("ALSO" if rows else "NEEDS", f"{name}: nothing, as it reads nothing") for name in unread[:1]]
-    hint = "" if risks else "; `--mtbf D` says the best interval"
+    rows += [("ALSO" if rows else "NEEDS", f"{name}: nothing: it does not read") for name in unread[:1]]
+    hint = "" if risks else "; `--mtbf D` gives the best interval"
     rows += [("HOLDS", _holding(one)) for one in forecast.storage if one.bytes * one.copies > _TOO_MUCH][:1]
     rows += [("SAVES", _save(one, hint, workload.scale)) for one in saves]
     rows += [("EVERY", _best_intervals(one)) for one in risks]
@@ -74,7 +74,7 @@ def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, st
         return
     most = max(forecast.phases, key=lambda phase: phase.node_memory)
     what = f"{most.verb} {shorten_name(most.name)}"
-    buffers = " (buffers of saves in the background)" if most.memory.staging > most.memory.total / 2 else ""
+    buffers = " (buffers of background saves)" if most.memory.staging > most.memory.total / 2 else ""
     once = NODE_BYTES + forecast.index_bytes
     room, others = memory - once - forecast.rank_bytes, forecast.node_bytes - once - forecast.rank_bytes
     # Next to the rank that needs most, the others of the fullest node stand for those of any node.
@@ -87,7 +87,7 @@ def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, st
     needed, there = _two_digits(forecast.node_bytes), _show_memory(memory)
     yield (
         "ROOM",
-        f"none: ranks need {needed} of a node's {there} in {what}{buffers}; {cure}, or say a node's `--memory`",
+        f"none: {what} needs {needed} of a node's {there}{buffers}; {cure}, or give a node's `--memory`",
     )
 
 
@@ -99,13 +99,13 @@ def _loop_rows(needs: LoopNeeds, workload: Workload, left: float) -> Iterator[tu
         rate = "more than any storage has"
         if demand.rate is not None:
             rate = f"{show_figure(demand.rate * ranks, size, True)}/s"
-        yield "READING", f"{rate} while steps wait, as no `readers` read ahead of them"
+        yield "READING", f"{rate} while steps wait, because no `readers` read ahead"
     asked = show_figure(needs.epoch_bytes, size, needs.estimated)
     mean = show_figure(needs.epoch_bytes / ranks, size, needs.estimated)
     one, several = ("pass", "passes") if needs.loop.arrivals else ("epoch", "epochs")
     more = needs.amplification or 0.0
     moved = f"; calls move {number(more, 2)} times as many bytes" if more > _AMPLIFIED else ""
-    yield "DATA", f"{asked} each {one} by all ranks, {mean} a rank; {count(needs.epochs, one, several)}{moved}"
+    yield "DATA", f"{asked} per {one} for all ranks, {mean} per rank; {count(needs.epochs, one, several)}{moved}"
     yield from zip(("MEMORY", ""), _memory(needs, left, one), strict=False)
 
 
@@ -113,10 +113,10 @@ def _rate(needs: LoopNeeds, ranks: int, accelerator: str) -> str:
     """Return the mean rate that a loop needs, of all ranks and of one; for requests the rate while one is read."""
     name, demand = shorten_name(needs.loop.name), needs.demand
     if demand is None:
-        return f"{name}: as fast as storage can, as it has no compute"
+        return f"{name}: as fast as storage can, because it has no compute"
     if demand.needs is None or demand.goal is None:
         if demand.rate is None:
-            return f"{name}: no storage keeps up with its requests, as compute takes all the time"
+            return f"{name}: no storage keeps up with its requests, because compute takes all the time"
         rate = f"{show_figure(demand.rate * ranks, size, True)}/s"
         return f"{name}: {rate} to keep up with requests, {seconds(demand.budget, 2)} to read each"
     whole, each = (f"{show_figure(rate, size, True)}/s" for rate in (demand.needs * ranks, demand.needs))
@@ -127,18 +127,18 @@ def _rate(needs: LoopNeeds, ranks: int, accelerator: str) -> str:
 def _memory(needs: LoopNeeds, left: float, one: str) -> Iterator[str]:
     """Yield one or two lines: what an epoch (`one`) is on a node, whose ranks leave `left` bytes, and what may stay."""
     data, share = f"an {one}" if one == "epoch" else f"a {one}", needs.memory_share
-    each = f"{show_figure(needs.node_bytes, size, True)} a node"
+    each = f"{show_figure(needs.node_bytes, size, True)} per node"
     if needs.loop.access.cache == "off":
-        yield f"read past the page cache (`cache off`): every {one} comes from storage"
+        yield f"bypasses the page cache (`cache off`): every {one} comes from storage"
     elif needs.epochs == 1:
         yield f"{each}, read once: nothing comes from memory after a cold start"
     else:
         later = f"{one} 2" if needs.epochs == 2 else f"{one}{'e' * (one == 'pass')}s 2 to {needs.epochs}"
-        yield f"{data} reads {each}, whose page cache has room for {_two_digits(left)}:"
+        yield f"{data} reads {each}; the page cache has room for {_two_digits(left)}:"
         if share >= _ALL:
             yield f"all of {later} may come from memory, not from storage"
         elif share < _NONE:
-            yield f"next to nothing of {later} comes from memory"
+            yield f"almost nothing of {later} comes from memory"
         elif share * needs.data_bytes < _ALL * left:
             yield f"at most {percent(share, 2)} of {one} {needs.epochs} can be in memory: the rest is new to the node"
         else:
@@ -149,7 +149,7 @@ def _holding(one: Storage) -> str:
     """Return what is stored of data that nothing can hold, and what to type."""
     several = one.copies > 2
     whole = f"{f'{one.copies} copies, ' * several}{show_figure(one.bytes * one.copies, size, one.estimated)}"
-    return f"{shorten_name(one.name)}: {whole}: too much to hold{f' (-D {one.name}.keep=1)' * several}"
+    return f"{shorten_name(one.name)}: {whole}: too much to store{f' (-D {one.name}.keep=1)' * several}"
 
 
 def _two_digits(value: float) -> str:
@@ -165,7 +165,7 @@ def _show_memory(value: float) -> str:
 
 def _describe_need(one: StateRisks) -> str:
     rate = f"{show_figure(_round_up(one.needed or 0.0), size, True)}/s"
-    return f"{shorten_name(one.state.checkpoint)}: {rate} to lose {percent(LOSS, 1)} to saves and failures in all"
+    return f"{shorten_name(one.state.checkpoint)}: {rate} limits the loss to saves and failures to {percent(LOSS, 1)}"
 
 
 def _round_up(value: float) -> float:
@@ -181,7 +181,7 @@ def _best_intervals(one: StateRisks) -> str:
         name = f"{name}, all {size(one.state.bytes)} of {count(one.ranks, 'rank')}"
     if not one.knows_stall:
         flushes = ", ".join(f"{long_time(risk.costs.flush, 2)}{_name_bandwidth(risk)}" for risk in one.risks[:3])
-        return f"{name}: unknown, as the copy of a save is: give `--save-time`. A flush takes {flushes}"
+        return f"{name}: unknown, because the time of the copy is: give `--save-time`. A flush takes {flushes}"
     return f"{name}: {', '.join(map(_best, one.risks[:3]))}"
 
 
@@ -201,8 +201,8 @@ def _save(needs: SaveNeeds, hint: str, scale: int) -> str:
         return f"{text}: only {part}" if part else f"{text}{hint}"
     every = f"{text} every {seconds(needs.interval, 2)} of compute"
     if scale > 1:
-        return f"{every}; -D scale=1 tells the rate"
+        return f"{every}; -D scale=1 gives the rate"
     if needs.rate is None:
-        return f"{every}; to serialize them takes longer than that leaves"
-    limit = "to end in that time" if needs.background else f"for {percent(SAVE_SHARE, 1)} of the time"
+        return f"{every}; serializing alone takes longer"
+    limit = "to finish in that time" if needs.background else f"for {percent(SAVE_SHARE, 1)} of the time"
     return f"{every}: {show_figure(needs.rate, size, True)}/s {limit}"

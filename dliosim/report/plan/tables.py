@@ -17,8 +17,8 @@ from dliosim.report.text_table import WIDTH, grid
 _KINDS = {"dataset": "data set", "sidecar": "index", "checkpoint": "checkpoint"}
 
 _SIDECARS = (
-    "{}: next to each file of the data set a small file that says where its samples are, for readers of this format; "
-    "files, opens and calls above count it."
+    "{}: each file of the data set has a small index file next to it, for readers of this format; files, opens and "
+    "calls above include it."
 )
 
 
@@ -34,7 +34,7 @@ def plan_tables(workload: Workload, forecast: Forecast) -> str:
         _memory_text(forecast),
     ]
     if any(spread.estimated for phase in forecast.phases for spread in _spreads(phase)):
-        sections.append("~ estimated: not all ranks or epochs planned, mean sizes, or the mean of epochs that differ")
+        sections.append("~ estimated: not all ranks or epochs were planned, sizes are means, or epochs differ")
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
@@ -183,7 +183,7 @@ def _storage_table(forecast: Forecast) -> str:
         ]
         for item in forecast.storage
     ]
-    title = "what is on storage at most (a new checkpoint is complete before an old one is deleted)"
+    title = "most that is on storage at once (a new checkpoint is complete before an old one is deleted)"
     table = grid(title, ["", "root", "bytes", "files", "copies"], rows) if rows else ""
     notes = [_SIDECARS.format(item.name) for item in forecast.storage if item.kind == "sidecar"]
     return "\n".join([table, *(textwrap.fill(note, WIDTH) for note in notes)])
@@ -193,5 +193,5 @@ def _memory_text(forecast: Forecast) -> str:
     rank, node = size(forecast.rank_bytes), size(forecast.node_bytes)
     text = f"memory: {rank} on the rank that needs most, {node} on the fullest node"
     if forecast.index_bytes:
-        text += f",\n{size(forecast.index_bytes)} of it sums that place samples of varying size"
+        text += f",\n{size(forecast.index_bytes)} of it for the index of samples of varying size"
     return text

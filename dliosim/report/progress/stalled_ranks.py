@@ -13,23 +13,23 @@ _MOST = 8
 _STATES = {
     "T": "stopped by a signal",
     "t": "stopped by a debugger",
-    "D": "in a sleep of the kernel that no signal ends",
-    "Z": "ended, and its launcher has not taken notice",
+    "D": "in uninterruptible sleep in the kernel",
+    "Z": "ended, but its launcher has not noticed",
     "X": "ended",
     "": "gone: its process has ended",
     "R": "running, in no call",
     "S": "asleep",
     "c": "in a call",
-    "?": "no other user may look at its process",
+    "?": "its process cannot be inspected by this user",
 }
 
 
 def stall_text(stall: JobStall) -> str:
     """Return the lines of a stall, without an end of line."""
     late, waiting = _group_ranks(stall.late_ranks), stall.waiting_ranks
-    where, whose = ("", "any rank") if stall.is_whole_job else (f" on {stall.host}", "its ranks")
+    where, whose = ("", "ranks") if stall.is_whole_job else (f" on {stall.host}", "its ranks")
     quiet = seconds(stall.quiet, 2)
-    lines = [f"stall: nothing has moved{where} for {quiet}: no step, chunk or call of {whose} has ended"]
+    lines = [f"stall: nothing has moved{where} for {quiet}: {whose} finished no step, chunk or call"]
     lines += [f"  late: {_late_line(group, stall.host)}" for group in late[:_MOST]]
     if len(late) > _MOST:
         rest = [one.rank for group in late[_MOST:] for one in group]
@@ -42,7 +42,7 @@ def stall_text(stall: JobStall) -> str:
 
 def recovery_text(quiet: float) -> str:
     """Return the line of a stall that is over."""
-    return f"stall: the job moves again; nothing had ended for {seconds(quiet, 2)}"
+    return f"stall: the job moves again after {seconds(quiet, 2)}"
 
 
 def _group_ranks(late: Sequence[RankStatus]) -> list[list[RankStatus]]:
@@ -71,7 +71,7 @@ def _late_line(group: Sequence[RankStatus], host: str) -> str:
     if one.action:
         state += f"; inside {one.action}"
     if one.meeting:
-        state += f"; it had come to {one.meeting}"
+        state += f"; it had reached {one.meeting}"
     return f"{who}, {', '.join(where)}: {state}, for {seconds(min(each.quiet for each in group), 2)}"
 
 
@@ -81,22 +81,22 @@ def _rank_phrase(ranks: Sequence[int]) -> str:
 
 def _wait_state(one: RankStatus) -> str:
     if one.meeting:
-        return f"arrived at {one.meeting}, and waiting"
+        return f"waiting at {one.meeting}"
     return f"waiting inside {one.action}" if one.action else "neither arrived nor in a call"
 
 
 def _next_commands(stall: JobStall) -> list[str]:
     """Return the commands for the first of the late ranks."""
     if stall.is_elsewhere or not stall.seen:
-        return ["ranks of other nodes are late: look at what these nodes print, and whether they are up"]
+        return ["ranks on other nodes are late: check their output, and whether the nodes are up"]
     one = (stall.late_ranks or stall.seen)[0]
     if one.state == "T":
         return [f"on {stall.host}: kill -CONT {one.pid}"]
     if one.state in ("Z", "X", ""):
-        return [f"on {stall.host}: look at the kernel's log (dmesg) for why process {one.pid} has ended"]
+        return [f"on {stall.host}: check the kernel's log (dmesg) for why process {one.pid} ended"]
     if one.state == "D":
         return [
             f"on {stall.host}, as root: cat /proc/{one.pid}/stack",
-            "look at the kernel's log (dmesg) for its storage",
+            "check the kernel's log (dmesg) for its storage",
         ]
     return [f"on {stall.host}: gdb -p {one.pid} -batch -ex 'thread apply all bt'"]

@@ -98,8 +98,8 @@ def _file_table(phases: Sequence[FilePhase]) -> str:
         *([one] for one in _part_columns(phases)),
         [_completing(one) for one in completing],
     ]
-    title = "files: a run's time is that of its slowest rank; the parts of that rank's time add up to it"
-    title += "; GB/s count once what ranks of a node ask for again" if amounts else ""
+    title = "files: the time of a run is its slowest rank's; the parts of that rank's time add up to it"
+    title += "; GB/s count a byte once per node" if amounts else ""
     text = format_columns(title, "", [(shorten_name(title_of(group[0])), group) for group in groups], columns)
     return "\n\n".join(filter(None, [text, _call_latencies(groups), format_notes(phases)]))
 

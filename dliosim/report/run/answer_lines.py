@@ -101,7 +101,7 @@ def _best_intervals(run: RunSummary) -> Iterator[str]:
         yield _best_in_row(known, f"best, as {_failing(run)}") + "".join(map(_unevenness, known))
     for one in costs:
         if one.is_estimate:
-            guess = f", a low guess from {size(one.rank_bytes, 2)} a rank" if one.rank_bytes < TELLING_BYTES else ""
+            guess = f", a low guess from {size(one.rank_bytes, 2)} per rank" if one.rank_bytes < TELLING_BYTES else ""
             kept = f"if storage keeps the {size(one.rate, 3)}/s of this part{guess}"
             estimate = f"an estimate for all {size(one.whole_bytes, 3)}, {kept}{_unevenness(one)}"
             yield f"{_best(one, _LOST[0])} if {_failing(run)}: {estimate}"
@@ -113,7 +113,7 @@ def _best_intervals(run: RunSummary) -> Iterator[str]:
         if more := larger_scale(run, name):
             part = size(rank_bytes(run, name), 2)
             short = shorten_name(name, _LONGEST_CHECKPOINT)
-            yield f"{short}: unknown; {part} a rank tell no rate, save more:\n{command_line(run, more)}"
+            yield f"{short}: unknown: {part} per rank is too little for a rate; save more:\n{command_line(run, more)}"
             return
 
 
@@ -126,7 +126,7 @@ def _unevenness(one: CheckpointCosts) -> str:
     """Return that saves differ much, after a semicolon; empty where they do not."""
     times = f"{seconds(one.shortest, 2)} to {seconds(one.longest, 2)}"
     saves = f"saves of {shorten_name(one.checkpoint, _LONGEST_CHECKPOINT)}"
-    return f"; {saves} took {times}, so repeat it" if one.longest > _UNEVEN * one.shortest else ""
+    return f"; {saves} took {times}: repeat it" if one.longest > _UNEVEN * one.shortest else ""
 
 
 def _failing(run: RunSummary) -> str:
@@ -181,10 +181,10 @@ def _main_rows(runs: Sequence[LoopPhase], answer: Answer, with_all: bool) -> Ite
         yield "MEMORY" if answer.source == "memory" else "STORAGE", rates
     others = [number for number in range(1, len(epochs) + 1) if number not in answer.epochs]
     if others and answer.source in ("device", "unknown", "mixed"):
-        gave = "may have given" if answer.source == "unknown" else "gave"
+        gave = "may have delivered" if answer.source == "unknown" else "delivered"
         where = f"the page cache {gave} some or all of"
         if not any(epochs[number - 1].asks_storage for number in others):
-            where = "`cache memory` gave"
+            where = "`cache memory` delivered"
         yield "MEMORY", f"{where} {name_epochs(others)}: not counted"
     whole = "the loop" if len(counted) == len(epochs) else name_epochs(answer.epochs)
     shares = _shares(counted, "reads" if answer.source in ("memory", "null") else "storage")

@@ -176,7 +176,7 @@ def _background(saves: Sequence[SavePhase]) -> str:
         *(_median_column(one) for one in times),
         Column("flush\nGB/s", _flush_rate),
     ]
-    title = "saves in the background: medians over saves of the slowest rank; the stall is what the steps waited for"
+    title = "saves in the background: medians over saves, of the slowest rank in each; steps waited for the stall alone"
     named = [(shorten_name(title_of(group[0])), group) for group in groups]
     return format_columns(title, "", named, [[one] for one in columns])
 
@@ -227,10 +227,11 @@ def _background_line(loop: str, flushed: StepTimes, clear: StepTimes) -> str:
     times = number(flushed.step_seconds / clear.step_seconds, 3)
     text = f"steps of {loop} during a save in the background took {times} times as long as others"
     details = ", ".join(
-        f"{which} {one.steps} {seconds(one.step_seconds, 3)} each, {seconds(one.data_wait_seconds, 3)} of it data wait"
-        for which, one in (("these", flushed), ("those", clear))
+        f"{count(one.steps, 'step')} of {seconds(one.step_seconds, 3)} {when}, {seconds(one.data_wait_seconds, 3)} of "
+        "it data wait"
+        for when, one in (("during saves", flushed), ("otherwise", clear))
     )
-    return f"{text} ({details}; steps of all ranks but their first)"
+    return f"{text} ({details}; without the first step of each rank)"
 
 
 def interval_section(run: RunSummary, width: int = WIDTH) -> str:
@@ -242,7 +243,7 @@ def interval_section(run: RunSummary, width: int = WIDTH) -> str:
     smaller = "\n".join(textwrap.fill(note, width) for note in _partial_save_notes(run))
     if run.mtbf is None or not rows:
         return smaller
-    title = f"how often to save if the job fails every {long_time(run.mtbf)} on average, by the stalls measured"
+    title = f"best interval between saves if the job fails every {long_time(run.mtbf)} on average, from measured stalls"
     title += " and the median restore" * bool(run.restores and run.restart_time is None)
     table = f"{interval_table(title, '', rows, width)}\n\n{textwrap.fill(explain_intervals(rows), width)}"
     return f"{table}\n\n{smaller}" if smaller else table
@@ -261,13 +262,13 @@ def _partial_save_notes(run: RunSummary) -> Iterator[str]:
         short, only = shorten_name(name), f"saves of only {part}"
         if more := larger_scale(run, name):
             text = (
-                f"how often to save {short} is unknown: {only}, {size(rank_bytes(run, name), 2)} a rank, tell no rate"
+                f"how often to save {short} is unknown: {only}, {size(rank_bytes(run, name), 2)} per rank, give no rate"
             )
             yield f"{text}; `-D {more}` saves more"
         else:
             yield (
-                f"* {short} is an estimate: {only}, and all of it would take as many times as long as it has more "
-                "bytes, the copy to buffers as many times as a rank has more. Calls, syncs and renames do not grow so: "
-                "for them the interval is too long. It is too short if a cache of the device took in this part, but "
-                "has no room for all of it"
+                f"* {short} is an estimate from {only}. A full save is assumed to take longer in proportion to its "
+                "bytes, and its copy to buffers in proportion to the bytes of a rank. The interval is too long as far "
+                "as calls, syncs and renames do not grow with bytes; it is too short if a device cache absorbed this "
+                "part but cannot hold the whole checkpoint"
             )

@@ -38,7 +38,7 @@ def _verification_text(run: RunSummary) -> str:
     if checked == read:
         return f"{checked:_} bytes, all as prepared".replace("_", " ")
     text = f"{checked:_} of {read:_} bytes, as prepared".replace("_", " ")
-    return f"{text}; of the others it is not known what they should be (docs/formats.md)"
+    return f"{text}; what the others should be is unknown (docs/formats.md)"
 
 
 def environment_rows(environment: Environment, ranks: int, nodes: int) -> list[tuple[str, str]]:
@@ -107,7 +107,7 @@ def _cache_at_start(phase: LoopPhase) -> str:
         return "past the page cache (cache off)"
     state = cache_state(phase).removeprefix("page cache ")
     if phase.resident_share is None:
-        return f"{state}: the kernel did not tell (it tells only those who may write)"
+        return f"{state}: the kernel tells only users who may write the files"
     return f"{state}, {percent(phase.resident_share, 3)} of the bytes in the page cache"
 
 

@@ -85,8 +85,8 @@ def loop_tables(
     title += f" ({len(runs)} runs)" if len(runs) > 1 else ""
     title += f", {_access_method(runs[0])}" if runs[0].api else ""
     title += "; means over ranks, utilization without first steps"
-    title += f"; ?: not to be trusted, as {sentence(doubt)}" if doubt else ""
-    causes = f"{name}: bound by (what made the last rank of a step last, in which share of steps), and checks"
+    title += f"; ?: not to be trusted: {sentence(doubt)}" if doubt else ""
+    causes = f"{name}: bound by (shares of steps, by what delayed the last rank most), and checks"
     tables = [
         _figure_table(
             title,
@@ -120,7 +120,7 @@ def _shares_line(name: str, epochs: Sequence[EpochSummary]) -> str:
     if not sentence:
         return ""
     waited = aggregate.core_wait_share(epochs)
-    within = f"; {percent(waited, 3)} of it was waiting for a core" if waited else ""
+    within = f"; {percent(waited, 3)} of it was waits for a core" if waited else ""
     when = name_epochs([one.epoch for one in epochs])
     return textwrap.fill(f"{name}: where the time without saves went in {when}: {sentence}{within}", WIDTH)
 
@@ -135,13 +135,13 @@ def _wait_notes(name: str, phase: LoopPhase, epochs: Sequence[EpochSummary]) -> 
     if all(one.bound_by is not None and one.bound_by.storage == 0 for one in epochs):
         yield (
             f"{name}: data wait took {percent(waited, 2)} of the time although no step was bound by reads: in each "
-            "one the last rank had spent more on something else"
+            "step the last rank spent more time on something else"
         )
     share = aggregate.processing_share(epochs, phase.readers)
     if phase.readers and share > _MOSTLY:
         yield (
             f"{name}: readers spent {percent(share, 2)} of their busy time {_processing_parts(epochs)}, not reading: "
-            "data waits, and steps bound by reads, are waits for that"
+            "data waits, and steps bound by reads, wait for that"
         )
 
 
@@ -151,11 +151,12 @@ def _sync_notes(waited: float, epochs: Sequence[EpochSummary]) -> Iterator[str]:
     if waited <= _WAIT_WORTH_A_WORD or len(causes) < len(epochs):
         return
     itself = sum(one.least_sync_wait_seconds or 0.0 for one in epochs) / sum(one.loop_seconds for one in epochs)
-    text = f"sync wait was {percent(waited, 2)} of the loop's time: {percent(min(itself, waited), 2)} the sync itself"
+    shares = f"{percent(min(itself, waited), 2)} the cost of the sync itself"
+    text = f"sync wait was {percent(waited, 2)} of the loop's time: {shares}"
     late = max(0.0, waited - itself)
     if late > 0 and epochs[0].ranks > 1:
         share, cause = max(zip(map(statistics.fmean, zip(*causes, strict=True)), CAUSES, strict=True))
-        text += f", {percent(late, 2)} waiting for the last rank, which {name_cause(cause)} had made last in "
+        text += f", {percent(late, 2)} waiting for the last rank, which {name_cause(cause)} delayed in "
         text += f"{percent(share, 2)} of the steps"
     yield text
 

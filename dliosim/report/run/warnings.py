@@ -58,14 +58,14 @@ def warnings_of(run: RunSummary) -> list[str]:
 
 def _partial_warnings(run: RunSummary) -> Iterator[str]:
     if run.partial is not None:
-        yield f"these are partial results: {describe_partial(run.partial)}; what was done later is not in them"
+        yield f"these are partial results: {describe_partial(run.partial)}; later work is not included"
 
 
 def describe_partial(partial: PartialProgress) -> str:
     """Return how much of a run was done, and when: at a signal, or when the run was last seen."""
     loops = (f"{_format_done(one.epochs_done, one.epochs, 'epoch')} of {one.name}" for one in partial.loops)
     done = [_format_done(partial.verbs_done, partial.verbs, "verb"), *loops]
-    when = f"when {partial.signal} came" if partial.signal else "when it was last written, before the run ended"
+    when = f"when {partial.signal} arrived" if partial.signal else "when it was last written, before the run ended"
     return f"{', '.join(done)} were done {when}"
 
 
@@ -84,7 +84,7 @@ def _machine_warnings(run: RunSummary) -> Iterator[str]:
     ]
     if memories and not run.null:
         is_or_are = "is" if len(memories) == 1 else "are"
-        yield f"root {', '.join(memories)} {is_or_are} in memory: nothing there says anything about storage"
+        yield f"root {', '.join(memories)} {is_or_are} in memory: figures of data there say nothing about storage"
 
 
 def _oversubscription_warnings(run: RunSummary, crowd: str) -> Iterator[str]:
@@ -113,7 +113,7 @@ def _core_wait_warnings(environment: Environment, runs: Sequence[LoopPhase], ans
         crowd += f", {count(readers, 'reader')} each" if readers else ""
         todo = f"{crowd}: use fewer{' of either' if readers else ' ranks'}, or give each a core of its own"
     yield (
-        f"{sentence(waited)}, in data wait, sync wait, compute and tool (how much of each is unknown): "
+        f"{sentence(waited)}, spread over data wait, sync wait, compute and tool in unknown parts: "
         f"{f'{_DOUBTFUL}, and ' if busy else ''}rates and latencies include it ({todo})"
     )
 
@@ -123,7 +123,7 @@ def _option_warnings(run: RunSummary) -> Iterator[str]:
         yield "nothing was read or written (--null): the times are the tool's own, and say nothing about storage"
     if run.verify:
         yield (
-            "what was read was checked within the steps (--verify), as tool time: do not quote utilization "
+            "steps also checked what they read (--verify), which counts as tool time: do not quote utilization "
             "or rates of this run"
         )
 
@@ -148,20 +148,20 @@ def _loop_warnings(environment: Environment, runs: Sequence[LoopPhase], answer: 
     least = sum(epoch.least_sync_wait_seconds or 0.0 for epoch in counted)
     if wall > 0 and least / wall > _SYNC_SHARE:
         yield (
-            f"{percent(least / wall, 2)} of the loop's time is what even the last rank of each step waited in its "
-            "sync: that is the sync itself, not storage"
+            f"even the last rank of each step waited in its sync, for {percent(least / wall, 2)} of the loop's time: "
+            "that is the cost of the sync itself, not of storage"
         )
     quickest = min((epoch.slowdown for epoch in epochs if epoch.slowdown), default=1.0)
     if quickest < _TOO_QUICK:
         yield (
             f"an epoch took {number(quickest, 3)} times as long with I/O as without: something else delayed the run "
-            "without, and no slowdown is to be trusted"
+            "without I/O, so do not trust the slowdown"
         )
     worst = max(epochs, key=_read_ratio)
     if _read_ratio(worst) > _AMPLIFIED:
         why = _amplification_cause(runs[0], worst)
-        many = f"{number(_read_ratio(worst), 3)} bytes went through read calls for each byte asked"
-        yield f"{many if worst.bytes else f'{size(worst.bytes_moved)} went through read calls for 0 B asked'}: {why}"
+        many = f"read calls moved {number(_read_ratio(worst), 3)} bytes for each byte asked"
+        yield f"{many if worst.bytes else f'read calls moved {size(worst.bytes_moved)} for 0 B asked'}: {why}"
 
 
 def _read_ratio(epoch: EpochSummary) -> float:
@@ -177,8 +177,8 @@ def _amplification_cause(phase: LoopPhase, epoch: EpochSummary) -> str:
         return "the format's library reads more than samples (indexes, whole chunks or row groups)"
     if phase.cache != "off" and epoch.bytes_moved > _AMPLIFIED * epoch.bytes:
         each = epoch.bytes / max(epoch.samples, 1)
-        part = f", and have {number(each, 2)} B each of these" if 0 < each < 1 else ""
-        return f"samples are in units (chunks, row groups) that are read whole for each of them{part}"
+        part = f", for {number(each, 2)} B that a sample has of it" if 0 < each < 1 else ""
+        return f"each sample takes a whole unit of its format (chunk, row group) to read{part}"
     if phase.api == "mpi-collective":
         return "mpi-collective reads all bytes between samples; see the hints romio_cb_read and romio_ds_read"
     if phase.api == "mpi-independent":
@@ -186,8 +186,8 @@ def _amplification_cause(phase: LoopPhase, epoch: EpochSummary) -> str:
             "mpi-independent may read more than samples (data sieving); see the hints romio_ds_read and romio_cb_read"
         )
     if phase.cache == "off":
-        return "posix past the page cache (`cache off`) reads whole pages of 4 KiB, and samples are small"
-    return "posix reads what is asked and no more, so that something else in these processes has read the rest"
+        return "posix with `cache off` reads whole pages of 4 KiB, and samples are small"
+    return "posix reads only what is asked, so something else in these processes read the rest"
 
 
 def _cache_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
@@ -209,7 +209,7 @@ def _loop_cache_warnings(run: RunSummary, phase: LoopPhase) -> Iterator[str]:
     cached = name_epochs([epoch.epoch for epoch in phase.epochs if _is_from_cache(epoch)])
     if cached and not run.answers:
         yield (
-            f"{cached} read less than half of the bytes from the device, and the rest from the page cache: use more "
+            f"{cached} read less than half of its bytes from the device, the rest from the page cache: use more "
             "data than memory, or `drop caches` and the loop in a `repeat`"
         )
     repeated = [one for one in phase.epochs if _has_repeated_reads(one.bytes_from_storage, one)]
@@ -231,14 +231,14 @@ def _has_repeated_reads(asked: int, one: EpochSummary | VerbSummary) -> bool:
 
 def _describe_repeats(asked: int, one: EpochSummary | VerbSummary) -> str:
     different = size(one.distinct_bytes)
-    whence = "the page cache or another rank gave the rest"
-    return f"ranks asked for {size(asked)}, and only {different} are different bytes: {whence}"
+    whence = "the page cache or another rank delivered the rest"
+    return f"ranks asked for {size(asked)}, but only {different} are distinct bytes: {whence}"
 
 
 def _checkpoint_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     """Warn where the times of a save or a restore are too good."""
     if isinstance(phase, SavePhase) and not phase.fsync:
-        yield "`fsync off`: its times end when the data are in the page cache, and a crash would have lost them"
+        yield "`fsync off`: its times end when the data are in the page cache; a crash would lose them"
     if isinstance(phase, SavePhase) and phase.commit == "none":
         yield "`commit none`: nothing tells a complete checkpoint from one that a crash cut short"
     if not isinstance(phase, (SavePhase, RestorePhase)) or not phase.verb.seconds:
@@ -246,10 +246,10 @@ def _checkpoint_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
     verb = phase.verb
     in_memory = run.is_stored_on(phase, MEMORY_KINDS)  # memory has no work to finish meanwhile
     if verb.content_seconds.max > _CONTENT_SHARE * verb.seconds and not in_memory:
-        doing = "making" if phase.kind == "save" else "checking"
+        doing = "generating" if phase.kind == "save" else "checking"
         yield (
             f"{doing} contents took more than {percent(_CONTENT_SHARE, 2)} of its own time, outside the clock: storage "
-            "may have worked on meanwhile, and rates may be too good"
+            "may have kept working meanwhile, so rates may be too high"
         )
 
 

@@ -92,7 +92,7 @@ def test_the_lowest_rank_that_runs_says_who_is_stopped_and_that_it_continues() -
         job.wait_for(lambda: "next:" in job.said(1))
         assert quiet(job.said(1)) < LIMIT + 3
         assert "late: rank 0 on host0" in job.said(1) and "stopped by a signal" in job.said(1)
-        assert "arrived at a barrier, and waiting: 2 of 3 ranks (1-2)" in job.said(1)
+        assert "waiting at a barrier: 2 of 3 ranks (1-2)" in job.said(1)
         assert f"next: on host0: kill -CONT {job.processes[0].pid}" in job.said(1)
         # The rank that has reported is stopped as well: the next one takes over.
         job.tell(signal.SIGSTOP, 1)
@@ -109,9 +109,9 @@ def test_each_node_names_its_own_late_ranks_and_node_0_says_when_they_are_elsewh
         job.all_wait()
         job.wait_for(lambda: "next:" in job.said(0) and "next:" in job.said(3))
         assert "nothing has moved on host0 for " in job.said(0) and "  late: " not in job.said(0)
-        assert "arrived at a barrier, and waiting: 2 of 5 ranks (0-1)" in job.said(0)
-        assert "next: ranks of other nodes are late: " in job.said(0)
-        assert "late: rank 2 on host1" in job.said(3) and "waiting: 1 of 5 ranks (3)" in job.said(3)
+        assert "waiting at a barrier: 2 of 5 ranks (0-1)" in job.said(0)
+        assert "next: ranks on other nodes are late: " in job.said(0)
+        assert "late: rank 2 on host1" in job.said(3) and "waiting at a barrier: 1 of 5 ranks (3)" in job.said(3)
         assert [job.said(rank) for rank in (1, 4)] == ["begun\n"] * 2
 
 

@@ -120,5 +120,5 @@ def test_an_own_interval_shorter_than_a_flush_is_raised_to_it_and_never_better_t
     assert (stall, young, daly, saving) == ("-", "-", "-", "-")
     assert (every, own) == (flush, flush)
     assert lost == lost_with_own
-    assert "An own interval of 100.0 ms is shorter than a flush, so not possible" in " ".join(text.split())
+    assert "The pattern's interval of 100.0 ms is shorter than a flush" in " ".join(text.split())
     assert "not possible" not in planned("async on", "--mtbf", "6 h", "--bandwidth", "1 TB/s", after=LOOP)

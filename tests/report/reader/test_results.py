@@ -56,7 +56,7 @@ def test_a_run_read_back_writes_the_same_results_but_for_latencies_of_several_ep
 
 
 @pytest.mark.parametrize(
-    ("signal", "when"), [("SIGTERM", "when SIGTERM came"), ("", "when it was last written, before the run ended")]
+    ("signal", "when"), [("SIGTERM", "when SIGTERM arrived"), ("", "when it was last written, before the run ended")]
 )
 def test_partial_results_are_read_back_and_say_what_they_have(tmp_path: Path, signal: str, when: str) -> None:
     loops = (LoopProgress("train", 3, 5), LoopProgress("evaluate", 1, None))
@@ -66,7 +66,7 @@ def test_partial_results_are_read_back_and_say_what_they_have(tmp_path: Path, si
     assert isinstance(found, SavedRun) and found.run.partial == ended.partial
     assert warnings_of(found.run)[0] == (
         "these are partial results: 2 of 4 verbs, 3 of 5 epochs of train, 1 epoch of evaluate were done "
-        f"{when}; what was done later is not in them"
+        f"{when}; later work is not included"
     )
     assert "\nepochs that count" not in format_side_by_side([found])
     saved(tmp_path, results_content(run()))
