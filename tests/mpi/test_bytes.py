@@ -138,7 +138,7 @@ def test_what_two_ranks_restore_of_the_same_bytes_comes_from_the_device_once(
     assert given <= found["device_bytes"] < given + OTHER_BYTES
     assert same_as(witness, found["device_bytes"])
     assert found["bytes_per_second"] * found["seconds"] == pytest.approx(given, rel=0.1)
-    assert ("and only 16.78 MB are different bytes" in " ".join(printed.split())) == (cache == "page")
+    assert ("but only 16.78 MB are distinct bytes" in " ".join(printed.split())) == (cache == "page")
 
 
 def test_a_loop_in_which_two_ranks_read_all_is_distinguished_from_one_that_the_device_fed(on_disk: Place) -> None:
@@ -149,7 +149,7 @@ def test_a_loop_in_which_two_ranks_read_all_is_distinguished_from_one_that_the_d
     assert same_as(witness, found["device_bytes"])
     assert SIZE <= found["device_bytes"] < SIZE + OTHER_BYTES
     said = " ".join(printed.split())
-    assert "ranks asked for 33.55 MB, and only 16.78 MB are different bytes" in said
+    assert "ranks asked for 33.55 MB, but only 16.78 MB are distinct bytes" in said
     assert re.search(r"infer 1 33\.6 MB 1[67]\.\d MB ", said)
     assert "less than half" not in said
 

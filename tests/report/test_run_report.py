@@ -353,7 +353,7 @@ def test_what_a_library_or_whole_units_read_besides_is_not_put_down_to_somebody_
     (found,) = warnings_of(phase_of(replace(masks, bytes=0), api="posix", cache="page"))
     assert found.startswith("train: read calls moved 2.048 kB for 0 B asked: ")
     (found,) = warnings_of(phase_of(epoch(0), more, api="posix", cache="page"))
-    assert found.endswith("something else in these processes has read the rest")
+    assert found.endswith("something else in these processes read the rest")
 
 
 def test_a_loop_that_a_library_reads_says_so():
