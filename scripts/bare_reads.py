@@ -16,7 +16,7 @@ from time import perf_counter
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import allocate
 
 
 def main(comm: MPI.Intracomm, file: str, size: int, transfer: int, batch: int, passes: int, direct: int) -> None:

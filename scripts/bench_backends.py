@@ -23,8 +23,7 @@ from harness import header, middle, orderly, row
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Files, Reader
+from dliosim.execute.backends.contract import Files, Reader, allocate
 from dliosim.execute.backends.registry import open_readers, open_writer
 from dliosim.execute.node.compute import keep_core_busy
 from dliosim.execute.payload.sample_bytes import fill_batch, fill_range

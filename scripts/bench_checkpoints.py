@@ -24,10 +24,9 @@ from bench_run import Silence
 from harness import header, middle, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
-from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import allocate
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
-from dliosim.execute.mpi.node_cores import node_cores
-from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.mpi.world import World, make_world, node_cores
 from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.model import Access, Background, Checkpoint, Job, Part, Workload, Writers

@@ -23,7 +23,7 @@ from bench_backends import NAME, compare, random_calls, read_loop, reader_of
 from harness import header, middle, orderly, row, run, scratch
 from mpi4py import MPI
 
-from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import allocate
 from dliosim.execute.payload.sample_bytes import fill_range
 from dliosim.model import Access
 

@@ -37,17 +37,15 @@ from bench_run import KIB, MIB, Silence
 from harness import header, middle, one_by_one, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.registry import open_readers
-from dliosim.execute.batches.sample_cache import SampleCache
+from dliosim.execute.batches.decode_preprocess import SampleCache
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.epoch_plan import EpochWork, plan_work
 from dliosim.execute.loop.loop_runner import run_loop
-from dliosim.execute.mpi.node_cores import node_cores
-from dliosim.execute.mpi.world import make_world
+from dliosim.execute.mpi.world import make_world, node_cores
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.formats.protocols import Framed
 from dliosim.formats.registry import bind

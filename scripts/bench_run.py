@@ -26,13 +26,12 @@ import numpy as np
 from harness import header, middle, orderly, row, run_ranks, scratch
 from mpi4py import MPI
 
-from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import allocate
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.loop.loop_runner import run_loop
-from dliosim.execute.mpi.node_cores import node_cores
-from dliosim.execute.mpi.world import make_world
+from dliosim.execute.mpi.world import make_world, node_cores
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Loop, Prepare

@@ -19,10 +19,9 @@ import numpy as np
 from harness import orderly
 from mpi4py import MPI
 
-from dliosim.execute.loop.step_sync import StepSync
+from dliosim.execute.loop.loop_saves import StepSync
 from dliosim.execute.mpi.job_abort import job_name
-from dliosim.execute.mpi.node_cores import node_cores
-from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.mpi.world import World, make_world, node_cores
 from dliosim.model import Sync
 
 

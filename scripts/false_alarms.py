@@ -20,8 +20,7 @@ from harness import ROOT, header, orderly, row
 
 sys.path.insert(0, str(ROOT))
 
-from dliosim.compare.choice import choose_variant
-from dliosim.compare.statistics import compare_pairs, compare_variants
+from dliosim.compare.statistics import choose_variant, compare_pairs, compare_variants
 from tests.compare.synthetic import KINDS, equal, passes
 
 #: Largest share of false alarms, and smallest share of differences found.

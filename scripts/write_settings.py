@@ -17,8 +17,7 @@ from pathlib import Path
 
 from dliosim.language.setting_words import read_comment
 from dliosim.language.settings.phrases import write_phrase
-from dliosim.language.syntax.declarations import TOKEN, Declaration, list_settings
-from dliosim.language.syntax.vocabulary import BLOCKS, SETTINGS
+from dliosim.language.syntax.declarations import BLOCKS, SETTINGS, TOKEN, Declaration, list_settings
 from dliosim.model import EXPECTABLE
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dliosim.student_t import central_probability, critical_value, two_sided_probability
+from dliosim.measure.answers.intervals import central_probability, critical_value, two_sided_probability
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The commands `dliosim check`, `plan` and `explain`: they need no MPI and touch no data."""
+"""The commands `dliosim patterns`, `check`, `plan` and `explain`: they need no MPI and touch no data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TypeVar
 
+from dliosim import PATTERNS
 from dliosim.commands.command_line.options import parse_roots, parse_values
 from dliosim.commands.command_line.pattern_files import find_pattern, list_names, locate_pattern
+from dliosim.commands.command_line.program import insert_program
 from dliosim.commands.job.terminal import has_colours, print_text, user_terminal
 from dliosim.errors import ExecutionError, PlanError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
@@ -69,8 +71,7 @@ def plan_command(parsed: SimpleNamespace) -> int:
     from dliosim.plan.forecast.interval_forecast import FailureModel, StateRisks, forecast_risks
     from dliosim.plan.samples.sample_index import concat_indexes
     from dliosim.report.plan.answer_lines import plan_lines
-    from dliosim.report.plan.checkpoint_tables import risk_tables
-    from dliosim.report.plan.tables import plan_tables, write_csv
+    from dliosim.report.plan.tables import plan_tables, risk_tables, write_csv
 
     rank, epoch = parsed.rank or 0, (parsed.epoch or 1) - 1
     if rank >= parsed.ranks:
@@ -104,7 +105,7 @@ def plan_command(parsed: SimpleNamespace) -> int:
             failures = FailureModel(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)
             risks = list(forecast_risks(workload, found, failures))
         if parsed.json:
-            from dliosim.report.plan.answer_json import plan_json
+            from dliosim.report.plan.answer_lines import plan_json
 
             text = plan_json(workload, found, memory, parsed.memory is not None, parsed.mtbf, risks)
         else:
@@ -175,3 +176,24 @@ def _explain_word(word: str) -> str:
     near = suggest_word(word, list_names()).replace("`", "`dliosim explain ", 1)
     hint = code or near or "write `dliosim explain E204`, `dliosim explain readers` or `dliosim explain cosmoflow`"
     raise UsageError(f"`{word}` is no code, statement, setting, figure or pattern\n  = help: {hint}")
+
+
+_USE = """
+  dliosim explain NAME               every setting, with its value and where it is from
+  dliosim plan NAME --ranks 512      what would 512 ranks do?
+  mpiexec -n 4 dliosim run NAME      do it, with real I/O
+
+They are files in {folder}
+"""
+
+
+def patterns_command(parsed: SimpleNamespace) -> int:
+    """Print a line for each pattern that comes with dliosim, and how to use one; return 0."""
+    listed = list_names()
+    width = max(map(len, listed))
+    for name in listed:
+        # A pattern's first line is a comment that says what it stresses.
+        with (PATTERNS / f"{name}.dlio").open(encoding="utf-8") as file:
+            sys.stdout.write(f"{name:<{width}}  {file.readline().lstrip('# ')}")
+    sys.stdout.write(insert_program(_USE).format(folder=PATTERNS))
+    return 0

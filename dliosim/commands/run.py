@@ -19,7 +19,7 @@ from dliosim.commands.job.setup import RankCommand, Setup, open_sessions, run_on
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import ExecutionError, UsageError
 from dliosim.execute.io_errors import rank_0_error
-from dliosim.execute.mpi.node_cores import fullest_node
+from dliosim.execute.mpi.world import fullest_node
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
 from dliosim.model import Loop, Workload

@@ -21,7 +21,7 @@ from dliosim.commands.job.setup import Setup, compile_or_explain
 from dliosim.commands.job.terminal import has_colours
 from dliosim.errors import DamageDiagnosticsError, DliosimError, ExecutionError, ExpectationMissed
 from dliosim.execute.datasets.discovery import FileFinder
-from dliosim.execute.mpi.node_cores import NodeLoad
+from dliosim.execute.mpi.world import NodeLoad
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.phases.context import Phase, Session
 from dliosim.language.compile import compile_document, compile_pattern
@@ -29,8 +29,7 @@ from dliosim.language.diagnostics import Diagnostic, Label, render
 from dliosim.language.syntax.ast import PatternBlock
 from dliosim.measure.answers.answer import answer_run
 from dliosim.measure.answers.expectations import evaluate
-from dliosim.measure.results.file_phases import SavePhase
-from dliosim.measure.results.phase import LoopPhase, PhaseSummary
+from dliosim.measure.results.phase import LoopPhase, PhaseSummary, SavePhase
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.model import Job, Loop, Workload
 from dliosim.model.expectation import goals_of

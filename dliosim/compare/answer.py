@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from dliosim.compare.choice import Choice, choose_variant
 from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
-from dliosim.compare.statistics import FEWEST
-from dliosim.measure.answers.advice import leave_memory
-from dliosim.measure.answers.command_line import command_line
+from dliosim.compare.statistics import FEWEST, Choice, choose_variant
+from dliosim.measure.answers.advice import command_line, leave_memory
 from dliosim.measure.answers.sources import share_source
 from dliosim.measure.answers.validity import CORE_WAIT_LIMIT
 from dliosim.measure.results.machine import MEMORY_KINDS, SERVER_KINDS

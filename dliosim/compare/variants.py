@@ -15,10 +15,13 @@ from dliosim.compare.experiment import (
     ExcludedVariant,
     Variant,
     VariedSetting,
+    choose_verb,
     combine_values,
+    find_same_verb,
+    full_setting_name,
+    leave_saves_out,
     verb_title,
 )
-from dliosim.compare.target import choose_verb, find_same_verb, full_setting_name, leave_saves_out
 from dliosim.errors import UsageError
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.compile import CompiledPattern, compile_document

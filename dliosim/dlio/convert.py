@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.dlio.config import Config, read_config
-from dliosim.dlio.conversion import MUCH, Conversion
-from dliosim.dlio.keys import IMPORTED, PLUGINS, describe_unused, find_key, suggest_key
-from dliosim.dlio.lines import Line, Statement, write_lines
+from dliosim.dlio.conversion import MUCH, Conversion, Line, Statement, write_lines
+from dliosim.dlio.keys import (
+    IMPORTED,
+    PLUGINS,
+    VERSIONS,
+    Version,
+    describe_unused,
+    find_key,
+    guess_version,
+    suggest_key,
+)
 from dliosim.dlio.loops import train_block
 from dliosim.dlio.samples import (
     EVALUATION,
@@ -25,7 +33,6 @@ from dliosim.dlio.samples import (
     samples_per_file,
 )
 from dliosim.dlio.saves import cadence, checkpoint_blocks, checkpoint_verbs, has_checkpoints, name_saved_amount
-from dliosim.dlio.versions import VERSIONS, Version, guess_version
 from dliosim.errors import HELP, UsageError
 from dliosim.readable import size
 from dliosim.units import format_seconds

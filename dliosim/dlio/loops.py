@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Final
 
-from dliosim.dlio.conversion import Conversion, epochs_phrase, time_phrase
-from dliosim.dlio.lines import Block, Line, Statement, block, setting
+from dliosim.dlio.conversion import Block, Conversion, Line, Statement, block, epochs_phrase, setting, time_phrase
 from dliosim.dlio.samples import (
     EVALUATION,
     FORMATS,

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.dlio.config import Value
-from dliosim.dlio.conversion import Conversion, name_place, split_folder
-from dliosim.dlio.lines import Block, Line, block, setting
+from dliosim.dlio.conversion import Block, Conversion, Line, block, name_place, setting, split_folder
 from dliosim.errors import UsageError
 from dliosim.readable import count
 from dliosim.units import format_bytes

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from dliosim.dlio.conversion import MUCH, Conversion, epochs_phrase, name_place
-from dliosim.dlio.lines import Block, Line, Statement, block, setting
+from dliosim.dlio.conversion import MUCH, Block, Conversion, Line, Statement, block, epochs_phrase, name_place, setting
 from dliosim.model.transformer import OPTIMIZERS, TYPES, Transformer
 from dliosim.readable import count, size
 from dliosim.units import format_seconds

@@ -16,7 +16,7 @@ from dliosim.plugins import Registry
 #: Module and attribute. Imported when a pattern names the format: the libraries of some take long to import.
 _BUILT_IN: Final = {
     "raw": "raw:Raw",
-    "npy": "numpy_files.npy:Npy",
+    "npy": "numpy_files.npy_header:Npy",
     "npz": "numpy_files.npz:npz",
     "csv": "csv:Csv",
     "tfrecord": "tfrecord:TfRecord",

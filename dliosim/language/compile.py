@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dliosim.dlio import OVERRIDE_MARKS
-from dliosim.language.blocks import checkpoints, datasets, transformers
+from dliosim.language.blocks import checkpoints, datasets
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.blocks.verbs import VerbCompiler
 from dliosim.language.checks import checkpoint_checks
@@ -196,7 +196,7 @@ def _compile_nouns(context: CompileContext, seed: int, job: Job) -> CompiledNoun
         if block.kind == "dataset":
             data[name] = datasets.compile_dataset(found, seed, job.ranks)
         elif block.kind == "model":
-            models[name] = transformers.compile_transformer(found)
+            models[name] = checkpoints.compile_transformer(found)
         else:
             kept[name] = built = checkpoints.compile_checkpoint(found, seed, models)
             if built is not None:

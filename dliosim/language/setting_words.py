@@ -13,8 +13,7 @@ from dliosim.language.diagnostics import PatternError
 from dliosim.language.suggest.lines import list_phrases
 from dliosim.language.suggest.synonyms import find_setting, list_forms
 from dliosim.language.suggest.typed import quote_pair, write_all
-from dliosim.language.syntax.declarations import Declaration
-from dliosim.language.syntax.vocabulary import BLOCKS, MUST_OPEN, SETTINGS, STATEMENTS, block_kinds
+from dliosim.language.syntax.declarations import BLOCKS, MUST_OPEN, SETTINGS, STATEMENTS, Declaration, block_kinds
 from dliosim.model import Job
 
 

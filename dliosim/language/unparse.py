@@ -16,8 +16,7 @@ from dliosim.language.settings.block_settings import Settings
 from dliosim.language.settings.phrases import write_distribution, write_pace, write_phrase, write_size
 from dliosim.language.settings.setting_overlay import sub_names
 from dliosim.language.source import Span
-from dliosim.language.syntax.declarations import list_settings
-from dliosim.language.syntax.vocabulary import WITHOUT_DATA
+from dliosim.language.syntax.declarations import WITHOUT_DATA, list_settings
 from dliosim.model import (
     TYPES,
     Access,

@@ -15,7 +15,7 @@ from dliosim.measure.answers.answer import storage_rate
 from dliosim.measure.answers.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.file_phases import RestorePhase, SavePhase
+from dliosim.measure.results.phase import RestorePhase, SavePhase
 from dliosim.pictures import (
     bandwidth,
     comparisons,
@@ -31,8 +31,8 @@ from dliosim.pictures.style import apply_style, render_figure
 from dliosim.report.files.results import write_atomic
 from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.reader.arrays import Ints, RecordedEpoch
-from dliosim.report.reader.comparison import ComparisonResult
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
+from dliosim.report.reader.results import ComparisonResult
 from dliosim.report.words import sentence
 
 #: Of more results than this only pictures of all together are drawn: those of one take about a second.

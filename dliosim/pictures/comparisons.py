@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from dliosim.pictures.style import FAINT, INK, figure, grid_lines, wrap_text
 from dliosim.readable import number, seconds, size
-from dliosim.report.reader.comparison import EQUAL, FASTER, REFERENCE, SLOWER, UNJUDGED, ComparisonResult, SavedVariant
+from dliosim.report.reader.results import EQUAL, FASTER, REFERENCE, SLOWER, UNJUDGED, ComparisonResult, SavedVariant
 
 FOREST_CAPTION = (
     "How to read it: a dot is a variant's rate by the reference's, the line through it the interval that the "

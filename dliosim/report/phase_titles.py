@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from dliosim.measure.results.file_phases import RestorePhase
-from dliosim.measure.results.phase import PhaseSummary
+from dliosim.measure.results.phase import PhaseSummary, RestorePhase
 
 P = TypeVar("P", bound=PhaseSummary)
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from harness import ROOT
 
-from dliosim.language.syntax import vocabulary
+from dliosim.language.syntax import declarations
 from dliosim.units import SIZES, TIMES, UNITS
 
 PATTERNS = ROOT / "patterns"
@@ -20,7 +20,8 @@ _MANUAL, _REFERENCE = ROOT / "docs" / "language.md", ROOT / "docs" / "reference.
 _MOST_RANKS = 65_536
 _RANKS = (1, 2, 3, 4, 5, 7, 8, 64, 512, 1024, 4096, 65_535, _MOST_RANKS)
 _TOKEN = re.compile(r'"[^"\n]*"|#[^\n]*|[^\W\d][\w/-]*|[0-9][0-9_.]*|\$\w+|[^\S\n]+|\n|.')
-_HEADS = sorted({*vocabulary.STATEMENTS, *(head for kind in vocabulary.SETTINGS.values() for head in kind)}, key=len)
+_WORDS = (head for kind in declarations.SETTINGS.values() for head in kind)
+_HEADS = sorted({*declarations.STATEMENTS, *_WORDS}, key=len)
 
 _NUMBERS = (
     *(
@@ -131,10 +132,10 @@ def _another_line(source: random.Random, text: str) -> str:
 def _one_line_more(source: random.Random, text: str) -> str:
     """Insert a setting that the block may have before its others."""
     lines = text.split("\n")
-    places = [place for place, line in enumerate(lines) if line.endswith("{") and _head(line) in vocabulary.SETTINGS]
+    places = [place for place, line in enumerate(lines) if line.endswith("{") and _head(line) in declarations.SETTINGS]
     if places:
         place = source.choice(places)
-        heads = [head for head in vocabulary.SETTINGS[_head(lines[place])] if head in _lines()]
+        heads = [head for head in declarations.SETTINGS[_head(lines[place])] if head in _lines()]
         if heads:
             lines.insert(place + 1, source.choice(_lines()[source.choice(heads)]))
     return "\n".join(lines)

@@ -17,8 +17,7 @@ from dliosim.commands.command_line.suggestions import describe_misuse
 from dliosim.language.source import SourceText
 from dliosim.language.suggest.lines import find_phrases
 from dliosim.language.suggest.synonyms import Meaning
-from dliosim.language.syntax.declarations import Declaration, list_settings
-from dliosim.language.syntax.vocabulary import BLOCKS
+from dliosim.language.syntax.declarations import BLOCKS, Declaration, list_settings
 from dliosim.units import UNITS
 
 #: What an option needs on its line, where it does not stand alone.

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dliosim.compare.choice import Choice, choose_variant
-from dliosim.compare.statistics import compare_pairs, compare_variants
+from dliosim.compare.statistics import Choice, choose_variant, compare_pairs, compare_variants
 from tests.compare.synthetic import equal, passes
 
 

@@ -21,8 +21,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.backends import async_reader as queued_module
 from dliosim.execute.backends import io_uring
 from dliosim.execute.backends.async_reader import QueuedReader
-from dliosim.execute.backends.buffers import address_of, allocate
-from dliosim.execute.backends.contract import Files, OverlappingReader, Reader
+from dliosim.execute.backends.contract import Files, OverlappingReader, Reader, address_of, allocate
 from dliosim.execute.backends.io_uring import IoUring, LinuxAio, ReadQueue, make_queue
 from dliosim.execute.backends.mmap_reader import MappedReader
 from dliosim.execute.backends.posix import PosixReader, PreadReader
@@ -172,7 +171,7 @@ _FEW_DESCRIPTORS = """
 import resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
-from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import allocate
 from tests.execute.calls import make_calls
 from tests.execute.test_engines import reader
 one = reader(Path(sys.argv[1]), sys.argv[2], open="each sample", readers=4)

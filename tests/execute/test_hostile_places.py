@@ -24,7 +24,7 @@ from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.restore import restore
 from dliosim.execute.checkpoints.selection import CheckpointSearch
-from dliosim.execute.datasets.dataset_residency import measure_dataset_residency
+from dliosim.execute.datasets.open_dataset import measure_dataset_residency
 from dliosim.execute.datasets.prepare import prepare
 from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import Options, Session

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import PatternError, render
-from dliosim.language.syntax import vocabulary
+from dliosim.language.syntax import declarations
 from dliosim.language.unparse import explain_pattern
 from dliosim.model import Job, Workload
 from dliosim.model.counter_rng import draw, key
@@ -351,7 +351,7 @@ def compiled(path: Path, text: str) -> Workload | None:
         return None
 
 
-WORDS = sorted({*vocabulary.STATEMENTS, *(head for heads in vocabulary.SETTINGS.values() for head in heads)})
+WORDS = sorted({*declarations.STATEMENTS, *(head for heads in declarations.SETTINGS.values() for head in heads)})
 TOKENS = st.sampled_from(
     [
         *WORDS,

@@ -11,7 +11,7 @@ import pytest
 from dliosim.errors import UsageError
 from dliosim.language.compile import compile_pattern
 from dliosim.language.diagnostics import catalogue, explain_code
-from dliosim.language.syntax import vocabulary
+from dliosim.language.syntax import declarations
 from dliosim.language.unparse import explain_pattern
 from dliosim.model import Job, Split
 
@@ -101,7 +101,7 @@ def test_every_whole_pattern_of_the_manual_compiles(number: int, tmp_path: Path)
 
 
 def test_the_reference_has_every_setting_and_statement() -> None:
-    heads = {head for settings in vocabulary.SETTINGS.values() for head in settings} | set(vocabulary.STATEMENTS)
+    heads = {head for settings in declarations.SETTINGS.values() for head in settings} | set(declarations.STATEMENTS)
     assert [head for head in sorted(heads) if f"`{head}" not in REFERENCE] == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dliosim.language.blocks.parallelism import measure_model
+from dliosim.language.blocks.checkpoints import measure_model
 from dliosim.language.compile import compile_pattern
 from dliosim.language.unparse import explain_pattern
 from dliosim.model import (

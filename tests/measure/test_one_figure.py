@@ -25,8 +25,8 @@ A_PART = """--- a/dliosim/measure/rank/records.py
 +    #: seeking tapes
 +    seek_ns: PartColumn = 0
      #: checkpoints between steps
---- a/dliosim/execute/loop/epoch_record.py
-+++ b/dliosim/execute/loop/epoch_record.py
+--- a/dliosim/execute/loop/step_loop.py
++++ b/dliosim/execute/loop/step_loop.py
 @@
          record.core_wait_ns = self._core_wait - save_core_wait if self._core_wait >= 0 else -1
 +        record.seek_ns = record.wall_ns // 8

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from dliosim.measure.rank import stopwatch
+from dliosim.measure.rank import meter
+from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
-from dliosim.measure.rank.stopwatch import Stopwatch
 
 
 class Clock:
@@ -22,7 +22,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(stopwatch, "perf_counter_ns", clock)
+    monkeypatch.setattr(meter, "perf_counter_ns", clock)
     return clock
 
 

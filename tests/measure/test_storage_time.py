@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.figures.summary import summarise
 from dliosim.measure.rank.records import EpochRecord
-from dliosim.measure.rank.step_times import ROW, PlannedSteps, StepAccount
-from dliosim.measure.rank.storage_time import align_syncs, limit_steps, split_waits
+from dliosim.measure.rank.step_times import ROW, PlannedSteps, StepAccount, align_syncs, limit_steps, split_waits
 from dliosim.measure.rank.time_series import EpochSeries
 from tests.examples import examples
 from tests.measure.ranks import on_ranks

@@ -12,8 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.registry import backend_of, open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import make_batches

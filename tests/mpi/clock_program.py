@@ -12,8 +12,7 @@ from time import perf_counter_ns, sleep
 
 from mpi4py import MPI
 
-from dliosim.execute.mpi.node_cores import node_cores
-from dliosim.execute.mpi.world import make_world
+from dliosim.execute.mpi.world import make_world, node_cores
 from dliosim.execute.run import trace_recording
 from dliosim.trace.cut import TraceCut
 from dliosim.trace.file import read_trace

@@ -14,14 +14,12 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.mpi.node_cores import node_cores
-from dliosim.execute.mpi.world import make_world
+from dliosim.execute.mpi.world import make_world, node_cores
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.execute.store.checkpoint_store import CheckpointStores
 from dliosim.measure.figures.summary import RANK_COLUMNS
-from dliosim.measure.results.file_phases import FilePhase
-from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.phase import FilePhase, LoopPhase
 from dliosim.model import (
     Access,
     Arrivals,

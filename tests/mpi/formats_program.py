@@ -17,8 +17,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from dliosim.execute.mpi.node_cores import node_cores
-from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.mpi.world import World, make_world, node_cores
 from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.protocols import LibraryReadable

@@ -24,8 +24,7 @@ from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.datasets.open_dataset import LinkedNames, open_dataset
-from dliosim.execute.mpi.node_cores import node_cores
-from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.mpi.world import World, make_world, node_cores
 from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
 from dliosim.formats.protocols import LibraryReadable

@@ -9,8 +9,7 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.mpiio_nonblocking import QueuedIndependentReader
 from dliosim.execute.backends.mpiio_writer import Spec
 from dliosim.model import Access

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from dliosim.commands.verify_targets import find_targets
+from dliosim.commands.verify import find_targets
 from dliosim.errors import ExecutionError
 from dliosim.execute.run.verify import Fault, Tally, Target, verify_target
 from dliosim.execute.safe_open import open_for_read

@@ -15,8 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError
-from dliosim.execute.mpi.node_cores import node_cores
-from dliosim.execute.mpi.world import make_world
+from dliosim.execute.mpi.world import make_world, node_cores
 from dliosim.execute.run.trace_recording import Recording
 from dliosim.measure.progress.board import process_row
 from dliosim.trace import columns

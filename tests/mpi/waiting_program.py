@@ -25,8 +25,7 @@ from typing import Any
 from mpi4py import MPI
 
 from dliosim import cli
-from dliosim.execute.mpi.node_cores import node_cores
-from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.mpi.world import World, make_world, node_cores
 
 #: What a launcher says of this job, which has more ranks than most of those that it is used for, and what MPI and numpy
 #: were given as they started.

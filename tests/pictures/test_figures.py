@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dliosim.measure.figures.declaration import TimeSpread
-from dliosim.measure.results.file_phases import RestorePhase
 from dliosim.measure.results.machine import FileSystem
+from dliosim.measure.results.phase import RestorePhase
 from dliosim.measure.results.run_summary import Answer, Spread
 from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, time_breakdown
 from dliosim.pictures.catalogue import (
@@ -30,8 +30,8 @@ from dliosim.pictures.catalogue import (
 )
 from dliosim.pictures.style import PARTS, READS, apply_style, render_figure
 from dliosim.readable import size
-from dliosim.report.reader.comparison import ComparisonResult
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, load_results
+from dliosim.report.reader.results import ComparisonResult
 from tests.pictures.sample import SAMPLE, write_comparison, write_run
 from tests.report.sample import change
 

@@ -220,5 +220,5 @@ def test_samples_that_a_codec_leaves_next_to_nothing_of_are_planned(
     (tmp_path / "masks.dlio").write_text(f"{text}epochs 2\nsteps {steps}\ncompute 1 ms\n}}\n")
     assert cli.main(["plan", f"{tmp_path / 'masks.dlio'}", "--dir", f"{tmp_path}", "--ranks", "2"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert f"DATA {0 if first else stored} B each epoch by all ranks, " in said
+    assert f"DATA {0 if first else stored} B per epoch for all ranks, " in said
     assert ("; calls move 64 times as many bytes" in said) == (not first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dliosim.language.syntax.vocabulary import SETTINGS
+from dliosim.language.syntax.declarations import SETTINGS
 from tests.scripts.fidelity import script
 
 write_settings = script("write_settings")

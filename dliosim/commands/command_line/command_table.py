@@ -13,9 +13,9 @@ from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
 from dliosim.commands.command_line import descriptions
-from dliosim.commands.command_line import option_types as types
+from dliosim.commands.command_line import options as types
 from dliosim.dlio import ENDINGS
-from dliosim.dlio.versions import VERSIONS
+from dliosim.dlio.keys import VERSIONS
 
 #: Seconds after which a stall is reported. On Lustre and on NFS, a failover of a server or an eviction of a client ends
 #: within five minutes: anything longer is worth a look.
@@ -215,7 +215,7 @@ def _find_missing_mtbf(parsed: SimpleNamespace, *names: str) -> str:
 
 COMMANDS: Final = {
     "patterns": Command(
-        "commands.patterns:patterns_command",
+        "commands.check_plan_explain:patterns_command",
         "list the patterns that come with dliosim, and what each stresses",
         "dliosim patterns",
         (),
@@ -415,7 +415,7 @@ COMMANDS: Final = {
         "  dliosim new mine --from data/a.h5    one that reads your files",
     ),
     "import": Command(
-        "commands.import_dlio:import_command",
+        "commands.new_pattern:import_command",
         "make a pattern of a workload file of DLIO or MLPerf Storage",
         "dliosim import unet3d_h100.yaml -o unet3d.dlio",
         (

@@ -27,7 +27,7 @@ def insert_program(text: str, program: str | None = None) -> str:
     if program == "dliosim":
         return text
     from dliosim.commands.command_line.command_table import COMMANDS
-    from dliosim.measure.answers.command_line import find_mpiexec
+    from dliosim.measure.answers.advice import find_mpiexec
 
     names = "|".join(COMMANDS)
     text = re.sub(r"(?<![\w./-])mpiexec(?= -n \d+ dliosim )", lambda found: find_mpiexec(program), text)

@@ -14,7 +14,7 @@ from mpi4py import __version__ as mpi4py_version
 
 from dliosim import __version__
 from dliosim.execute.backends.registry import list_accesses
-from dliosim.execute.mpi.node_cores import NodeLoad
+from dliosim.execute.mpi.world import NodeLoad
 from dliosim.execute.node.environment import find_mount, mpi_io, mpi_library
 from dliosim.execute.node.memory import available_memory, whole_memory
 from dliosim.execute.node.striping import NO_STRIPING, read_striping

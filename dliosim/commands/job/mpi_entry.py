@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from time import sleep
 
@@ -16,10 +18,20 @@ from dliosim.commands.command_line.program import insert_program
 from dliosim.commands.job.launcher import find_launchers, launcher_rank, launcher_size
 from dliosim.commands.job.signals import handle_signals, ignore_sigusr1
 from dliosim.errors import DliosimError, UsageError
-from dliosim.execute.mpi.job_abort import abort, end_job, end_job_late, job_name, listen_for_end
-from dliosim.execute.mpi.node_cores import node_cores
-from dliosim.execute.mpi.world import World, make_world
+from dliosim.execute.mpi.job_abort import RESULTS_DUE, abort, end_job, end_job_late, job_name, listen_for_end
+from dliosim.execute.mpi.world import World, make_world, node_cores
 from dliosim.execute.node.environment import check_launcher, mpi_library
+from dliosim.execute.stalls.watcher import (
+    StallActions,
+    StallLimits,
+    Watcher,
+    close_board,
+    kill_stopped_later,
+    open_board,
+)
+from dliosim.measure.progress.board import process_row
+from dliosim.measure.progress.stalled_ranks import JobStall
+from dliosim.report.progress.stalled_ranks import recovery_text, stall_text
 
 #: Seconds between the starts of a launcher's first and last process, at most.
 _OTHERS_START = 1.0
@@ -69,3 +81,53 @@ def run_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[
         ignore_sigusr1()
     world.close()
     return status
+
+
+@contextmanager
+def watch_stalls(world: World, limits: StallLimits, save: Callable[[str], str]) -> Iterator[None]:
+    """Watch for stalls of this job during the block, if there are limits.
+
+    Collective; so is its end, unless it ends by one rank's error. `save` keeps what is finished on rank 0, and returns
+    in words what it did.
+    """
+    if limits.first_limit is None:
+        yield
+        return
+    board, memory = open_board(world)
+
+    def end(stall: JobStall) -> None:
+        found = _save_results(save) if world.rank == 0 else "what rank 0 wrote last is kept, if it wrote any"
+        kill_stopped_later(board)
+        end_job(world.job, f"{stall_text(stall)}\nerror: the job is ended, as --stall-timeout says: {found}")
+
+    reactions = StallActions(
+        lambda stall: _write_stderr(stall_text(stall)), lambda quiet: _write_stderr(recovery_text(quiet)), end
+    )
+    watcher = Watcher(board, limits, reactions)
+    watcher.start()
+    together = False
+    try:
+        yield
+        together = True
+    except DliosimError as error:
+        together = error.shared or world.size == 1
+        raise
+    finally:
+        process_row().finish()
+        if watcher.stop() and together:
+            close_board(board, memory)
+
+
+def _save_results(save: Callable[[str], str]) -> str:
+    """Return what `save` did with the results, in words; it may hang in the file system of the results."""
+    lines: list[str] = []
+    thread = threading.Thread(target=lambda: lines.append(save("a stall")), daemon=True)
+    thread.start()
+    thread.join(RESULTS_DUE)
+    return lines[0] if lines else "the partial results could not be written in time"
+
+
+def _write_stderr(text: str) -> None:
+    # Not through sys.stderr: another thread that cannot write may hold its lock.
+    with suppress(OSError):
+        os.write(2, f"{text}\n".encode(errors="replace"))

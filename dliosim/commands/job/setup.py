@@ -19,9 +19,8 @@ from mpi4py import MPI
 from dliosim.commands.command_line.options import describe_dataset, parse_used_roots
 from dliosim.commands.command_line.program import find_program
 from dliosim.commands.job.garbage import freeze_objects
-from dliosim.commands.job.mpi_entry import run_job
-from dliosim.commands.job.partial import PartialResults
-from dliosim.commands.job.stalls import watch_stalls
+from dliosim.commands.job.mpi_entry import run_job, watch_stalls
+from dliosim.commands.job.results_dir import PartialResults
 from dliosim.commands.job.terminal import colour_choice, has_colours, user_terminal
 from dliosim.errors import DamageDiagnosticsError, DiagnosticsError
 from dliosim.execute.backends.registry import list_accesses

@@ -66,7 +66,7 @@ def print_text(text: str) -> OSError | None:
     """Print a text, in colours where these are seen; return the error where this fails, but None for a closed pipe."""
     text = printable(text, lines=True)
     if has_colours(sys.stdout, 1):
-        from dliosim.report.colours import add_colours
+        from dliosim.report.first_lines import add_colours
 
         text = add_colours(text)
     try:

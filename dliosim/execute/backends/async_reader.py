@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import address_of
-from dliosim.execute.backends.contract import FileReader, Files
+from dliosim.execute.backends.contract import FileReader, Files, address_of
 from dliosim.execute.backends.fd_table import OpenFiles
 from dliosim.execute.backends.io_uring import Integers, ReadQueue, make_queue
 from dliosim.model import Access

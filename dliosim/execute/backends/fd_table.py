@@ -13,8 +13,7 @@ from itertools import repeat
 from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import only_file
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import Files, only_file
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import SAFE, close_read
 from dliosim.measure.rank.meter import Meter

@@ -17,7 +17,7 @@ from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import require_file
 from dliosim.formats.protocols import LibraryFile
 from dliosim.formats.registry import bind
-from dliosim.measure.rank.stopwatch import Stopwatch
+from dliosim.measure.rank.meter import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import Call

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import only_file
-from dliosim.execute.backends.contract import FileReader, Files
+from dliosim.execute.backends.contract import FileReader, Files, only_file
 from dliosim.execute.backends.fd_table import OpenFiles
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.safe_open import close_read

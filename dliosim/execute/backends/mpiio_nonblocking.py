@@ -8,8 +8,7 @@ from time import perf_counter_ns
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.backends.buffers import CallBuffers
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import CallBuffers, Files
 from dliosim.execute.backends.mpiio_reader import IndependentReader
 from dliosim.execute.backends.mpiio_writer import Spec, mpiio_error
 from dliosim.execute.io_errors import truncation_error

@@ -10,13 +10,12 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import CallBufferCache, CallBuffers
-from dliosim.execute.backends.contract import FileReader, Files
+from dliosim.execute.backends.contract import CallBufferCache, CallBuffers, FileReader, Files
 from dliosim.execute.backends.mpiio_writer import Spec, close_file, get_hints, mpiio_error, open_file
 from dliosim.execute.io_errors import truncation_error
-from dliosim.execute.mpi.polling import wait
+from dliosim.execute.mpi.shared_memory import wait
 from dliosim.execute.mpi.world import run_on_first_rank
-from dliosim.measure.rank.stopwatch import Stopwatch
+from dliosim.measure.rank.meter import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import Call

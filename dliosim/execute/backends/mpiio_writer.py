@@ -16,8 +16,7 @@ from dliosim.execute.io_errors import NO_ROOM, storage_full_code
 from dliosim.execute.mpi.world import find_first_error, run_on_first_rank
 from dliosim.execute.safe_open import refuse_link
 from dliosim.measure.progress.board import process_row
-from dliosim.measure.rank.meter import Meter
-from dliosim.measure.rank.stopwatch import Stopwatch
+from dliosim.measure.rank.meter import Meter, Stopwatch
 from dliosim.model import Access
 from dliosim.trace.calls import Call
 

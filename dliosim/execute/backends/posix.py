@@ -13,8 +13,7 @@ from time import perf_counter_ns
 import numpy as np
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import CallBufferCache, CallBuffers, address_of, allocate
-from dliosim.execute.backends.contract import FileReader, Files
+from dliosim.execute.backends.contract import CallBufferCache, CallBuffers, FileReader, Files, address_of, allocate
 from dliosim.execute.backends.fd_table import OpenFiles, direct_hint
 from dliosim.execute.io_errors import call_error
 from dliosim.execute.safe_open import CREATE_OR_TRUNCATE, close_written, open_regular

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Files, Reader
+from dliosim.execute.backends.contract import Files, Reader, allocate
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import Batches

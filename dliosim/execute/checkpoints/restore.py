@@ -19,8 +19,8 @@ from dliosim.execute.phases.context import Session
 from dliosim.execute.phases.residency import find_uncounted_reads, measure_file_residency
 from dliosim.execute.safe_open import open_for_read, read_pieces
 from dliosim.execute.store.checkpoint_manifest import OLDER
+from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
-from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.model import Checkpoint, Restore, Split
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
 from dliosim.plan.checkpoints.reshard import (

@@ -23,21 +23,20 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Writer, close_writer
+from dliosim.execute.backends.contract import Writer, allocate, close_writer
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.checkpoints.state_writer import Made, Run, largest_call, pieces_of, write_state
 from dliosim.execute.checkpoints.worker_thread import BackgroundTask
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import request_striping
-from dliosim.execute.payload.payload_crc import crc32_combine
+from dliosim.execute.payload.payload_format import crc32_combine
 from dliosim.execute.phases.context import Session
 from dliosim.execute.safe_open import open_for_read, write_file
 from dliosim.execute.store.checkpoint_manifest import CheckpointManifest
 from dliosim.execute.store.checkpoint_store import highest_number
+from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
-from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, partner_file
 

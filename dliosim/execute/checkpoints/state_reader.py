@@ -17,17 +17,16 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Files, Reader, record_meter
+from dliosim.execute.backends.contract import Files, Reader, allocate, record_meter
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.checkpoints.selection import FoundCheckpoint
 from dliosim.execute.mpi.distinct_bytes import distinct_bytes
 from dliosim.execute.mpi.ranks import Ranks
 from dliosim.execute.node.page_cache import process_io_since, read_process_io
-from dliosim.execute.payload.shard_payload import find_segment_mismatch, part_keys
+from dliosim.execute.payload.payload_format import find_segment_mismatch, part_keys
 from dliosim.execute.phases.context import Session
+from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
-from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.reshard import ReadStep, ReadTotals, count_steps, cut_steps
 from dliosim.plan.checkpoints.shards import StoredBlock

@@ -12,17 +12,16 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Writer, close_writer
+from dliosim.execute.backends.contract import Writer, allocate, close_writer
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.compute import keep_core_busy
 from dliosim.execute.node.striping import add_striping_hints
-from dliosim.execute.payload.shard_payload import fill_segment
+from dliosim.execute.payload.payload_format import fill_segment
 from dliosim.execute.phases.context import Session
 from dliosim.execute.store.manifest import make_directory
+from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
-from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.model import Access, Checkpoint
 from dliosim.plan.checkpoints.layout import Piece, StateFiles, count_pieces, cut_pieces
 

@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import allocate
 from dliosim.execute.checkpoints.save_steps import CheckpointSave, delete_old
 from dliosim.execute.checkpoints.state_writer import Made, Run, fill_piece, generate_pieces, largest_call, pieces_of
 from dliosim.execute.io_errors import call_error, truncation_error
 from dliosim.execute.node.compute import sleep_until
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import request_striping
-from dliosim.execute.payload.shard_payload import part_keys
+from dliosim.execute.payload.payload_format import part_keys
 from dliosim.execute.phases.context import Progress, Session
 from dliosim.execute.safe_open import open_for_read, open_for_write
 from dliosim.execute.store.checkpoint_manifest import load_manifest

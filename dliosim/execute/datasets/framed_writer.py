@@ -15,13 +15,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import allocate
 from dliosim.execute.datasets.file_writer import Chunks, FileWriter, PlacedPart
-from dliosim.execute.payload.payload_crc import WORTH_WHILE, crc32_of_samples
-from dliosim.execute.payload.payload_format import dress_function, dress_samples
+from dliosim.execute.payload.payload_format import WORTH_WHILE, crc32_of_samples, dress_function, dress_samples
 from dliosim.execute.payload.sample_bytes import fill_batch, sample_keys
 from dliosim.formats.protocols import EncodeTime, Framed
-from dliosim.measure.rank.stopwatch import Stopwatch
+from dliosim.measure.rank.meter import Stopwatch
 from dliosim.plan.forecast.rank_memory import MADE_TOGETHER, SMALL_FILE
 from dliosim.plan.samples.places import FramedPlaces
 from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE, FilePart

@@ -28,8 +28,8 @@ from dliosim.execute.phases.context import Session
 from dliosim.execute.safe_open import open_for_read, open_for_write, remove_file, write_at, write_file
 from dliosim.formats.header_scanner import read_at
 from dliosim.formats.protocols import Built, EncodeTime, FileIndex, Format, GroupEncoder, Preallocated
+from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
-from dliosim.measure.rank.stopwatch import Stopwatch
 from dliosim.model import Prepare
 from dliosim.plan.samples.sizes import bind_file, sample_sizes
 from dliosim.trace.recorder import count_unseen

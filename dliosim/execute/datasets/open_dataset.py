@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim import readable
+from dliosim.errors import ExecutionError
 from dliosim.execute.datasets.dataset_manifest import damage_error
 from dliosim.execute.datasets.index_build import build_index, complete_table, join_indexes, shared_memory
 from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import DatasetFiles, OpenDataset, Session
+from dliosim.execute.phases.residency import MOST_READ, Residency, measure_residency, resident_share
 from dliosim.execute.safe_open import follow_to_file
 from dliosim.formats.protocols import FileIndex, Format, Framed
 from dliosim.formats.registry import bind, import_modules
@@ -191,3 +194,27 @@ def share_existing_files(
     index = join_indexes(world, files, range(len(indexes)), indexes, (start, words, linked))
     names = FileNames(words.view(np.uint8), start)
     return (LinkedNames(names, linked, os.path.realpath(root)) if links else names), index
+
+
+def measure_dataset_residency(session: Session, dataset: Dataset) -> Residency:
+    """Measure the residency of a complete data set, as `measure_residency` does; nothing without I/O."""
+    if session.options.null:
+        return Residency()
+    return measure_residency(session, lambda: resident_dataset_share(session, dataset, MOST_READ))
+
+
+def resident_dataset_share(session: Session, dataset: Dataset, most: int) -> tuple[int, int]:
+    """Return the bytes of a data set in the page cache, and the bytes examined, as `resident_share` does."""
+    with report_damage(dataset):
+        return resident_share(session, dataset.layout.files, most, session.files(dataset).path)
+
+
+@contextmanager
+def report_damage(dataset: Dataset) -> Iterator[None]:
+    """Raise an [R401] of the block, such as that of a missing file, as damage of the data set, with the remedy."""
+    try:
+        yield
+    except ExecutionError as error:
+        if error.code == "R401":
+            raise damage_error(dataset, error.message) from error
+        raise

@@ -15,8 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import close_writer
+from dliosim.execute.backends.contract import allocate, close_writer
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.datasets.content_writer import PreallocatedWriter, RawWriter
 from dliosim.execute.datasets.file_writer import Chunks, FileWriter, WriteJob

@@ -10,13 +10,11 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
-from dliosim.execute.batches.decode_preprocess import BatchProcessor
+from dliosim.execute.batches.decode_preprocess import BatchProcessor, SampleCache
 from dliosim.execute.batches.prefetch import InlineBatches
-from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.datasets.prepare import check_prepared, prepare
 from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor

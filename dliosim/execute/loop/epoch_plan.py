@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.batches.decode_preprocess import BatchProcessor, UnitVerifier, sample_times
+from dliosim.execute.batches.decode_preprocess import BatchProcessor, SampleCache, UnitVerifier, sample_times
 from dliosim.execute.batches.prefetch import Batches
-from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.payload.payload_format import Dress, content_edge_words, dress_function, find_bad_content
 from dliosim.execute.payload.sample_bytes import edges_match, sample_keys, word_windows
 from dliosim.execute.phases.context import OpenDataset, Session

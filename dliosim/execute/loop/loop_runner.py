@@ -13,28 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.decode_preprocess import SampleCache
 from dliosim.execute.batches.node_reader import make_scattered_batches
 from dliosim.execute.batches.prefetch import Batches, make_batches
-from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
 from dliosim.execute.checkpoints.worker_thread import require_threads
-from dliosim.execute.datasets.dataset_residency import measure_dataset_residency
-from dliosim.execute.datasets.open_dataset import open_dataset
+from dliosim.execute.datasets.open_dataset import measure_dataset_residency, open_dataset
 from dliosim.execute.datasets.prepare import check_prepared
 from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor, plan_work
-from dliosim.execute.loop.epoch_record import KernelCounts, call_offsets, record_plan
-from dliosim.execute.loop.loop_saves import NEVER, CheckpointTimers, LoopSaves
-from dliosim.execute.loop.step_loop import StepSettings, run_steps
-from dliosim.execute.loop.step_sync import StepSync
+from dliosim.execute.loop.loop_saves import NEVER, CheckpointTimers, LoopSaves, StepSync
+from dliosim.execute.loop.step_loop import KernelCounts, StepSettings, call_offsets, record_plan, run_steps
 from dliosim.execute.mpi.world import World, file_communicator, free_communicator
 from dliosim.execute.node.memory import available_memory
-from dliosim.execute.phases.context import OpenDataset, Phase, RunningLoop, Session
-from dliosim.execute.phases.phase_summary import share_granted_hints
+from dliosim.execute.phases.context import OpenDataset, Phase, RunningLoop, Session, share_granted_hints
 from dliosim.execute.phases.residency import Residency, find_uncounted_reads
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.figures.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise

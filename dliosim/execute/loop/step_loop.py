@@ -1,17 +1,39 @@
-"""The steps of one epoch of one rank: wait for data, compute, sync, save."""
+"""The steps of one epoch of one rank: wait for data, compute, sync, save; and the record of the epoch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from threading import get_native_id
 from time import perf_counter_ns
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dliosim.errors import DliosimError
-from dliosim.execute.loop.epoch_plan import EpochSource
-from dliosim.execute.loop.loop_saves import LoopSaves
-from dliosim.execute.loop.step_sync import StepSync
-from dliosim.execute.node.compute import keep_core_busy, sleep_until
-from dliosim.execute.phases.context import Progress
+from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
+from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork
+from dliosim.execute.loop.loop_saves import LoopSaves, StepSync
+from dliosim.execute.mpi.distinct_bytes import distinct_bytes
+from dliosim.execute.node.compute import (
+    core_wait,
+    keep_core_busy,
+    read_schedstats,
+    sleep_until,
+    sum_waits,
+    wait_between,
+)
+from dliosim.execute.node.page_cache import process_io_since, read_process_io
+from dliosim.execute.phases.context import OpenDataset, Progress, Session
+from dliosim.measure.rank.records import EpochRecord
 from dliosim.measure.rank.step_times import ROW, PlannedSteps, StepAccount
+from dliosim.measure.rank.time_series import select_calls
+from dliosim.model import Loop
+from dliosim.model.counter_rng import key
+from dliosim.plan.samples.io_requests import Calls
+from dliosim.plan.samples.read_ranges import MOST_RANGES, are_reads_distinct, union_ranges
+from dliosim.plan.samples.sampler import extent_hash, order_hash
+from dliosim.plan.samples.sizes import sample_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +142,63 @@ def run_steps(
         syncer.fail_all_ranks(error, step, len(plan.compute), save_steps)
     account.work_out(place // width)
     return stop
+
+
+class KernelCounts:
+    """Counts of the kernel in an epoch: bytes that this process reads, core waits of this thread and the readers."""
+
+    def __init__(self, readers: Sequence[int], saves: CheckpointSession) -> None:
+        self._this, self._readers, self._saves = [get_native_id()], readers, saves
+        self._waited, self._readers_waited = core_wait(self._this), core_wait(readers)
+        # Last: core_wait reads /proc, which is counted.
+        self._io, self._drained = read_process_io(), saves.count_drained_bytes()
+
+    def stop_waits(self) -> None:
+        """Stop counting core waits: the steps are over, and what follows is no time of the loop."""
+        texts = [read_schedstats(threads) for threads in (self._this, self._readers)]
+        self._core_wait = wait_between(self._waited, sum_waits(texts[0]))
+        self._readers_core_wait = wait_between(self._readers_waited, sum_waits(texts[1]))
+        if self._io is not None:  # the kernel counts what these lines read from /proc, which is no read of the loop
+            read = sum(len(text) for found in texts for text in found or ())
+            self._io = replace(self._io, called_read=self._io.called_read + read)
+
+    def stop_reads(self) -> None:
+        """Stop counting bytes: nothing of the epoch is read any more."""
+        self._read = process_io_since(self._io, self._saves.count_drained_bytes() - self._drained)
+
+    def record_counts(self, record: EpochRecord, loop: Loop, save_core_wait: int) -> None:
+        """Enter the counts into `record`; `save_core_wait` is the core wait (ns) of this thread in saves."""
+        record.core_wait_ns = self._core_wait - save_core_wait if self._core_wait >= 0 else -1
+        record.reader_core_wait_ns = self._readers_core_wait
+        record.rchar = self._read.called_read if loop.access.counts_reads else -1
+        record.read_bytes = self._read.storage_read
+        if loop.access.through == "library" and record.rchar >= 0 and not record.null:
+            # Only the kernel counts what a library reads in addition to the samples.
+            record.bytes_moved = record.rchar
+
+
+def record_plan(session: Session, loop: Loop, data: OpenDataset, work: EpochWork, record: EpochRecord) -> None:
+    """Enter the hashes of the steps done into `record`, and what is different of what they read. Collective."""
+    dataset = data.dataset
+    world, extents, asked, steps = session.world, work.extents, work.stored.extents, record.steps
+    # The order hash takes the sizes of the samples themselves, so that it is equal for other formats of the same data.
+    shown = replace(extents, length=extents.length if dataset.source else sample_sizes(dataset, extents.sample))
+    epoch = record.epoch - 1  # as the plan counts
+    record.order_hash = order_hash(world.rank, shown, 0, steps, epoch, key(record.phase, dataset.name))
+    if record.null:
+        return
+    record.extent_hash = extent_hash(asked, 0, steps, key(record.phase, dataset.digest()))
+    rows = slice(0, int(asked.step_start[steps]))
+    file, begin, length = asked.file[rows], asked.offset[rows], asked.length[rows]
+    if are_reads_distinct(loop, data.places, world.size):
+        record.distinct_bytes = int(length.sum())
+    else:
+        known = len(file) <= MOST_RANGES
+        record.distinct_bytes = distinct_bytes(world, union_ranges(file, begin, begin + length) if known else None)
+
+
+def call_offsets(calls: Calls, steps: int) -> NDArray[np.int64]:
+    """Return step, file and offset (bytes) of a selection of calls of the first `steps` steps; shape (n, 3)."""
+    row = select_calls(int(calls.step_start[steps]))
+    step = np.searchsorted(calls.step_start, row, "right") - 1
+    return np.column_stack([step, calls.file[row], calls.offset[row]])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.mpi.polling import wait
+from dliosim.execute.mpi.shared_memory import wait
 
 if TYPE_CHECKING:
     from socket import socket

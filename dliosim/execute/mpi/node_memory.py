@@ -12,8 +12,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.execute.mpi.job_abort import abort, abort_hooks
-from dliosim.execute.mpi.polling import wait
-from dliosim.execute.mpi.shared_memory import SharedMemory
+from dliosim.execute.mpi.shared_memory import SharedMemory, wait
 
 #: Bytes of each semaphore and of each rank's row: one cache line each. A sem_t has 32 bytes on 64-bit Linux.
 _LINE = 64

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.execute.mpi.node_memory import NodeMemory
-from dliosim.execute.mpi.polling import wait, wait_until
+from dliosim.execute.mpi.shared_memory import wait, wait_until
 
 T = TypeVar("T")
 Operation = Literal["sum", "min", "max"]

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.job_abort import end_job
-from dliosim.execute.mpi.polling import wait
 from dliosim.execute.mpi.ranks import Operation, Ranks, SleepingRanks
-from dliosim.execute.node.environment import node_name
+from dliosim.execute.mpi.shared_memory import wait
+from dliosim.execute.node.environment import node_name, own_cores
 from dliosim.execute.node.free_space import require_memory
 from dliosim.hashes import blake2b
 from dliosim.measure.progress.board import BARRIER, EXCHANGE, current, private_row
@@ -319,3 +319,41 @@ def free_communicator(world: World, comm: MPI.Intracomm) -> None:
     """Free a communicator that `file_communicator` made, when no file is open on it. Collective over `comm`."""
     if comm not in (world.comm, world.node.comm, world.leaders, MPI.COMM_SELF, MPI.COMM_NULL):
         comm.Free()
+
+
+if TYPE_CHECKING:
+    from dliosim.execute.mpi.world import World
+
+_MOST_CORES = 8192
+
+
+class NodeLoad(NamedTuple):
+    """Cores, ranks and load average of a node."""
+
+    #: cores that the ranks may run on
+    cores: int
+    #: ranks on the node
+    ranks: int
+    #: load average over one minute
+    load: float
+
+
+def node_cores(node: MPI.Intracomm) -> int:
+    """Count the cores that any rank of a node may run on; each rank may be bound to other ones. Collective."""
+    cores = np.zeros(_MOST_CORES, np.bool_)
+    cores[[core for core in own_cores() if core < _MOST_CORES]] = True
+    wait(node.Iallreduce(MPI.IN_PLACE, cores, MPI.LOR), node.size)
+    return int(cores.sum())
+
+
+def fullest_node(world: World, load: float) -> NodeLoad:
+    """Return cores and ranks of the node with the most ranks a core, and the highest load of any node. Collective.
+
+    `load` is the load average of this rank's node. Too many ranks a core, or a high load, make figures doubtful.
+    """
+    cores, ranks = node_cores(world.node.comm), world.node.size
+    most = world.allreduce(np.array([ranks * 1_000_000 // cores], np.int64), "max")
+    here = np.array([cores, ranks] if ranks * 1_000_000 // cores == most[0] else [0, 0], np.int64)
+    world.allreduce(here, "max")
+    loads = world.allreduce(np.array([round(load * 100)], np.int64), "max")
+    return NodeLoad(int(here[0]), int(here[1]), int(loads[0]) / 100)

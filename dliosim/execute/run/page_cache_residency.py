@@ -9,7 +9,7 @@ from time import perf_counter_ns
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.datasets.dataset_manifest import find_dataset_fault
-from dliosim.execute.datasets.dataset_residency import report_damage, resident_dataset_share
+from dliosim.execute.datasets.open_dataset import report_damage, resident_dataset_share
 from dliosim.execute.node.page_cache import count_resident_bytes, drop_pages, warm_page_cache
 from dliosim.execute.phases.context import Session
 from dliosim.execute.phases.residency import add_pairs, measure_residency, resident_share, share_first_reason

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
-from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import allocate
 from dliosim.execute.datasets.file_writer import FileWriter
 from dliosim.execute.datasets.library_writer import generate_contents, make_sidecars
 from dliosim.execute.datasets.open_dataset import open_files
 from dliosim.execute.datasets.write_files import make_writer
 from dliosim.execute.io_errors import error_reason, is_damage
 from dliosim.execute.mpi.world import World
-from dliosim.execute.payload.payload_crc import crc32_combine
+from dliosim.execute.payload.payload_format import crc32_combine
 from dliosim.execute.phases.context import DatasetFiles, OpenDataset, Options, Progress, Session
 from dliosim.execute.safe_open import open_folder, open_for_read
 from dliosim.execute.store.checkpoint_manifest import CheckpointManifest

@@ -16,7 +16,7 @@ from typing import Any, Final
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import allocate
 from dliosim.execute.backends.registry import Backend, make_writer
 from dliosim.execute.testing.contract_fixtures import (
     BATCHES,

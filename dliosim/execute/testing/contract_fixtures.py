@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 from mpi4py import MPI
 
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Files, Reader
+from dliosim.execute.backends.contract import Files, Reader, allocate
 from dliosim.execute.backends.registry import Backend
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import Batches, make_batches

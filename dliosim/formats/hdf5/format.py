@@ -45,7 +45,7 @@ class Hdf5(Resolved, LibraryReadable):
 
     name = "hdf5"
     libraries = ("dliosim.formats.hdf5.library",)
-    modules = ("dliosim.formats.hdf5.index", "dliosim.formats.hdf5.layout")
+    modules = ("dliosim.formats.hdf5.index", "dliosim.formats.hdf5.library")
 
     def refuse(self) -> tuple[str, str] | None:
         """Refuse sizes that vary, settings of raw files, codecs without a filter in HDF5, and chunks from 4 GiB."""
@@ -113,7 +113,7 @@ class Hdf5(Resolved, LibraryReadable):
 
     def forecast(self, count: int) -> FileIndex:
         """Return the data sets one after the other behind their headers; `compressible` sets the size of chunks."""
-        from dliosim.formats.hdf5.layout import chunk_filters
+        from dliosim.formats.hdf5.library import chunk_filters
 
         end, touched, columns = _HEADERS, _HEADERS, []
         filters = chunk_filters(self.dataset.compress)
@@ -153,7 +153,7 @@ class PlainHdf5(Hdf5, Preallocated):
 
     def lay_out(self, path: Path, count: int) -> None:
         """Create a file with room for `count` samples."""
-        from dliosim.formats.hdf5.layout import lay_out
+        from dliosim.formats.hdf5.library import lay_out
 
         lay_out(self.dataset, path, count)
 
@@ -177,13 +177,13 @@ class FilteredHdf5(Hdf5, GroupEncoder):
 
     def encode_group(self, count: int, samples: Bytes) -> list[bytes]:
         """Encode the chunks of a group by the filter, if there is one."""
-        from dliosim.formats.hdf5.layout import encode_group
+        from dliosim.formats.hdf5.library import encode_group
 
         return encode_group(self.dataset, count, samples)
 
     def assemble(self, path: Path, count: int, groups: Iterator[list[bytes]]) -> None:
         """Write a file of encoded groups."""
-        from dliosim.formats.hdf5.layout import assemble
+        from dliosim.formats.hdf5.library import assemble
 
         assemble(self.dataset, path, count, groups)
 

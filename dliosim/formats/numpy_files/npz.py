@@ -15,11 +15,12 @@ from typing import Final
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.header_scanner import FileLook, file_to_look_at
-from dliosim.formats.numpy_files.library import MEMBER, ArrayFile
 from dliosim.formats.numpy_files.npy_header import (
     BEGINNING,
     LARGEST_HEADER,
+    MEMBER,
     Array,
+    ArrayFile,
     SampleRows,
     array_column,
     array_header,

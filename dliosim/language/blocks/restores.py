@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from dliosim.language.blocks import parallelism
+from dliosim.language.blocks import checkpoints
 from dliosim.language.diagnostics import mistake
 from dliosim.language.settings.block_settings import Settings, warn_about_draws
 from dliosim.language.syntax.parser import SyntaxNode
@@ -31,11 +31,11 @@ def compile_restore(settings: Settings, name: str, saved: Checkpoint | None, sav
     """
     context, scope = settings.context, settings.context.scope
     before = len(context.found)
-    axes = partial(parallelism.parse_axes, scope)
+    axes = partial(checkpoints.parse_axes, scope)
     fields = settings.read_fields(
         Restore,
-        written_by=partial(parallelism.parse_written_by, scope),
-        parallel=lambda node: parallelism.fit_split(axes(node), node, scope.job.ranks),
+        written_by=partial(checkpoints.parse_written_by, scope),
+        parallel=lambda node: checkpoints.fit_split(axes(node), node, scope.job.ranks),
         everything=_read_mode,
         each=lambda node: _ALL if node.kind == "once" else scope.count(node.only_child),
     )
@@ -61,7 +61,7 @@ def _check_splits(settings: Settings, verb: Restore, saved: Checkpoint) -> None:
     """
     for head, split in (("written by", verb.written_by), ("parallel", verb.parallel)):
         if split is not None:
-            parallelism.check_split(saved, split, settings.setting_span(head))
+            checkpoints.check_split(saved, split, settings.setting_span(head))
     usual = saved.split(settings.context.scope.job.ranks)
     wrote, own = verb.written_by or usual, verb.parallel or usual
     if not wrote.played:

@@ -8,12 +8,11 @@ from typing import Literal, cast
 
 from dliosim.language.blocks import external_datasets, restores
 from dliosim.language.checks.access_checks import check_prepare
-from dliosim.language.checks.convert_checks import check_convert
-from dliosim.language.checks.loop_checks import check_loop, check_unread_loop
+from dliosim.language.checks.loop_checks import check_convert, check_loop, check_unread_loop
 from dliosim.language.diagnostics import Attempt, Label, Mistake, mistake
 from dliosim.language.settings.access import compile_access, merge_access
 from dliosim.language.settings.block_settings import CompileContext, CompiledNouns, Settings, warn_about_draws
-from dliosim.language.syntax import vocabulary
+from dliosim.language.syntax import declarations
 from dliosim.language.syntax.ast import PatternBlock, Setting
 from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.quantities import range_mistake
@@ -68,7 +67,7 @@ class VerbCompiler:
         return tuple(verbs)
 
     def _compile_verb(self, block: PatternBlock) -> Verb | None:
-        if block.kind in vocabulary.LOOPS:
+        if block.kind in declarations.LOOPS:
             return self._compile_loop(block)
         if block.kind == "prepare":
             return self._compile_prepare(block)

@@ -9,8 +9,8 @@ from dliosim.language.diagnostics import join_hints, mistake, suggest_word
 from dliosim.language.settings.block_settings import CompileContext, Settings
 from dliosim.language.settings.setting_overlay import overlay
 from dliosim.language.syntax.ast import PatternBlock
+from dliosim.language.syntax.declarations import SETTINGS
 from dliosim.language.syntax.parser import SyntaxNode
-from dliosim.language.syntax.vocabulary import SETTINGS
 from dliosim.language.values.evaluator import Scope
 from dliosim.model import Access, Api, HintSet, Layout, communicator_size
 from dliosim.model.access import DEPTH, MAX_DEPTH, MAX_TRANSFER

@@ -26,7 +26,7 @@ from dliosim.language.diagnostics import (
 )
 from dliosim.language.settings.phrases import read_phrase
 from dliosim.language.source import SourceText, Span
-from dliosim.language.syntax import vocabulary
+from dliosim.language.syntax import declarations
 from dliosim.language.syntax.ast import Document, PatternBlock, Setting
 from dliosim.language.syntax.declarations import list_settings
 from dliosim.language.syntax.parser import SyntaxNode
@@ -186,7 +186,7 @@ class Settings:
 
     def parse_line(self, line: Setting) -> SyntaxNode:
         """Return the phrase of a line, parsed by the rule of its setting."""
-        return self.context.scope.phrase(vocabulary.SETTINGS[self.block.kind][line.head], line.phrase)
+        return self.context.scope.phrase(declarations.SETTINGS[self.block.kind][line.head], line.phrase)
 
     def require(self, *needed: tuple[str, ...]) -> None:
         """Report E003 for missing settings that have no default; one setting of each tuple is enough."""

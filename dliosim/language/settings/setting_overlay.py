@@ -10,7 +10,7 @@ from typing import Final
 from dliosim.language.diagnostics import Attempt, Label, Mistake, mistake
 from dliosim.language.settings.block_settings import CompileContext, Settings, kind_name
 from dliosim.language.source import COMMAND_LINE, MAX_LINE_LENGTH, SourceText, Span
-from dliosim.language.syntax import vocabulary
+from dliosim.language.syntax import declarations
 from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, follow_reference
 from dliosim.language.values.choices import Choices
 
@@ -113,7 +113,7 @@ def _name_lines(lines: Iterable[Setting], params: Mapping[str, Param]) -> list[S
 def sub_names(head: str, phrase: str) -> tuple[str, ...]:
     """Return the words that identify a line among the lines of a repeated setting; empty for any other setting."""
     words = re.findall(r'"[^"]*"|\S+', phrase)
-    if head not in vocabulary.REPEATED or not words:
+    if head not in declarations.REPEATED or not words:
         return ()
     if head == "checkpoint" and words != ["off"]:
         unit = words[-1].rstrip("s")
@@ -183,9 +183,9 @@ def _override_setting(document: Document, name: str, setting: Setting) -> None:
         hint = f"blocks here: {', '.join(sorted(named)) or 'none'}"
         target = f"{name}.{setting.head}"
         raise _unknown_override(target, setting.phrase, setting.place, "no block of this name", hint)
-    taking = [block for block in blocks if setting.head in vocabulary.SETTINGS[block.kind]]
+    taking = [block for block in blocks if setting.head in declarations.SETTINGS[block.kind]]
     if not taking:
-        known = vocabulary.SETTINGS[blocks[0].kind]
+        known = declarations.SETTINGS[blocks[0].kind]
         hint = f"settings of `{name}`: {', '.join(sorted(known))}"
         target = f"{name}.{setting.head}"
         raise _unknown_override(target, setting.phrase, setting.place, "no setting of this name", hint)
@@ -210,6 +210,6 @@ def blocks_by_name(document: Document) -> dict[str, list[PatternBlock]]:
         if block.kind in ("prepare", "convert", "restore"):
             named.setdefault(block.kind, []).append(block)
             named.setdefault(f"{block.kind} {block.name}", []).append(block)
-        elif block.kind in vocabulary.SETTINGS:
+        elif block.kind in declarations.SETTINGS:
             named.setdefault(block.name, []).append(block)
     return named

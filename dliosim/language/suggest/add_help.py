@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
@@ -11,15 +12,80 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from dliosim.language.diagnostics import Attempt, Diagnostic
-from dliosim.language.source import COMMAND_LINE, SourceText
-from dliosim.language.suggest.foreign_files import explain_foreign
-from dliosim.language.suggest.lines import is_statement, list_phrases, mend_line
-from dliosim.language.suggest.overrides import mend_override
+from dliosim.dlio.keys import find_key
+from dliosim.language.diagnostics import Attempt, Diagnostic, mistake
+from dliosim.language.settings.setting_overlay import blocks_by_name
+from dliosim.language.source import COMMAND_LINE, SourceText, Span
+from dliosim.language.suggest import synonyms
+from dliosim.language.suggest.lines import HOMES, find_phrases, is_statement, list_phrases, mend_line
 from dliosim.language.suggest.slips import mend
 from dliosim.language.suggest.synonyms import NUMBERS_OF_JOB, find_entry, spell_key
-from dliosim.language.suggest.typed import fill_names, write_all, write_line
+from dliosim.language.suggest.typed import fill_names, quote_pair, quote_value, write_all, write_line
 from dliosim.language.syntax.ast import Document, Param, follow_reference
+
+
+def mend_override(place: Span, phrase: Span, document: Document) -> str:
+    """Return the `-D` to give for a name and a value; empty where that is not known."""
+    value, source = phrase.text, document.source
+    if source.writing and (key := find_key(place.text)):
+        return f"write `++{key}={quote_value(value)}`, as it is a key of the workload file"
+    blocks = {name: found[0].kind for name, found in blocks_by_name(document).items()}
+    block, _, word = re.sub(r"[/:]+", ".", place.text).rpartition(".")
+    params = {synonyms.spell_key(param): param for param in [*document.params, "seed"]}
+    if not block and (near := difflib.get_close_matches(synonyms.spell_key(word)[:64], params, n=1, cutoff=0.75)):
+        return f"write `-D {params[near[0]]}={quote_value(value)}`"
+    for find in (synonyms.find_setting, *([synonyms.suggest_setting] if value else [])):
+        for home in _list_homes(block.rpartition(".")[2], blocks):
+            found = find(f"{word} {value}", blocks[home])
+            if found is None:
+                continue
+            keyword = found[0].setting.keyword
+            same = keyword if not block else "files" if found[0].phrase == "{} files" else ""
+            if same in document.params:
+                return f"write `-D {same}={quote_value(value)}`"
+            phrases = find_phrases(*found, source)
+            forms = phrases or synonyms.list_forms(found[0].setting, blocks[home])[:3]
+            pairs = [f"-D {quote_pair(f'{home}.{keyword}', fill_names(one, source))}" for one in forms]
+            return f"{'write' if phrases or not value else 'it is written as'} {write_all(pairs)}"
+    return fill_names(synonyms.find_entry(word, synonyms.ELSEWHERE).replace("the line ", "it ").format(value), source)
+
+
+def _list_homes(given: str, blocks: Mapping[str, str]) -> list[str]:
+    """Return the names of the blocks that a name may mean, the most likely first."""
+    kind = synonyms.find_entry(given, synonyms.STATEMENTS_FOR).partition(" ")[0]
+    first = [name for name in blocks if given == name or blocks[name] in (given, kind)]
+    first += difflib.get_close_matches(given, blocks, n=1)
+    return list(dict.fromkeys([*first, *(name for home in HOMES for name in blocks if blocks[name] == home)]))
+
+
+#: What a file is, by what its first lines look like; the first that fits.
+_LOOKS: Final = (
+    ("JSON", r"\s*[{\[]\s*(\"|[{\[]|$)"),
+    ("a file of sections, as fio and TOML have,", r"\s*\[[\w.\"-]+\]\s*$"),
+    ("XML", r"\s*<"),
+    ("Python", r"\s*(import|from|def|class)\s+\w+"),
+    ("a script of a shell", r"#!"),
+    ("YAML", r"(---|#|\s*[\w-]+:(\s|$))"),
+)
+
+
+def explain_foreign(source: SourceText) -> Diagnostic | None:
+    """Return the E005 for a file of another language; None for one that may be a pattern."""
+    lines = [line for line in source.text[:20_000].split("\n") if line.strip()]
+    if not lines or any(re.match(r"\s*dlio\b", line) for line in lines[:50]):
+        return None
+    script = lines[0].startswith("#!")
+    first = next((line for line in lines if script or not line.lstrip().startswith("#")), lines[0])
+    kind = next((kind for kind, look in _LOOKS if re.match(look, first)), None)
+    if kind is None:
+        return None
+    place = source.text.index(first)
+    begin = "a pattern begins with `dlio 1` and `workload NAME`; `dliosim patterns` says where there are whole ones"
+    dlio = "a file of DLIO is read where its name ends in `.yaml`; else " if kind == "YAML" else ""
+    here = source.span(place, place + len(first)).trim()
+    message = f"this file is {kind}".rstrip(",") + ", and no pattern"
+    return mistake("E005", message, here, "not a pattern", hint=f"{dlio}{begin}").diagnostic
+
 
 #: Mistakes in phrases that other phrases mend: unknown units, what cannot be read, wrong dimensions, and domains.
 _MENDABLE: Final = ("E002", "E003", "E111", "E113")

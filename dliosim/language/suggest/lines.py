@@ -11,8 +11,7 @@ from dliosim.language.source import SourceText, Span
 from dliosim.language.suggest import synonyms
 from dliosim.language.suggest.slips import NO, clean, mend
 from dliosim.language.suggest.typed import fill_names, write_all, write_line, write_singular
-from dliosim.language.syntax.declarations import list_settings
-from dliosim.language.syntax.vocabulary import BLOCKS, MUST_OPEN, REPEATED, STATEMENTS
+from dliosim.language.syntax.declarations import BLOCKS, MUST_OPEN, REPEATED, STATEMENTS, list_settings
 from dliosim.model import EXPECTABLE
 from dliosim.units import COUNT, UNITS
 

@@ -18,9 +18,8 @@ from typing import Final
 
 from dliosim.language.diagnostics import Mistake
 from dliosim.language.source import SourceText
-from dliosim.language.syntax.declarations import TOKEN, Declaration, list_settings
+from dliosim.language.syntax.declarations import BLOCKS, TOKEN, Declaration, find_rule, list_settings
 from dliosim.language.syntax.parser import SyntaxNode, parse
-from dliosim.language.syntax.vocabulary import BLOCKS, find_rule
 from dliosim.plugins import APIS
 from dliosim.units import COUNT, RATE, SIZE, TIME, UNITS
 

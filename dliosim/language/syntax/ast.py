@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dliosim.language.source import SourceText, Span
-from dliosim.language.syntax import vocabulary
+from dliosim.language.syntax import declarations
 from dliosim.language.syntax.parser import SyntaxNode
 
 MAX_CHAIN: Final = 32  # parameters that refer to parameters
@@ -113,7 +113,7 @@ class Document:
 
     def loops(self) -> Iterator[PatternBlock]:
         """Return every loop, evaluations included."""
-        return (block for block in self.walk_verbs() if block.kind in vocabulary.LOOPS)
+        return (block for block in self.walk_verbs() if block.kind in declarations.LOOPS)
 
 
 def _walk(blocks: Iterable[PatternBlock]) -> Iterator[PatternBlock]:

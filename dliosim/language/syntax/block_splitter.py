@@ -12,7 +12,7 @@ from typing import Final
 
 from dliosim.language.diagnostics import Label, Mistake, mistake
 from dliosim.language.source import MAX_LINE_LENGTH, SourceText, Span
-from dliosim.language.syntax.vocabulary import MUST_OPEN, NOUNS, SETTINGS, STATEMENTS
+from dliosim.language.syntax.declarations import MUST_OPEN, NOUNS, SETTINGS, STATEMENTS
 
 MAX_BLOCK_DEPTH: Final = 16
 _PIECE = re.compile(r'"[^"\n]*"|"|#[^\n]*|[{}\n]|[^"#{}\n]+')

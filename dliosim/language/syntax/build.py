@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from dliosim.language.syntax.vocabulary import RULES, SETTINGS, STATEMENTS
+from dliosim.language.syntax.declarations import RULES, SETTINGS, STATEMENTS
 from dliosim.model import EXPECTABLE
 
 HERE: Final = Path(__file__).parent

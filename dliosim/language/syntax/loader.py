@@ -12,7 +12,7 @@ from typing import Final
 
 from dliosim.language.diagnostics import Attempt, Diagnostic, Mistake, collect, mistake
 from dliosim.language.source import MAX_BYTES, SourceText, Span, UnreadableFile, find_source, read_source
-from dliosim.language.syntax import vocabulary
+from dliosim.language.syntax import declarations
 from dliosim.language.syntax.ast import Document, Param, PatternBlock, Setting, first_word, split_head
 from dliosim.language.syntax.block_splitter import Statement, block_needed, mend_braces, split_statements
 from dliosim.language.syntax.merging import duplicate_mistake, merge_documents
@@ -145,7 +145,7 @@ def _strip_version(source: SourceText, statements: list[Statement]) -> list[Stat
             hint = "move the line `dlio 1` above this one"
         elif re.match(r"(dlio|version)", word.text):
             hint = "write `dlio 1`"
-        elif split_head(statements[0].span, vocabulary.STATEMENTS):
+        elif split_head(statements[0].span, declarations.STATEMENTS):
             hint = "add a line `dlio 1` above this one"
         raise mistake("E005", "the first statement must be `dlio 1`", word, "expected `dlio 1`", hint=hint)
     if head[2].text not in VERSIONS:
@@ -187,15 +187,15 @@ class _FileLoad:
             raise _note_phrase(error, statement) from None
 
     def _take_statement(self, statement: Statement) -> None:
-        head, place, phrase = _split_known_head(statement, vocabulary.STATEMENTS, "")
-        if self.included and head not in vocabulary.INCLUDABLE:
-            nouns = ", ".join(vocabulary.NOUNS)
+        head, place, phrase = _split_known_head(statement, declarations.STATEMENTS, "")
+        if self.included and head not in declarations.INCLUDABLE:
+            nouns = ", ".join(declarations.NOUNS)
             hint = f"an included file may have param, {nouns} and include; `extends` takes a workload"
             raise mistake("E103", f"an included file has a `{head}` line", place, "not a noun", hint=hint)
         _check_block(statement, head, place)
-        if head in vocabulary.VERBS:
+        if head in declarations.VERBS:
             self.document.verbs.append(self._build_verb(statement, head, place, phrase))
-        elif head in vocabulary.NOUNS:
+        elif head in declarations.NOUNS:
             self._take_noun(statement, head, phrase)
         elif head in ("include", "extends"):
             quoted = parse("file", phrase).only_child.span
@@ -213,7 +213,7 @@ class _FileLoad:
             document.seed = Setting("seed", place, phrase)
             return
         try:
-            node = parse(vocabulary.STATEMENTS[head], phrase)
+            node = parse(declarations.STATEMENTS[head], phrase)
         except Mistake:
             document.broken |= {first_word(phrase).text} if head == "param" else set()
             raise
@@ -288,7 +288,7 @@ class _FileLoad:
         self._take_settings(block, statement)
 
     def _build_verb(self, statement: Statement, head: str, place: Span, phrase: Span) -> PatternBlock:
-        rule = vocabulary.VERBS.get(head, head)
+        rule = declarations.VERBS.get(head, head)
         # A phrase that may be a parameter (`pause $gap`) is parsed when it is evaluated.
         header = (
             {"phrase": SyntaxNode("phrase", phrase)} if rule in ("quantity", "count") else _header(parse(rule, phrase))
@@ -296,7 +296,7 @@ class _FileLoad:
         if "on_ranks" in header:
             raise future_keyword("on", header["on_ranks"].span)
         name = header["NAME"].text if "NAME" in header else ""
-        if head in vocabulary.LOOPS and not name:
+        if head in declarations.LOOPS and not name:
             self.names[head] += 1
             name = head if self.names[head] == 1 else f"{head}{self.names[head]}"
         block = PatternBlock(head, name, place, header)
@@ -314,7 +314,7 @@ class _FileLoad:
         return block
 
     def _add_inner_verb(self, block: PatternBlock, statement: Statement) -> None:
-        head, place, phrase = _split_known_head(statement, vocabulary.VERBS, "repeat")
+        head, place, phrase = _split_known_head(statement, declarations.VERBS, "repeat")
         try:
             _check_block(statement, head, place)
             block.body.append(self._build_verb(statement, head, place, phrase))
@@ -328,7 +328,7 @@ class _FileLoad:
             block.broken |= len(self.loader.found) > before
 
     def _take_setting(self, block: PatternBlock, line: Statement) -> None:
-        known: dict[str, str] = dict(vocabulary.SETTINGS[block.kind])
+        known: dict[str, str] = dict(declarations.SETTINGS[block.kind])
         if block.kind == "train":
             known["evaluate"] = "evaluate"
         head, place, phrase = _split_known_head(line, known, block.kind)
@@ -365,7 +365,7 @@ class _FileLoad:
 
 def _note_phrase(error: Mistake, statement: Statement) -> Mistake:
     """Return a mistake in the phrase of a statement with that phrase."""
-    found = split_head(statement.span, [*vocabulary.STATEMENTS, "evaluate"])
+    found = split_head(statement.span, [*declarations.STATEMENTS, "evaluate"])
     if found is None or error.diagnostic.code not in ("E002", "E003"):
         return error
     return error.note_attempt(Attempt(found[0], "", found[2]))
@@ -373,7 +373,7 @@ def _note_phrase(error: Mistake, statement: Statement) -> Mistake:
 
 def future_keyword(word: str, span: Span) -> Mistake:
     """Return the E003 for a word that is kept for a later version."""
-    message = f"{vocabulary.RESERVED[word]} is kept for a later version of the language"
+    message = f"{declarations.RESERVED[word]} is kept for a later version of the language"
     return mistake("E003", message, span, "not in version 1", hint=f"leave `{span.text}` out")
 
 
@@ -382,9 +382,9 @@ def _split_known_head(statement: Statement, known: dict[str, str], kind: str) ->
     if found is not None:
         return found
     word = first_word(statement.span)
-    if word.text in vocabulary.RESERVED:
+    if word.text in declarations.RESERVED:
         raise future_keyword(word.text, word)
-    elsewhere = split_head(statement.span, {head for settings in vocabulary.SETTINGS.values() for head in settings})
+    elsewhere = split_head(statement.span, {head for settings in declarations.SETTINGS.values() for head in settings})
     if elsewhere is not None and kind != "repeat":
         raise foreign_setting(statement, elsewhere[0], kind, elsewhere[1])
     raise unknown_setting(statement, word, kind, known)
@@ -402,14 +402,14 @@ def unknown_setting(statement: Statement, word: Span, kind: str, known: dict[str
 def foreign_setting(statement: Statement, head: str, kind: str, place: Span) -> Mistake:
     """Return the E210 for a setting that other kinds of block take."""
     where = f"`{kind}` does not take `{head}`" if kind else f"`{head}` stands outside of a block"
-    hint = f"`{head}` is a setting of {', '.join(f'`{home}`' for home in vocabulary.block_kinds(head))}"
+    hint = f"`{head}` is a setting of {', '.join(f'`{home}`' for home in declarations.block_kinds(head))}"
     return mistake("E210", where, place, "not taken here", hint=hint, attempt=Attempt("", kind, statement.span))
 
 
 def _check_block(statement: Statement, head: str, place: Span) -> None:
-    if head in vocabulary.MUST_OPEN and statement.opened is None:
+    if head in declarations.MUST_OPEN and statement.opened is None:
         raise block_needed(statement.span, head)
-    if head not in vocabulary.MAY_OPEN and statement.opened is not None:
+    if head not in declarations.MAY_OPEN and statement.opened is not None:
         raise _block_mistake(statement, head)
 
 

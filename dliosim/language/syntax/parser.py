@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dliosim.language.diagnostics import Mistake, mistake, suggest_word
 from dliosim.language.source import MAX_LINE_LENGTH, Span
 from dliosim.language.syntax.build import TABLES, grammar_text, parser_options, table_identity
-from dliosim.language.syntax.vocabulary import block_kinds
+from dliosim.language.syntax.declarations import block_kinds
 from dliosim.model import EXPECTABLE
 from dliosim.units import UNITS
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.rank import dlio_metrics
 from dliosim.measure.rank.histogram import PACKED, Histogram
-from dliosim.measure.rank.records import EpochRecord, VerbRecord, column_names
-from dliosim.measure.rank.storage_time import limit_steps
+from dliosim.measure.rank.records import EpochRecord, StepBlock, VerbRecord, column_names
+from dliosim.measure.rank.step_times import limit_steps
 from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reducer
 
 if TYPE_CHECKING:
@@ -55,8 +54,8 @@ def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
 
 def reduce_epoch(record: EpochRecord, reducer: Reducer) -> Reduced | None:
     """Return the records of all ranks, reduced, at the root, None elsewhere. Collective: two reductions."""
-    au = None if record.is_open_loop else dlio_metrics.utilization(record.blocks)
-    rate = dlio_metrics.samples_per_second(record.blocks, record.batch)
+    au = None if record.is_open_loop else dlio_utilization(record.blocks)
+    rate = dlio_samples_per_second(record.blocks, record.batch)
     columns = _column_values(record) | {
         **{name: getattr(record, name) for name in _REMAINDERS},
         "null": record.null,
@@ -153,3 +152,31 @@ def _reduce_columns(
         -least,
         limit_steps(times.reshape(-1, 3)),
     )
+
+
+def dlio_utilization(blocks: Sequence[StepBlock]) -> float | None:
+    """Return DLIO's AU of one rank and epoch, a ratio: mean of compute / time of each block, weighted by steps.
+
+    Both leave out the first step of a block. None where there are no steps, or where a block has no time besides its
+    first step.
+    """
+    return _step_weighted(blocks, [block.compute_ns for block in blocks])
+
+
+def dlio_samples_per_second(blocks: Sequence[StepBlock], batch: int) -> float | None:
+    """Return DLIO's throughput of one rank and epoch: samples of all steps but two / the time of `utilization`.
+
+    DLIO subtracts two steps for any number of excluded ones, so a block of one step counts as negative. This is kept,
+    so that the figure is the same as DLIO's; None where it would not be above 0.
+    """
+    rate = _step_weighted(blocks, [(block.steps - 2) * batch * 1e9 for block in blocks])
+    return rate if rate is not None and rate > 0 else None
+
+
+def _step_weighted(blocks: Sequence[StepBlock], amounts: Sequence[float]) -> float | None:
+    """Return the mean of amount / ns over blocks, weighted by steps; the ns leave out the first step."""
+    totals = [block.elapsed_ns - block.first_ns for block in blocks]
+    steps = sum(block.steps for block in blocks)
+    if steps == 0 or min(totals) <= 0:
+        return None
+    return sum(b.steps * amount / total for b, amount, total in zip(blocks, amounts, totals, strict=True)) / steps

@@ -19,7 +19,7 @@ from dliosim.report.first_lines import (
     name_forms,
     name_nodes,
 )
-from dliosim.report.reader.comparison import ComparisonResult
+from dliosim.report.reader.results import ComparisonResult
 from dliosim.report.words import sentence
 
 _FROM = {

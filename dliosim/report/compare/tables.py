@@ -12,7 +12,7 @@ from dliosim.readable import ABSENT, count, number, seconds
 from dliosim.report.compare.answer_lines import comparison_lines, limits_below, name_target
 from dliosim.report.compare.notes import compose_notes
 from dliosim.report.compare.results import comparison_content
-from dliosim.report.reader.comparison import ComparisonResult, SavedVariant, parse_comparison
+from dliosim.report.reader.results import ComparisonResult, SavedVariant, parse_comparison
 from dliosim.report.run.conditions import environment_rows
 from dliosim.report.text_table import (
     WIDTH,

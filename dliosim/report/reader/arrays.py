@@ -16,7 +16,7 @@ from dliosim.measure.figures.declaration import column_of, time_parts
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.readable import printable
-from dliosim.report.files.hdf5_files import SCHEMA_VERSION
+from dliosim.report.files.results import ARRAYS_VERSION
 from dliosim.report.reader.typed_json import check_file, check_version
 
 #: The largest HDF5 file that is read; bytes.
@@ -147,7 +147,7 @@ def _open_loops(path: Path, loops: Sequence[LoopPhase]) -> Iterator[list[_Group]
     try:
         with h5py.File(path, "r", locking=False) as file:
             root = _Group(file, [MAX_NUMBERS])
-            check_version(root.whole("schema_version"), SCHEMA_VERSION)
+            check_version(root.whole("schema_version"), ARRAYS_VERSION)
             groups = [group for _, group in root.groups()]
             here = [(group.text("name"), group.text("kind")) for group in groups]
             there = [(loop.name, loop.kind) for loop in loops]

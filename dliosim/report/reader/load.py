@@ -20,8 +20,7 @@ from dliosim.report.files.results import COMPARE, PARTIAL, RANKS, RESULTS, TIMEL
 from dliosim.report.pattern_diff import input_differences
 from dliosim.report.phase_titles import title_of
 from dliosim.report.reader.arrays import TIME_COLUMNS, Ints, RecordedEpoch, read_rank_times, read_timelines
-from dliosim.report.reader.comparison import ComparisonResult, read_comparison
-from dliosim.report.reader.results import read_run
+from dliosim.report.reader.results import ComparisonResult, read_comparison, read_run
 
 # The most directories that a message suggests.
 _MOST_NAMED = 4

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.fd_table import raise_open_limit
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
 from dliosim.execute.backends.registry import backend_of

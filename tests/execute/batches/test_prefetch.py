@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import allocate
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import Batches, InlineBatches, PrefetchedBatches, make_batches
 from dliosim.measure.rank.meter import Meter

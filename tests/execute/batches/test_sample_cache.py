@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dliosim.execute.batches.sample_cache import SampleCache
+from dliosim.execute.batches.decode_preprocess import SampleCache
 
 DATA = memoryview(bytes(range(100)))
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.buffers import allocate
+from dliosim.execute.backends.contract import allocate
 from dliosim.execute.backends.registry import NullReader
 from dliosim.execute.batches.batch_schedule import EpochCalls
+from dliosim.execute.batches.decode_preprocess import SampleCache
 from dliosim.execute.batches.prefetch import InlineBatches
-from dliosim.execute.batches.sample_cache import SampleCache
 from dliosim.execute.datasets.open_dataset import open_dataset
 from dliosim.execute.loop.epoch_plan import EpochSource, plan_work
 from dliosim.execute.payload.sample_bytes import fill_batch, sample_keys

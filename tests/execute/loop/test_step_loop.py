@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from dliosim.execute.loop import step_loop
-from dliosim.execute.loop.loop_saves import NEVER
+from dliosim.execute.loop.loop_saves import NEVER, StepSync
 from dliosim.execute.loop.step_loop import StepSettings, run_steps
-from dliosim.execute.loop.step_sync import StepSync
 from dliosim.measure.rank.records import CAUSES, EpochRecord, unpack_arrivals
 from dliosim.measure.rank.step_times import PlannedSteps, StepAccount
 from dliosim.measure.rank.time_series import QUANTITIES, EpochSeries

@@ -15,7 +15,7 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError, ExecutionError
-from dliosim.execute.loop.step_sync import StepSync
+from dliosim.execute.loop.loop_saves import StepSync
 from dliosim.execute.mpi.world import World
 from dliosim.model import Sync
 

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpi4py import MPI
 
-from dliosim.execute.backends.buffers import allocate
-from dliosim.execute.backends.contract import Files
+from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
 from dliosim.execute.backends.registry import list_accesses
 from dliosim.execute.node.direct_io import ask_alignment, find_alignment, set_alignment

@@ -8,7 +8,7 @@ import pytest
 from mpi4py import MPI
 
 from dliosim.errors import UsageError
-from dliosim.execute.mpi.node_cores import node_cores
+from dliosim.execute.mpi.world import node_cores
 from dliosim.execute.node.environment import (
     Mount,
     check_launcher,

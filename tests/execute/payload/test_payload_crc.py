@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dliosim.execute.payload.payload_crc import crc32_combine, crc32_of_samples
+from dliosim.execute.payload.payload_format import crc32_combine, crc32_of_samples
 from dliosim.execute.payload.sample_bytes import CHUNK, fill_range
 from tests.examples import examples
 

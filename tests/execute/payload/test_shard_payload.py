@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.execute.payload import shard_payload
+from dliosim.execute.payload import payload_format
+from dliosim.execute.payload.payload_format import fill_segment, find_segment_mismatch
 from dliosim.execute.payload.sample_bytes import fill_range
-from dliosim.execute.payload.shard_payload import fill_segment, find_segment_mismatch
 from dliosim.plan.checkpoints.layout import Segment
 from dliosim.plan.checkpoints.shards import TensorBlock
 
@@ -36,7 +36,7 @@ def test_a_segment_is_made_and_compared_like_the_whole(
     cut = whole.reshape(rows, row)[block.row0 : block.row1, block.col0 : block.col1].reshape(-1)
     expected = cut[segment.begin : segment.begin + segment.length].tobytes()
     made = bytearray(segment.length)
-    with patch.object(shard_payload, "_LONGEST_ROW", longest), patch.object(shard_payload, "_ROWS_BYTES", together):
+    with patch.object(payload_format, "_LONGEST_ROW", longest), patch.object(payload_format, "_ROWS_BYTES", together):
         fill_segment(77, row, segment, memoryview(made))
         assert bytes(made) == expected
         assert find_segment_mismatch(77, row, segment, memoryview(made)) is None

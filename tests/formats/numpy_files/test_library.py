@@ -10,8 +10,7 @@ import pytest
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import random_contents, write_framed
-from dliosim.formats.numpy_files.library import ArrayFile
-from dliosim.formats.numpy_files.npy import Npy
+from dliosim.formats.numpy_files.npy_header import ArrayFile, Npy
 from dliosim.formats.numpy_files.npz import StoredNpz, npz
 from dliosim.model import Shape
 from tests.formats.described import described

@@ -19,7 +19,7 @@ from dliosim.formats.contract_tests import (
     sample_ranges,
     write_framed,
 )
-from dliosim.formats.numpy_files.npy import Npy
+from dliosim.formats.numpy_files.npy_header import Npy
 from dliosim.formats.numpy_files.npz import StoredNpz
 from dliosim.formats.protocols import Framed
 from dliosim.formats.registry import bind

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dliosim.errors import ExecutionError
 from dliosim.formats.contract_tests import check_framed, check_resolved, random_contents, write_framed, write_resolved
-from dliosim.formats.numpy_files.npy import Npy
+from dliosim.formats.numpy_files.npy_header import Npy
 from dliosim.formats.numpy_files.npz import DeflatedNpz, StoredNpz, npz
 from dliosim.formats.protocols import EncodeTime, Format, Framed, Resolved
 from dliosim.formats.registry import bind

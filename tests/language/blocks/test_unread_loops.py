@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dliosim.language.compile import compile_pattern
 from dliosim.language.suggest.lines import list_phrases
-from dliosim.language.syntax.vocabulary import SETTINGS, WITHOUT_DATA
+from dliosim.language.syntax.declarations import SETTINGS, WITHOUT_DATA
 from dliosim.language.unparse import explain_pattern
 from dliosim.model import Job, Loop
 from dliosim.model.epoch_size import steps_of_epoch

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dliosim.measure.answers.advice import command_line
 from dliosim.measure.answers.answer import answer_run
-from dliosim.measure.answers.command_line import command_line
 from dliosim.measure.answers.sources import epoch_source
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import FileSystem

@@ -12,7 +12,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.interval_forecast import FailureModel, forecast_risks
-from dliosim.report.plan.answer_json import plan_json
+from dliosim.report.plan.answer_lines import plan_json
 
 PATTERNS = Path(__file__).parents[3] / "patterns"
 

@@ -22,9 +22,8 @@ from dliosim.measure.results.run_summary import RunSummary, select_epochs
 from dliosim.report.compare.results import comparison_content
 from dliosim.report.files.results import results_content, write_partial
 from dliosim.report.phase_titles import title_of
-from dliosim.report.reader.comparison import ComparisonResult, read_comparison
 from dliosim.report.reader.load import SavedComparison, SavedRun, label_results, load_results
-from dliosim.report.reader.results import read_run
+from dliosim.report.reader.results import ComparisonResult, read_comparison, read_run
 from dliosim.report.reader.typed_json import read_json
 from dliosim.report.run.warnings import warnings_of
 from dliosim.report.side_by_side import format_side_by_side
