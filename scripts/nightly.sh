@@ -24,7 +24,7 @@ part() {
     printf '\n(%s s)\n' $((SECONDS - began))
 }
 
-part "tests" "$python" -m pytest -n 2 --dist loadfile --hypothesis-profile=nightly
+part "tests" env DLIOSIM_TESTS=all "$python" -m pytest -n 2 --dist loadfile --hypothesis-profile=nightly
 part "patterns" "$python" scripts/run_patterns.py
 part "random meetings" "$python" scripts/random_meetings.py --first "$seed" --sequences $((2 * seconds))
 part "random workloads" "$python" scripts/random_workloads.py --seconds "$seconds" --seed "$seed" --keep "$kept/workloads"

@@ -1,4 +1,4 @@
-"""The number of examples of a property test: few while one works, many at night.
+"""The number of examples and of cases in matrices: few while one works, many at night.
 
 `quick` is the profile where none is named, and draws the same examples each time: what passes here passes on any clone.
 `--hypothesis-profile=nightly` (scripts/nightly.sh) draws other ones each time, and 16 times as many.
@@ -7,7 +7,16 @@ Property tests are never timed: machines that run them are busy.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
 from hypothesis import settings
+
+T = TypeVar("T")
+
+#: True at night (scripts/nightly.sh): matrices are full. By day they have each pair of values once.
+ALL = os.environ.get("DLIOSIM_TESTS") == "all"
 
 #: Examples of a property test that asks for no number of its own; those that do are scaled by the same.
 _QUICK, _USUAL, _NIGHTLY = 25, 100, 400
@@ -22,3 +31,10 @@ settings.register_profile("nightly", deadline=None, max_examples=_NIGHTLY, deran
 def examples(usual: int) -> int:
     """The number for a test that asks for `usual` ones, in the profile that is loaded."""
     return max(min(usual, _LEAST), usual * settings().max_examples // _USUAL)
+
+
+def in_turn(first: Sequence[T], second: Sequence[object]) -> list[tuple[T, object]]:
+    """Each value of `first` with the next one of `second`, from its begin again; at night every pair."""
+    if ALL:
+        return [(one, other) for one in first for other in second]
+    return [(one, second[number % len(second)]) for number, one in enumerate(first)]

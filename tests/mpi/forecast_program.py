@@ -43,6 +43,7 @@ from dliosim.model import (
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankSpread, uniform_spread
 from dliosim.report.progress.progress_line import ProgressLine
+from tests.examples import ALL
 
 APIS = ("posix", "mpi-independent", "mpi-collective")
 ENGINES = ("preadv", "mmap", "queued")
@@ -219,7 +220,7 @@ def main(comm: MPI.Intracomm, where: str) -> None:
     world = make_world(comm, node_cores, "forecasts")
     directory.mkdir(exist_ok=True)
     compared = Compared()
-    for number in range(WORKLOADS) if comm.size < 3 else FEW:
+    for number in range(WORKLOADS) if comm.size == 1 or ALL else FEW:
         workload = random_workload(number, comm.size)
         with CheckpointStores() as stores:
             session = Session(workload, world, {"data": directory}, Options(), ProgressLine(None), stores=stores)

@@ -39,6 +39,7 @@ from dliosim.model import (
 )
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.report.progress.progress_line import ProgressLine
+from tests.examples import ALL
 from tests.mpi.forecast_program import Compared, compare
 
 SAMPLES = 25  # of two ranks one has nothing in the last step
@@ -130,13 +131,13 @@ def train(way: str, access: Access) -> Loop:
 
 
 def some_ways(described: Dataset, ranks: int, number: int) -> dict[str, Loop]:
-    """The loops for this number of ranks: all on one, every other on two, and one next to the first on more.
+    """The loops for this number of ranks: one half on one, the other on two, and one next to the first on more.
 
-    Many ranks on few cores take long to meet. `number` is that of the case.
+    Many ranks on few cores take long to meet. `number` is that of the case. At night one rank has all.
     """
     first, *others = ways(described).items()
-    if ranks == 2:
-        others = others[number % 2 :: 2]
+    if ranks == 2 or (ranks == 1 and not ALL):
+        others = others[(number + ranks) % 2 :: 2]
     elif ranks > 2:
         others = [others[number % len(others)]]
     return dict([first, *others])

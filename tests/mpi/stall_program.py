@@ -13,7 +13,7 @@ from pathlib import Path
 from mpi4py import MPI
 
 from dliosim.commands.job.mpi_entry import watch_stalls
-from dliosim.execute.backends.mpiio_writer import open_file
+from dliosim.execute.backends.mpiio_files import open_file
 from dliosim.execute.mpi.world import make_world
 from dliosim.execute.stalls.watcher import StallLimits
 

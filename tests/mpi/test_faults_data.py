@@ -194,7 +194,7 @@ import os, resource, sys
 from contextlib import suppress
 from mpi4py import MPI
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.mpiio_writer import close_file, open_file
+from dliosim.execute.backends.mpiio_files import close_file, open_file
 
 comm, path, poor, taken = MPI.COMM_WORLD, sys.argv[1], int(sys.argv[2]), []
 close_file(open_file(comm, path, MPI.MODE_RDONLY, ()), path)

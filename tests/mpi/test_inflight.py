@@ -10,8 +10,8 @@ from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import Files, allocate
+from dliosim.execute.backends.mpiio_files import Spec
 from dliosim.execute.backends.mpiio_nonblocking import QueuedIndependentReader
-from dliosim.execute.backends.mpiio_writer import Spec
 from dliosim.model import Access
 from tests.execute.calls import make_calls
 from tests.mpi.waiting import run_main

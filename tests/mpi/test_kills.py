@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dliosim.execute.store import checkpoint_store
+from tests.examples import ALL
 from tests.mpi import killed_jobs
 from tests.mpi.jobs import only_error
 from tests.mpi.killed_jobs import Whom
@@ -15,9 +16,9 @@ from tests.mpi.killing import SETTINGS, Kill, Place, draws
 
 
 @pytest.mark.parametrize(("settings", "ranks"), SETTINGS[:4])
-def test_five_jobs_that_are_killed_one_after_the_other(tmp_path: Path, settings: str, ranks: int) -> None:
+def test_jobs_that_are_killed_one_after_the_other(tmp_path: Path, settings: str, ranks: int) -> None:
     place = Place(tmp_path, settings, ranks)
-    for kill in islice(draws(ranks, ranks), 5):
+    for kill in islice(draws(ranks, ranks), 5 if ALL else 3):
         place.run(kill)
     place.run(saves=1)
     place.expect_no_litter()

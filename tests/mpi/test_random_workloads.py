@@ -22,7 +22,7 @@ def small_ones(number: int, first: int, place: Path) -> list[int]:
 def test_what_is_drawn_is_right(tmp_path: Path) -> None:
     """The same ones each time, then others each time: the seed of one that is wrong is said."""
     place = tmp_path / "drawn.dlio"
-    seeds = small_ones(3, 7, place) + small_ones(2, random.randrange(10**6, 10**9), place)
+    seeds = small_ones(2, 7, place) + small_ones(1, random.randrange(10**6, 10**9), place)
     cases = Cases(tmp_path / "cases", None, MOST, plainly=0.0)
     try:
         problems = [problem for seed in seeds for problem in cases.attempt(seed).problems]

@@ -223,7 +223,8 @@ def test_a_rank_ends_when_its_launcher_is_killed(reported: bool) -> None:
         "(launcher,) = find_launchers()\n"
         "signals.handle_signals(1, None, None, None, None, launcher)\n"
         "print('ready', flush=True)\n"
-        "time.sleep(60)\n"
+        "time.sleep(30)\n"
+        "print('it is still here', flush=True)\n"
     )
     program = (
         "import subprocess, sys\n"

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
-from time import sleep
 
 import pytest
 
 from tests.mpi.launch import run_ranks
-from tests.mpi.waiting import all_that_wait, run_main
-
-#: Seconds for which ranks have nothing to do, and the share of a core that all of them may use.
-IDLE, SHARE = 4.0, 0.01
 
 ENDING = """
 from tests.mpi import waiting
@@ -49,22 +42,6 @@ def test_the_last_that_passes():
     assert waiting.run_main(2, PASSING) == "2 ranks"
     assert started() == 3
 """
-
-
-def processor_time(process: int) -> float:
-    """Seconds that a process has used so far."""
-    words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def test_jobs_of_2_3_and_5_ranks_that_wait_use_less_than_a_hundredth_of_a_core() -> None:
-    for ranks in (2, 3, 5):
-        run_main(ranks, "tests.mpi.returning_program")
-    processes = all_that_wait()
-    assert len(processes) >= 2 + 3 + 5
-    before = sum(processor_time(process) for process in processes)
-    sleep(IDLE)
-    assert sum(processor_time(process) for process in processes) - before < SHARE * IDLE
 
 
 @pytest.fixture(scope="module")

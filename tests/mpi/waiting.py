@@ -297,11 +297,6 @@ def run_main(ranks: int, module: str, *arguments: str | Path, seconds: float = 6
     return done.printed
 
 
-def all_that_wait() -> list[int]:
-    """The processes of all jobs for `run_command` and `run_main`."""
-    return [process for waiting in _WAITING.values() for process in waiting.processes()]
-
-
 def close_all() -> None:
     """End all ranks that wait for `run_command`; raises Ended where some do not end well."""
     for waiting in _WAITING.values():

@@ -68,7 +68,7 @@ def handle_signals(
     def watch() -> None:
         while True:
             ready, _, _ = select.select(awaited, [], [], longest)
-            if ended in ready or (longest and not Path(f"/proc/{launcher}").exists()):
+            if ended in ready or (longest and launcher and _has_ended(launcher)):
                 os.kill(os.getpid(), signal.SIGKILL)
             if reader not in ready:
                 continue
@@ -93,6 +93,15 @@ def _watch_process(process: int) -> int | None:
     with suppress(AttributeError, OSError):
         return os.pidfd_open(process)
     return None
+
+
+def _has_ended(process: int) -> bool:
+    """Return True if a process has ended, also where its parent has not collected it."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX"
 
 
 def ignore_sigusr1() -> None:

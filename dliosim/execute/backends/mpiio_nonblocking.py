@@ -9,8 +9,8 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.execute.backends.contract import CallBuffers, Files
+from dliosim.execute.backends.mpiio_files import Spec, mpiio_error
 from dliosim.execute.backends.mpiio_reader import IndependentReader
-from dliosim.execute.backends.mpiio_writer import Spec, mpiio_error
 from dliosim.execute.io_errors import truncation_error
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls, sample_heads

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import CallBufferCache, CallBuffers, FileReader, Files
-from dliosim.execute.backends.mpiio_writer import Spec, close_file, get_hints, mpiio_error, open_file
+from dliosim.execute.backends.mpiio_files import Spec, close_file, get_hints, mpiio_error, open_file
 from dliosim.execute.io_errors import truncation_error
 from dliosim.execute.mpi.shared_memory import wait
 from dliosim.execute.mpi.world import run_on_first_rank

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.job_abort import end_job
-from dliosim.execute.mpi.ranks import Operation, Ranks, SleepingRanks
+from dliosim.execute.mpi.ranks import Operation, Ranks
 from dliosim.execute.mpi.shared_memory import wait
+from dliosim.execute.mpi.sleeping_ranks import SleepingRanks
 from dliosim.execute.node.environment import node_name, own_cores
 from dliosim.execute.node.free_space import require_memory
 from dliosim.hashes import blake2b

@@ -8,7 +8,7 @@ import errno
 import pytest
 from mpi4py import MPI
 
-from dliosim.execute.backends.mpiio_writer import mpiio_error
+from dliosim.execute.backends.mpiio_files import mpiio_error
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Workload
 from dliosim.plan.forecast.forecast import forecast, list_reads
 from dliosim.report.plan.tables import plan_tables, write_csv
+from tests.examples import in_turn
 
 PATTERNS = Path(__file__).parents[3] / "patterns"
 
@@ -21,8 +22,7 @@ def compiled(name: str, ranks: int, nodes: int = 1, overrides: tuple[tuple[str, 
     return compile_pattern(PATTERNS / f"{name}.dlio", overrides, Job(ranks, nodes))[0]
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in PATTERNS.glob("*.dlio")))
-@pytest.mark.parametrize("ranks", [1, 3, 512])
+@pytest.mark.parametrize(("name", "ranks"), in_turn(sorted(path.stem for path in PATTERNS.glob("*.dlio")), [512, 3, 1]))
 def test_every_pattern_has_a_plan_of_at_most_120_columns(name: str, ranks: int) -> None:
     workload = compiled(name, ranks)
     text = plan_tables(workload, forecast(workload))
