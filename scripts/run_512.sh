@@ -58,7 +58,7 @@ status=0
 setsid timeout --kill-after=10 "$limit" "$mpiexec" -n "$ranks" "${dliosim[@]}" run "$pattern" \
     "${defines[@]}" --dir "$place/data" --output "$place/out" >"$place/stdout" 2>"$place/stderr" &
 job=$!
-"$python" scripts/watch_memory.py "$job" "$ranks" "$place" >"$place/memory.json" &
+"$python" scripts/dev/watch_memory.py "$job" "$ranks" "$place" >"$place/memory.json" &
 watcher=$!
 wait "$job" || status=$?
 took=$((SECONDS - began))

@@ -1,7 +1,7 @@
 """The number of examples and of cases in matrices: few while one works, many at night.
 
 `quick` is the profile where none is named, and draws the same examples each time: what passes here passes on any clone.
-`--hypothesis-profile=nightly` (scripts/nightly.sh) draws other ones each time, and 16 times as many.
+`--hypothesis-profile=nightly` (scripts/dev/nightly.sh) draws other ones each time, and 16 times as many.
 Property tests are never timed: machines that run them are busy.
 """
 
@@ -15,7 +15,7 @@ from hypothesis import settings
 
 T = TypeVar("T")
 
-#: True at night (scripts/nightly.sh): matrices are full. By day they have each pair of values once.
+#: True at night (scripts/dev/nightly.sh): matrices are full. By day they have each pair of values once.
 ALL = os.environ.get("DLIOSIM_TESTS") == "all"
 
 #: Examples of a property test that asks for no number of its own; those that do are scaled by the same.

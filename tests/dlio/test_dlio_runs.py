@@ -1,6 +1,6 @@
 """Recorded runs of dlio-benchmark 2.0.0: patterns of the same files plan as much, or the import says otherwise.
 
-dlio_runs.json has DLIO's counts, as `scripts/compare_dlio.py run --record` has written them.
+dlio_runs.json has DLIO's counts, as `scripts/dev/compare_dlio.py run --record` has written them.
 """
 
 from __future__ import annotations

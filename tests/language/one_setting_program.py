@@ -45,7 +45,7 @@ def main() -> None:
     from dliosim.language.unparse import explain_pattern
     from dliosim.model import Job
 
-    sys.path.insert(0, str(ROOT / "scripts"))
+    sys.path.insert(0, str(ROOT / "scripts" / "dev"))
     import write_settings
 
     found: dict[str, object] = {}

@@ -89,12 +89,12 @@ def test_an_optional_column_is_left_out_where_the_figure_is_0() -> None:
 
 def test_the_schema_has_the_figures_as_they_are_declared() -> None:
     schema = json.loads(write_figures.SCHEMA.read_text(encoding="utf-8"))
-    assert write_figures.fill_schema(schema) == schema, "type: scripts/write_figures.py"
+    assert write_figures.fill_schema(schema) == schema, "type: scripts/dev/write_figures.py"
 
 
 def test_the_tables_of_the_page_have_the_figures_as_they_are_declared() -> None:
     page = write_figures.PAGE.read_text(encoding="utf-8")
-    assert write_figures.fill_page(page) == page, "type: scripts/write_figures.py"
+    assert write_figures.fill_page(page) == page, "type: scripts/dev/write_figures.py"
 
 
 def test_every_column_that_ranks_reduce_is_used_by_a_figure() -> None:

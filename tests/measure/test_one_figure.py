@@ -50,7 +50,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert diff is not None
     for each in (diff[1], A_PART):
         apply_diff(place / "tree", each)
-    command = [sys.executable, one_figure_program.__file__, str(ROOT / "scripts"), str(place)]
+    command = [sys.executable, one_figure_program.__file__, str(ROOT / "scripts" / "dev"), str(place)]
     environment = {**os.environ, "PYTHONPATH": str(place / "tree")}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=place, env=environment)
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ from time import monotonic, sleep
 import pytest
 
 from dliosim.commands.job.launcher import library_settings
-from scripts.harness import is_of_launcher
+from scripts.dev.harness import is_of_launcher
 
 ROOT = Path(__file__).parents[2]
 _MARK = "DLIOSIM_TEST_JOB"

@@ -1,6 +1,6 @@
 """Calls that fail, are short or late, wherever a run makes them: it ends as it must, and leaves nothing wrong.
 
-A few of the cases that scripts/inject_faults.py draws.
+A few of the cases that scripts/dev/inject_faults.py draws.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 from tests.mpi.launch import run_program
 from tests.mpi.waiting import run_main
 
-#: Some ten seconds in all; scripts/random_meetings.py runs thousands.
+#: Some ten seconds in all; scripts/dev/random_meetings.py runs thousands.
 SEQUENCES = {1: 20, 2: 15, 3: 10, 5: 5, 8: 3, 17: 1}
 
 

@@ -1,4 +1,4 @@
-"""Workloads drawn at random do what was planned; scripts/random_workloads.py runs them for as long as one likes."""
+"""Workloads drawn at random do what was planned; scripts/dev/random_workloads.py runs them for as long as one likes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_what_is_drawn_is_right(tmp_path: Path) -> None:
         problems = [problem for seed in seeds for problem in cases.attempt(seed).problems]
     finally:
         at_the_end = cases.close()
-    assert problems + at_the_end == [], "see scripts/random_workloads.py --only SEED"
+    assert problems + at_the_end == [], "see scripts/dev/random_workloads.py --only SEED"
 
 
 def test_a_seed_draws_the_same_case_each_time(tmp_path: Path) -> None:

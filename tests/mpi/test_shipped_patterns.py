@@ -27,7 +27,7 @@ def small_options(path: Path) -> list[str]:
 def test_a_pattern_runs_and_its_figures_agree(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PIL", "pyarrow"):
         pytest.importorskip(name)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT / "scripts")])
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT / "scripts" / "dev")])
     from check_answers import check_results  # type: ignore[import-not-found]
 
     places = ["--dir", str(tmp_path / "data"), "--output", str(tmp_path / "out")]

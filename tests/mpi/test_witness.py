@@ -25,11 +25,11 @@ def witness() -> ModuleType:
     mpiexec()
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed: no witness of system calls")
-    sys.path.insert(0, str(ROOT / "scripts"))
+    sys.path.insert(0, str(ROOT / "scripts" / "dev"))
     try:
         return importlib.import_module("witness")
     finally:
-        sys.path.remove(str(ROOT / "scripts"))
+        sys.path.remove(str(ROOT / "scripts" / "dev"))
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

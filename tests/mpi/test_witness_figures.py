@@ -1,6 +1,6 @@
 """The bytes that a run reports as written and read are those that an independent witness, strace, saw.
 
-A few ways of preparing, reading, saving and restoring; `scripts/witness_figures.py` has those of every format.
+A few ways of preparing, reading, saving and restoring; `scripts/dev/witness_figures.py` has those of every format.
 """
 
 from __future__ import annotations

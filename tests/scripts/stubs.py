@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
+DEV = SCRIPTS / "dev"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _OF_A_JOB = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDI_", "SLURM_", "PBS_", "RANKS", "LAUNCHER")

@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from tests.mpi.launch import Job, mpiexec, running
-from tests.scripts.stubs import RECORDS, SCRIPTS, calls, environment, stub
+from tests.scripts.stubs import DEV, RECORDS, calls, environment, stub
 
 #: What IOR 4 prints of a read; IOR 3 has neither IOPS nor latency.
 IOR_4 = """\
@@ -53,7 +53,7 @@ MIB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
+    monkeypatch.syspath_prepend(str(DEV))
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_reads_against_fio_and_ior(fio: None, tmp_path: Path) -> None:
     ior = stub(tmp_path / "bin", "ior", f"{of_rank_0}{RECORDS}cat <<'E'\n{IOR_4}E\n")
     done = subprocess.run(
         [
-            *(sys.executable, str(SCRIPTS / "cross_check.py"), "--place", str(tmp_path), "--launcher", launcher),
+            *(sys.executable, str(DEV / "cross_check.py"), "--place", str(tmp_path), "--launcher", launcher),
             *("--ranks", "2", "--sizes", "64", "--size", "32", "--passes", "2", "--pairs", "1", "--only", "reads"),
             *("--batches", "16", "--json", str(tmp_path / "found.json")),
         ],
@@ -183,7 +183,7 @@ def test_writes_against_fio_are_of_the_same_bytes_and_verified(fio: None, tmp_pa
 
 def test_without_any_other_tool_there_is_nothing_to_compare(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPTS / "cross_check.py"), "--place", str(tmp_path)],
+        [sys.executable, str(DEV / "cross_check.py"), "--place", str(tmp_path)],
         env={"PATH": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -211,7 +211,7 @@ def test_an_end_before_the_last_row_leaves_rows_and_nothing_else(
     (tmp_path / "place").mkdir()
     process = subprocess.Popen(
         [
-            *(sys.executable, str(SCRIPTS / "cross_check.py"), "--place", str(tmp_path / "place")),
+            *(sys.executable, str(DEV / "cross_check.py"), "--place", str(tmp_path / "place")),
             *("--launcher", mpiexec(), "--ranks", "1", "--sizes", "64", "1024", "--size", "32", "--pairs", "1"),
             *("--passes", "2", "--json", str(tmp_path / "found.json")),
         ],

@@ -137,7 +137,11 @@ def extras_of(lines: str) -> list[str]:
 
 
 def test_every_extra_that_is_named_anywhere_exists() -> None:
-    texts = [*PAGES, *(ROOT / "dliosim").rglob("*.py"), *(ROOT / "scripts").glob("*")]
+    texts = [
+        *PAGES,
+        *(ROOT / "dliosim").rglob("*.py"),
+        *(one for kind in ("py", "sh", "sbatch") for one in (ROOT / "scripts").rglob(f"*.{kind}")),
+    ]
     found = {
         name
         for path in texts

@@ -14,7 +14,7 @@ draw_house = script("draw_house")
 
 def test_the_page_shows_the_imports_as_they_are() -> None:
     page = draw_house.PAGE.read_text(encoding="utf-8")
-    assert draw_house.fill_page(page) == page, "type: scripts/draw_house.py"
+    assert draw_house.fill_page(page) == page, "type: scripts/dev/draw_house.py"
 
 
 def test_an_import_that_a_longer_way_implies_is_left_out() -> None:

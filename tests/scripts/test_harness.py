@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.mpi.launch import Job, running
-from tests.scripts.stubs import SCRIPTS, environment
+from tests.scripts.stubs import DEV, environment
 
 MEASURES = """\
 import sys
@@ -46,7 +46,7 @@ harness.orderly(lambda: harness.run(["sh", "-c", "sleep 300 & wait"], 400))
 @pytest.fixture
 def measures(tmp_path: Path) -> Path:
     script = tmp_path / "measures.py"
-    script.write_text(f"import sys\nsys.path.insert(0, {str(SCRIPTS)!r})\n{MEASURES}")
+    script.write_text(f"import sys\nsys.path.insert(0, {str(DEV)!r})\n{MEASURES}")
     return script
 
 
@@ -85,22 +85,20 @@ def test_a_rank_ends_at_once(measures: Path, tmp_path: Path) -> None:
 
 
 def test_a_command_that_does_not_heed_the_request_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
+    monkeypatch.syspath_prepend(str(DEV))
     harness = importlib.import_module("harness")
     monkeypatch.setattr(harness, "_GRACE", 0.1)
     with pytest.raises(SystemExit, match=r"took more than 0\.5 s\nbegun"):
         harness.run(["sh", "-c", "trap '' TERM; echo begun; while :; do sleep 0.1; done"], 0.5)
 
 
-@pytest.mark.parametrize(
-    "script", [*sorted(SCRIPTS.glob("bench_*.py")), SCRIPTS / "cross_check.py"], ids=lambda s: s.name
-)
+@pytest.mark.parametrize("script", [*sorted(DEV.glob("bench_*.py")), DEV / "cross_check.py"], ids=lambda s: s.name)
 def test_every_benchmark_ends_so(script: Path) -> None:
     assert script.read_text().endswith('\nif __name__ == "__main__":\n    orderly(main)\n')
 
 
 def test_a_command_that_is_just_being_started_is_ended_as_well(tmp_path: Path) -> None:
     script = tmp_path / "starts.py"
-    script.write_text(STARTS.format(str(SCRIPTS)))
+    script.write_text(STARTS.format(str(DEV)))
     done = ended_by(signal.SIGTERM, script, tmp_path)
     assert done.returncode == 128 + signal.SIGTERM

@@ -1,4 +1,4 @@
-"""Mutated patterns are answered or refused; scripts/mutated_patterns.py tries them for as long as one likes."""
+"""Mutated patterns are answered or refused; scripts/dev/mutated_patterns.py tries them for as long as one likes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_mutants_are_answered_or_refused(tmp_path: Path) -> None:
     tries = script("mutated_patterns").Tries(tmp_path)
     tried = [tries.try_mutant(mutant) for mutant in islice(few, 40)]
     wrong = [f"{fault}    # --only {one.mutant.seed}" for one in tried for fault in one.wrong]
-    assert wrong == [], "see scripts/mutated_patterns.py"
+    assert wrong == [], "see scripts/dev/mutated_patterns.py"
     assert {0, 2} <= {one.done[0].status for one in tried}
 
 

@@ -144,7 +144,7 @@ def test_what_does_not_exist_is_noticed(tmp_path: Path) -> None:
     page.write_text(
         "# A `title`, twice\n# A title, twice\n[a](#a-title-twice-1) [b](#a-title) [c](page.md) [d](none.md#a)\n"
         "`store/manifest.py` `manifests.py` `tests/errors/CODE_x.dlio` `tests/errors/*.txt` `tests/none/` `mine.dlio`\n"
-        "`dliosim plan --json`, `dliosim plan --jsn`, `dliosim\npaln`, `python scripts/bench_null.py --repeat 3`\n"
+        "`dliosim plan --json`, `dliosim plan --jsn`, `dliosim\npaln`, `python scripts/dev/bench_null.py --repeat 3`\n"
         "```sh\ncat patterns/none.dlio | env/bin/dliosim plan \\\n    cosmoflow --ranks 8   # all\n"
         "dliosim plan cosmoflow\n```\n\n    dliosim run cosmoflow fast\n"
     )
@@ -153,7 +153,7 @@ def test_what_does_not_exist_is_noticed(tmp_path: Path) -> None:
     assert list(misuses(page)) == [
         "dliosim plan --jsn",
         "dliosim paln",
-        "scripts/bench_null.py --repeat",
+        "scripts/dev/bench_null.py --repeat",
         "dliosim plan cosmoflow: the following arguments are required: --ranks",
         "dliosim run cosmoflow fast: unrecognized arguments: fast",
     ]

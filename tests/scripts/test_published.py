@@ -11,7 +11,7 @@ published = script("write_published")
 
 def test_the_page_shows_the_plans_as_they_are() -> None:
     page = published.PAGE.read_text(encoding="utf-8")
-    assert published.fill_page(page) == page, "type: scripts/write_published.py"
+    assert published.fill_page(page) == page, "type: scripts/dev/write_published.py"
 
 
 @pytest.mark.parametrize("row", published.TABLES["ffn_chunks"], ids=lambda row: str(row.label))

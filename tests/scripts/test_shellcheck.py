@@ -11,7 +11,7 @@ import pytest
 
 from tests.scripts.stubs import ROOT
 
-SCRIPTS = sorted([*(ROOT / "scripts").glob("*.sh"), *(ROOT / "scripts").glob("*.sbatch"), ROOT / ".ci" / "run"])
+SCRIPTS = sorted([*(ROOT / "scripts").rglob("*.sh"), *(ROOT / "scripts").rglob("*.sbatch"), ROOT / ".ci" / "run"])
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

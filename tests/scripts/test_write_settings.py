@@ -12,7 +12,7 @@ PAGE = write_settings.PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_shows_the_settings_as_they_are_declared() -> None:
-    assert write_settings.fill_page(PAGE) == PAGE, "type: scripts/write_settings.py"
+    assert write_settings.fill_page(PAGE) == PAGE, "type: scripts/dev/write_settings.py"
 
 
 def test_each_setting_has_a_row_in_a_table_of_its_block_or_of_access() -> None:

@@ -21,7 +21,7 @@ from dliosim.plan.samples.sampler import plan_bytes, plan_epoch
 from dliosim.plan.samples.sizes import bind_file
 
 #: Memory of a rank before it reads anything, and once a node what its ranks share: the interpreter, numpy and the MPI
-#: library. `scripts/bench_start.py` measures both: PSS of 1 to 32 ranks, a straight line in the number of ranks.
+#: library. `scripts/dev/bench_start.py` measures both: PSS of 1 to 32 ranks, a straight line in the number of ranks.
 RANK_BYTES: Final = 30_000_000
 NODE_BYTES: Final = 27_000_000
 

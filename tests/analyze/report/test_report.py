@@ -214,5 +214,5 @@ def test_a_long_path_stays_whole() -> None:
 def test_the_page_and_the_schema_are_as_declared() -> None:
     write_insights = script("write_insights")
     page = write_insights.PAGE.read_text(encoding="utf-8")
-    assert write_insights.fill_page(page) == page, "type: scripts/write_insights.py"
+    assert write_insights.fill_page(page) == page, "type: scripts/dev/write_insights.py"
     assert write_insights.write_schema() == write_insights.SCHEMA.read_text(encoding="utf-8")

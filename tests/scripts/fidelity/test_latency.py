@@ -11,7 +11,7 @@ import pytest
 
 from tests.scripts.fidelity import script
 from tests.scripts.preloading import built
-from tests.scripts.stubs import SCRIPTS
+from tests.scripts.stubs import DEV
 
 latency = script("fidelity.latency")
 
@@ -49,7 +49,7 @@ NEVER = 1000.0
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory.mktemp("library"), SCRIPTS / "fidelity" / "slow_reads.c")
+    return built(tmp_path_factory.mktemp("library"), DEV / "fidelity" / "slow_reads.c")
 
 
 def read(program: str, file: Path, extra: dict[str, str]) -> list[str]:

@@ -17,7 +17,7 @@ from dliosim.formats.registry import bind
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Dataset, FileSurvey, Job, Layout, Loop, constant
 from tests.scripts.fidelity import script
-from tests.scripts.stubs import ROOT, SCRIPTS
+from tests.scripts.stubs import DEV, ROOT
 
 loaders = script("fidelity.loaders")
 making = script("fidelity.making")
@@ -116,7 +116,7 @@ def test_measured_costs_become_parameters_of_the_pattern() -> None:
 
 
 def test_a_run_prints_its_epochs_and_nothing_else(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPTS / "fidelity" / "loaders.py"), "raw", str(made("raw", tmp_path))]
+    command = [sys.executable, str(DEV / "fidelity" / "loaders.py"), "raw", str(made("raw", tmp_path))]
     options = ["--batch", "2", "--compute", "0.01", "--epochs", "2"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=60, check=True)
     epochs = json.loads(done.stdout)
@@ -138,7 +138,7 @@ def test_a_pattern_of_a_case_takes_all_that_the_script_sets(case: Any) -> None:
 
 
 def test_no_pattern_stands_there_without_a_case() -> None:
-    names = {path.stem for path in (ROOT / "scripts" / "fidelity" / "patterns").glob("*.dlio")}
+    names = {path.stem for path in (ROOT / "scripts" / "dev" / "fidelity" / "patterns").glob("*.dlio")}
     assert names <= {case.name for case in compare_loaders.CASES}
 
 
