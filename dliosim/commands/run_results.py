@@ -29,7 +29,8 @@ from dliosim.language.diagnostics import Diagnostic, Label, render
 from dliosim.language.syntax.ast import PatternBlock
 from dliosim.measure.answers.answer import answer_run
 from dliosim.measure.answers.expectations import evaluate
-from dliosim.measure.results.phase import LoopPhase, PhaseSummary, SavePhase
+from dliosim.measure.results.file_phases import SavePhase
+from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.model import Job, Loop, Workload
 from dliosim.model.expectation import goals_of

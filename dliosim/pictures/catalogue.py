@@ -15,7 +15,7 @@ from dliosim.measure.answers.answer import storage_rate
 from dliosim.measure.answers.validity import doubt_of_core_waits, doubt_of_utilization
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.phase import RestorePhase, SavePhase
+from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.pictures import (
     bandwidth,
     comparisons,

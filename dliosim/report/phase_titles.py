@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from dliosim.measure.results.phase import PhaseSummary, RestorePhase
+from dliosim.measure.results.file_phases import RestorePhase
+from dliosim.measure.results.phase import PhaseSummary
 
 P = TypeVar("P", bound=PhaseSummary)
 

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dliosim.measure.figures.declaration import TimeSpread
+from dliosim.measure.results.file_phases import RestorePhase
 from dliosim.measure.results.machine import FileSystem
-from dliosim.measure.results.phase import RestorePhase
 from dliosim.measure.results.run_summary import Answer, Spread
 from dliosim.pictures import bandwidth, comparisons, gantt, latency, offsets, scaling, time_breakdown
 from dliosim.pictures.catalogue import (

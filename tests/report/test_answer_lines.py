@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dliosim.measure.results.phase import RestorePhase, SavePhase
+from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.measure.results.run_summary import Advice, Answer, Reason, RunSummary, Spread
 from dliosim.report.phase_titles import name_epochs
 from dliosim.report.run.answer_lines import answer_lines

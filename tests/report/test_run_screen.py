@@ -6,7 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from dliosim.measure.results.phase import LoopPhase, RestorePhase
+from dliosim.measure.results.file_phases import RestorePhase
+from dliosim.measure.results.phase import LoopPhase
 from dliosim.report.run.all_tables import run_report
 from dliosim.report.run.loops import latencies_by_loop
 from dliosim.report.run.screen import run_screen

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
 from dliosim.commands.command_line import descriptions
-from dliosim.commands.command_line import options as types
+from dliosim.commands.command_line import option_types as types
 from dliosim.dlio import ENDINGS
 from dliosim.dlio.keys import VERSIONS
 

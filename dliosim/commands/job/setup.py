@@ -20,7 +20,7 @@ from dliosim.commands.command_line.options import describe_dataset, parse_used_r
 from dliosim.commands.command_line.program import find_program
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.mpi_entry import run_job, watch_stalls
-from dliosim.commands.job.results_dir import PartialResults
+from dliosim.commands.job.partial import PartialResults
 from dliosim.commands.job.terminal import colour_choice, has_colours, user_terminal
 from dliosim.errors import DamageDiagnosticsError, DiagnosticsError
 from dliosim.execute.backends.registry import list_accesses

@@ -23,7 +23,8 @@ from dliosim.execute.checkpoints.tier_copy import StagedSave, StagingBuffers, dr
 from dliosim.execute.checkpoints.worker_thread import Worker, require_threads
 from dliosim.execute.node.striping import striping_hint_note
 from dliosim.execute.payload.payload_format import part_keys
-from dliosim.execute.phases.context import Phase, Session, verb_phase
+from dliosim.execute.phases.context import Phase, Session
+from dliosim.execute.phases.phase_summary import verb_phase
 from dliosim.model import Checkpoint
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.readable import seconds

@@ -29,7 +29,8 @@ from dliosim.execute.loop.loop_saves import NEVER, CheckpointTimers, LoopSaves, 
 from dliosim.execute.loop.step_loop import KernelCounts, StepSettings, call_offsets, record_plan, run_steps
 from dliosim.execute.mpi.world import World, file_communicator, free_communicator
 from dliosim.execute.node.memory import available_memory
-from dliosim.execute.phases.context import OpenDataset, Phase, RunningLoop, Session, share_granted_hints
+from dliosim.execute.phases.context import OpenDataset, Phase, RunningLoop, Session
+from dliosim.execute.phases.phase_summary import share_granted_hints
 from dliosim.execute.phases.residency import Residency, find_uncounted_reads
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.figures.summary import RANK_COLUMNS, gather_ranks, rank_row, summarise

@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 from dliosim.measure.figures.declaration import Lines
 from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.file_phases import FilePhase, RestorePhase, SavePhase
 from dliosim.measure.results.machine import Environment
-from dliosim.measure.results.phase import FilePhase, LoopPhase, PartialProgress, PhaseSummary, RestorePhase, SavePhase
+from dliosim.measure.results.phase import LoopPhase, PartialProgress, PhaseSummary
 
 #: A number or a name in the sentence of a reason or of advice.
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None

@@ -12,7 +12,7 @@ from dliosim.measure.answers.validity import doubt_of_utilization
 from dliosim.measure.figures.aggregate import Latencies
 from dliosim.measure.figures.declaration import ResultFigure, result_figures
 from dliosim.measure.figures.epoch_summaries import VerbSummary
-from dliosim.measure.results.phase import FilePhase, SavePhase
+from dliosim.measure.results.file_phases import FilePhase, SavePhase
 from dliosim.measure.results.run_summary import ExpectationResult, RunSummary
 from dliosim.readable import number, percent, seconds, size
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dliosim.measure.answers.advice import command_line
 from dliosim.measure.figures.declaration import name_part, time_parts
 from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.file_phases import FilePhase, SavePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
-from dliosim.measure.results.phase import FilePhase, LoopPhase, SavePhase
+from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import FEEDS, NO_STORAGE, Answer, RunSummary, select_epochs
 from dliosim.plan.forecast.checkpoint_interval import best_interval, compute_waste
 from dliosim.readable import count, long_time, percent, seconds, size

@@ -18,8 +18,8 @@ from dliosim.measure.results.checkpoint_overhead import (
     save_times,
     total_overhead,
 )
+from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
-from dliosim.measure.results.phase import SavePhase
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs
 from dliosim.readable import count, long_time, number, percent, seconds, size

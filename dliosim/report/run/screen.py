@@ -11,7 +11,8 @@ from functools import partial
 from typing import TypeAlias
 
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.phase import FilePhase, LoopPhase, RestorePhase
+from dliosim.measure.results.file_phases import FilePhase, RestorePhase
+from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Answer, RunSummary
 from dliosim.readable import seconds, size
 from dliosim.report.phase_titles import group_phases, short_titles, title_of
