@@ -75,9 +75,8 @@ def _answer_rows(run: RunSummary, with_all: bool) -> FirstRows:
     groups = sorted(group_phases(run.loops), key=lambda runs: runs[0].reads_nothing)
     unread = {runs[0].name for runs in groups if runs[0].reads_nothing}
     answers = sorted(run.answers, key=lambda one: one.loop in unread)
-    rows = list(_main_rows(groups[0], answers[0], with_all)) if answers else []
-    if rows and (accelerator := dict(run.environment.details).get("accelerator")):
-        rows[0] = ("ANSWER", rows[0][1].replace(": accelerators busy", f": {shorten_name(accelerator)} busy"))
+    accelerators = shorten_name(dict(run.environment.details).get("accelerator", "accelerators"))
+    rows = list(_main_rows(groups[0], answers[0], with_all, accelerators)) if answers else []
     # After the verdict, as who gives an MTBF asks how often to save.
     rows[1:1] = [
         *(("ALSO", text) for text in _other_answers(answers[1:])),
@@ -147,8 +146,8 @@ def _best(one: CheckpointCosts, lost: str) -> str:
 def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:
     """Yield the answer of the second loop with its reason; of three or more loops their verdicts, in one row."""
     if len(answers) == 1:
-        verdict = _verdict(answers[0]).replace("accelerators busy", "busy").replace(" (only storage counted)", "")
-        yield f"{shorten_name(answers[0].loop)}: {'; '.join([verdict, *map(sentence, answers[0].reasons[:1])])}"
+        verdict = "; ".join([_verdict(answers[0], "", ""), *map(sentence, answers[0].reasons[:1])])
+        yield f"{shorten_name(answers[0].loop)}: {verdict}"
     elif answers:
         yield "; ".join(f"{shorten_name(one.loop)}: {one.verdict}" for one in answers)
 
@@ -170,11 +169,13 @@ def _title(run: RunSummary) -> str:
     )
 
 
-def _main_rows(runs: Sequence[LoopPhase], answer: Answer, with_all: bool) -> Iterator[tuple[str, str]]:
+def _main_rows(
+    runs: Sequence[LoopPhase], answer: Answer, with_all: bool, accelerators: str
+) -> Iterator[tuple[str, str]]:
     """Yield the rows about a loop; LOOP with all of its largest waits if `with_all`, else in one line."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     counted = select_epochs(epochs, answer)
-    yield "ANSWER", _verdict(answer)
+    yield "ANSWER", _verdict(answer, f"{accelerators} ")
     yield from (("NOTE" if answer.verdict == FEEDS else "WHY", sentence(one)) for one in answer.reasons[:1])
     rates = _rates(answer)
     if rates:
@@ -211,13 +212,14 @@ def _rates(answer: Answer) -> str:
     return f"loop {asked}{verb} {most}{size(got.mean, 3)}/s{source} ({name_epochs(answer.epochs)})"
 
 
-def _verdict(answer: Answer) -> str:
+def _verdict(answer: Answer, who: str = "accelerators ", what: str = " (only storage counted)") -> str:
+    """Return the verdict with the storage-limited utilization: `who` is busy, and what that is."""
     alone = answer.storage_utilization
     if alone is None or answer.verdict == NO_STORAGE:
         return answer.verdict
     goal, shares = percent(answer.goal, 2), (percent(alone.mean, digits) for digits in (2, 3))
-    busy = next((share for share in shares if share != goal), percent(alone.mean, 2))
-    return f"{answer.verdict}: accelerators busy {busy} (only storage counted), goal {goal}"
+    share = next((share for share in shares if share != goal), percent(alone.mean, 2))
+    return f"{answer.verdict}: {who}busy {share}{what}, goal {goal}"
 
 
 def _shares(epochs: Sequence[EpochSummary], reads: str) -> list[str]:
