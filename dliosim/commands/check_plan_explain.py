@@ -172,10 +172,10 @@ def _explain_word(word: str) -> str:
         return text
     code = suggest_word(f"E{word}" if word.isdecimal() else word, catalogue()).replace("`", "`dliosim explain ", 1)
     if re.fullmatch(r"[EWR]\d+", word.upper()):
-        raise UsageError(f"`{word}` is no code\n  = help: codes are {', '.join(catalogue())}")
+        raise UsageError(f"`{word}` is not a code\n  = help: codes are {', '.join(catalogue())}")
     near = suggest_word(word, list_names()).replace("`", "`dliosim explain ", 1)
     hint = code or near or "write `dliosim explain E204`, `dliosim explain readers` or `dliosim explain cosmoflow`"
-    raise UsageError(f"`{word}` is no code, statement, setting, figure or pattern\n  = help: {hint}")
+    raise UsageError(f"`{word}` is not a code, statement, setting, figure or pattern\n  = help: {hint}")
 
 
 _USE = """

@@ -210,7 +210,7 @@ def _describe_files(folder: Path, files: str) -> Iterator[str]:
     others = sorted(one for one in found if not fnmatchcase(one, name)) if "*" in name else []
     if others:
         more = ", ..." * (len(others) > _SHOWN)
-        yield f"left out, as they are no `{name}`: {', '.join(others[:_SHOWN])}{more}"
+        yield f"left out (not `{name}`): {', '.join(others[:_SHOWN])}{more}"
     archive = next((one.name for one in folder.glob(files) if re.search(r"\.(tar\.\w+|tgz)$", one.name)), "")
     if archive:
         yield f"{archive} is a compressed archive, read as one sample: unpack it to .tar, and its members are samples"

@@ -38,7 +38,7 @@ def find_targets(place: Path, stores: CheckpointStores) -> Iterator[Target]:
     if not place.is_dir():
         usual = Path("dliosim-data")
         hint = f"write `dliosim verify {f'{usual}`, or' if usual.is_dir() else 'DIR`, with'} the --dir of a run"
-        reason = "it is a file, and no directory" if place.exists() else "there is no such directory"
+        reason = "it is a file, not a directory" if place.exists() else "there is no such directory"
         raise UsageError(f"{place}: {reason}{HELP}{hint}")
     if _DIGEST.fullmatch(place.parent.name) and any(entry == place for _, _, entry in list_entries(place.parent)):
         yield from _read_checkpoints(place.parent, stores, place)
@@ -93,7 +93,7 @@ def _read_dataset(directory: Path) -> Target:
     manifest = find_manifest(directory, "data set", directory.name)
     if manifest is None:
         if os.path.lexists(directory / NAME):
-            return refuse(f"has something else in the place of its {NAME}", "damaged")
+            return refuse(f"has something else where it should have its {NAME}", "damaged")
         return refuse("was never finished")  # or is being prepared: data sets have no lock
     pattern, size = manifest.get("pattern"), manifest.get("bytes")
     if not isinstance(pattern, list) or not pattern or not all(isinstance(line, str) for line in pattern):
@@ -106,7 +106,7 @@ def _read_dataset(directory: Path) -> Target:
         except ValueError as error:
             return refuse(f"has a description in its {NAME} that is refused: {_fault(error).why}")
     if type(size) is not int or [dataset.digest() for dataset in workload.datasets] != [directory.name]:
-        return refuse(f"has a description in its {NAME} that is of other data", "damaged")
+        return refuse(f"has the description of other data in its {NAME}", "damaged")
     return Target(directory, "data set", workload.datasets[0], size)
 
 
@@ -159,7 +159,7 @@ class VerifyCommand(RankCommand):
     def report(self) -> int:
         """Print the sum; return the exit status. Raises UsageError where nothing can be verified."""
         if not self.seen:
-            text = "there is no data set and no checkpoint of dliosim; other files have no manifest to verify them by"
+            text = "there is no data set or checkpoint of dliosim; other files have no manifest to verify them against"
             raise UsageError(f"{self.setup.parsed.place}: {text}").mark_shared()
         amount = f"{count(self.total.files, 'file')}, {size(self.total.bytes)} in {seconds(self.setup.seconds)}"
         verdict = "all are right" if not self.wrong else f"{self.wrong} {'is' if self.wrong == 1 else 'are'} wrong"

@@ -226,7 +226,7 @@ def compile_variants(
     variants += _library_variants(variants)
     if len(variants) < 2:
         reasons = "".join(f"; not run: {one.label}: {' '.join(one.reason.split())}" for one in left_out)
-        few = f"nothing to compare: {count(len(variants), 'variant')} can run, and a comparison takes two"
+        few = f"nothing to compare: {count(len(variants), 'variant')} can run, and a comparison needs two"
         is_refused = left_out and any(one.name == "api" for one in varied)
         hint = "through=direct,library" if is_refused else "api=posix,mpi-independent"
         raise UsageError(f"{few}{reasons}\n  = help: vary what can differ here: `--vary {hint}`")
@@ -323,7 +323,7 @@ def _no_effect_reason(made: CompiledPattern, known: set[str], access: Access, va
         if warning.code == "W305" and message not in known and message.partition(" ")[0] in varying:
             return message
     if "`hints`" in varying and access.api == "mpi-independent" and access.hint_set != _LIBRARY:
-        return f"`hints {access.hint_set}` changes nothing where ranks do not read or write together"
+        return f"`hints {access.hint_set}` changes nothing unless ranks read or write together"
     return ""
 
 

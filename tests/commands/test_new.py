@@ -210,7 +210,7 @@ def test_files_that_are_left_out_and_archives_that_are_compressed_are_named(
     for name in ("a.tar", "b.tar", "c.tar.gz"):
         Path("d", name).touch()
     assert main(["new", "mine", "--from", "d"]) == 0
-    assert "note: left out, as they are no `*.tar`: c.tar.gz\n" in capsys.readouterr().err
+    assert "note: left out (not `*.tar`): c.tar.gz\n" in capsys.readouterr().err
     assert main(["new", "other", "--from", "d/c.tar.gz"]) == 0
     assert "note: c.tar.gz is a compressed archive, read as one sample" in capsys.readouterr().err
 

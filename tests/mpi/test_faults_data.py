@@ -130,7 +130,7 @@ def test_a_manifest_that_is_no_manifest_counts_for_nothing(tmp_path: Path) -> No
     place = prepared(tmp_path)
     manifest = place.files("d/*/manifest.json")[0]
     manifest.write_bytes(b"{" * 100_000)
-    assert "has something else in the place of its manifest.json in" in only_error(place.run(2))
+    assert "has something else where it should have its manifest.json in" in only_error(place.run(2))
 
 
 def test_files_per_rank_of_another_number_of_ranks(tmp_path: Path) -> None:

@@ -215,19 +215,27 @@ def _change(manifest: Path, **more: object) -> None:
 @pytest.mark.parametrize(
     ("harm", "fault", "proves"),
     [
-        (lambda path: path.write_text("["), "has something else in the place of its manifest.json", True),
-        (lambda path: path.write_text("[" * 100_000), "has something else in the place of its manifest.json", True),
-        (lambda path: _change(path, digest="0" * 16), "has something else in the place of its manifest.json", True),
+        (lambda path: path.write_text("["), "has something else where it should have its manifest.json", True),
+        (
+            lambda path: path.write_text("[" * 100_000),
+            "has something else where it should have its manifest.json",
+            True,
+        ),
+        (
+            lambda path: _change(path, digest="0" * 16),
+            "has something else where it should have its manifest.json",
+            True,
+        ),
         (lambda path: _change(path, pattern=[]), "has no description in its manifest.json", False),
         (lambda path: _change(path, pattern=[1]), "has no description in its manifest.json", False),
         (
             lambda path: _change(path, pattern=["dlio 1", "workload w", "barrier"]),
-            "manifest.json that is of other data",
+            "has the description of other data in its manifest.json",
             True,
         ),
         (lambda path: _change(path, pattern=["nonsense"]), "in its manifest.json that is refused: ", False),
         (lambda path: _change(path, pattern=["\ud800"]), "in its manifest.json that is refused: ", False),
-        (lambda path: _change(path, bytes=True), "has a description in its manifest.json that is of other data", True),
+        (lambda path: _change(path, bytes=True), "has the description of other data in its manifest.json", True),
     ],
 )
 def test_a_manifest_that_describes_no_such_data_set_is_wrong(

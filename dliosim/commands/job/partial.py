@@ -66,7 +66,7 @@ class PartialResults:
             if self._write is None:
                 return self._otherwise
             place = self._write(signal)
-            return f"what was finished is in {place}" if place else f"{self._otherwise}, as nothing was finished"
+            return f"what was finished is in {place}" if place else f"{self._otherwise}, because nothing was finished"
         except OSError as error:
             return str(rank_0_error("write the partial results", error))
         except Exception as error:  # the job must end, even if its results cannot be made

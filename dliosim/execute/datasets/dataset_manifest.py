@@ -42,7 +42,7 @@ def find_dataset_fault(dataset: Dataset, directory: Path) -> str | None:
     manifest = find_manifest(directory, "data set", dataset.digest())
     if manifest is None:
         if os.path.lexists(directory / NAME):
-            return f"has something else in the place of its {NAME}"
+            return f"has something else where it should have its {NAME}"
         return "is incomplete" if directory.is_dir() else ABSENT
     boot = boot_id()
     if manifest.get("synced") is True or (boot is not None and manifest.get("boot") == boot):

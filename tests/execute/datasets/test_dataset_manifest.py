@@ -41,7 +41,7 @@ def test_a_manifest_of_another_description_is_not_believed(tmp_path: Path) -> No
     assert find_dataset_fault(DATASET, directory) is None
     assert (
         find_dataset_fault(replace(DATASET, samples=11), directory)
-        == "has something else in the place of its manifest.json"
+        == "has something else where it should have its manifest.json"
     )
 
 
