@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import TypeVar
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 T = TypeVar("T")
 
@@ -24,8 +24,12 @@ _QUICK, _USUAL, _NIGHTLY = 25, 100, 400
 #: A test draws no fewer than these, or as many as it asks for.
 _LEAST = 10
 
-settings.register_profile("quick", deadline=None, max_examples=_QUICK, derandomize=True)
-settings.register_profile("nightly", deadline=None, max_examples=_NIGHTLY, derandomize=False)
+settings.register_profile(
+    "quick", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=_QUICK, derandomize=True
+)
+settings.register_profile(
+    "nightly", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=_NIGHTLY, derandomize=False
+)
 
 
 def examples(usual: int) -> int:

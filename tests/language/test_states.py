@@ -371,7 +371,7 @@ restores = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     chosen=st.fixed_dictionaries({}, optional={head: st.sampled_from(some) for head, some in choices.items()}),
     parts=parts,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.examples import ALL
 from tests.mpi.jobs import CLI, only_error
 from tests.mpi.launch import running, start_ranks
 from tests.mpi.waiting import run_command, run_main
@@ -17,7 +18,7 @@ from tests.mpi.waiting import run_command, run_main
 LIBRARIES = {"hdf5", "hdf5 packed", "hdf5 pieces", "npy", "hub", "npz", "npz packed", "parquet"}
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(scope="module", params=[1, 2, 3] if ALL else [1, 3])
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Results by case: what was written, and what each way of reading gave."""
     for package in ("PIL", "pyarrow"):

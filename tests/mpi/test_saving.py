@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import ALL
 from tests.mpi.jobs import DATASET, PREPARE, Place, phases
 from tests.mpi.waiting import run_main
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, 2, 3] if ALL else [1, 3])
 def test_what_is_saved_in_the_background_is_complete_everywhere(tmp_path: Path, ranks: int) -> None:
     assert run_main(ranks, "tests.mpi.saving_program", tmp_path).split()[-1] == "saved"
 

@@ -17,6 +17,7 @@ from dliosim.language.compile import compile_pattern
 from dliosim.model import Job
 from dliosim.trace.events import Events
 from dliosim.trace.file import read_trace
+from tests.examples import in_turn
 from tests.mpi.launch import ROOT, mpiexec
 
 
@@ -32,8 +33,7 @@ def witness() -> ModuleType:
         sys.path.remove(str(ROOT / "scripts" / "dev"))
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-@pytest.mark.parametrize("api", ["posix", "mpi-independent"])
+@pytest.mark.parametrize(("api", "ranks"), in_turn(["posix", "mpi-independent"], [1, 3]))
 def test_the_kernel_sees_what_the_plan_lists(witness: ModuleType, api: str, ranks: int, tmp_path: Path) -> None:
     seen = list(witness.witness(api, ranks, tmp_path))
     assert sum("as the plan lists them, in another order each epoch" in line for line in seen) == 4

@@ -150,7 +150,7 @@ def test_a_footer_that_cannot_be_is_refused(content: bytes, said: str, tmp_path:
     assert error.value.code == "R401"
 
 
-@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=st.binary(min_size=1, max_size=200))
 def test_any_bytes_for_a_footer_are_read_or_refused(content: bytes, tmp_path: Path) -> None:
     try:

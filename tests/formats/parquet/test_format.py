@@ -446,7 +446,7 @@ def test_rows_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
         Parquet(described).index(path)
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_footer_with_changed_bytes_gives_an_index_inside_the_file_or_an_error(
     good: Path, data: st.DataObject

@@ -37,7 +37,7 @@ def test_samples_come_back_in_order_and_nothing_else_is_written(way: str, tmp_pa
             assert into[count * size :] == b"\xee" * 9
 
 
-@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_range_is_what_was_written_however_little_is_decoded_at_a_time(
     data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -99,7 +99,7 @@ def test_rows_that_are_not_there_or_do_not_fit_are_refused(first: int, count: in
         handle.read(first, count, memoryview(bytearray(room)))
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_damaged_pages_give_rows_or_an_error(data: st.DataObject, tmp_path: Path) -> None:
     described = WAYS[data.draw(st.sampled_from(["lists", "snappy", "zstd", "gzip", "one column"]))]
