@@ -154,7 +154,7 @@ def test_what_is_printed_of_a_pattern_is_printable(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize("command", [["report"], ["check"], ["plan", "--ranks", "2"], ["explain"]])
 def test_a_name_that_is_too_long_cannot_be_read(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "x" * 300]) == 2
-    assert ("is no code" if command == ["explain"] else "File name too long") in capsys.readouterr().err
+    assert ("is not a code" if command == ["explain"] else "File name too long") in capsys.readouterr().err
 
 
 def test_explain_of_a_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +184,7 @@ def test_explain_takes_a_pattern_of_any_name(
     assert main(["explain", "E204"]) == 0
     assert capsys.readouterr().out.startswith("E204: ")
     assert main(["explain", "none.txt"]) == 2
-    assert "`none.txt` is no code" in capsys.readouterr().err
+    assert "`none.txt` is not a code" in capsys.readouterr().err
 
 
 def test_plan_gives_tables(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:

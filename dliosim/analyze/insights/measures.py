@@ -179,14 +179,14 @@ def time_spread(figures: Figures) -> Measure | None:
     return Measure(share, words, io.max - io.mean)
 
 
-def small_share(side: str, figures: Figures) -> Measure | None:
-    """Return the share of small calls of a side, read or write."""
+def share_of_calls(side: str, part: str, whole: str, words: str, figures: Figures) -> Measure | None:
+    """Return the share that a part of the calls of a side, read or write, has of all that tell."""
     one: Direction = getattr(figures.access, side)
-    if not one.sized:
+    count, calls = getattr(one, part), getattr(one, whole)
+    if not calls:
         return None
-    share = one.small / one.sized
-    words = f"{percent_cell(share)} of {one.sized} {side}s move less than 1 MiB"
-    return Measure(share, words, _a_rank(figures, one.small_seconds), one.small)
+    sentence = f"{percent_cell(count / calls)} of {calls} {side}s {words}"
+    return Measure(count / calls, sentence, _a_rank(figures, getattr(one, f"{part}_seconds")), count)
 
 
 def small_time_share(side: str, figures: Figures) -> Measure | None:
@@ -198,26 +198,6 @@ def small_time_share(side: str, figures: Figures) -> Measure | None:
     share = one.small_seconds / total
     words = f"{side}s below 1 MiB take {percent_cell(share)} of the time of all operations"
     return Measure(share, words, _a_rank(figures, one.small_seconds))
-
-
-def block_share(side: str, figures: Figures) -> Measure | None:
-    """Return the share of calls of a side that begin inside a block."""
-    one: Direction = getattr(figures.access, side)
-    if not one.placed:
-        return None
-    share = one.misaligned / one.placed
-    words = f"{percent_cell(share)} of {one.placed} {side}s begin at no multiple of 4 KiB"
-    return Measure(share, words, _a_rank(figures, one.misaligned_seconds))
-
-
-def random_share(side: str, figures: Figures) -> Measure | None:
-    """Return the share of calls of a side that jump back."""
-    one: Direction = getattr(figures.access, side)
-    if not one.placed:
-        return None
-    share = one.random / one.placed
-    words = f"{percent_cell(share)} of {one.placed} {side}s begin before the end of the one before in their file"
-    return Measure(share, words, _a_rank(figures, one.random_seconds), one.random)
 
 
 def again_share(side: str, verb: str, figures: Figures) -> Measure | None:

@@ -84,6 +84,11 @@ _READ_AHEAD = (
 )
 _PACK = "pack samples into larger files and read many at once (TFRecord, WebDataset, HDF5 chunks), or a larger buffer"
 
+#: A part of calls, those that tell, and what the part does.
+_SMALL = ("small", "sized", "move less than 1 MiB")
+_MISALIGNED = ("misaligned", "placed", "begin at no multiple of 4 KiB")
+_RANDOM = ("random", "placed", "begin before the end of the one before in their file")
+
 #: All insights. Order is that of the page; a report has the most costly first.
 INSIGHTS: Final = (
     Insight(
@@ -176,7 +181,7 @@ INSIGHTS: Final = (
         "reads of less than 1 MiB / reads",
         0.1,
         "Drishti P05",
-        partial(measures.small_share, "read"),
+        partial(measures.share_of_calls, "read", *_SMALL),
         _PACK,
         '-D {loop}.transfer="whole sample"',
         least=1000,
@@ -187,7 +192,7 @@ INSIGHTS: Final = (
         "writes of less than 1 MiB / writes",
         0.1,
         "Drishti P06",
-        partial(measures.small_share, "write"),
+        partial(measures.share_of_calls, "write", *_SMALL),
         "collect writes in a larger buffer; write one file for each rank or node; collective MPI-IO",
         least=1000,
     ),
@@ -216,7 +221,7 @@ INSIGHTS: Final = (
         "reads whose offset is no multiple of 4096 / reads of known offset",
         0.1,
         "Drishti P08; Darshan uses the file's block size",
-        partial(measures.block_share, "read"),
+        partial(measures.share_of_calls, "read", *_MISALIGNED),
         "pad samples and headers to 4 KiB (HDF5: H5Pset_alignment)",
     ),
     Insight(
@@ -225,7 +230,7 @@ INSIGHTS: Final = (
         "writes whose offset is no multiple of 4096 / writes of known offset",
         0.1,
         "Drishti P08; Darshan uses the file's block size",
-        partial(measures.block_share, "write"),
+        partial(measures.share_of_calls, "write", *_MISALIGNED),
         "pad what is written to 4 KiB, or to the stripe of the file system (HDF5: H5Pset_alignment)",
     ),
     Insight(
@@ -234,7 +239,7 @@ INSIGHTS: Final = (
         "reads that begin before the end of the process's last one / reads of known offset",
         0.2,
         "Drishti P11; DFAnalyzer has 50 %",
-        partial(measures.random_share, "read"),
+        partial(measures.share_of_calls, "read", *_RANDOM),
         "shuffle files and then samples within a buffer (tf.data shuffle, WebDataset), or sort a batch by offset",
         '-D {loop}.order="by offset"',
         least=1000,
@@ -245,7 +250,7 @@ INSIGHTS: Final = (
         "writes that begin before the end of the process's last one / writes of known offset",
         0.2,
         "Drishti P13; DFAnalyzer has 50 %",
-        partial(measures.random_share, "write"),
+        partial(measures.share_of_calls, "write", *_RANDOM),
         "write a file from its begin to its end; collective MPI-IO sorts the pieces",
         least=1000,
     ),

@@ -18,8 +18,9 @@ from dliosim.execute.checkpoints.save_steps import (
     delete_old,
     write_checkpoint,
 )
+from dliosim.execute.checkpoints.staging import StagedSave, StagingBuffers
 from dliosim.execute.checkpoints.state_writer import generate_pieces
-from dliosim.execute.checkpoints.tier_copy import StagedSave, StagingBuffers, drain
+from dliosim.execute.checkpoints.tier_copy import drain
 from dliosim.execute.checkpoints.worker_thread import Worker, require_threads
 from dliosim.execute.node.striping import striping_hint_note
 from dliosim.execute.payload.payload_format import part_keys

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
 from time import perf_counter_ns
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -39,6 +39,12 @@ from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Access
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, partner_file
+
+#: Bytes of a file of a checkpoint, and their CRC-32.
+SavedFile: TypeAlias = tuple[int, int]
+
+#: Columns of the rows of shards, and of those of runs.
+_SHARD, _RUN = 7, 4
 
 
 @dataclass(slots=True)
@@ -266,13 +272,6 @@ class _PartnerFile:
             close_writer(self._writer, VerbRecord())
         except DliosimError as error:
             self.error = self.error or error
-
-
-_SHARD, _RUN = 7, 4
-
-
-SavedFile = tuple[int, int]
-"""Bytes of a file of a checkpoint, and their CRC-32."""
 
 
 def exchange_plans(world: World, files: StateFiles) -> NDArray[np.int64] | None:

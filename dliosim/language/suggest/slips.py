@@ -34,7 +34,7 @@ NO: Final = {"false", "no", "0", "off", "disabled", "disable", "none", "null", "
 #: The words of the language for words of phrases.
 _WORDS: Final = {
     "process": ("rank",), "processes": ("ranks",), "gpu": ("rank",), "gpus": ("ranks",), "iterations": ("steps",),
-    "global": ("total", "globally"), "random": ("samples globally each epoch", "uniform"), "single": ("shared",),
+    "global": ("total", "globally"), "random": ("samples globally each epoch", "uniform"), "single": ("shared file",), "shared": ("shared file",),
     "mpiio": ("mpi-independent", "mpi-collective"), "mpi": ("mpi-independent", "mpi-collective"),
     "collective": ("mpi-collective",), "independent": ("mpi-independent",), "gaussian": ("normal",), "gz": ("gzip",),
     "tfrecords": ("tfrecord",), "webdataset": ("tar",), "numpy": ("npy", "npz"), "h5": ("hdf5",), "jpg": ("jpeg",),
@@ -171,20 +171,13 @@ _SIGNS: Final = (
 
 
 def _complete(text: str, forms: tuple[str, ...]) -> Iterator[Iterable[str]]:
-    """Yield a text with a unit, or with the words of a form around its numbers, behind it or before it."""
+    """Yield a text with a unit, or a form with its numbers."""
     bare = re.search(rf"(?:^| )({_NUMBER})$", text)
     if bare:
         share = float(bare[1].replace("_", ""))
         yield (f"{text[: bare.start(1)]}{share * (100 if share < 1 else 1):g} %",)
     yield _fill_amounts(text, forms)
-    words = text.split(" ")
-    last = dict.fromkeys(form.split(" ")[-1] for form in forms if " " in form)
-    units = [*(end for end in last if end not in (*UNITS, words[-1])), *(_BASE if bare else ())]
-    yield [f"{text} {unit}" for unit in units]
-    for form in (form.split(" ") for form in forms):
-        ends = [" ".join(form[at:]) for at in range(len(form) - 1, 0, -1) if form[at] not in (*UNITS, words[-1])]
-        yield from ((f"{text} {end}",) for end in ends)
-        yield [f"{' '.join(form[:at])} {text}" for at in range(1, len(form))]
+    yield [f"{text} {unit}" for unit in _BASE if bare]
 
 
 def _fill_amounts(text: str, forms: tuple[str, ...]) -> Iterator[str]:
