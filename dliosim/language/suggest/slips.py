@@ -34,7 +34,8 @@ NO: Final = {"false", "no", "0", "off", "disabled", "disable", "none", "null", "
 #: The words of the language for words of phrases.
 _WORDS: Final = {
     "process": ("rank",), "processes": ("ranks",), "gpu": ("rank",), "gpus": ("ranks",), "iterations": ("steps",),
-    "global": ("total", "globally"), "random": ("samples globally each epoch", "uniform"), "single": ("shared file",), "shared": ("shared file",),
+    "global": ("total", "globally"), "random": ("samples globally each epoch", "uniform"), "single": ("shared file",),
+    "shared": ("shared file",),
     "mpiio": ("mpi-independent", "mpi-collective"), "mpi": ("mpi-independent", "mpi-collective"),
     "collective": ("mpi-collective",), "independent": ("mpi-independent",), "gaussian": ("normal",), "gz": ("gzip",),
     "tfrecords": ("tfrecord",), "webdataset": ("tar",), "numpy": ("npy", "npz"), "h5": ("hdf5",), "jpg": ("jpeg",),
