@@ -16,7 +16,7 @@ _MOST_VALUES = 3 << 20
 
 
 def check_json_size(data: bytes) -> None:
-    """Raise ValueError where a text is larger than any that dliosim writes.
+    """Raise ValueError if a text is larger than any that dliosim writes.
 
     A text within these limits takes little more than half a GB of memory (574 MB measured).
     """
@@ -32,7 +32,7 @@ def check_json_size(data: bytes) -> None:
 
 
 def parse_json(data: bytes) -> object:
-    """Return the value of a text; ValueError where it is no JSON, is nested too deeply, or is too large."""
+    """Return the value of a text; ValueError if it is no JSON, is nested too deeply, or is too large."""
     check_json_size(data)
     try:
         return json.loads(data, parse_constant=_refuse_constant)

@@ -65,7 +65,7 @@ def _run_on_ranks(given: Sequence[str]) -> int:
 
 
 def _run_alone(parsed: SimpleNamespace) -> int:
-    """Run a command that needs no MPI; ExecutionError where its output cannot be written."""
+    """Run a command that needs no MPI; ExecutionError if its output cannot be written."""
     try:
         # Else numpy would start a thread for each core, for linear algebra that no command uses.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -87,7 +87,7 @@ def _load_function(place: str) -> Callable[..., int]:
 
 
 def _load_comm_world() -> MPI.Intracomm:
-    """Return COMM_WORLD; UsageError where mpi4py finds no MPI library that it can load."""
+    """Return COMM_WORLD; UsageError if mpi4py finds no MPI library that it can load."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

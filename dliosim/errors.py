@@ -17,7 +17,7 @@ HELP = "\n  = help: "
 
 
 def install_hint(extra: str) -> str:
-    """Return what to type to install an extra: from a checkout, as no package index has dliosim.
+    """Return the command that installs an extra: from a checkout, as no package index has dliosim.
 
     The pip is that of the environment from which dliosim was typed as a path.
     """
@@ -32,7 +32,7 @@ def install_hint(extra: str) -> str:
 class DliosimError(Exception):
     """Any fault that dliosim itself finds; `code` is what `dliosim explain` explains, None without an entry.
 
-    `shared` is true where every rank of the job raises the same error, so that no rank waits for another.
+    `shared` is true if every rank of the job raises the same error, so that no rank waits for another.
     """
 
     exit_code = 1
@@ -77,7 +77,7 @@ class DamageDiagnosticsError(DiagnosticsError):
 
 
 class PlanError(DliosimError, ValueError):
-    """A workload that cannot be planned for this job, because of the data set `noun` if one is named."""
+    """A workload that cannot be planned for this job, because of the data set `noun` if it is given."""
 
     exit_code = 2
 

@@ -1,7 +1,6 @@
-"""All that packages with formats and backends of their own import from dliosim; docs/dev/extending.md shows their use.
+"""Everything that packages with their own formats and backends import from dliosim; docs/dev/extending.md shows it.
 
-These names stay, wherever their modules move. Names of backends are imported when they are asked for: a format loads
-no MPI.
+These names stay, wherever their modules move. Names of backends are imported on demand, so that a format loads no MPI.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Registry:
     reserved: tuple[str, ...] = ()  #: names that no package may take
 
     def __contains__(self, name: str) -> bool:
-        """Return True if there is such a name; other packages are looked for only where it is none of this one."""
+        """Return True if there is such a name; other packages are looked for only if it is none of this one."""
         return name in self.own or name in self.names()
 
     def names(self) -> tuple[str, ...]:
@@ -38,9 +38,9 @@ class Registry:
         return (*self.own, *sorted(others - {*self.own, *self.reserved}))
 
     def load(self, name: str) -> tuple[object, str]:
-        """Return what another package provides under a name, and where from; KeyError if none does.
+        """Return the object that another package provides under a name, and that package; KeyError if none does.
 
-        UsageError [R403] where it cannot be loaded.
+        UsageError [R403] if it cannot be loaded.
         """
         found = () if name in self.reserved else find_entry_points(self.group)
         point = next((point for point in found if point.name == name), None)

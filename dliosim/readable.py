@@ -1,4 +1,4 @@
-"""Numbers as text for users, with four significant digits and a unit that fits; and foreign texts made printable."""
+"""Numbers as text for users, with four significant digits and a suitable unit; foreign texts made printable."""
 
 from __future__ import annotations
 

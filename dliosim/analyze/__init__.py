@@ -1,1 +1,1 @@
-"""Analysis of a job in words and tables, by the events of its own trace or of another tool's."""
+"""Analysis of a job in words and tables, from the events of its own trace or another tool's."""

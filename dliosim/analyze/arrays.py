@@ -16,7 +16,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-#: Rows that are worked on at once, where more columns of a table would need much memory.
+#: Rows that are worked on at once, if more columns of a table would need much memory.
 _BLOCK = 1 << 20
 
 
@@ -74,7 +74,7 @@ def merge_intervals(begin: Ints, end: Ints) -> Intervals:
         begin, end = begin[some], end[some]
     if not len(begin):
         return NOTHING
-    # Where as many intervals have ended as have begun before one, none is under way: no need to know which they are.
+    # If as many intervals have ended as have begun before one, none is under way: no need to know which they are.
     begin, end = np.sort(begin), np.sort(end)
     is_first = np.ones(len(begin), np.bool_)
     is_first[1:] = begin[1:] > end[:-1]
@@ -99,7 +99,7 @@ def intersect_intervals(one: Intervals, other: Intervals) -> Intervals:
 
 
 def overlap_length(one: Intervals, other: Intervals) -> int:
-    """Return how long both are there at once, ns."""
+    """Return how long both last at the same time, ns."""
     return one.length + other.length - unite_intervals(one, other).length
 
 

@@ -41,7 +41,7 @@ def _make_finder(parsed: SimpleNamespace) -> FileFinder:
 def check_command(parsed: SimpleNamespace) -> int:
     """Print for each pattern whether it is right; return the exit status.
 
-    This is 2 if a pattern is wrong, or 1 if only files that exist already are damaged.
+    The status is 2 if a pattern is wrong, 1 if only existing files are damaged.
     """
     status, job = 0, _make_job(parsed)
     for pattern in parsed.pattern:
@@ -66,7 +66,7 @@ def check_command(parsed: SimpleNamespace) -> int:
 
 
 def plan_command(parsed: SimpleNamespace) -> int:
-    """Print what a pattern would do, or with --csv the reads of one rank."""
+    """Print the plan of a pattern, or with --csv the reads of one rank."""
     from dliosim.plan.forecast.forecast import forecast, list_reads
     from dliosim.plan.forecast.interval_forecast import FailureModel, StateRisks, forecast_risks
     from dliosim.plan.samples.sample_index import concat_indexes

@@ -185,7 +185,7 @@ class CompareCommand(RankCommand):
     def _write_rows(self) -> None:
         """Write the passes so far, which stay after Ctrl-C or a time limit.
 
-        Where they cannot be written, the end of the comparison says so.
+        If they cannot be written, the end of the comparison says so.
         """
         if self.setup.world.rank == 0 and sum(not one.failed for one in self.running) > 1:
             with suppress(OSError):
@@ -244,7 +244,7 @@ def _accepts_override(setup: Setup, finder: FileFinder, override: tuple[str, str
 
 
 def _choose_caches(found: ComparisonPlan, asked: str | None) -> str:
-    """Return how caches are treated before each pass: `cold`, `warm`, or empty where nothing is read.
+    """Return how caches are treated before each pass: `cold`, `warm`, or empty if nothing is read.
 
     Without --caches a restore is cold, since the page cache has all that was just saved; a loop is cold if the pattern
     has `drop caches` anywhere.
@@ -330,7 +330,7 @@ def _write_report(setup: Setup, finder: FileFinder, outcome: Outcome, directory:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResults:
-    """A comparison that is over, as files and as text."""
+    """The results of a comparison, as files and as text."""
 
     outcome: Outcome  #: all passes
     answer: ComparisonAnswer  #: the verdict

@@ -29,7 +29,7 @@ _dliosim_patterns() {{
 
 
 def completion_command(parsed: SimpleNamespace) -> int:
-    """Print the script for a shell; return 0. UsageError where the package that makes it is not installed."""
+    """Print the script for a shell; return 0. UsageError if the package that makes it is not installed."""
     try:
         import shtab
     except ImportError as error:

@@ -131,7 +131,7 @@ _READERS_OF_HDF5: Final = (
 
 
 def new_command(parsed: SimpleNamespace) -> int:
-    """Write a new pattern, and say what to type next; return 0. Raises UsageError and ExecutionError."""
+    """Write a new pattern, and print the next command; return 0. Raises UsageError and ExecutionError."""
     if parsed.name.endswith(ENDINGS):
         plain = parsed.name.rpartition(".")[0] or "mine"
         hint = f"write `dliosim new {quote_word(plain)}`; {_describe_import(parsed.name, plain)}"
@@ -217,9 +217,9 @@ def _describe_files(folder: Path, files: str) -> Iterator[str]:
 
 
 def _name_data(path: Path) -> tuple[Path, str] | None:
-    """Return the folder of data, and their names for `from files`; None where there are no files at the path.
+    """Return the folder of data, and their names for `from files`; None if there are no files at the path.
 
-    Of a folder, those with the commonest ending; those at any depth below, where it has no files itself.
+    Of a folder, those with the commonest ending; those at any depth below, if it has no files itself.
     """
     try:
         if path.is_file():
@@ -239,7 +239,7 @@ def _plain_name(name: str) -> str:
 
 
 def _name_arrays(folder: Path, files: str) -> str:
-    """Return the line that names all arrays of files; empty where the first one needs none, or cannot be read."""
+    """Return the line that names all arrays of files; empty if the first one needs none, or cannot be read."""
     from dliosim.execute.datasets.discovery import FileFinder
     from dliosim.language.compile import compile_pattern
     from dliosim.language.diagnostics import PatternError
@@ -292,7 +292,7 @@ def _rename(text: str, name: str) -> str:
 
 
 def import_command(parsed: SimpleNamespace) -> int:
-    """Write the pattern, or print it where there is no -o, and say on stderr what it does not have; return 0."""
+    """Write the pattern, or print it without -o, and report on stderr what it lacks; return 0."""
     try:
         pattern = import_pattern(
             Path(parsed.file), parsed.override, parsed.dlio, as_run=parsed.as_run, from_files=parsed.from_files

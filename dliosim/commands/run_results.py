@@ -45,7 +45,7 @@ from dliosim.report.run.screen import run_screen
 
 
 def read_pattern(setup: Setup) -> tuple[Workload, FileFinder]:
-    """Return the workload, and what found files that exist. Raises UsageError and ExecutionError."""
+    """Return the workload, and the finder of its existing files. Raises UsageError and ExecutionError."""
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     finder = FileFinder(parse_roots(parsed), setup.progress)
     overrides = parse_values(parsed)
@@ -75,7 +75,7 @@ def _flatten_blocks(blocks: Sequence[PatternBlock]) -> Iterator[PatternBlock]:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """Facts of a run, kept until its results are written."""
+    """The facts of a run that its results need."""
 
     setup: Setup  #: the command
     session: Session  #: the run on this rank
@@ -85,7 +85,7 @@ class RunRecord:
     begun: RunSummary  #: the run before its first verb
 
     def write_finished(self, signal: str) -> Path | None:
-        """Write results.partial.json with what is finished; return it, or None if there is nothing yet."""
+        """Write results.partial.json with the finished part; return its path, or None if there is nothing yet."""
         workload = self.session.workload
         verbs = sum(times for _, times in flatten_verbs(workload.verbs))
         phases, missing = self.session.finished.partial_phases(signal, verbs)
@@ -128,7 +128,7 @@ class RunRecord:
 
 
 def begin_record(setup: Setup, session: Session, node: NodeLoad, finder: FileFinder) -> RunRecord:
-    """Return the record of a run whose verbs begin now; from now on what is finished can be written."""
+    """Return the record of a run whose verbs begin now; from now on partial results can be written."""
     workload, world, parsed = session.workload, session.world, setup.parsed
     begun = RunSummary(
         workload.name,
@@ -175,14 +175,14 @@ def _add_whole(phase: PhaseSummary, workload: Workload) -> PhaseSummary:
 def _find_needless(setup: Setup, finder: FileFinder, override: tuple[str, str]) -> list[str] | None:
     """Return the names of -D that say nothing next to one more override.
 
-    None where the pattern cannot run with it, so that advice works when it is typed.
+    None if the pattern cannot run with it, so that advice works when it is typed.
     """
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     path = locate_pattern(parsed.pattern)
     others = [given for given in parse_values(parsed) if given[0] != override[0]]
 
     def digest(overrides: list[tuple[str, str]]) -> str:
-        """Return the digest with some overrides; empty where the pattern cannot run with them."""
+        """Return the digest with some overrides; empty if the pattern cannot run with them."""
         try:
             return compile_pattern(path, overrides, job, finder.find_known)[0].digest() if path is not None else ""
         except (DliosimError, OSError):  # the pattern may have changed since
@@ -199,7 +199,7 @@ def _find_needless(setup: Setup, finder: FileFinder, override: tuple[str, str]) 
 
 @dataclass(frozen=True, slots=True)
 class RunResults:
-    """The figures of a run that is over, as files and as text."""
+    """The results of a run, as files and as text."""
 
     run: RunSummary  #: all figures
     phases: Sequence[Phase]  #: the phases with their arrays
@@ -216,7 +216,7 @@ class RunResults:
         write_results(place, self.run, loops, [phase.timeline for phase in measured])
 
     def report(self, place: Path | None) -> str:
-        """Return the first screen; all tables where the files could not be written."""
+        """Return the first screen; all tables if the files could not be written."""
         if self.as_json:
             return answer_json(self.run, place)
         if place is None:
@@ -226,7 +226,7 @@ class RunResults:
 
 
 def report_run(directory: ResultsDirectory, results: RunResults, is_strict: bool) -> tuple[int, Path | None]:
-    """Write and print results; return the exit status and their directory, None where they could not be written.
+    """Write and print results; return the exit status and their directory, None if they could not be written.
 
     A missed `expect` line is a failure only if `is_strict`.
     """

@@ -1,4 +1,4 @@
-"""The command `dliosim verify`: rank 0 finds what is there, all ranks compare it, rank 0 prints what is wrong."""
+"""The command `dliosim verify`: rank 0 finds the data, all ranks compare them, rank 0 prints the faults."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _DIGEST = re.compile(r"[0-9a-f]{16}")
 
 
 def find_targets(place: Path, stores: CheckpointStores) -> Iterator[Target]:
-    """Yield what is in a directory, or is that directory itself, in the order of names; links are not followed.
+    """Yield the targets in a directory, or the directory itself, in the order of names; links are not followed.
 
     Checkpoints are locked until the next directory is looked at, so that no other job deletes them. Raises UsageError
-    where there is no such directory.
+    if there is no such directory.
     """
     if not place.is_dir():
         usual = Path("dliosim-data")
@@ -125,7 +125,7 @@ def verify_command(comm: MPI.Intracomm, arguments: Sequence[str], parsed: Simple
 
 
 class VerifyCommand(RankCommand):
-    """One look at all data below a directory."""
+    """One verification of all data below a directory."""
 
     unfinished = "what is not listed is not verified"
 
@@ -157,7 +157,7 @@ class VerifyCommand(RankCommand):
             _print(world, "\n".join(map(printable, _result_lines(target, found))))
 
     def report(self) -> int:
-        """Print the sum; return the exit status. Raises UsageError where nothing can be verified."""
+        """Print the summary; return the exit status. Raises UsageError if nothing can be verified."""
         if not self.seen:
             text = "there is no data set or checkpoint of dliosim; other files have no manifest to verify them against"
             raise UsageError(f"{self.setup.parsed.place}: {text}").mark_shared()
@@ -169,7 +169,7 @@ class VerifyCommand(RankCommand):
 
 
 def _result_lines(target: Target, found: Tally) -> Iterator[str]:
-    """Yield what was found of a data set or checkpoint, and what to do where it is wrong."""
+    """Yield what was found of a data set or checkpoint, and what to do if it is wrong."""
     kinds = {fault.kind for fault in found.faults.values()}
     word = "ok" if not kinds else "note" if target.is_leftover else "wrong"
     name = f" `{target.made.name}`" if target.made is not None else ""

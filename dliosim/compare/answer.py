@@ -18,7 +18,7 @@ EITHER = "use any"
 NO_DIFFERENCE = "no difference shown"
 FEW = "not judged"
 
-#: A difference from the first variant that is too small to matter, where all intervals are within it.
+#: A difference from the first variant that is too small to matter, if all intervals are within it.
 _SMALL = 0.03
 
 #: Share of resident bytes below which a pass began cold.
@@ -117,7 +117,7 @@ def _drop_not_run(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _longest_core_wait(outcome: Outcome) -> float:
-    """Return the longest wait for a core of any variant, as a share of its time; 0 where it is not counted."""
+    """Return the longest wait for a core of any variant, as a share of its time; 0 if it is not counted."""
     return max((one.core_wait or 0.0 for one in outcome.measured), default=0.0)
 
 
@@ -206,7 +206,7 @@ def _advise(
 
 
 def _read_from_storage(outcome: Outcome, source: str, accepts: Callable[[tuple[str, str]], bool]) -> Advice | None:
-    """Return how passes read from the device; None where they do, or where nothing more is known to help."""
+    """Return how passes read from the device; None if they do, or if nothing more is known to help."""
     if source == "device" or not outcome.caches:
         return None
     once, cold = (f"{outcome.what}.epochs", "1"), ("--caches", "cold")

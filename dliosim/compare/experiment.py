@@ -1,4 +1,4 @@
-"""The experiment that `--vary` asks for: names and values, all combinations of them, and the order of passes."""
+"""The experiment that `--vary` asks for: names and values, their combinations, and the order of passes."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def split_values(text: str) -> tuple[str, ...]:
 def combine_values(varied: Sequence[VariedSetting]) -> list[tuple[tuple[str, str], ...]]:
     """Return every combination as (name, value) pairs; the values of the last name change fastest.
 
-    UsageError where there are more than `MOST_VARIANTS`.
+    UsageError if there are more than `MOST_VARIANTS`.
     """
     total = int(np.prod([len(one.values) for one in varied], dtype=np.int64))
     if total > MOST_VARIANTS:

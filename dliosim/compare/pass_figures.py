@@ -22,7 +22,7 @@ from dliosim.measure.rank.histogram import Histogram, merge_histograms
 from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 
-#: Where a rank reads less than this share of what it asked for, another rank has read the rest.
+#: If a rank reads less than this share of what it asked for, another rank has read the rest.
 _READ_BY_OTHERS = 0.5
 
 #: The clock's resolution in seconds: no time is shorter.
@@ -82,7 +82,7 @@ class Subject:
 
 
 def make_pass(subject: Subject, measured: Measured, block: int, position: int) -> Pass | None:
-    """Return the figures of a phase; None where this rank has none."""
+    """Return the figures of a phase; None if this rank has none."""
     if not measured.epochs and not isinstance(measured.phase, FilePhase):
         return None
     figures = {name: figure(measured) for name, figure in subject.figures.items()}
@@ -92,8 +92,8 @@ def make_pass(subject: Subject, measured: Measured, block: int, position: int) -
 def find_two_phase_state(one: Measured) -> str | None:
     """Return whether aggregators read for other ranks: `engaged`, `not engaged`, `unknown`; None if not collective.
 
-    The hints that ROMIO granted decide where they say so. Where ROMIO decides itself (`automatic`, its default),
-    another rank has read for a rank if the rank's own read calls brought less than it asked for. Where all ranks are
+    The hints that ROMIO granted decide if they say so. If ROMIO decides itself (`automatic`, its default),
+    another rank has read for a rank if the rank's own read calls brought less than it asked for. If all ranks are
     aggregators the state stays unknown.
     """
     if one.phase.api != "mpi-collective":
@@ -145,14 +145,14 @@ def _loop_seconds(one: Measured) -> float:
 
 
 def _device_share_of_restore(one: Measured) -> float | None:
-    """Return the bytes from the device by the distinct bytes restored; None for a save, or where they are unknown."""
+    """Return the bytes from the device by the distinct bytes restored; None for a save, or if they are unknown."""
     verb = _verb(one)
     different = verb.distinct_bytes or verb.bytes
     return None if verb.device_bytes is None or not different else verb.device_bytes / different
 
 
 def _device_share(one: Measured) -> float | None:
-    """Return the device's share of the distinct bytes asked (`share_of_device`); None where it is unknown."""
+    """Return the device's share of the distinct bytes asked (`share_of_device`); None if it is unknown."""
     epochs: Sequence[EpochSummary] = one.epochs
     known = [epoch.device_bytes for epoch in epochs if epoch.device_bytes is not None]
     different = sum(epoch.unique_bytes for epoch in epochs)

@@ -34,11 +34,11 @@ class VariantResult:
     hints_granted: tuple[tuple[str, str], ...]  #: pairs of MPI_Info as the library has them
     cache: str  #: cache between calls and storage, as its access says
     epochs: int  #: epochs of a pass; 1 for a save or restore
-    #: format whose samples a loop reads without the format's library; empty where the library reads, and for others
+    #: format whose samples a loop reads without the format's library; empty if the library reads, and for others
     raw_format: str
-    #: true where a loop does not decompress samples that are compressed, or may be (files that existed)
+    #: true if a loop does not decompress samples that are compressed, or may be (files that existed)
     is_left_compressed: bool
-    striping: str  #: striping that was granted to its data set; empty where none is asked for
+    striping: str  #: striping that was granted to its data set; empty if none is asked for
     notes: tuple[str, ...]  #: notes of its loop, such as the queue of the kernel that it used
     passes: tuple[Pass, ...]  #: the warm-up, then one of every block
 
@@ -48,18 +48,18 @@ class VariantResult:
         return self.passes[1:]
 
     def values_of(self, figure: str) -> list[Any]:
-        """Return a figure of every pass that counts; None where passes of this subject have none, else KeyError."""
+        """Return a figure of every pass that counts; None if passes of this subject have none, else KeyError."""
         if figure not in LOOP.figures and figure not in STALL.figures:
             raise KeyError(figure)
         return [one.figures.get(figure) for one in self.block_passes]
 
     def median(self, figure: str) -> float | None:
-        """Return the median of a figure over the passes that count; None where one of them has none."""
+        """Return the median of a figure over the passes that count; None if one of them has none."""
         values = self.values_of(figure)
         return statistics.median(values) if values and None not in values else None
 
     def mean(self, figure: str) -> float | None:
-        """Return the geometric mean of a figure over the passes that count; None where one of them has none.
+        """Return the geometric mean of a figure over the passes that count; None if one of them has none.
 
         Quotients of these are the ratios of a comparison, the means within blocks.
         """
@@ -101,7 +101,7 @@ class ComparisonAnswer:
     verdict: str
     #: why it is so
     reasons: tuple[Reason, ...]
-    #: label of the variant to use, the first one if none is shown to be better; None where no difference is shown
+    #: label of the variant to use, the first one if none is shown to be better; None if no difference is shown
     use: str | None
     #: label of the variant that `ratio` is against: the first one, or if that is to be used the best of the worse ones
     against: str | None
@@ -115,7 +115,7 @@ class ComparisonAnswer:
     tied: tuple[str, ...]
     #: those of `tied` whose mean is better than that of `use`, maybe by chance
     ahead: tuple[str, ...]
-    #: where the bytes came from: `device`, `memory`, `mixed`, `unknown` (not counted); of saves where they went to
+    #: where the bytes came from: `device`, `memory`, `mixed`, `unknown` (not counted); of saves if they went to
     source: str
     #: what such a comparison cannot show
     limits: tuple[Reason, ...]
@@ -123,7 +123,7 @@ class ComparisonAnswer:
     advice: tuple[Advice, ...]
 
     def place(self, outcome: Outcome) -> int | None:
-        """Return the number of the variant to use; None where no difference is shown."""
+        """Return the number of the variant to use; None if no difference is shown."""
         return next((number for number, one in enumerate(outcome.measured) if one.label == self.use), None)
 
 
@@ -148,7 +148,7 @@ class Outcome:
     total_seconds: float  #: wall time of the whole comparison
     repetitions: int  #: passes of each variant that count
     seed: int  #: of the order of passes
-    caches: str  #: caches before each pass: `cold` (dropped), `warm` (read through), or empty where nothing is read
+    caches: str  #: caches before each pass: `cold` (dropped), `warm` (read through), or empty if nothing is read
     measured: tuple[VariantResult, ...]  #: variants that ran; the first is the reference
     not_run: tuple[ExcludedVariant, ...]  #: variants that did not run, or failed
     passes: tuple[tuple[str, tuple[Pass, ...]], ...]  #: (label, passes) of every variant, also of those that failed

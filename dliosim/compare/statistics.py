@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dliosim.measure.answers.intervals import critical_value, two_sided_probability
 
-#: Probability that any variant is called different where none is.
+#: Probability that any variant is called different if none is.
 LEVEL: Final = 0.05
 
 #: Probability with which a difference of `VariantComparison.smallest` is found.
@@ -24,7 +24,7 @@ POWER: Final = 0.8
 #: one comparison of sixteen.
 FEWEST: Final = 6
 
-#: Number of random permutations, where there are too many to try them all.
+#: Number of random permutations, if there are too many to try them all.
 DEALS: Final = 4000
 
 #: Weight of the mean scatter of all pairs against a pair's own: one disturbed pass then widens its interval less.
@@ -39,7 +39,7 @@ _NOTHING = 1e-24
 
 @dataclass(frozen=True, slots=True)
 class VariantComparison:
-    """A variant against the reference. All but `ratio` are None below `FEWEST` repetitions.
+    """A variant against the reference. Below `FEWEST` repetitions only `ratio` is known; the others are None.
 
     The interval holds for all variants of its round together (see `judge_pairs`). So it includes 1 exactly where
     `p_adjusted` is above `LEVEL`.
@@ -63,7 +63,7 @@ class VariantComparison:
 
     @property
     def is_shown(self) -> bool:
-        """True where the variants are shown to differ."""
+        """True if the variants are shown to differ."""
         return self.verdict in ("faster", "slower")
 
     def swap(self) -> VariantComparison:
@@ -108,11 +108,11 @@ def _make_comparisons(judged: Sequence[PairVerdict]) -> list[VariantComparison]:
 def judge_pairs(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> list[PairVerdict]:
     """Judge whether the variants of each pair differ, by log times (blocks, variants); `LEVEL` holds for all pairs.
 
-    The order of variants within a block is random. So where variants do not differ, it is chance alone which time of a
-    block belongs to which variant, whatever disturbs the passes. Times are permuted between the variants: a pair
-    differs if its distance, in standard errors, is larger than that of any pair in all but a `LEVEL` of the
-    permutations, and larger than Student's t allows. Pairs that differ are removed. The other pairs are judged again,
-    without the variants that have no pair left.
+    The order of variants within a block is random. So if variants do not differ, chance alone assigns the times of a
+    block to variants, whatever disturbs the passes. Times are permuted between the variants: a pair differs if its
+    distance, in standard errors, is larger than that of any pair in all but a `LEVEL` of the permutations, and larger
+    than Student's t allows. Pairs that differ are removed. The other pairs are judged again, without the variants that
+    have no pair left.
 
     Westfall and Young, Resampling-Based Multiple Testing (Wiley, 1993): maxima, step down.
     """
@@ -201,11 +201,12 @@ class Choice:
 
 
 def choose_variant(times: NDArray[np.float64], comparisons: Sequence[VariantComparison]) -> Choice | None:
-    """Return the fastest of the variants shown to be better than the first one; None where no difference is shown.
+    """Return the fastest of the variants shown to be better than the first one; None if no difference is shown.
 
-    `times` is (blocks, variants), `comparisons` each variant but the first against the first. Where none is shown to be
-    better, but one to be worse, it is the first one. Only these comparisons choose: so where no variant differs, one is
-    chosen no more often than they show a difference. Pairs without the first one only tell which others are worse.
+    `times` is (blocks, variants), `comparisons` each variant but the first against the first. If none is shown to be
+    better, but one to be worse, it is the first one. Only the comparisons with the first variant decide. So if no
+    variant differs, the risk of recommending one is no larger than that of these tests. Pairs without the first variant
+    only tell which others are worse.
     """
     first = {variant: one for variant, one in enumerate(comparisons, 1) if one.is_shown}
     if not first:

@@ -34,7 +34,7 @@ from dliosim.units import format_bytes
 def choose_verb(workload: Workload, loop: str | None, what: str | None) -> Compared:
     """Return the verb of `--loop` or `--what`; without them the only loop, or without loops the only checkpoint.
 
-    UsageError where there is nothing of that name, or where several verbs are meant.
+    UsageError if there is nothing of that name, or if several verbs are meant.
     """
     if loop is not None and what is not None:
         raise UsageError(f"--loop {loop} and --what {what}: one thing is compared at a time")
@@ -64,7 +64,7 @@ def choose_verb(workload: Workload, loop: str | None, what: str | None) -> Compa
 
 
 def find_same_verb(workload: Workload, chosen: Compared) -> Compared:
-    """Return the chosen verb in another variant's workload; KeyError where it is not there."""
+    """Return the chosen verb in another variant's workload; KeyError if it is not there."""
     if isinstance(chosen, Loop):
         return {one.name: one for one in _list_loops(workload)}[chosen.name]
     return chosen if isinstance(chosen, Save) else _find_restore(workload, chosen.checkpoint)
@@ -73,9 +73,8 @@ def find_same_verb(workload: Workload, chosen: Compared) -> Compared:
 def full_setting_name(name: str, base: CompiledPattern, chosen: Compared) -> str:
     """Return the full name of setting `name` for -D: itself if it is a parameter or has a block, else BLOCK.name.
 
-    The block is the loop or its data set, the restore or its checkpoint, or the one checkpoint that a loop saves. So
-    `--vary api=…` works with and without a parameter of that name. Any other name is left to the compiler, which
-    reports it.
+    The block is the loop or its data set, the restore or its checkpoint, or the only checkpoint that a loop saves. So
+    `--vary api=…` works with and without a parameter of that name. The compiler reports any other name.
     """
     if "." in name or name in base.context.document.params or name == "seed":
         return name
@@ -90,7 +89,7 @@ def leave_saves_out(
 ) -> list[tuple[str, str]]:
     """Return the overrides that leave out the checkpoints of loops.
 
-    There are none where -D says when to save, or where checkpoints vary: when they are saved, or one of their settings.
+    There are none if -D says when to save, or if checkpoints vary: the time of saves, or one of their settings.
     """
     try:
         document = Loader().load(path)
@@ -133,7 +132,7 @@ def _parse_what(workload: Workload, what: str) -> Compared:
 
 
 def _find_restore(workload: Workload, name: str) -> Restore:
-    """Return the first restore of a checkpoint, of one; or a plain one where the pattern has none."""
+    """Return the first restore of a checkpoint, of one; or a plain one if the pattern has none."""
     restores = (
         verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Restore) and verb.checkpoint == name
     )
@@ -179,10 +178,10 @@ def compile_variants(
     """Compile every combination of the varied settings, on top of the overrides `given`; with the warnings, each once.
 
     `loop` or `what` names the verb that is compared, see `target.choose_verb`; `finder` surveys files that exist
-    already. A loop is compared without its checkpoints, unless `keep_saves` or one of their settings varies. Where a
+    already. A loop is compared without its checkpoints, unless `keep_saves` or one of their settings varies. If a
     variant uses MPI-IO with hints, the same variant with the library's defaults is added unless it is there.
 
-    Raises PatternError for mistakes in the pattern or a value, and UsageError where fewer than two variants are left.
+    Raises PatternError for mistakes in the pattern or a value, and UsageError if fewer than two variants are left.
     """
     without = [] if keep_saves or what else leave_saves_out(path, given, varied)
     given = [*given, *without]
@@ -313,7 +312,7 @@ def _find_differing_settings(accesses: Sequence[Access]) -> frozenset[str]:
 
 
 def _no_effect_reason(made: CompiledPattern, known: set[str], access: Access, varying: frozenset[str]) -> str:
-    """Return why a varied setting changes nothing here; empty where it changes something.
+    """Return why a varied setting changes nothing here; empty if it changes something.
 
     A variant without any effect would look like a finding. A setting that all variants share may have no effect in
     some.
@@ -328,7 +327,7 @@ def _no_effect_reason(made: CompiledPattern, known: set[str], access: Access, va
 
 
 def _not_runnable_reason(one: Variant) -> str:
-    """Return why a variant cannot run although the pattern is right; empty where it can."""
+    """Return why a variant cannot run although the pattern is right; empty if it can."""
     written_by = one.verb.written_by if isinstance(one.verb, Restore) else None
     ranks = one.workload.job.ranks
     if written_by is None or written_by.present_ranks == ranks:
@@ -340,7 +339,7 @@ def _not_runnable_reason(one: Variant) -> str:
 
 
 def _duplicate_reason(one: Variant, others: Sequence[Variant], without_saves: bool) -> str:
-    """Return that a variant does the same as an earlier one; empty where it differs.
+    """Return the sentence that a variant does the same as an earlier one; empty if it differs.
 
     The labels would promise a difference. A parameter that nothing in the loop uses makes such a variant, and so does a
     setting that -D gives as well.
@@ -379,7 +378,7 @@ def _loop_inputs(one: Variant) -> tuple[object, ...]:
 
 
 def _library_variants(variants: Sequence[Variant]) -> list[Variant]:
-    """Return for each variant of MPI-IO with hints the same variant without them, where there is none yet."""
+    """Return for each variant of MPI-IO with hints the same variant without them, if there is none yet."""
     found: list[Variant] = []
     for one in variants:
         if not one.access.is_mpi or not one.access.hints:

@@ -1,4 +1,4 @@
-"""Workload files of DLIO: YAML, plain or as Hydra writes it after a run, with overrides, as values by dotted names."""
+"""Workload files of DLIO (plain YAML, or as Hydra writes it after a run) with overrides, as values by dotted names."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def find_workload_file(given: str) -> str:
 
 
 def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a workload file with `++workload.a.b=c` overrides. Raises UsageError for what is no such file."""
+    """Read a workload file with `++workload.a.b=c` overrides. Raises UsageError for any other file."""
     values = dict(_flatten(_read_tree(path, [])))
     for text in overrides:
         _override(values, text)

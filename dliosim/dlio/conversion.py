@@ -1,4 +1,4 @@
-"""The subject of an import: the file, the version of DLIO, and whether its words or its deeds count."""
+"""The subject of an import: the file, the version of DLIO, and whether the file's text or DLIO's behaviour counts."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Conversion:
     notes: list[str] = field(default_factory=list)
 
     def names(self, first: str, second: str) -> tuple[str, ...]:
-        """Return the names of a key in both generations that count, that of the version before the other's.
+        """Return the names of a key that count, in both generations, the name of this version first.
 
-        As DLIO runs it the other's has no effect, and this is said.
+        DLIO itself ignores the name of the other generation, and the report says so.
         """
         own, other = (first, second) if self.version.is_first_generation else (second, first)
         if not self.as_run:
@@ -56,7 +56,7 @@ class Conversion:
 
 
 def split_folder(folder: str) -> tuple[str, str]:
-    """Return the `--dir` for a folder, and its path below that: the last two parts of an absolute one."""
+    """Return the `--dir` for a folder, and the path below it: the last two parts of an absolute path."""
     parts = normpath(folder or ".").strip("/").split("/")
     cut = max(len(parts) - 2, 0) if folder.startswith("/") else parts.count("..")
     above, below = parts[:cut], [part for part in parts[cut:] if part != "."]
@@ -66,7 +66,7 @@ def split_folder(folder: str) -> tuple[str, str]:
 
 
 def name_place(task: Conversion, key: str, default: str, inside: str = "") -> str:
-    """Return the folder of a key, or one inside of it, as a path below `--dir`; say what of it is not below."""
+    """Return the folder of a key, or one inside it, as a path below `--dir`; report the part that is not below."""
     folder = task.config.text(key, default=default)
     above, below = split_folder(f"{folder}/{inside}")
     if above != ".":
@@ -76,7 +76,7 @@ def name_place(task: Conversion, key: str, default: str, inside: str = "") -> st
 
 
 def epochs_phrase(task: Conversion, what: str, after: str, between: str) -> str:
-    """Return `every 2 epochs from 5`, from the keys of the first epoch and of those between; empty for never."""
+    """Return `every 2 epochs from 5`, from the keys of the first epoch and of the interval; empty for never."""
     epochs = task.config.integer("train.epochs", default=1, least=1)
     first, every = (task.config.integer(key, default=1, least=1) for key in (after, between))
     if first > epochs:
@@ -114,7 +114,7 @@ _PARAMETERS: Final = {
     "poisson": ("lam",),
 }
 
-#: Those whose draws are all 0 where a parameter is 0.
+#: Those whose draws are all 0 if a parameter is 0.
 _SCALED: Final = ("gamma", "exponential", "poisson")
 
 
@@ -126,7 +126,7 @@ def _seconds(key: str, value: Value) -> float:
 
 
 def _normal(task: Conversion, key: str, mean: float, stdev: float) -> str:
-    """Return normal times, which are 0 where a draw is below 0; say how far DLIO is from that, if it is."""
+    """Return normal times, which are 0 if a draw is below 0; say how far DLIO is from that, if it is."""
     if not stdev:
         return format_seconds(mean) if mean else ""
     ratio = mean / stdev

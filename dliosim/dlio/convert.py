@@ -1,4 +1,4 @@
-"""A workload file of DLIO as a pattern, and a report of what the pattern does not say."""
+"""A workload file of DLIO as a pattern, and a report of what the pattern lacks."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class Pattern:
     approximations: tuple[str, ...]
     #: what the user has to know or to do before a run
     notes: tuple[str, ...] = ()
-    #: the `--dir` below which existing files are; empty where the pattern has data of its own
+    #: the `--dir` below which existing files are; empty if the pattern has data of its own
     place: str = ""
-    #: in which lines that version does otherwise than the file asks for; empty where in none
+    #: in which lines that version does otherwise than the file asks for; empty if in none
     deeds: str = ""
 
 
@@ -74,7 +74,7 @@ def import_pattern(
 ) -> Pattern:
     """Return a workload file, with `++workload.a.b=c` overrides, as a pattern.
 
-    `version` is one of `VERSIONS`, or None to guess it. Raises UsageError for what is no workload file or has no
+    `version` is one of `VERSIONS`, or None to guess it. Raises UsageError for a file that is no workload file or has no
     counterpart here, and OSError.
     """
     config = read_config(path, overrides)
@@ -89,7 +89,7 @@ def import_pattern(
 
 
 def convert(config: Config, version: Version | None = None, as_run: bool = False, from_files: bool = False) -> Pattern:
-    """Return a workload file as a pattern. Raises UsageError for what has no counterpart here, and for wrong values."""
+    """Return a workload file as a pattern. Raises UsageError for wrong values, and keys without a counterpart."""
     chosen = version or guess_version(config.values)
     task = Conversion(config, chosen, as_run, from_files)
     _refuse_others(config)
@@ -214,7 +214,7 @@ def _statements(task: Conversion) -> Iterator[Statement]:
 
 
 def _name_amount(task: Conversion, parts: Sequence[Part]) -> None:
-    """Say how much data a run writes before it reads, where that is much."""
+    """Report the bytes that a run writes before it reads, if they are many."""
     amount = sum(files_of(task, part) * samples_per_file(task) * mean_size(task) for part in parts)
     if amount >= MUCH:
         less = "`++workload.dataset.num_files_train=N` makes N files, --from-files reads those of DLIO"
@@ -222,7 +222,7 @@ def _name_amount(task: Conversion, parts: Sequence[Part]) -> None:
 
 
 def report_lines(pattern: Pattern) -> Iterator[str]:
-    """Yield what an import has to say: the version, what is approximately so, and what became no line."""
+    """Yield the report of an import: the version, approximations, and keys that became no line."""
     yield f"DLIO {pattern.version}"
     yield from pattern.notes
     if pattern.deeds:

@@ -1,4 +1,4 @@
-"""Keys of DLIO's files that become no line of a pattern, and why, in five versions of DLIO; how to know a version."""
+"""Keys of DLIO's files that become no line of a pattern, and why, in five versions of DLIO; guessing the version."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WITHOUT_EFFECT: Final = {
 #: Sections without any effect on what is read or written.
 _SECTIONS: Final = ("output.", "profiling.", "logging.", "hydra.", "checkpoint.ksm.", "storage.storage_options.")
 
-#: Keys that become lines of a pattern; `convert` asks for them where they have an effect.
+#: Keys that become lines of a pattern; `convert` asks for them if they have an effect.
 IMPORTED: Final = tuple(
     f"{section}.{key}"
     for section, keys in {
@@ -100,9 +100,9 @@ def find_key(name: str) -> str:
 
 
 def describe_unused(config: Config) -> Iterator[str]:
-    """Yield a line for each key that became no line of the pattern: why, and what was surely wanted.
+    """Yield a line for each key that became no line of the pattern: why, and the key that was probably meant.
 
-    Keys that DLIO does not have are first, as one of them may be a mistake in writing.
+    Keys that DLIO does not have come first, as one of them may be misspelled.
     """
     unused = sorted(config.values.keys() - config.asked)
     for name in sorted(name for name, value in config.values.items() if value is None):
@@ -130,7 +130,7 @@ def _because(text: str) -> str:
 
 
 def suggest_key(name: str) -> str:
-    """Return the key of DLIO that is spelled like a name, or is of another section; empty for none."""
+    """Return the key of DLIO with a similar spelling, or the same name in another section; empty for none."""
     known = (*IMPORTED, *IGNORED, *WITHOUT_EFFECT)
     last = re.sub(r".*\.", "", name)
     here = next((one for one in known if one.endswith(f".{last}")), None)
@@ -139,7 +139,7 @@ def suggest_key(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of DLIO, and how it treats a workload file; found by reading and running it (docs/dlio.md)."""
+    """A version of DLIO, and how it treats a workload file, from reading and running it (docs/dlio.md)."""
 
     #: as in `--dlio`
     name: str
@@ -151,7 +151,7 @@ class Version:
     sample_order: str = ""
     #: the order of files where `file_shuffle` is given
     file_order: str = ""
-    #: a run ends with an error where its ranks do not divide the samples
+    #: a run ends with an error if its ranks do not divide the samples
     fails_on_rest: bool = False
     #: `record_dims`, the keys of `dataset.hdf5` and `compression_level` are read
     reads_dims: bool = False
@@ -201,7 +201,7 @@ _THIRD: Final = frozenset(
 
 
 def guess_version(values: Mapping[str, object]) -> Version:
-    """Return the version whose names these are: the newest release where names tell nothing."""
+    """Return the version whose names these are: the newest release if names tell nothing."""
     if values.get("dataset.format") == "parquet" or any(
         key in _THIRD or key.startswith("dataset.parquet.") for key in values
     ):

@@ -1,6 +1,6 @@
 """Loops: DLIO's `reader:`, `train:` and `evaluation:` sections as the loop `train` of a pattern.
 
-With them sentences on what DLIO does with files and no pattern says, found by running dlio-benchmark 2.0.0
+Sentences report what DLIO does with files that no pattern can state, found by running dlio-benchmark 2.0.0
 (docs/dlio.md).
 """
 
@@ -34,7 +34,7 @@ _LOADERS: Final = ("tensorflow", "pytorch", "dali", "native_dali", "none")
 #: DLIO's words for the order of samples and of files.
 _SHUFFLES: Final = ("seed", "random", "off")
 
-#: Bytes that TensorFlow reads of a TFRecord file at a time, where nothing else is said.
+#: Bytes that TensorFlow reads of a TFRecord file at a time, if nothing else is said.
 _TENSORFLOW_READ: Final = 262_144
 
 
@@ -85,7 +85,7 @@ def _step_lines(task: Conversion, part: Part, batch: str, compute: str) -> Itera
 
 
 def _unread_steps(task: Conversion, part: Part, batch: str, most: int = -1) -> Line:
-    """Return the steps of a loop without files: as many as its samples fill, and at most `most` where that is given."""
+    """Return the steps of a loop without files: as many as its samples fill, and at most `most` if that is given."""
     keys = (f"dataset.num_files_{part.key}", "dataset.num_samples_per_file", f"reader.{batch}")
     samples = files_of(task, part) * samples_per_file(task)
     steps = f"floor({samples:_} / ({task.config.integer(keys[2], default=1, least=1):_} * $ranks))"
@@ -188,7 +188,7 @@ def _open_lines(task: Conversion, part: Part, is_streamed: bool) -> Iterator[Lin
 
 
 def _direct_keys(task: Conversion) -> str:
-    """Return the keys by which files are read past the page cache, for a comment; empty where none is."""
+    """Return the keys by which files are read past the page cache, for a comment; empty if none is."""
     config, is_third = task.config, task.version.reads_whole_files
     keys = []
     if config.text("storage.storage_type") == "direct_fs":
@@ -248,17 +248,17 @@ def _evaluation(task: Conversion) -> Iterator[Statement]:
 
 
 def streams(task: Conversion) -> bool:
-    """Return True where TensorFlow reads TFRecord files from their beginnings to their ends."""
+    """Return True if TensorFlow reads TFRecord files from their beginnings to their ends."""
     return format_of(task) == "tfrecord" and _loader_name(task) == "tensorflow"
 
 
 def iterates(task: Conversion) -> bool:
-    """Return True where TensorFlow's loader takes samples from generators, one for each reader."""
+    """Return True if TensorFlow's loader takes samples from generators, one for each reader."""
     return format_of(task) != "tfrecord" and _loader_name(task) == "tensorflow"
 
 
 def name_reading(task: Conversion, part: Part) -> None:
-    """Say in which way DLIO reads other files, or more of them, than the pattern."""
+    """Report how DLIO reads other files, or more of them, than the pattern."""
     if streams(task):
         _name_more_ranks(task, part)
     if not task.as_run:

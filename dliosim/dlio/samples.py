@@ -33,7 +33,7 @@ SYNTHETIC: Final = "synthetic"
 #: Bytes that DLIO adds to a file: around its labels, and for the label of each sample.
 _LABELS: Final = {"npz": (234, 8), "hdf5": (0, 8)}
 
-#: What DLIO's own files end with, where that is not the format.
+#: What DLIO's own files end with, if that is not the format.
 _ENDINGS: Final = {"hdf5_opt": "hdf5", "indexed_binary": "indexed_binary", MAPPED: MAPPED}
 
 #: The key for the folder of all data.
@@ -282,7 +282,7 @@ def _chunk_samples(samples: int, side: int) -> int:
 
 
 def _compression_lines(task: Conversion, form: str) -> Iterator[Line]:
-    """Yield how files are compressed, where DLIO compresses them."""
+    """Yield how files are compressed, if DLIO compresses them."""
     config = task.config
     name = config.text("dataset.compression", default="none")
     if name.lower() == "none":
@@ -321,7 +321,7 @@ def _record_length(task: Conversion) -> float:
 
 
 def _dims(task: Conversion) -> list[int]:
-    """Return the shape of a sample; empty where its bytes are given instead."""
+    """Return the shape of a sample; empty if its bytes are given instead."""
     if task.as_run and not task.version.reads_dims:
         return []
     return task.config.integers("dataset.record_dims")

@@ -10,7 +10,7 @@ from dliosim.model.transformer import OPTIMIZERS, TYPES, Transformer
 from dliosim.readable import count, size
 from dliosim.units import format_seconds
 
-#: A part of a checkpoint: its name, bytes (of each rank, where all save), and the keys that it came from.
+#: A part of a checkpoint: its name, bytes (of each rank, if all save), and the keys that it came from.
 _StatePart: TypeAlias = "tuple[str, int, str]"
 
 #: Parameters of the layer that the first generation adds to every checkpoint where nothing is said.
@@ -19,7 +19,7 @@ _FIRST_LAYER: Final = (17_371, 24_740_228)
 #: Bytes of the two files that TensorFlow writes for each file of a checkpoint: a counter, and no tensor.
 _COUNTERS: Final = 331
 
-#: Bytes that a checkpoint has where nothing is said.
+#: Bytes that a checkpoint has if nothing is said.
 _MODEL_SIZE: Final = 10_240
 
 #: Sizes of a transformer in a pattern: DLIO's key of each, and its default.
@@ -48,7 +48,7 @@ def has_checkpoints(task: Conversion) -> bool:
 
 
 def checkpoint_blocks(task: Conversion) -> Iterator[Block]:
-    """Yield the checkpoint, and the model that it is of."""
+    """Yield the checkpoint and its model."""
     is_transformer = _is_transformer(task)
     if is_transformer:
         yield block("model transformer_model transformer", _model_lines(task))
@@ -57,7 +57,7 @@ def checkpoint_blocks(task: Conversion) -> Iterator[Block]:
 
 
 def _is_transformer(task: Conversion) -> bool:
-    """Return True where a model's tensors follow from its sizes."""
+    """Return True if a model's tensors follow from its sizes."""
     config = task.config
     is_typed = config.text("model.type") == "transformer"
     if not is_typed and (task.as_run or not config.has("model.transformer.hidden_size")):
@@ -85,7 +85,7 @@ def cadence(task: Conversion) -> str:
 
 
 def checkpoint_verbs(task: Conversion) -> Iterator[Statement]:
-    """Yield the verbs of a file that saves and loads checkpoints, and trains nothing; none without counts."""
+    """Yield the verbs of a file that saves and loads checkpoints without training; none without counts."""
     config = task.config
     pause = config.number("checkpoint.time_between_checkpoints", default=-1)
     pauses = [Line(f"pause {format_seconds(pause)}", config.quote("checkpoint.time_between_checkpoints"))] * (pause > 0)
@@ -114,7 +114,7 @@ def _restore_lines(task: Conversion) -> Iterator[Line]:
 
 
 def name_saved_amount(task: Conversion, every: str) -> None:
-    """Say how much a checkpoint writes, and all of those that no loop saves, where that is much."""
+    """Report the bytes of a checkpoint, and of all checkpoints that no loop saves, if they are many."""
     config, saves = task.config, 1 if every else _count_saves(task)
     if _is_transformer(task):
         model = _transformer(task)
@@ -137,7 +137,7 @@ def name_saved_amount(task: Conversion, every: str) -> None:
 
 
 def _count_saves(task: Conversion) -> int:
-    """Return how many checkpoints are saved where there is no loop."""
+    """Return how many checkpoints are saved if there is no loop."""
     return max(int(task.config.number("checkpoint.num_checkpoints_write", default=-1)), 0)
 
 

@@ -48,7 +48,7 @@ def call_error(
 ) -> ExecutionError:
     """Return the error of a system call; `where` is like ' of 4096 bytes at offset 0'.
 
-    Its code is R402 where there is no room, and with `reading` R401 where it proves damage. An ExecutionError, which is
+    Its code is R402 if there is no room, and with `reading` R401 if it proves damage. An ExecutionError, which is
     an OSError too, already has all of that and is returned unchanged.
     """
     if isinstance(error, ExecutionError):
@@ -81,7 +81,7 @@ def wrap_call(call: str, path: Path | str, reading: bool = False) -> Iterator[No
 
 
 def rank_0_error(doing: str, error: OSError, cure: str = "") -> ExecutionError:
-    """Return the error of something that rank 0 does for all, and its `cure`; R402 where there is no room."""
+    """Return the error of something that rank 0 does for all, and its `cure`; R402 if there is no room."""
     place = f": {error.filename}" if error.filename else ""
     code = "R402" if error.errno in NO_ROOM else None
     help_line = f"{HELP}{cure}" if cure else ""
@@ -91,7 +91,7 @@ def rank_0_error(doing: str, error: OSError, cure: str = "") -> ExecutionError:
 def truncation_error(call: str, path: str, offset: int, length: int, got: int) -> ExecutionError:
     """Return the error of a read that returned less than was planned, and then nothing more.
 
-    It is R401 where the file is too short. Where the file has more bytes it is a short read, without a code.
+    It is R401 if the file is too short. If the file has more bytes it is a short read, without a code.
     """
     with suppress(OSError):
         size = Path(path).stat().st_size

@@ -96,7 +96,7 @@ def open_for_write(path: Path, flags: int = CREATE_OR_TRUNCATE) -> Iterator[int]
 
 
 def close_written(descriptor: int) -> None:
-    """Close a descriptor that was written to. Raises OSError where the file system could not keep the data.
+    """Close a descriptor that was written to. Raises OSError if the file system could not keep the data.
 
     A close that a signal interrupts is done: Linux frees the descriptor first, and what was written stays in the page
     cache. Only what was synced before is durable.
@@ -196,7 +196,7 @@ def follow_links(root: str, name: str) -> tuple[str, int]:
 
     `root` is an absolute path without links. The returned path has no links, so it can be opened without following any.
     The kernel resolves the name (O_PATH), since this may be done for every sample, and following link after link would
-    take longer. Raises ExecutionError [R401] where links lead nowhere, in a circle, or out of the root.
+    take longer. Raises ExecutionError [R401] if links lead nowhere, in a circle, or out of the root.
     """
     path = f"{root}/{name}"
     try:

@@ -1,4 +1,4 @@
-"""Checks that hold for every format; called by the tests of this package and of other packages."""
+"""Checks that every format must pass; tests of this package and of other packages call them."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def check_resolved(form: Resolved, count: int, path: Path) -> None:
 
 
 def check_damage(form: Format, path: Path) -> None:
-    """Check that the index of a cut file is right or refused, never a crash; `path` is a good file, which is cut."""
+    """Check that a cut file is indexed correctly or refused, and never crashes; `path` is a good file, which is cut."""
     whole = path.read_bytes()
     step = max(1, len(whole) // 64)
     for cut in [*range(0, len(whole), step), len(whole) - 1]:

@@ -100,7 +100,7 @@ class Csv(Dressed):
         return np.frombuffer(data, np.uint8)[: int(length[0])]
 
     def encoder_bytes(self, made: int, sample: int) -> int:
-        """Return those of `dress`, which gets a MiB at a time."""
+        """Return the bytes of `dress`, which gets a MiB at a time."""
         return 4 << 20
 
     def content(self, sizes: Ints) -> tuple[Ints, Ints]:

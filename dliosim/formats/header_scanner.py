@@ -27,7 +27,7 @@ _NEAR: Final = 32 * 1024
 _LEAST_LOOK: Final = 512
 """The least that a look reads, bytes: the headers before and behind what an ordinary file holds."""
 
-#: Only what is in memory is read; 0 where the system has no such flag: then all of it counts as read from storage.
+#: Only what is in memory is read; 0 if the system has no such flag: then all of it counts as read from storage.
 _IN_MEMORY: Final = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -35,7 +35,7 @@ _IN_MEMORY: Final = getattr(os, "RWF_NOWAIT", 0)
 def file_to_read(path: Path) -> Iterator[FileIO]:
     """Open a file for reading, without a buffer, for the length of a block. Follows links; does not wait for a pipe.
 
-    An error at close is ignored: what was read is whole. Raises ExecutionError [R401] where there is no regular file,
+    An error at close is ignored: what was read is whole. Raises ExecutionError [R401] if there is no regular file,
     OSError as open.
     """
     try:
@@ -77,7 +77,7 @@ def file_to_look_at(path: Path) -> Iterator[FileLook]:
 
 @dataclass(slots=True)
 class FileLook:
-    """An open file, to read small parts of it."""
+    """An open file whose small parts are read."""
 
     descriptor: int  #: of the open file
     size: int  #: bytes of the file
@@ -86,7 +86,7 @@ class FileLook:
     _brought: list[tuple[int, int]] = field(default_factory=list)  #: offset and bytes of what was not in memory
 
     def read(self, count: int, offset: int) -> bytes:
-        """Return `count` bytes at `offset`; fewer where the file ends. Raises OSError as pread."""
+        """Return `count` bytes at `offset`; fewer at the end of the file. Raises OSError."""
         begin = offset - self._at
         if begin < 0 or begin + count > len(self._data):
             self._data, self._at, begin = self._read(max(count, _LEAST_LOOK), offset), offset, 0
@@ -105,7 +105,7 @@ class FileLook:
         return bytes(known[:length]) + rest
 
     def _find_absent(self, offset: int, count: int) -> list[tuple[int, int]]:
-        """Return offset and bytes of each page that is not in memory; nothing where the kernel does not say."""
+        """Return offset and bytes of each page that is not in memory; nothing if the kernel does not say."""
         first = offset // mmap.PAGESIZE * mmap.PAGESIZE
         with suppress(OSError, ValueError):
             length = offset + count - first
@@ -114,7 +114,7 @@ class FileLook:
         return []
 
     def drop_pages(self) -> None:
-        """Drop from the page cache what was read and was not there before."""
+        """Drop the pages that were read and were not in the page cache before."""
         page = mmap.PAGESIZE  # the kernel drops whole pages
         for offset, length in self._brought:
             first, last = offset // page * page, -(-(offset + length) // page) * page
@@ -123,9 +123,9 @@ class FileLook:
 
 
 def read_at(descriptor: int, count: int, offset: int, least: int | None = None) -> bytes:
-    """Read `count` bytes at `offset`, or at least `least` of them; fewer where the file ends. Raises OSError as pread.
+    """Read `count` bytes at `offset`, or at least `least` of them; fewer at the end of the file. Raises OSError.
 
-    A call may return less than what is there. So the end of the file is where a call returns nothing.
+    A call may return less than the file has. So only a call that returns nothing marks the end of the file.
     """
     enough = count if least is None else least
     parts = [os.pread(descriptor, count, offset)]
@@ -138,7 +138,7 @@ def read_at(descriptor: int, count: int, offset: int, least: int | None = None) 
 
 @dataclass(slots=True)
 class Scanner:
-    """Reads an open file from front to back: in blocks where headers are close together, one by one where they are far.
+    """Reads an open file from front to back: in blocks where headers are close together, one by one if they are far.
 
     Blocks grow from `LEAST_BLOCK` to `BLOCK` while headers follow each other closely. A header further away than the
     length of the last block is read alone. So memory is bounded, small records are not read one by one, and little more
@@ -151,7 +151,7 @@ class Scanner:
     _at: int = 0  #: offset of the last block
 
     def take(self, offset: int, count: int) -> memoryview:
-        """Return `count` bytes at `offset`; fewer where the file ends. OSError as pread does."""
+        """Return `count` bytes at `offset`; fewer at the end of the file. OSError as pread does."""
         begin = offset - self._at
         if begin < 0 or begin + count > len(self._data):
             self._read(offset, count)

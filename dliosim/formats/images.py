@@ -139,7 +139,7 @@ class _ImageFormat(Framed):
         raise ExecutionError(text, "R401")
 
     def content(self, sizes: Ints) -> tuple[Ints, Ints]:
-        """Return the first bytes of the padding. ExecutionError [R401] where a size is below `SMALLEST`."""
+        """Return the first bytes of the padding. ExecutionError [R401] if a size is below `SMALLEST`."""
         self._check_sizes(sizes)
         return np.full_like(sizes, self.content_at), np.full_like(sizes, CONTENT)
 
@@ -155,7 +155,7 @@ class _ImageFormat(Framed):
             self._assemble(file, image, memoryview(words).cast("B")[:padding])
 
     def encoder_bytes(self, made: int, sample: int) -> int:
-        """Return those of the pixels and of Pillow's copies."""
+        """Return the bytes of the pixels and of Pillow's copies."""
         return int(self.memory[0] * sample) + self.memory[1]
 
     def _check_sizes(self, sizes: Ints) -> None:

@@ -4,8 +4,8 @@ A training sample is sequence + 1 tokens and begins at token i * sequence, as in
 a token: it is the last target of one and the first input of the next. So a sample's own bytes are all but its last
 token, and one more token follows the last sample of a file. Samples ignore documents and cross their borders.
 
-Tokens have the type of `shape` (`2049 of uint16`). Without `shape` they are uint16 where the size is even, as Megatron
-chooses for vocabularies below 65500, and uint8 where it is odd.
+Tokens have the type of `shape` (`2049 of uint16`). Without `shape` they are uint16 if the size is even, as Megatron
+chooses for vocabularies below 65500, and uint8 if it is odd.
 
 The index (megatron/core/datasets/indexed_dataset.py, version 1), integers little-endian:
 
@@ -17,7 +17,7 @@ The index (megatron/core/datasets/indexed_dataset.py, version 1), integers littl
     int32   length of each sequence, in tokens
     int64   begin of each sequence, in bytes
     int64   first sequence of each document, and at last the count of sequences
-    int8    mode of each sequence; only where a data set has several
+    int8    mode of each sequence; only if a data set has several
 
 The second count is that of the indices, one more than there are documents: Megatron writes and reads it so.
 """
@@ -115,7 +115,7 @@ class Indexed(Framed):
         return FileIndex(count, size, (column,), touched)
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
-        """Return the tokens of a sample without the last, which belongs to the next one; of a sequence all.
+        """Return the tokens of a sample without the last one, which is the next sample's; of a sequence, all tokens.
 
         Any bytes are tokens. Raises ExecutionError [R401] for a sample of another size.
         """
@@ -128,7 +128,7 @@ class Indexed(Framed):
         return np.frombuffer(data, np.uint8)[:own]
 
     def stride(self, sizes: Ints) -> Ints:
-        """Return the bytes of all tokens but the last, where the next sample begins."""
+        """Return the bytes of all tokens but the last; the next sample begins there."""
         return sizes - self.token_bytes
 
     def length(self, sizes: Ints) -> Ints:
@@ -146,8 +146,8 @@ class Indexed(Framed):
     def write_sidecar(self, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
         """Yield an index of documents of one sequence each, of half to one and a half times a sample's tokens.
 
-        The end of the file cuts the last one. Lengths are drawn by (seed, first sample, number of the document), again
-        for each part of the index: so memory does not grow with the file.
+        The end of the file cuts the last one. Lengths are drawn by (seed, first sample, number of the document), anew
+        for each part of the index, so that memory does not grow with the file.
         """
         from dliosim.model.counter_rng import key
 
@@ -225,7 +225,7 @@ def _read_index(path: Path) -> tuple[int, Ints, Ints, int]:
 
 
 def _read_numbers(descriptor: int, path: Path, kind: str, count: int, offset: int) -> Ints:
-    """Return `count` integers of a type by numpy's name, at `offset`; ExecutionError [R401] where the file ends."""
+    """Return `count` integers of a type by numpy's name, at `offset`; ExecutionError [R401] if the file ends."""
     length = np.dtype(kind).itemsize * count
     data = read_at(descriptor, length, offset)
     if len(data) != length:

@@ -59,13 +59,13 @@ class Column:
     counts.
     """
 
-    #: samples of one unit; the largest number where units differ (see `first`)
+    #: samples of one unit; the largest number if units differ (see `first`)
     samples: int
-    #: units of one sample; 1 where a unit holds whole samples
+    #: units of one sample; 1 if a unit holds whole samples
     pieces: int
     #: bytes of one sample in a unit; ENCODED where a unit is read whole and decoded
     row_bytes: int
-    #: bytes of a unit after decoding; the largest number where units differ
+    #: bytes of a unit after decoding; the largest number if units differ
     unit_bytes: int
     #: first byte of each unit in the file; (units,)
     offset: Ints
@@ -73,7 +73,7 @@ class Column:
     length: Ints
     #: steps of the encoding, in the order of writing
     filters: tuple[Filter, ...] = ()
-    #: first sample of each unit; (units,); only where units hold different numbers of samples (row groups)
+    #: first sample of each unit; (units,); only if units hold different numbers of samples (row groups)
     first: Ints | None = None
     #: 0, or the distance in bytes from each `pieces` units to the next; then `offset` and `length` are only those of
     #: the first `pieces` units, and all later ones are as long; a forecast of a large file so takes few numbers
@@ -92,7 +92,7 @@ class FileIndex:
     columns: tuple[Column, ...]
     #: bytes of the file that had to be read to build this index
     touched: int = 0
-    #: bytes that the format's library returns for each sample; 0 without a library, or where samples differ
+    #: bytes that the format's library returns for each sample; 0 without a library, or if samples differ
     sample_bytes: int = 0
 
 
@@ -171,18 +171,18 @@ class Format(ABC):
         return 0
 
     def dressing(self) -> Callable[[Bytes, Ints | int], Bytes] | None:
-        """Return the function that makes contents of random bytes (`Dressed.dress`); None where they may be any."""
+        """Return the function that makes contents of random bytes (`Dressed.dress`); None if they may be any."""
         return None
 
     def library_reader(self) -> LibraryReadable | None:
-        """Return what reads single samples by the format's library (`LibraryReadable`); None where nothing does."""
+        """Return what reads single samples by the format's library (`LibraryReadable`); None if nothing does."""
         return None
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Run the format's real decoder on the bytes of a read: a sample, or a whole unit of an encoded column.
 
-        Returns the contents of its samples (uint8, flat), or None where decoding gives something else (pixels). Raises
-        ExecutionError [R401], with the reason, where the data are damaged. By default the bytes are the contents.
+        Returns the contents of its samples (uint8, flat), or None if decoding gives something else (pixels). Raises
+        ExecutionError [R401], with the reason, if the data are damaged. By default the bytes are the contents.
         """
         return np.frombuffer(data, np.uint8)
 
@@ -376,13 +376,13 @@ class LibraryFile(Protocol):
     def read(self, first: int, count: int, into: memoryview) -> int:
         """Read `count` samples from `first` (in the file) to the beginning of `into`, one after the other.
 
-        Returns the bytes of their contents. Raises ExecutionError. Collective where the file was opened with a
+        Returns the bytes of their contents. Raises ExecutionError. Collective if the file was opened with a
         communicator; `count` may then be 0.
         """
         ...
 
     def close(self) -> None:
-        """Close the file; safe to call twice. Collective where opening was."""
+        """Close the file; safe to call twice. Collective if opening was."""
         ...
 
 
@@ -397,5 +397,5 @@ class LibraryReadable(Format):
     def open_library(self, path: Path, comm: object | None, collective: bool) -> LibraryFile:
         """Open a file by the library: alone, or with others (`comm`, an mpi4py communicator) for collective reads.
 
-        Raises ExecutionError [R401] for a file of another format, [R403] where the library cannot do what is asked.
+        Raises ExecutionError [R401] for a file of another format, [R403] if the library cannot do what is asked.
         """

@@ -19,7 +19,7 @@ class Raw(Framed):
     def index(self, path: Path) -> FileIndex:
         """Return the places of the samples: one sample for the whole file, or as many as fit where all have one size.
 
-        Raises ExecutionError [R401] where the file is no whole number of samples.
+        Raises ExecutionError [R401] if the file is no whole number of samples.
         """
         size = path.stat().st_size
         each, header = self.dataset.constant_size, self.header

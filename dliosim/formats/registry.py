@@ -39,9 +39,9 @@ def format_names() -> tuple[str, ...]:
 
 @cache
 def load_format(name: str) -> Callable[[Dataset], Format]:
-    """Return the function that binds the format of that name to a data set; KeyError where there is none.
+    """Return the function that binds the format of that name to a data set; KeyError if there is none.
 
-    UsageError [R403] where the package that provides it cannot be loaded.
+    UsageError [R403] if the package that provides it cannot be loaded.
     """
     if name in _BUILT_IN:
         module, attribute = _BUILT_IN[name].split(":")
@@ -54,7 +54,7 @@ def load_format(name: str) -> Callable[[Dataset], Format]:
 def bind(dataset: Dataset) -> Format:
     """Return the format of a data set, bound to it; never fails for a data set that the format refuses.
 
-    Raises as `load_format`, and UsageError [R403] where another package provides something else.
+    Raises as `load_format`, and UsageError [R403] if another package provides something else.
     """
     make = load_format(dataset.format)
     try:

@@ -86,7 +86,7 @@ def parse_members(take: Callable[[int, int], memoryview], size: int, archive: st
     """Yield the members of an archive of `size` bytes, in order; `take` returns bytes by offset and count.
 
     With `whole` the archive must end in a block of zeros, as archives do; without it, it is a piece that ends with a
-    member. Raises ExecutionError [R401], with `archive` and offset, where a header has a wrong checksum or size, where
+    member. Raises ExecutionError [R401], with `archive` and offset, if a header has a wrong checksum or size, if
     a member ends outside of `size`, or is a sparse file.
     """
     offset = begin = 0
@@ -198,7 +198,7 @@ class Tar(Framed):
         That is WebDataset's rule. As there, some members belong to no sample: those that are no regular files, those
         without a dot in the last part of their name, and those named `__so__` or in a folder of such a name. A sample
         is from the first header of its first member, a pax header or a long name included, to the end of the padding of
-        its last member. No name is refused, as nothing is extracted. Raises ExecutionError [R401] where an archive does
+        its last member. No name is refused, as nothing is extracted. Raises ExecutionError [R401] if an archive does
         not end as archives do.
         """
         begins, ends = array("q"), array("q")
@@ -227,7 +227,7 @@ class Tar(Framed):
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Check all headers of a sample; return the contents of its first member, as tarfile finds it in memory.
 
-        Raises ExecutionError [R401] where headers are damaged or no member has contents.
+        Raises ExecutionError [R401] if headers are damaged or no member has contents.
         """
         # The headers are checked first: tarfile stops without an error at a damaged one, and may hang on a negative
         # size.

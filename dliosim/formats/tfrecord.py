@@ -68,7 +68,7 @@ def encode_varints(values: Ints) -> Bytes:
 def feature_bytes(example: memoryview, names: tuple[str, ...]) -> list[memoryview] | None:
     """Return the bytes of the features `names` of an Example, or of its first feature; of a list the first value.
 
-    None where `names` is empty and no feature has bytes. Raises ExecutionError [R401] for data that are no Example, and
+    None if `names` is empty and no feature has bytes. Raises ExecutionError [R401] for data that are no Example, and
     for a name that is missing or has no bytes.
     """
     found: dict[bytes, memoryview] = {}
@@ -158,7 +158,7 @@ _LINES: Final = 16_384
 
 
 def _load_crc32c() -> Callable[[memoryview | bytes], int]:
-    """Return the function of the compiled module of `crc32c`; ImportError where there is none."""
+    """Return the function of the compiled module of `crc32c`; ImportError if there is none."""
     package = find_spec("crc32c")
     spec = PathFinder.find_spec("_crc32c", package.submodule_search_locations) if package is not None else None
     if spec is None or spec.loader is None:
@@ -190,7 +190,7 @@ class TfRecord(Framed):
         """Return the records by the sidecar, if there is one that fits this file; else by the records' headers.
 
         A sidecar fits if its records follow each other from byte 0 to the end of the file. Headers that are read are
-        checked by their CRC; ExecutionError [R401] where one is wrong or a record ends outside the file.
+        checked by their CRC; ExecutionError [R401] if one is wrong or a record ends outside the file.
         """
         with file_to_read(path) as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -206,7 +206,7 @@ class TfRecord(Framed):
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
         """Check both CRCs of a record and parse its Example; return the features of `names`, or the first with bytes.
 
-        None where it has no feature with bytes and `names` is empty. Raises ExecutionError [R401] for damaged records.
+        None if it has no feature with bytes and `names` is empty. Raises ExecutionError [R401] for damaged records.
         """
         if len(data) < _HEAD + _FOOT:
             raise ExecutionError(f"a tfrecord of {len(data)} bytes: it ends at byte {len(data)} of its frame", "R401")
@@ -349,7 +349,7 @@ def _constant_bytes(part: bytes) -> Bytes:
 def _read_sidecar(path: Path, size: int) -> tuple[tuple[Ints, Ints] | None, int]:
     """Return offsets and lengths if the sidecar covers a file of `size` bytes, else None; and the bytes read.
 
-    Raises FileNotFoundError where there is no sidecar.
+    Raises FileNotFoundError if there is no sidecar.
     """
     pieces: list[Ints] = []
     touched, end, rest = 0, 0, b""
@@ -378,7 +378,7 @@ def _read_sidecar(path: Path, size: int) -> tuple[tuple[Ints, Ints] | None, int]
 
 
 def _parse_lines(text: bytes) -> Ints | None:
-    """Return the numbers of whole lines, (lines, 2), or None where there is anything else."""
+    """Return the numbers of whole lines, (lines, 2), or None if there is anything else."""
     lines = text.count(b"\n")
     if text.translate(None, b"0123456789 \n") or text.count(b" ") != lines:
         return None

@@ -1,4 +1,4 @@
-"""Settings that a format cannot use, and why, or needs; chunks that are too many, samples that may be too small."""
+"""Checks of settings that a format cannot use or needs, of too many chunks, and of samples that may be too small."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def refuse_unused(dataset: Dataset, form: str, taken: Collection[str] = ()) -> t
 
 
 def cure_names(names: Sequence[str]) -> str:
-    """Return the end of a message for files with several arrays: a line that names all; empty where none can."""
+    """Return the end of a message for files with several arrays: a line that names all; empty if none can."""
     plain = all(re.fullmatch(r"(?=.*\S)[\w ./:+-]{1,60}", name) for name in names) and 0 < len(names) <= _MOST_NAMED
     phrase = ", ".join(f'"{name}"' for name in names)
     return f"{HELP}write `datasets {phrase}`, or some of them, in the data set" if plain else ""
@@ -50,8 +50,7 @@ def cure_names(names: Sequence[str]) -> str:
 def refuse_sizes(dataset: Dataset, why: str) -> tuple[str, str] | None:
     """Return the setting that gives samples of a file different sizes, and why they have one; or None.
 
-    What is planned by the largest sample, as chunks are, needs a limit; data sets of a record share a size that is
-    constant.
+    Plans by the largest sample, as for chunks, need a limit; data sets of a record share one constant size.
     """
     if dataset.source or dataset.constant_size is not None:
         return None

@@ -205,7 +205,7 @@ def _compile_nouns(context: CompileContext, seed: int, job: Job) -> CompiledNoun
 
 
 def _noun_settings(context: CompileContext, block: PatternBlock) -> Settings | None:
-    """Return the settings of a noun, or None where a name in its head is wrong; that mistake is reported."""
+    """Return the settings of a noun, or None if a name in its head is wrong; that mistake is reported."""
     with context.reporting():
         if block.kind == "checkpoint":
             return access.merge_access(context, block, block.header.get("with"))

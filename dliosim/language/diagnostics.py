@@ -1,4 +1,4 @@
-"""Mistakes of a user as values: collected, then shown together, each with the user's own line and a caret."""
+"""Mistakes of a user, as values: collected, then shown together, each with the user's own line and a caret."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Label:
 class Attempt:
     """A line that a user tried to write, from which `suggest/` makes what to type instead."""
 
-    #: setting or statement; empty where the line begins with no word of its place, and `-D` for a name of an override
+    #: setting or statement; empty if the line begins with no word of its place, and `-D` for a name of an override
     head: str
     #: kind of the block around the line; empty outside of blocks
     kind: str
-    #: what stands behind the head; the line, where it has no head
+    #: what stands behind the head; the line, if it has no head
     phrase: Span
     #: returns whether another phrase could be read in place of this one; None: the grammar of the statement says so
     accepts: Callable[[str], bool] | None = None
@@ -59,9 +59,9 @@ class Diagnostic:
     labels: tuple[Label, ...] = ()
     #: help lines, below the labels
     help: tuple[str, ...] = ()
-    #: shown where there is no place because the file could not be read
+    #: shown if there is no place because the file could not be read
     file: str = ""
-    #: what the user tried to write, until `suggest/` has made the help from it; None where nothing can be suggested
+    #: what the user tried to write, until `suggest/` has made the help from it; None if nothing can be suggested
     attempt: Attempt | None = field(default=None, compare=False)
 
     @property
@@ -73,7 +73,7 @@ class Diagnostic:
 class PatternError(DliosimError, ValueError):
     """A pattern with mistakes; `diagnostics` has all findings, warnings included.
 
-    `exit_code` is 2. It is 1 where the pattern is right and only files that it reads are damaged (R401).
+    `exit_code` is 2. It is 1 if the pattern is right and only files that it reads are damaged (R401).
     """
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
@@ -97,7 +97,7 @@ class Mistake(Exception):
         self.diagnostic = diagnostic
 
     def note_attempt(self, attempt: Attempt) -> Mistake:
-        """Return the same mistake with what the user tried to write; itself where that is known already."""
+        """Return the same mistake with what the user tried to write; itself if that is known already."""
         return self if self.diagnostic.attempt else type(self)(replace(self.diagnostic, attempt=attempt))
 
 
@@ -106,7 +106,7 @@ class ReportedMistake(Mistake):
 
 
 class TooManyMistakes(Exception):
-    """More mistakes than are shown; there is no use in looking for others."""
+    """More mistakes than are shown, so that looking for others is useless."""
 
 
 def collect(found: list[Diagnostic], finding: Diagnostic) -> None:
@@ -131,7 +131,7 @@ def mistake(
 
 
 def suggest_word(word: str, known: Iterable[str]) -> str:
-    """Return `did you mean `x`?`, or an empty text where no known word is similar."""
+    """Return `did you mean `x`?`, or an empty text if no known word is similar."""
     near = difflib.get_close_matches(word[:64], list(known), n=1, cutoff=0.7 if len(word) > 3 else 0.6)
     return f"did you mean `{near[0]}`?" if near else ""
 

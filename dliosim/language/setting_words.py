@@ -1,4 +1,4 @@
-"""Settings by name, for the command line: what one is, and the `-D` of a pattern that gives it."""
+"""Settings by name, for the command line: their meaning, and the `-D` of a pattern that gives them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dliosim.model import Job
 
 
 def find_override(path: Path, name: str, value: str) -> str:
-    """Return the `-D` of a pattern file for what a name of the field means; empty where the pattern takes none."""
+    """Return the `-D` of a pattern file for a name of the field; empty if the pattern takes none."""
     try:
         compile_pattern(path, [(name, value)], Job(4))
     except PatternError as error:
@@ -29,7 +29,7 @@ def find_override(path: Path, name: str, value: str) -> str:
 
 
 def describe_setting(name: str, *, exact: bool = False) -> str:
-    """Return what a setting means and how its lines look, by its name or another word for it; empty for others.
+    """Return the meaning and the forms of a setting, by its name or another word for it; empty for other words.
 
     `exact`: by its name alone. Names come before other words.
     """
@@ -47,7 +47,7 @@ def describe_setting(name: str, *, exact: bool = False) -> str:
 
 
 def describe_statement(name: str) -> str:
-    """Return how the lines of a statement look, and the settings of its block; empty for other words."""
+    """Return the forms of a statement, and the settings of its block; empty for other words."""
     head = name.replace("_", " ")
     if head not in STATEMENTS:
         return ""
@@ -63,7 +63,7 @@ def _list_lines(head: str, phrases: Iterable[str]) -> str:
 
 
 def read_comment(setting: Declaration) -> tuple[str, str]:
-    """Return the comment of a field, and what it says of the default; empty where it says nothing of that."""
+    """Return the comment of a field, and its sentence on the default, which may be empty."""
     source = inspect.getsource(setting.owner)
     found = re.search(rf"((?:^ +#: .*\n)*)^ +{setting.field}: (?:.*?  #: (.*))?", source, re.MULTILINE)
     lines = re.findall(r"#: (.*)", found[1]) if found else []

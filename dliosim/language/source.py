@@ -36,7 +36,7 @@ class SourceText:
     name: str
     #: the whole text
     text: str
-    #: line to type that writes the text to a file; empty where it is in one, or on the command line
+    #: line to type that writes the text to a file; empty if it is in one, or on the command line
     writing: str = ""
     _starts: list[int] = field(init=False, repr=False, compare=False)
 
@@ -109,7 +109,7 @@ def read_source(path: Path, name: str, room: int = MAX_BYTES, keys: Sequence[str
     r"""Return the text of a file, with line ends as `\n`; of a workload file of DLIO the pattern that it becomes.
 
     `keys` are overrides of such a file, as `++train.epochs=7`.
-    UnreadableFile where the file is missing, not a regular file, larger than `room` bytes, or not UTF-8. UsageError for
+    UnreadableFile if the file is missing, not a regular file, larger than `room` bytes, or not UTF-8. UsageError for
     a workload file that becomes no pattern.
     """
     try:

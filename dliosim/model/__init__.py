@@ -1,4 +1,4 @@
-"""A pattern after it is resolved: frozen dataclasses with bytes as int and seconds as float."""
+"""A resolved pattern: frozen dataclasses with bytes as int and seconds as float."""
 
 from dliosim.model.access import (
     MPI_APIS,

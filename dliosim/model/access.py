@@ -1,4 +1,4 @@
-"""Access methods: the api, the size of a call, the reader that issues it and how far ahead it reads."""
+"""Access methods: the api, the size of a call, the readers that issue it, and how far they read ahead."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Access:
 
     @property
     def batches(self) -> int:
-        """Batches that each rank has memory for: those that its readers read ahead, one at least."""
+        """Batches that each rank has memory for: the batches that its readers read ahead, at least one."""
         return max(self.prefetch, 1) if self.readers else 1
 
     @property
@@ -122,14 +122,14 @@ class Access:
 
     @property
     def page(self) -> int:
-        """Alignment of read calls in bytes; 1 where they are not widened."""
+        """Alignment of read calls in bytes; 1 if they are not widened."""
         return self.alignment if self.cache == "off" else 1
 
     @property
     def counts_reads(self) -> bool:
         """Return whether the kernel counts the bytes that are read as bytes of read calls.
 
-        It does not for a mapping or a queue. For a backend of another package this is not known, and taken as no.
+        It does not for a mapping or a queue. For a backend of another package this is unknown, and taken as no.
         """
         return self.is_mpi or (self.api == "posix" and self.engine in ("preadv", "pread"))
 

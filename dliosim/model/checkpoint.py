@@ -1,4 +1,4 @@
-"""Checkpoints: the parts that are saved, the ranks that hold and write them, and how a checkpoint becomes complete."""
+"""Checkpoints: the saved parts, the ranks that hold and write them, and the way a checkpoint becomes complete."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ class Checkpoint:
     partner: Annotated[int | None, Phrase("COUNT rank(s)")] = None
 
     def split(self, ranks: int) -> Split:
-        """Return how the state is held by the ranks of a job of `ranks` ranks."""
+        """Return the split of the state over a job of `ranks` ranks."""
         return self.parallel or Split(1, 1, ranks)
 
     def describe_part(self, split: Split) -> str:
-        """Return which part of the checkpoint a split saves; empty where it is all."""
+        """Return a text for the part of the checkpoint that a split saves; empty if it saves all of it."""
         phrases = []
         if self.model is not None and self.model.scale > 1:
             phrases.append(f"1/{self.model.scale} of the bytes of {self.model.name}")
@@ -121,12 +121,12 @@ class Checkpoint:
         return " and ".join(phrases)
 
     def complete(self, ranks: int) -> Checkpoint:
-        """Return all of a checkpoint that a job of `ranks` ranks saves in part: of full scale and by all ranks."""
+        """Return the full checkpoint of which a job of `ranks` ranks saves a part: at full scale and by all ranks."""
         model = self.model and replace(self.model, scale=1)
         return replace(self, model=model, parallel=replace(self.split(ranks), played=0))
 
     def copies(self, split: Split) -> Copies:
-        """Return which data-parallel rank saves a replica: the first one, or a rank that writes alone saves its own."""
+        """Return the data-parallel ranks that save a replica: the first one, or all if each writes its own file."""
         if self.replicas != "once":
             return self.replicas
         own = self.writers.kind == "rank" and split.has_all_copies
@@ -137,7 +137,7 @@ class Checkpoint:
         return _parts_for(self.model, self.parts, split)
 
     def digest(self, split: Split) -> str:
-        """Return 16 hexadecimal digits of all that decides bytes and files when ranks split like this write them."""
+        """Return 16 hexadecimal digits of everything that determines the bytes and files written with this split."""
         described = {
             "name": self.name,
             "seed": self.seed,

@@ -39,7 +39,7 @@ class FileCounts:
 
 
 def pack_counts(counts: NDArray[np.int64]) -> FileCounts | None:
-    """Return the counts in compact form; None where file i * F // N holds sample i of N, as closed forms give these."""
+    """Return the counts in compact form; None if file i * F // N holds sample i of N, as closed forms give these."""
     files = len(counts)
     whole, rest = divmod(int(counts.sum()), files)
     file = np.arange(files + 1)
@@ -126,7 +126,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The amount of a data set that is stored, and compressed, as one."""
+    """The amount of a data set that is stored and compressed as a unit."""
 
     number: int  #: samples, bytes or elements
     unit: Literal["samples", "bytes", "elements"]  #: unit of `number`
@@ -138,18 +138,18 @@ class Compression:
     """A codec and its level."""
 
     codec: Literal["gzip", "lzf", "snappy", "zstd"]  #: name of the codec
-    level: int = 0  #: 0 where the codec has no levels
+    level: int = 0  #: 0 if the codec has no levels
 
 
 @dataclass(frozen=True, slots=True)
 class FileSurvey:
-    """The files that match the pattern of names of a data set that exists already."""
+    """The files that match the name pattern of an existing data set."""
 
     samples: int  #: samples of all files
     files: int  #: number of files
     digest: str  #: hash of what was asked for, and of the names, sizes and numbers of samples of the files
-    size: Distribution = UNKNOWN_SIZE  #: bytes of a sample; constant only where all samples have the same size
-    counts: FileCounts | None = None  #: samples of each file; None where closed forms give them
+    size: Distribution = UNKNOWN_SIZE  #: bytes of a sample; constant only if all samples have the same size
+    counts: FileCounts | None = None  #: samples of each file; None if closed forms give them
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +211,12 @@ class Dataset:
 
     @property
     def element(self) -> str:
-        """Element type of a sample; bytes where there is no shape."""
+        """Element type of a sample; bytes if there is no shape."""
         return self.shape.element if self.shape is not None else "uint8"
 
     @property
     def constant_size(self) -> int | None:
-        """Bytes of every sample, or None where sizes vary."""
+        """Bytes of every sample, or None if sizes vary."""
         return int(self.size.parameters[0]) if self.size.is_constant else None
 
     @property
@@ -226,12 +226,12 @@ class Dataset:
 
     @property
     def largest_size(self) -> float:
-        """Bytes of the largest sample that can be drawn: `LARGEST_SAMPLE` where nothing limits it."""
+        """Bytes of the largest sample that can be drawn: `LARGEST_SAMPLE` if nothing limits it."""
         drawn = self.size.parameters[-1] if self.size.kind in ("constant", "uniform") else LARGEST_SAMPLE
         return max(1.0, min(drawn, LARGEST_SAMPLE if self.size.high is None else self.size.high))
 
     def fix_size(self, size: float) -> Dataset:
-        """Return the data set with one size of all samples, as all of a file have it where sizes are drawn by file."""
+        """Return the data set with one size for all samples, as in one file when sizes are drawn by file."""
         return replace(self, size=constant(float(size)), sizes="by sample")
 
     @property
@@ -262,7 +262,7 @@ class Dataset:
         return max(1.0, size / chunk.number)
 
     def digest(self) -> str:
-        """Return 16 hexadecimal digits of all that decides the files' bytes and striping, but not their directory."""
+        """Return 16 hexadecimal digits of everything that determines the files' bytes and striping."""
         described: dict[str, Any] = asdict(self)
         del described["path"], described["root"], described["counts"]  # `found` stands for these
         for name, usual in _NEVER_BEFORE.items():  # a new field with its default does not change the digest of old data
@@ -274,7 +274,7 @@ class Dataset:
         return sha256(text.encode()).hexdigest()[:16]
 
     def folder_name(self, folder: int) -> str:
-        """Return the path of one folder of files, relative to the data set's directory; '.' where there is one only."""
+        """Return the path of a folder of files, relative to the data set's directory; '.' if there is only one."""
         return "." if self.layout.folders == 1 else f"{folder:04d}"
 
     def file_name(self, file: int) -> str:

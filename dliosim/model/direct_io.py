@@ -1,6 +1,6 @@
-"""Alignment of O_DIRECT (`cache off`): how reads are widened, writes are split, and reads continue after a short one.
+"""Alignment of O_DIRECT (`cache off`): widening reads, splitting writes, and continuing after a short read.
 
-All is arithmetic on offsets and lengths in bytes, of numbers or of arrays. Alignments are powers of two.
+Everything is arithmetic on offsets and lengths in bytes, of numbers or of arrays. Alignments are powers of two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Bytes = TypeVar("Bytes", int, NDArray[np.int64])
 
-#: Alignment of offsets and lengths where no file system asks for more; a plan has it, as it asks none.
+#: Alignment of offsets and lengths if no file system asks for more; a plan has it, as it asks none.
 DIRECT_ALIGNMENT: Final = 4096
 
 
@@ -32,12 +32,12 @@ def widest_call(length: int, alignment: int) -> int:
 def split_write(offset: int, length: int, alignment: int) -> tuple[int, int]:
     """Return the bytes before the first multiple of the alignment, and the aligned bytes after these.
 
-    The former, and what follows the latter, cannot be written by O_DIRECT.
+    The former, and the bytes after the latter, cannot be written by O_DIRECT.
     """
     head = min(-offset % alignment, length)
     return head, (length - head) // alignment * alignment
 
 
 def resume_offset(got: int, alignment: int) -> int:
-    """Return the byte from which a read continues that returned `got` bytes: the one after them if it is aligned."""
+    """Return the byte from which a read of `got` bytes continues: the one after them if it is aligned."""
     return got // alignment * alignment

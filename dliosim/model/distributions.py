@@ -37,7 +37,7 @@ class Distribution:
         return float(self.parameters[0])
 
     def nonnegative_mean(self) -> float:
-        """Return the mean of draws before clamping, where draws below 0 count as 0."""
+        """Return the mean of draws before clamping, if draws below 0 count as 0."""
         if self.kind != "normal" or self.parameters[1] == 0:
             return max(0.0, self.mean)
         mean, stdev = self.parameters

@@ -28,7 +28,7 @@ def samples_of_rank(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> int:
 
 
 def find_shard(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> tuple[int, int]:
-    """Return the rank whose shard a rank reads, and its samples: as `shifted by` says, and never an empty one to pad.
+    """Return the rank whose shard a rank reads, and its samples: as `shifted by` says, but never an empty shard to pad.
 
     PyTorch's DistributedSampler too repeats all samples as often as ranks need them.
     """
@@ -44,7 +44,7 @@ def find_shard(loop: Loop, dataset: Dataset, ranks: int, rank: int) -> tuple[int
 
 
 def pads_all_ranks(loop: Loop) -> bool:
-    """Return whether `last batch pad` fills the batches of all ranks, of those without samples too."""
+    """Return whether `last batch pad` fills the batches of all ranks, even of ranks without samples."""
     return loop.last_batch == "pad" and loop.shard != "by file"
 
 
@@ -86,7 +86,7 @@ def shard_bounds(loop: Loop, dataset: Dataset, ranks: int) -> tuple[int, int]:
 def steps_of_epoch(loop: Loop, dataset: Dataset | None, ranks: int) -> int:
     """Return the steps of one pass, the same on every rank: `last batch` decides, and `steps` limits them.
 
-    Where nothing is read (None), these are all.
+    If nothing is read (None), these are all.
     """
     if dataset is None:
         return loop.steps or 0
@@ -105,7 +105,7 @@ def ranges_of_sample(loop: Loop, dataset: Dataset) -> int:
 
 
 def files_in_table(loop: Loop, dataset: Dataset, ranks: int) -> int:
-    """Return the number of files for which a rank's order needs a table; 0 where closed forms give it."""
+    """Return the number of files for which a rank's order needs a table; 0 if closed forms give it."""
     files, each = dataset.layout.files, dataset.samples / dataset.layout.files
     if loop.shard == "by file":
         return 0 if each == int(each) else -(-files // ranks)
@@ -117,7 +117,7 @@ def files_in_table(loop: Loop, dataset: Dataset, ranks: int) -> int:
 def has_order_dependent_shards(loop: Loop, dataset: Dataset) -> bool:
     """Return whether files with different numbers of samples are shuffled and then dealt to ranks.
 
-    Then a rank would have another number of samples with each order, and each epoch another number of steps.
+    Then each order would give a rank another number of samples, and each epoch another number of steps.
     """
     return dataset.counts is not None and loop.shard == "by file" and loop.shuffle.files == "globally"
 
@@ -129,7 +129,7 @@ def _file_shard_bounds(samples: int, files: int, ranks: int) -> tuple[int, int]:
 
 
 def _file_shards(samples: int, files: int, ranks: int, rank: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the samples of some ranks, int64, where files are dealt to ranks; at most 2^31 files and 2^31 ranks."""
+    """Return the samples of some ranks, int64, if files are dealt to ranks; at most 2^31 files and 2^31 ranks."""
     whole, rest = divmod(samples, files)
     dealt: NDArray[np.int64] = np.maximum(files - rank + ranks - 1, 0) // ranks
     # File f holds `whole` and ceil((f + 1) rest / F) - ceil(f rest / F) more; ceil(a / F) is floor((a + F - 1) / F).

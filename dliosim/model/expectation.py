@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-#: Storage-limited utilization that storage has to reach, where no `expect` line gives another.
+#: Storage-limited utilization that storage has to reach, if no `expect` line gives another.
 GOAL: Final = 0.9
 
 

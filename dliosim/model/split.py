@@ -1,4 +1,4 @@
-"""The split of a model over ranks: tensor, data and pipeline parallel, and the number of these ranks that take part."""
+"""The split of a model over ranks: tensor, data and pipeline parallel, and the number of ranks that take part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Split:
     pipeline: int  #: pipeline stages
     data: int  #: data-parallel ranks
     played: int = 0  #: ranks that take part (`subset`), from rank 0; 0: all
-    order: RankOrder = "tp-dp-pp"  #: which ranks are near; the first one also where both orders are the same
+    order: RankOrder = "tp-dp-pp"  #: which ranks are near; the first order if both are the same
 
     @property
     def ranks(self) -> int:
@@ -37,12 +37,12 @@ class Split:
 
     @property
     def stage_stride(self) -> int:
-        """Ranks from one that differs in its pipeline stage alone to the next."""
+        """Distance in ranks between neighbours that differ only in their pipeline stage."""
         return self.tensor * (self.data if self.order == "tp-dp-pp" else 1)
 
     @property
     def data_stride(self) -> int:
-        """Ranks from one that differs in its data rank alone to the next."""
+        """Distance in ranks between neighbours that differ only in their data rank."""
         return self.tensor * (1 if self.order == "tp-dp-pp" else self.pipeline)
 
     def coordinates(self, rank: int) -> tuple[int, int, int]:
@@ -54,11 +54,11 @@ class Split:
         )
 
     def rank(self, tensor: int, pipeline: int, data: int) -> int:
-        """Return the rank with these coordinates, or that of each element of arrays."""
+        """Return the rank with these coordinates; elementwise for arrays."""
         return tensor + self.stage_stride * pipeline + self.data_stride * data
 
     def describe(self) -> dict[str, Any]:
-        """Return the fields, for JSON; without the order where it is the first one."""
+        """Return the fields, for JSON; without the order if it is the first one."""
         fields = asdict(self)
         if self.order == "tp-dp-pp":
             del fields["order"]
@@ -66,13 +66,13 @@ class Split:
 
     @property
     def phrase(self) -> str:
-        """Text that a pattern has for it, without `subset`."""
+        """Text of the split in a pattern, without `subset`."""
         order = "" if self.order == "tp-dp-pp" else f" order {self.order}"
         return f"tensor {self.tensor} pipeline {self.pipeline} data {self.data}{order}"
 
     @property
     def axes_text(self) -> str:
-        """Axes along which the model is split; `data 1` where it is not split."""
+        """Axes along which the model is split; `data 1` if it is not split."""
         axes = {"tensor": self.tensor, "pipeline": self.pipeline, "data": self.data}
         text = " ".join(f"{axis} {size}" for axis, size in axes.items() if size > 1) or "data 1"
         return text if self.order == "tp-dp-pp" else f"{text} {self.order}"

@@ -39,7 +39,7 @@ class Part:
     row: int = 0  #: bytes of a row; 0: the part is one row
     element: int = 1  #: bytes of an element
     stage: int = 0  #: pipeline stage
-    #: label in the names of its files, where ranks write files of their own; parts with the same label share a file
+    #: label in the names of its files, if ranks write files of their own; parts with the same label share a file
     file: str = ""
 
     @property
@@ -91,7 +91,7 @@ class Transformer:
 
 
 def stage_of(layer: int, layers: int, stages: int) -> int:
-    """Return the pipeline stage of a layer; stages in the middle have one layer more where they do not divide evenly.
+    """Return the pipeline stage of a layer; stages in the middle have one layer more if they do not divide evenly.
 
     The first and the last stage also hold the embedding and the head (as in Llama 3 405B: 126 layers on 32 stages).
     """

@@ -26,7 +26,7 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """The accelerator time of a step, drawn for each (epoch, step, rank), or the sum of those of its samples."""
+    """The accelerator time of a step, drawn for each (epoch, step, rank), or the sum over its samples."""
 
     time: Distribution  #: seconds
     per_sample: bool = False  #: true: of each sample, drawn for each (epoch, sample); false: of a step
@@ -60,7 +60,7 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """The rule when a training loop saves a checkpoint."""
+    """The rule by which a training loop saves a checkpoint."""
 
     checkpoint: str  #: name of the checkpoint
     #: what is counted between two saves; `end`: one save at the end of the loop
@@ -93,7 +93,7 @@ def count_due(one: Cadence | Evaluation, last: int) -> int:
 
 
 def count_due_saves(loop: Loop, cadence: Cadence, steps: int) -> int | None:
-    """Return the saves in one run of a loop whose epochs have `steps` steps; None where a clock decides them."""
+    """Return the saves in one run of a loop whose epochs have `steps` steps; None if a clock decides them."""
     if cadence.unit == "end":
         return 1
     if cadence.unit == "seconds":
@@ -171,13 +171,13 @@ class Prepare:
 
     dataset: str  #: name of the data set
     access: Access  #: how it is written
-    afresh: bool = False  #: true: writes also where a complete one exists
+    afresh: bool = False  #: true: writes even if a complete one exists
     fsync: Switch = True  #: files are synced
 
 
 @dataclass(frozen=True, slots=True)
 class Convert(Prepare):
-    """A `convert` verb: reads a data set and writes its samples as another one, whatever is there."""
+    """A `convert` verb: reads a data set and writes its samples as another one, replacing existing data."""
 
     source: str = ""  #: name of the data set that is read
     fsync: Switch = True  #: files are synced
@@ -188,7 +188,7 @@ class Convert(Prepare):
 
     @property
     def title(self) -> str:
-        """Return its name in messages."""
+        """Return the title for messages."""
         return f"convert {self.source} to {self.dataset}"
 
     def reading_loop(self, source: Dataset) -> Loop:
@@ -231,7 +231,7 @@ class Restore:
 
     @property
     def option_text(self) -> str:
-        """Options that differ from a plain restore of the checkpoint, in few words; empty without any."""
+        """Short text of the options that differ from a plain restore of the checkpoint; empty without any."""
         phrases = [
             f"by {self.parallel.axes_text}" if self.parallel else "",
             f"from {self.written_by.axes_text}" if self.written_by else "",

@@ -33,7 +33,7 @@ class Workload:
     accelerator: str = ""  #: parameter `accelerator`, whose compute time the loops have
 
     def dataset(self, name: str) -> Dataset:
-        """Return the data set of a name; KeyError where there is none."""
+        """Return the data set of a name; KeyError if there is none."""
         return {dataset.name: dataset for dataset in self.datasets}[name]
 
     def read_dataset(self, loop: Loop) -> Dataset | None:
@@ -41,7 +41,7 @@ class Workload:
         return self.dataset(loop.dataset) if loop.dataset else None
 
     def checkpoint(self, name: str) -> Checkpoint:
-        """Return the checkpoint of a name; KeyError where there is none."""
+        """Return the checkpoint of a name; KeyError if there is none."""
         return {checkpoint.name: checkpoint for checkpoint in self.checkpoints}[name]
 
     def missing_prepares(self) -> dict[str, str]:
@@ -54,7 +54,7 @@ class Workload:
         return found
 
     def digest(self) -> str:
-        """Return 16 hexadecimal digits of all that is done; the same workload and job have the same digest."""
+        """Return 16 hexadecimal digits of the whole workload; the same workload and job have the same digest."""
         described = _json_value(self)
         for expectation in described["expectations"]:
             del expectation["text"]

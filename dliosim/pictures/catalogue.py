@@ -65,7 +65,7 @@ class Gallery:
 
 @dataclass(frozen=True, slots=True)
 class TimeScales:
-    """The longest times of loops that are compared: all their axes of time reach so far; s."""
+    """The longest times of loops that are compared, which all time axes cover; s."""
 
     epochs: float = 0.0  #: recorded epochs together, without saves
     steps: float = 0.0  #: first steps of an epoch
@@ -73,7 +73,7 @@ class TimeScales:
 
 
 def draws_each(results: Sequence[object]) -> bool:
-    """Return if pictures of each result, or directory of one, are drawn, not only those of all together."""
+    """Return whether pictures of each result are drawn, not only those of all results together."""
     return len(results) <= MOST_DRAWN
 
 
@@ -97,7 +97,7 @@ def scales_by_title(runs: Sequence[SavedRun]) -> dict[str, TimeScales]:
 
 
 def loop_gallery(saved: SavedRun, loop: LoopResult, scales: TimeScales) -> Gallery:
-    """Return the pictures of one loop of a run, with axes of time of these lengths."""
+    """Return the pictures of one loop of a run, with time axes of these lengths."""
     notes: list[str] = []
     pictures = list(_epoch_pictures(saved, loop))
     if loop.rank_times:
@@ -268,7 +268,7 @@ def _rate_for_goal(loop: LoopResult) -> float | None:
 
 
 def _loop_rate(saved: SavedRun, loop: LoopResult, study: str, in_bytes: bool) -> scaling.LoopRate | None:
-    """Return the rate of a loop; None where its time is 0, so that there is no rate."""
+    """Return the rate of a loop; None if its time is 0, so that there is no rate."""
     epochs, answer = loop.answer_epochs, loop.answer
     rate = aggregate.bytes_per_second(epochs) if in_bytes else aggregate.samples_per_second(epochs)
     of_epochs = [epoch.bytes_per_second if in_bytes else epoch.samples_per_second for epoch in epochs]

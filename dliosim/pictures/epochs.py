@@ -1,4 +1,4 @@
-"""Recorded epochs one after the other on one axis of time."""
+"""Recorded epochs, one after the other on one time axis."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BREAK: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class EpochSpan:
-    """The place of an epoch on the common axis of time."""
+    """The place of an epoch on the common time axis."""
 
     epoch: RecordedEpoch  #: the recorded epoch
     begin: float  #: begin on the common axis; s
@@ -56,7 +56,7 @@ class EpochSpan:
 def align_epochs(epochs: Sequence[RecordedEpoch]) -> list[EpochSpan]:
     """Return the places of epochs with events, one after the other; saves during which nothing was read are left out.
 
-    They would take most of the axis, and show nothing.
+    They would fill most of the axis and show nothing.
     """
     places: list[EpochSpan] = []
     begin = 0.0
@@ -101,9 +101,9 @@ def saves_text(epochs: Sequence[RecordedEpoch]) -> str:
 def mark_epochs(
     axes: Axes, places: Sequence[EpochSpan], longest: float = 0.0, notes: Mapping[int, str] | None = None
 ) -> float:
-    """Label the axis of time and mark begins of epochs, and saves; return the factor from seconds to the axis's unit.
+    """Label the time axis, and mark saves and the begins of epochs; return the factor from seconds to the axis's unit.
 
-    The axis is `longest` seconds long if the epochs are shorter. Where epochs are left out, it has a mark, `//`.
+    The axis is `longest` seconds long if the epochs are shorter. If epochs are left out, it has a mark, `//`.
     `notes` stand below the names of epochs, by their numbers.
     """
     whole = max(places[-1].end, longest)

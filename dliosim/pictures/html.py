@@ -1,4 +1,4 @@
-"""Pieces of a page as HTML: every text is escaped here, and a page loads nothing from elsewhere."""
+"""Pieces of an HTML page: every text is escaped here, and a page loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading of a page, what is below it, and headings below it; those without content are left out."""
+    """A heading of a page, its content, and its subsections; sections without content are left out."""
 
     title: str  #: text of the heading
     pieces: Sequence[str] = ()  #: HTML below the heading
@@ -114,7 +114,7 @@ class Section:
 def page(title: str, answer: Sequence[str], sections: Sequence[Section]) -> str:
     """Return a whole page: the answer, links to the sections, then these in their order: pictures, tables, conditions.
 
-    Its policy forbids everything that is not in it: scripts, and content from elsewhere.
+    Its policy forbids scripts, and content from elsewhere.
     """
     body: list[str] = []
     links: list[str] = []
@@ -166,7 +166,7 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def items(texts: Sequence[str], kind: str = "") -> str:
-    """Return a list, or nothing where there are no texts."""
+    """Return a list, or nothing if there are no texts."""
     return f"<ul{_class(kind)}>{''.join(f'<li>{_text(text)}</li>' for text in texts)}</ul>" if texts else ""
 
 
@@ -176,7 +176,7 @@ def definitions(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def lines(text: str) -> str:
-    """Return a text with its own lines."""
+    """Return a text with its line breaks."""
     return f"<pre>{escape(text)}</pre>"
 
 

@@ -125,7 +125,7 @@ def _kind(verdict: str) -> str:
 def _several_sections(
     results: Sequence[SavedRun | SavedComparison], runs: Sequence[SavedRun]
 ) -> Iterator[html.Section]:
-    """Yield the pictures of all results together, then the answer and the pictures of each, where they are not many."""
+    """Yield the pictures of all results together, then the answer and the pictures of each, if they are not many."""
     together = [(title, list(_format_pictures(runs_gallery(runs, title)))) for title in loop_titles(runs)]
     left_out = [] if draws_each(results) else [html.paragraph(LEFT_OUT)]
     yield html.Section("Results side by side", left_out, together)

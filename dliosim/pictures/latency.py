@@ -97,7 +97,7 @@ def _finish_axes(axes: Axes, name: str, found: Sequence[Ints]) -> None:
     grid_lines(axes, "both")
     for share, quantile in _QUANTILES.items():
         axes.axhline(share, color=FAINT, linewidth=0.8)
-        # Outside of the axes, where there are no curves.
+        # Outside of the axes, if there are no curves.
         axes.text(1.01, share, quantile, transform=axes.get_yaxis_transform(), va="center", color=FAINT, fontsize=8.5)
 
 
@@ -161,7 +161,7 @@ def _longest_waits(place: EpochSpan) -> tuple[Floats, Floats]:
     firsts = np.arange(0, bins, together)
     columns = place.reduce(np.maximum, place.epoch.batch_latency_max_ns)
     waits = np.maximum.reduceat(columns, firsts, axis=1).astype(np.float64)
-    # Where no step ended there is no latency; 0 would be wrong.
+    # If no step ended there is no latency; 0 would be wrong.
     waits[waits == 0] = np.nan
     known = np.flatnonzero(~np.isnan(waits).all(axis=0))
     ends = np.append(firsts[1:], bins)

@@ -83,7 +83,7 @@ def _leave_out_repeated_styles(root: ElementTree.Element) -> None:
 
 
 def _shorten(name: str, value: str, used: set[str]) -> str:
-    """Return the value of an attribute; an empty text where it is not needed."""
+    """Return the value of an attribute; an empty text if it is not needed."""
     if name == "id":
         return value if value in used else ""
     if name == "style":
@@ -105,7 +105,7 @@ def _shorten_path(path: str) -> str:
     for kind, numbers in _STEP.findall(path):
         point = numbers.split()
         if kind == "L" and last and point[1] == last[1]:
-            steps.append(f"H{point[0]}" if point[0] != last[0] else "h0")  # a dot, where lines have round ends
+            steps.append(f"H{point[0]}" if point[0] != last[0] else "h0")  # a dot, if lines have round ends
         elif kind == "L" and last and point[0] == last[0]:
             steps.append(f"V{point[1]}")
         else:

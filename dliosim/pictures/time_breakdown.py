@@ -163,7 +163,7 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, 
     axes.set_ylabel("utilization")
     _epoch_axis(axes, len(epochs))
     if len(epochs) <= _MOST_LABELS:
-        # Figures stand below the axis, where no line crosses them.
+        # Figures stand below the axis, if no line crosses them.
         words = [one if isinstance(one, str) else percent(one, 3) for one in figures]
         axes.set_xticks(x, [f"{one}\n{word}" for one, word in zip(x, words, strict=True)])
         sources = ", or what gave its bytes" if any(isinstance(one, str) for one in figures) else ""
@@ -173,7 +173,7 @@ def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, 
 
 
 def rate_by_epoch(epochs: Sequence[EpochSummary]) -> Figure:
-    """Draw the bytes per second of each epoch, or the samples per second where nothing was read."""
+    """Draw the bytes per second of each epoch, or the samples per second if nothing was read."""
     bytes_known = all(epoch.bytes_per_second is not None for epoch in epochs)
     rates = [(epoch.bytes_per_second if bytes_known else epoch.samples_per_second) or 0.0 for epoch in epochs]
     drawn = figure(height=2.8)
@@ -195,5 +195,5 @@ def _epoch_axis(axes: Axes, epochs: int) -> None:
 
 
 def _first_known(value: float | None, other: float | None) -> float:
-    """Return the value, or the other one where it is not known, or 0."""
+    """Return the value, or the other one if it is not known, or 0."""
     return value if value is not None else other or 0.0

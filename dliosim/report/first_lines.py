@@ -45,7 +45,7 @@ ROW = SCREEN - _NAME
 
 
 def name_nodes(nodes: int) -> str:
-    """Return the number of nodes for a title; of one node that it tells nothing of many."""
+    """Return the number of nodes for a title; for one node, with the warning not to extrapolate."""
     return "1 node: do not extrapolate" if nodes == 1 else count(nodes, "node")
 
 
@@ -60,7 +60,7 @@ def directory_forms(directory: str) -> list[str]:
 
 
 def fit_title(*parts: Sequence[str]) -> str:
-    """Return the parts of a title in one line, as far as they fit.
+    """Return as many parts of a title as fit into one line.
 
     Each part has its forms, the longest first, '' to leave it out. Parts at the left have the first choice.
     """
@@ -74,7 +74,7 @@ def fit_title(*parts: Sequence[str]) -> str:
 def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Advice] = (), large: Collection[str] = ()) -> FirstRows:
     """Return the title, the rows for which there is room, and the first advice; a command has a line of its own.
 
-    Where there are too many, those go first that somebody needs least, but never those of the names in `large`: there
+    If there are too many, those go first that somebody needs least, but never those of the names in `large`: there
     is one line more for them.
     """
     tried = [("TRY", f"{sentence(one)}:\n{one.command}" if one.command else sentence(one)) for one in advice[:1]]

@@ -32,7 +32,7 @@ class IntervalRow:
     name: str  #: checkpoint, or bandwidth
     costs: Costs  #: costs of a save and of a failure; s
     own: float | None = None  #: interval of the workload itself, if it has one; s
-    knows_stall: bool = True  #: false where nothing says how long a save holds the ranks: `costs` have 0 s
+    knows_stall: bool = True  #: false if nothing says how long a save holds the ranks: `costs` have 0 s
 
     @property
     def own_possible(self) -> float | None:
@@ -58,7 +58,7 @@ def interval_table(title: str, first: str, rows: Sequence[IntervalRow], width: i
 def _stall_figure(
     heading: str, figure: Callable[[IntervalRow], float], show: Callable[[Any], str]
 ) -> Column[IntervalRow]:
-    """Return a column of a figure that follows from the stall alone; None where the stall is not known."""
+    """Return a column of a figure that follows from the stall alone; None if the stall is not known."""
     return Column(heading, lambda row: figure(row) if row.knows_stall else None, show)
 
 

@@ -14,7 +14,7 @@ _LONGEST_LINES = 40
 def input_differences(runs: Sequence[RunSummary]) -> list[list[str]]:
     """Return a text of each run for each kind of difference: pattern, overrides, options, kinds of file systems.
 
-    Patterns of one workload are named by the lines that not all have, if these are short, else by a letter.
+    Patterns of one workload are named by their differing lines if these are short, else by a letter.
     """
     kinds = [
         _name_patterns(runs),
@@ -44,7 +44,7 @@ def pattern_names(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def line_rows(runs: Sequence[RunSummary]) -> list[tuple[str, ...]]:
-    """Return a row for each line that not all patterns have, with the patterns that have it.
+    """Return a row for each line that some patterns lack, with the patterns that have it.
 
     Comments and indentation are left out.
     """

@@ -1,4 +1,4 @@
-"""Titles of phases, and groups of phases that are runs of the same verb or loop."""
+"""Titles of phases, and groups of the phases of one verb or loop."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ P = TypeVar("P", bound=PhaseSummary)
 
 
 def title_of(phase: PhaseSummary) -> str:
-    """Return the title of a phase: keyword, name (if it adds to the keyword), and what distinguishes it from others."""
+    """Return the title of a phase: keyword, name (if it adds to the keyword), and its distinguishing options."""
     return f"{_verb_of(phase)} {phase.how}".rstrip() if isinstance(phase, RestorePhase) else _verb_of(phase)
 
 
 def short_titles(phases: Sequence[PhaseSummary]) -> list[str]:
-    """Return the titles of phases for a narrow column: how one restores is left out where no other has its name."""
+    """Return the titles of phases for a narrow column: options of a restore are left out if its name is unique."""
     verbs = [_verb_of(phase) for phase in phases]
     return [verb if verbs.count(verb) == 1 else title_of(phase) for verb, phase in zip(verbs, phases, strict=True)]
 

@@ -62,7 +62,7 @@ def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
 
 
 def answers_of_runs(runs: Sequence[SavedRun]) -> list[str]:
-    """Return the first lines of each run, below its label if there are several runs; of too many runs none."""
+    """Return the first lines of each run, below its label if there are several runs; none for too many runs."""
     if len(runs) > _MOST_ANSWERS:
         return []
     return [f"{one.label}:\n{answer_lines(one.run)}" if len(runs) > 1 else answer_lines(one.run) for one in runs]
@@ -90,12 +90,12 @@ def _make_table(title: str, headings: Sequence[str], rows: _Rows) -> Table:
 
 
 def label_places(results: Sequence[SavedRun | SavedComparison]) -> list[str]:
-    """Return the directory of each label, where there are several."""
+    """Return the directory of each label, if there are several."""
     return [f"{one.label}: {one.place}" for one in results if len(results) > 1]
 
 
 def warnings_of_runs(runs: Sequence[SavedRun]) -> list[str]:
-    """Return the warnings of runs; one that several share is there once, and names them, with figures that differ."""
+    """Return the warnings of runs; one that several runs share appears once, with their names and differing figures."""
     labels: dict[str, list[tuple[str, str]]] = {}
     for one in runs:
         for line in warnings_of(one.run):
@@ -252,7 +252,7 @@ def _reader_core_wait(loop: LoopResult) -> str:
 
 
 def _mean_of(loop: LoopResult, figure: str, show: Callable[[float], str]) -> str:
-    """Return the mean of a figure of the answer; where it is not about storage, there is only what the loop got."""
+    """Return the mean of a figure of the answer; if it is not about storage, there is only what the loop got."""
     if loop.answer is None or (loop.answer.verdict == NO_STORAGE and figure != "got_bytes_per_second"):
         return ABSENT
     found: Spread | None = getattr(loop.answer, figure)
@@ -368,7 +368,7 @@ def _background_rows(runs: Sequence[RunSummary]) -> _Rows:
 
 
 def _interval_rows(runs: Sequence[RunSummary]) -> _Rows:
-    """Return the best interval between saves of each checkpoint and what it follows from, where jobs fail."""
+    """Return the best interval between saves of each checkpoint and what it follows from, if jobs fail."""
     known = [{one.checkpoint: one for one in checkpoint_costs(run)} for run in runs]
     rows: _Rows = []
     for name in dict.fromkeys(name for of_run in known for name in of_run):

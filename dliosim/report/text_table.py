@@ -31,12 +31,12 @@ LINE: tuple[str, ...] = ()
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[T]):
-    """A figure of each row of a table, where T is what a row is about."""
+    """A figure of each row of a table; T is the type of a row."""
 
     heading: str  #: heading of the column
     figure: Callable[[T], Any]  #: the figure of a row
     show: Callable[[Any], str] = number  #: the figure as text
-    optional: bool = False  #: True if the column is left out where every row has the `usual` figure or None
+    optional: bool = False  #: True to leave the column out if every row has the `usual` figure or None
     usual: float = 0.0  #: figure that says nothing
 
     def cell(self, row: T) -> str:
@@ -44,13 +44,13 @@ class Column(Generic[T]):
         return self.show(self.figure(row))
 
     def is_usual(self, row: T) -> bool:
-        """Return True if the figure of a row says nothing."""
+        """Return True if the figure of a row is uninformative."""
         value = self.figure(row)
         return value is None or (not isinstance(value, str) and math.isclose(value, self.usual, rel_tol=_SAME))
 
 
 def select_columns(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
-    """Return the columns without the optional ones that say nothing."""
+    """Return the columns without the optional ones that are uninformative."""
     return [one for one in columns if not (one.optional and all(map(one.is_usual, rows)))]
 
 
@@ -65,7 +65,7 @@ def percent_cell(ratio: float | None) -> str:
 
 
 def count_cell(value: float | None) -> str:
-    """Return a whole number; 0 where there is none."""
+    """Return a whole number; 0 if there is none."""
     return f"{value or 0:.0f}"
 
 
@@ -93,7 +93,7 @@ def grid(
 ) -> str:
     """Return a title and a table: text in the first column, numbers in the others; headings may have two lines.
 
-    `groups` are the numbers of other columns that belong together, in order. Where the table is too wide, it is broken
+    `groups` are the numbers of other columns that belong together, in order. If the table is too wide, it is broken
     between two groups, and each part begins with the first column.
     """
     tables = [_draw_table(headings, rows, columns) for columns in split_columns(headings, rows, groups, width)]
@@ -110,7 +110,7 @@ def format_columns(
 ) -> str:
     """Return a table with a row for each of `named`, without the optional columns that are empty.
 
-    `first` is the heading of the names. Where the table is too wide, it is broken between groups of columns.
+    `first` is the heading of the names. If the table is too wide, it is broken between groups of columns.
     """
     rows = [row for _, row in named]
     shown = [some for group in groups if (some := select_columns(group, rows))]

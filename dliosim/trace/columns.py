@@ -1,4 +1,4 @@
-"""Columns of events of one rank: collected in pieces, compressed in chunks that HDF5 takes as they are.
+"""Columns of one rank's events: collected in pieces, compressed in chunks that HDF5 stores unchanged.
 
 A chunk is `CHUNK_ROWS` rows of one column, bytes of equal weight together (HDF5's shuffle filter), then deflated.
 """
@@ -60,7 +60,7 @@ def deflate_chunk(column: NDArray[np.signedinteger], rows: int) -> bytes:
 class ColumnBuffer:
     """The rows of one table of one rank.
 
-    `spill` is a file for chunks that memory has no room for. Rows beyond `most_bytes` of chunks are counted alone, and
+    `spill` is a file for chunks that memory has no room for. Rows beyond `most_bytes` of chunks are only counted, and
     so are all rows once a write to this file has failed.
     """
 
@@ -128,7 +128,7 @@ class ColumnBuffer:
         self._pending, self._is_full = rows, True
 
     def chunks(self, rows: int) -> Iterator[bytes]:
-        """Yield all chunks, row by row of chunks and in each column by column; `rows` a chunk, where none was full.
+        """Yield all chunks, row by row of chunks and in each column by column; `rows` a chunk, if none was full.
 
         Raises OSError.
         """
@@ -165,7 +165,7 @@ class ColumnBuffer:
 
 
 class SpillFile:
-    """A file of one rank for what memory has no room for; it has no name once it is open, so that no run leaves it."""
+    """A file of one rank for chunks that memory has no room for; it is unlinked once open, so that no run leaves it."""
 
     def __init__(self, directory: str) -> None:
         #: folder of the file
@@ -176,7 +176,7 @@ class SpillFile:
         self._end = 0
 
     def write(self, data: bytes) -> tuple[int, int]:
-        """Append bytes; return where they are. Raises OSError, and after an error the same again."""
+        """Append bytes; return their place. Raises OSError, and after an error the same again."""
         if self.failure is not None:
             raise self.failure
         try:

@@ -1,4 +1,4 @@
-"""The part of a run that is recorded, and of a trace that is exported.
+"""The recorded part of a run, and the exported part of a trace.
 
 `steps 1 to 100, ranks 0 to 7, at most 1 GB`, and `steps 1 to 100, ranks 0 to 7, from 1 s to 2 s`.
 """
@@ -46,7 +46,7 @@ class TraceCut:
 
 
 def parse_cut(text: str) -> TraceCut:
-    """Return what a text asks for; nothing asks for all. Raises ValueError, which says what can be written."""
+    """Return the cut that a text asks for; an empty text asks for all. Raises ValueError with the accepted forms."""
     ranges: dict[str, tuple[int, int]] = {}
     most: int | None = None
     for part in filter(None, (each.strip() for each in text.split(","))):
@@ -90,7 +90,7 @@ class TracePart:
 
 
 def parse_part(text: str) -> TracePart:
-    """Return the part that a text asks for; nothing asks for all. Raises ValueError, which says what can be written."""
+    """Return the part that a text asks for; an empty text asks for all. Raises ValueError with the accepted forms."""
     others: list[str] = []
     times: tuple[int, int] | None = None
     for piece in filter(None, (each.strip() for each in text.split(","))):

@@ -146,7 +146,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The events of one job, from one source, and what is known about their completeness."""
+    """The events of one job, from one source, and the known gaps in them."""
 
     #: what wrote it: dliosim, DFTracer, Darshan counters, Darshan DXT
     source: str
@@ -174,7 +174,7 @@ def make_events(
     files: tuple[str, ...] = (),
     processes: tuple[Process, ...] = (),
 ) -> Events:
-    """Return a table; columns that are not given are 0, or `UNKNOWN` where 0 is a value. `kind` must be given."""
+    """Return a table; columns that are not given are 0, or `UNKNOWN` if 0 is a value. `kind` must be given."""
     rows = len(columns["kind"])
     whole: dict[str, Any] = {}
     for column, kind in COLUMNS.items():

@@ -59,7 +59,7 @@ def pack_names(names: Sequence[str]) -> bytes:
 
 
 class _Storage(FileIO):
-    """A file that HDF5 believes to take all that is written; where it did not, `failure` says why.
+    """A file that HDF5 believes to take all that is written; if it did not, `failure` says why.
 
     HDF5 2.0 may end the process by SIGSEGV after a write that failed, or fail again at exit.
     """
@@ -68,7 +68,7 @@ class _Storage(FileIO):
     failure: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Write all bytes, unless a write has failed."""
+        """Write all bytes, unless an earlier write has failed."""
         rest = memoryview(data).cast("B")
         size = len(rest)
         try:
@@ -91,7 +91,7 @@ class _Storage(FileIO):
 
 @dataclass(frozen=True, slots=True)
 class TraceWriter:
-    """Writes a trace, rank by rank. All methods raise OSError where the file cannot be written."""
+    """Writes a trace, rank by rank. All methods raise OSError if the file cannot be written."""
 
     #: the open file
     file: Any
@@ -155,7 +155,7 @@ def _first_rows(counts: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read the trace of a run. Raises TraceError where the file is none, or is damaged."""
+    """Read the trace of a run. Raises TraceError if the file is none, or is damaged."""
     import h5py
 
     try:
@@ -211,7 +211,7 @@ def _read(path: Path, file: Any) -> Trace:
 
 
 def _read_settings(text: str) -> dict[str, dict[str, str]]:
-    """Return the settings of each loop. Raises ValueError where they have another form."""
+    """Return the settings of each loop. Raises ValueError if they have another form."""
     found = parse_json(text.encode() or b"{}")
     if not isinstance(found, dict) or not all(isinstance(own, dict) for own in found.values()):
         raise ValueError("its settings have another form")

@@ -1,7 +1,7 @@
 """The recorder of one rank: threads append their calls without locks, the main thread makes columns of them.
 
-A call costs two clock readings that its meter makes anyway. What it read or wrote is known from the plan: an entry
-holds the rows of the plan that its calls are, and columns are made of many entries at a time, between two steps.
+A call costs two clock readings that its meter makes anyway. The plan tells what it read or wrote: an entry holds the
+plan's rows for its calls, and columns are made of many entries at a time, between two steps.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class CallLog:
         self._entries.append(_SingleCall(self, call, file, offset, asked, moved, began, ended or perf_counter_ns()))
 
     def make_room(self) -> None:
-        """Make columns of the calls so far if they are many; it takes milliseconds, in which no call may be timed.
+        """Make columns of the calls so far if they are many; no call may be timed during these milliseconds.
 
         Loops collect their calls more often, but a verb may write any number of files.
         """
@@ -176,7 +176,7 @@ class _CallingThread(threading.local):
 
 
 class Recorder:
-    """All that one rank records.
+    """The recording of one rank.
 
     Methods are for the main thread; `CallLog` for any. `calls` and `spans` have the columns of what is collected.
     """
@@ -194,7 +194,7 @@ class Recorder:
         self.names: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
         #: calls that are in no column yet; any thread appends to them
         self.entries: list[_PlannedRuns | _SingleCall] = []
-        #: calls that were made where no log could see them: by a format's library, or a backend of another package
+        #: calls that were made if no log could see them: by a format's library, or a backend of another package
         self.unseen = 0
         self._epoch = self._steps_done = 0
         self._thread = _CallingThread()
@@ -224,7 +224,7 @@ class Recorder:
         self.spans.compress()
 
     def add_span(self, kind: str, name: str, begin: int, end: int) -> None:
-        """Record what the main thread did, as a whole."""
+        """Record a whole activity of the main thread."""
         self._add_spans(kind, name, np.array([begin]), np.array([end]), np.array([UNKNOWN]))
 
     def number_thread(self, thread: int) -> None:
@@ -232,7 +232,7 @@ class Recorder:
         self._thread.number = thread
 
     def note_span(self, kind: str, begin: int, end: int, step: int) -> None:
-        """Record what the calling thread did for a step, from 0. For any thread."""
+        """Record an activity of the calling thread for a step, from 0. For any thread."""
         self._noted.append((kind, self._find_thread(), begin, end, step + 1))
 
     def _find_thread(self) -> int:

@@ -1,4 +1,4 @@
-"""The command `dliosim analyze`: what a trace says, in words, tables and a page; two jobs, or many, at once."""
+"""The command `dliosim analyze`: the analysis of a trace in words, tables and a page; of two jobs, or of many."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _analyze(view: View) -> tuple[Figures, tuple[Finding, ...]]:
 
 
 def _read_run(trace: Trace) -> RunSummary | None:
-    """Return the results next to the trace of a run of dliosim; None where there are none that can be read."""
+    """Return the results next to the trace of a run of dliosim; None if there are none that can be read."""
     folder = Path(trace.path).parent
     if Path(trace.path).name != FILE_NAME or not any((folder / name).is_file() for name in (RESULTS, PARTIAL)):
         return None

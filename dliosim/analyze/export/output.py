@@ -63,7 +63,7 @@ def encode_text(text: str) -> bytes:
 def open_text(path: str) -> Iterator[TextOutput]:
     """Open a file for text, as members of gzip where its name ends in .gz; `-` is standard output.
 
-    The file is there whole or not at all. Raises ExecutionError where it is there already, or cannot be written.
+    The file is there whole or not at all. Raises ExecutionError if it is there already, or cannot be written.
     """
     if path == STANDARD:
         sys.stdout.flush()

@@ -109,7 +109,7 @@ _ARGS: Final = ("offset", "count", "ret", "epoch", "step")
 
 
 def write_perfetto(trace: Trace, path: str) -> list[str]:
-    """Write a trace; return what its reader should know. Raises ExecutionError, also for more lanes than there are."""
+    """Write a trace; return notes for its reader. Raises ExecutionError, also if lanes run out."""
     events = trace.events
     with open_text(path) as out:
         out.write("[\n")
@@ -130,7 +130,7 @@ def write_perfetto(trace: Trace, path: str) -> list[str]:
 
 
 def category_of(kind: str, layer: str, name: str) -> str:
-    """Return the category by which readers know the kind and the layer of an event: DFTracer's where it has one."""
+    """Return the category by which readers know the kind and the layer of an event: DFTracer's if it has one."""
     if layer in ("posix", "stdio") and kind_of_call(name) == kind:
         return layer.upper()
     return f"{layer}: {kind}"

@@ -14,7 +14,7 @@ from dliosim.analyze.arrays import Bools, Ints
 from dliosim.trace.cut import TracePart
 from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events
 
-#: Templates of rows that are kept: few where there are few files, and few bytes where there are many.
+#: Templates of rows that are kept: few if there are few files, and few bytes if there are many.
 _TEMPLATES: Final = 1 << 14
 
 #: Rows that are formatted at a time: about 2 MiB of text.
@@ -110,7 +110,7 @@ def _split_key(key: int, events: Events, values: int) -> RowWords:
 def select_part(events: Events, part: TracePart) -> Events:
     """Return the events of a part: of its ranks, epochs and steps, and those under way in its times.
 
-    What belongs to no epoch or no step is kept, as by `dliosim run --trace`.
+    Events outside epochs or steps are kept, as by `dliosim run --trace`.
     """
     cut = part.cut
     ranks = np.array([rank_of(events, number) for number in range(len(events.processes))], np.int64)

@@ -33,7 +33,7 @@ HEADER: Final = (
 
 
 def write_csv(trace: Trace, path: str) -> list[str]:
-    """Write a trace; return what its reader should know: nothing. Raises ExecutionError."""
+    """Write a trace; return no notes for its reader. Raises ExecutionError."""
     events = trace.events
     with open_text(path) as out:
         out.write(",".join(HEADER) + "\n")
@@ -76,7 +76,7 @@ _DELTA: Final = ("begin_ns", "duration_ns", "offset", "asked_bytes", "moved_byte
 
 
 def write_parquet(trace: Trace, path: str) -> list[str]:
-    """Write a trace; return what its reader should know: nothing. Raises ExecutionError, UsageError without pyarrow."""
+    """Write a trace; return no notes for its reader. Raises ExecutionError, UsageError without pyarrow."""
     if path == STANDARD:
         raise UsageError("Parquet needs a file: it cannot go to standard output\n  = help: add -o trace.parquet")
     try:

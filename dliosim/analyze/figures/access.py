@@ -43,7 +43,7 @@ class Direction:
     bytes: int  #: bytes that they moved
     seconds: float  #: sum of their durations on all ranks
     sized: int  #: calls whose size is known; `bins`, `common` and `small` are of these alone
-    mean: float | None  #: mean size of a call; None where no size is known
+    mean: float | None  #: mean size of a call; None if no size is known
     bins: tuple[int, ...]  #: calls in each of Darshan's bins of sizes
     common: tuple[tuple[int, int], ...]  #: the four commonest sizes, bytes, each with its calls
     small: int  #: calls below 1 MiB
@@ -58,10 +58,10 @@ class Direction:
     #: sum of their durations, each by the share of a block in the bytes with the block: what the block may cost
     misaligned_seconds: float
     again: int  #: bytes beyond those of all ranges once, over the job
-    again_in_epoch: int | None  #: the same, within an epoch; None where no epochs are known
+    again_in_epoch: int | None  #: the same, within an epoch; None if no epochs are known
     shared: int  #: calls on files that several processes use
     extents: int  #: bytes of all ranges once
-    from_device: int | None = None  #: bytes that devices gave, in a run of dliosim; None where that is not counted
+    from_device: int | None = None  #: bytes that devices gave, in a run of dliosim; None if that is not counted
 
 
 @dataclass(frozen=True, slots=True)

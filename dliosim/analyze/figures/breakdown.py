@@ -36,7 +36,7 @@ class Function:
     count: int  #: calls
     seconds: float  #: sum of the durations of all calls on all ranks
     bytes: int  #: bytes that all calls moved
-    sizes: Sizes | None  #: None where no call moves bytes
+    sizes: Sizes | None  #: None if no call moves bytes
     p50: float  #: median of durations, s
     p99: float  #: 99 % of the calls took at most this, s
     max: float  #: longest, s
@@ -133,7 +133,7 @@ def sum_kinds(
 
 
 def file_suffix(path: str) -> str:
-    """Return the end of a name that says what is in the file: `.npz`; empty where there is none."""
+    """Return the end of a name that says what is in the file: `.npz`; empty if there is none."""
     suffix = PurePosixPath(path).suffix.lower()
     return suffix if len(suffix) <= _LONGEST and not suffix[1:].isdigit() else ""
 
@@ -146,10 +146,10 @@ class Layer:
     parent: str  #: the layer that it belongs to; empty for the first one
     events: int  #: events
     seconds: float  #: union of the intervals of a rank, mean over ranks
-    per_second: float | None  #: events / union of all ranks' intervals; None where that is 0
-    bytes: int  #: bytes that its calls moved; 0 where it moves none itself
-    bytes_per_second: float | None  #: bytes / union of all ranks' intervals; None where that is 0
-    overlap: float | None  #: share of its time within its parent's, on the same rank; None where one of them is absent
+    per_second: float | None  #: events / union of all ranks' intervals; None if that is 0
+    bytes: int  #: bytes that its calls moved; 0 if it moves none itself
+    bytes_per_second: float | None  #: bytes / union of all ranks' intervals; None if that is 0
+    overlap: float | None  #: share of its time within its parent's, on the same rank; None if one of them is absent
 
 
 #: Each layer with its parent and its events. A file's purpose is known by its path: `View.purpose_of`.

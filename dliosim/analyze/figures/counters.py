@@ -1,7 +1,7 @@
-"""Figures from Darshan's counters, which are sums over each file and rank, and know no single call.
+"""Figures from Darshan's counters, which are sums for each file and rank, and know no single call.
 
 Counters of a file that all ranks use are of all of them together; here each rank has an equal part, but for the time
-of the slowest and the fastest rank, which Darshan has. Where a log has DXT, times are those of its calls; counts and
+of the slowest and the fastest rank, which Darshan has. If a log has DXT, times are those of its calls; counts and
 bytes are those of the counters, which miss no call.
 """
 
@@ -78,7 +78,7 @@ def add_counters(view: View, figures: Figures) -> Figures:
 def _leave_out_waits(whole: dict[str, FileCounters], figures: Figures) -> tuple[dict[str, FileCounters], list[str]]:
     """Return the counters without pipes and without opens longer than any file system's, and sentences on both.
 
-    An open of a named pipe waits for its peer, on any number of threads at once. Where the log does not show the names,
+    An open of a named pipe waits for its peer, on any number of threads at once. If the log does not show the names,
     opens and stats of a rank together are longer than the job then.
     """
     tables, pipes, waited, odd, lost = {}, set(), 0.0, 0, 0.0
@@ -207,7 +207,7 @@ def _differ(module: FileCounters, ranks: int) -> Floats:
 
 
 def _find_rank(module: FileCounters, name: str) -> Ints:
-    """Return a rank of each row; -1 where Darshan has none."""
+    """Return a rank of each row; -1 if Darshan has none."""
     return module.counts.get(name, np.full(len(module), -1, np.int64))
 
 

@@ -31,7 +31,7 @@ class Job:
     source: str  #: what wrote it: dliosim, DFTracer, Darshan
     path: str  #: the file or folder that it was read from
     command: str  #: command line of the job; empty if it is not known
-    loop: str  #: name of the loop with the longest epochs; `train` where none is known
+    loop: str  #: name of the loop with the longest epochs; `train` if none is known
     seconds: float  #: length of the job
     nodes: int  #: nodes; 0 if they are not known
     ranks: int  #: ranks; 0 if they are not known
@@ -69,7 +69,7 @@ class Figures:
 
     job: Job  #: what the trace is of
     split: TimeSplit  #: where the time of the job went
-    epochs: TimeSplit | None  #: where the time of the epochs of loops went; None where no epochs are known
+    epochs: TimeSplit | None  #: where the time of the epochs of loops went; None if no epochs are known
     functions: tuple[Function, ...]  #: by function, the longest first
     layers: tuple[Layer, ...]  #: by layer
     access: Access  #: how bytes were accessed
@@ -77,7 +77,7 @@ class Figures:
     ranks: tuple[Rank, ...]  #: by rank
     straggler: Straggler | None  #: the rank that the others wait for; None for a single rank
     bandwidth: Bandwidth  #: over time
-    mpi_wait: MpiWait | None = None  #: waits in MPI-IO; None where the log does not say
+    mpi_wait: MpiWait | None = None  #: waits in MPI-IO; None if the log does not say
 
 
 def measure_figures(view: View) -> Figures:
@@ -98,7 +98,7 @@ def measure_figures(view: View) -> Figures:
 
 
 def pipe_notes(pipes: Set[str], waited: float, job: float) -> tuple[str, ...]:
-    """Return a sentence about pipes whose calls took `waited` s of a job of `job` s, where that could be seen."""
+    """Return a sentence about pipes whose calls took `waited` s of a job of `job` s, if that could be seen."""
     if waited <= _LITTLE * job:
         return ()
     many = f"{count(len(pipes), 'pipe')}, such as {PurePosixPath(min(pipes)).name}," if len(pipes) > 1 else min(pipes)
@@ -109,7 +109,7 @@ def pipe_notes(pipes: Set[str], waited: float, job: float) -> tuple[str, ...]:
 
 
 def _find_loop(view: View) -> str:
-    """Return the name of the loop with the longest epochs, without its verb; `train` where no epoch is known."""
+    """Return the name of the loop with the longest epochs, without its verb; `train` if no epoch is known."""
     events = view.events
     rows = np.flatnonzero(events.is_kind("epoch"))
     times = np.bincount(events.name[rows], events.duration[rows], 1)
@@ -182,7 +182,7 @@ def _say_sources(read: int, device: int | None, run: RunSummary) -> Iterator[str
 
 
 def _find_device_bytes(figures: Figures, run: RunSummary) -> int | None:
-    """Return the bytes that devices gave; None where that is not counted, or is of other reads than the trace's."""
+    """Return the bytes that devices gave; None if that is not counted, or is of other reads than the trace's."""
     epochs = [epoch for epoch in run.epochs if not epoch.null]
     device = [epoch.device_bytes for epoch in epochs]
     called = sum(epoch.read_call_bytes or 0 for epoch in epochs)

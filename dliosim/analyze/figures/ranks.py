@@ -1,4 +1,4 @@
-"""Differences between ranks: bytes, time, and which of them the others wait for."""
+"""Differences between ranks: bytes, time, and the ranks that the others wait for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_ARRIVALS = 1 << 26
 class Rank:
     """Figures of one rank."""
 
-    name: str  #: `rank 3`, or the process where no rank is known
+    name: str  #: `rank 3`, or the process if no rank is known
     host: str  #: its node; empty if it is not known
     read: int  #: bytes read
     written: int  #: bytes written

@@ -1,4 +1,4 @@
-"""The time of a job: I/O, compute, and what of them is not hidden behind the other; bandwidth and activity in bins."""
+"""The time of a job: I/O, compute, and the parts that do not overlap; bandwidth and activity in bins."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class TimeSplit:
-    """The time split by rank and by the union over all ranks, which hides that a single rank waits."""
+    """The time split by rank and by the union over all ranks; the union hides a single rank that waits."""
 
     ranks: dict[str, Spread]  #: by the name of a field of `Split`
     union: Split  #: of the intervals of all ranks together
-    has_compute: bool  #: False where the trace has no compute: nothing can be hidden behind it
-    #: False where compute and I/O are in different processes that the trace assigns to no rank
+    has_compute: bool  #: False if the trace has no compute: nothing can be hidden behind it
+    #: False if compute and I/O are in different processes that the trace assigns to no rank
     is_by_rank: bool
 
 
@@ -72,7 +72,7 @@ def split_time(view: View) -> TimeSplit:
 
 
 def split_epochs(view: View) -> TimeSplit | None:
-    """Return the time split within the epochs of loops; None where the trace has no epochs."""
+    """Return the time split within the epochs of loops; None if the trace has no epochs."""
     epochs = view.unite(view.events.is_kind("epoch"))
     union = unite_intervals(*epochs)
     return _split_within(view, epochs, union) if union.length else None

@@ -1,4 +1,4 @@
-"""A trace as an analysis sees it: its ranks, the operations on files, and which of these count."""
+"""A trace as an analysis sees it: its ranks, its file operations, and the operations that count."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def find_purpose(path: str) -> int:
 
 @dataclass(frozen=True)
 class View:
-    """A trace with what all figures need of it. Groups are ranks; a process whose rank is not known is one itself."""
+    """A trace prepared for all figures. Groups are ranks; a process of unknown rank is a group of its own."""
 
     trace: Trace  #: the trace
 
@@ -74,7 +74,7 @@ class View:
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
-        """Names of the groups: `rank 3`, or `process 4711` where no rank is known."""
+        """Names of the groups: `rank 3`, or `process 4711` if no rank is known."""
         names: dict[int, str] = {}
         for group, one in zip(self.group_of.tolist(), self.events.processes, strict=True):
             number = one.pid if one.pid >= 0 else group
@@ -126,7 +126,7 @@ class View:
 
     @cached_property
     def sizes(self) -> Ints:
-        """Bytes that each event moved; those asked for, where the trace has no other. -1 is not known; (n,)."""
+        """Bytes that each event moved; those asked for, if the trace has no other. -1 is not known; (n,)."""
         events, rows = self.events, self.basic & self.events.is_kind("read", "write")
         return events.moved if (events.moved[rows] >= 0).any() else events.asked
 

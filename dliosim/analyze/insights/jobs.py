@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """All that changed between two jobs."""
+    """The changes between two jobs."""
 
     times: tuple[Change, ...]  #: times of a mean rank, s; the largest change first
     others: tuple[Change, ...]  #: figures without a cost in time, the largest relative change first
@@ -109,7 +109,7 @@ class FleetRow:
 
     name: str  #: what the job is called
     seconds: float  #: length of the job
-    ranks: int  #: ranks, or processes where no ranks are known
+    ranks: int  #: ranks, or processes if no ranks are known
     bytes: int  #: bytes read and written
     time_by_slowest: float  #: I/O time of the slowest rank, s
     perf_by_slowest: float  #: bytes / that time

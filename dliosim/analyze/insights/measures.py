@@ -38,13 +38,13 @@ class Measure:
 
     value: float  #: what is compared with the threshold
     words: str  #: sentence with the figure
-    #: time of a mean rank that it concerns, s: at most this can be gained; None where all figures are in doubt
+    #: time of a mean rank that it concerns, s: at most this can be gained; None if all figures are in doubt
     cost: float | None = 0.0
-    count: float = 0.0  #: operations, where an insight needs a least number of them
+    count: float = 0.0  #: operations, if an insight needs a least number of them
     cure: str = ""  #: what to try in this trace; empty for the insight's own
 
 
-#: Measures one insight; None where the trace cannot say.
+#: Measures one insight; None if the trace cannot say.
 Measuring: TypeAlias = Callable[[Figures], "Measure | None"]
 
 
@@ -143,7 +143,7 @@ def mpi_wait_share(figures: Figures) -> Measure | None:
 
 
 def bytes_spread(figures: Figures) -> Measure | None:
-    """Return how far the bytes that ranks read are from each other, or those that they write where none reads."""
+    """Return how far the bytes that ranks read are from each other, or those that they write if none reads."""
     side, verb = ("read", "reads") if any(one.read for one in figures.ranks) else ("written", "writes")
     names = [one.name for one in figures.ranks]
     moved = spread([getattr(one, side) for one in figures.ranks], names)
@@ -278,7 +278,7 @@ def stdio_share(figures: Figures) -> Measure | None:
 def mix_share(figure: str, word: str, figures: Figures) -> Measure | None:
     """Return the difference between reads and writes in a figure."""
     read, written = (getattr(one, figure) for one in (figures.access.read, figures.access.write))
-    if not read + written:  # also where no size is known
+    if not read + written:  # or if no size is known
         return None
     side, most = max(("read", read), ("written" if figure == "bytes" else "write", written), key=lambda one: one[1])
     share = most / (read + written)

@@ -1,4 +1,4 @@
-"""Insights: what is worth a change, each with its figure, its threshold, where that is from, and what to try."""
+"""Insights: possible improvements, each with its figure, its threshold, the threshold's source, and the remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Insight:
     figure: str  #: definition of the figure
     limit: float  #: value above which it is found
     source: str  #: where figure and threshold are from
-    measure: Measuring  #: None where the trace cannot say
+    measure: Measuring  #: None if the trace cannot say
     cure: str  #: what to try
     own: str = ""  #: option for runs of dliosim; `{loop}`, `{checkpoint}` are names, `{readers}` a number
     least: int = 0  #: it is found only above this number of operations
@@ -53,7 +53,7 @@ class Finding:
     """An insight that was looked at."""
 
     insight: Insight  #: which
-    found: Measure | None  #: its figure; None where the trace cannot say
+    found: Measure | None  #: its figure; None if the trace cannot say
     is_met: bool  #: True if it is beyond its threshold
 
 

@@ -1,4 +1,4 @@
-"""Open the traces of jobs: which paths are one job, and what wrote them, recognised by content, not by name."""
+"""Open the traces of jobs: group paths by job, and recognise the tool that wrote them by content, not by name."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ _OTHERS: Final = (
 def open_trace(paths: Sequence[Path]) -> Trace:
     """Return the events of one job: one file, one folder, or several files of DFTracer or logs of Darshan.
 
-    Raises UsageError where paths are no job or a package is missing, TraceError where a trace is damaged or unknown,
-    ExecutionError where a trace of dliosim is.
+    Raises UsageError if paths are no job or a package is missing, TraceError if a trace is damaged or unknown,
+    ExecutionError if a trace of dliosim is.
     """
     try:
         if len(paths) > 1:
@@ -188,7 +188,7 @@ def list_names(folder: Path) -> list[str]:
 
 
 def list_logs(folder: Path) -> list[Path]:
-    """Return the Darshan logs of a folder. Raises UsageError where it has traces of other tools, too."""
+    """Return the Darshan logs of a folder. Raises UsageError if it has traces of other tools, too."""
     names = list_names(folder)
     logs = [folder / name for name in names if name.endswith(_LOG)]
     if not logs or FILE_NAME in names or "results.json" in names:

@@ -22,7 +22,7 @@ _INDENT = " " * 9
 #: Insights about times of ranks, in which waits for a core are, too.
 _RANKS_DIFFER: Final = ("straggler", "uneven-time")
 
-#: Readers that are advised where a run has fewer, and its cores are not known.
+#: Readers that are advised if a run has fewer, and its cores are not known.
 _READERS = 4
 
 _UNION = "The union over all ranks hides a rank that waits while others work."
@@ -53,7 +53,7 @@ def format_analysis(figures: Figures, findings: Sequence[Finding], full: bool) -
 
 
 def describe_job(job: Job, figures: Figures) -> list[str]:
-    """Return what a trace is of: where it is, who wrote it, and its size."""
+    """Return the source of a trace: its place, the tool that wrote it, and its size."""
     moved = [size(sum(getattr(one, side) for one in figures.ranks), 3) for side in ("read", "written")]
     parts = [
         count(job.ranks, "rank") if job.ranks else "",
@@ -69,13 +69,13 @@ def describe_job(job: Job, figures: Figures) -> list[str]:
 
 
 def split_note(figures: Figures) -> str:
-    """Return what to know of the time split."""
+    """Return the note on the time split."""
     split = figures.split
     return _NO_COMPUTE if not split.has_compute else _UNION if split.is_by_rank else _WORKERS
 
 
 def cure_lines(one: Finding, figures: Figures) -> list[str]:
-    """Return what to try: in words, and for a run of dliosim the option to add to its command line."""
+    """Return the remedy: in words, and for a run of dliosim the option to add to its command line."""
     option, words = _own_option(one, figures.job), (one.found.cure if one.found else "") or one.insight.cure
     waited = figures.job.core_wait
     if waited and "{readers}" in one.insight.own:
@@ -87,7 +87,7 @@ def cure_lines(one: Finding, figures: Figures) -> list[str]:
 
 
 def _own_option(one: Finding, job: Job) -> str:
-    """Return the option of an insight for a run of dliosim; empty for other jobs, and where the run has it already."""
+    """Return the option of an insight for a run of dliosim; empty for other jobs, and if the run has it already."""
     if job.source != "dliosim" or not one.insight.own:
         return ""
     now = job.settings

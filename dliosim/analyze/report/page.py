@@ -146,7 +146,7 @@ def choose_rows(figures: Figures) -> Ints:
 
 
 def activity_map(view: View, figures: Figures, rows: Ints) -> Figure:
-    """Draw what each of some ranks did longest in each column of time: its I/O above, all else below."""
+    """Draw the longest activity of each of some ranks in each column of time: I/O above, everything else below."""
     names = list(ACTIVITIES)
     shares = np.stack([measure_activity(view, name)[rows] for name in names])
     is_io = np.array([name in IO_ACTIVITIES for name in names])
@@ -189,7 +189,7 @@ def _draw_map(figures: Figures, rows: Ints, values: Floats, colours: Colormap, l
 
 
 def bandwidth_curve(figures: Figures) -> Figure:
-    """Draw what all ranks read and write together over time."""
+    """Draw the reads and writes of all ranks together over time."""
     drawn = style.figure(height=2.8)
     axes = drawn.add_subplot()
     unit = style.time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")

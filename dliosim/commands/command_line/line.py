@@ -1,4 +1,4 @@
-"""The command line as a whole, read; ranks other than 0 do not import this module, nor the parser and its tables."""
+"""Read the whole command line; ranks other than 0 import neither this module nor the parser and its tables."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dliosim.readable import printable
 
 
 def parse_line(words: Sequence[str]) -> SimpleNamespace:
-    """Return what the words behind `dliosim` say, and `function`, that of the command.
+    """Return the parsed words after `dliosim`, and the command's `function`.
 
-    Raises DiagnosticsError with what to type instead, SystemExit where the words ask for help.
+    Raises DiagnosticsError with the line to type instead, SystemExit if the words ask for help.
     """
     try:
         parsed = parse_words(words)

@@ -1,4 +1,4 @@
-"""The parser of the command line, made from the table of commands, and the text of `dliosim --help`."""
+"""The parser of the command line, built from the table of commands, and the text of `dliosim --help`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _COLOUR: Final = "when to print colours (default auto: on a terminal, unless NO_
 
 
 class Misuse(Exception):
-    """A command line that cannot be read; the text is what argparse says."""
+    """A command line that cannot be parsed; the text is argparse's message."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -102,7 +102,7 @@ def make_parser(completions: Mapping[str, object] | None = None) -> argparse.Arg
 
 
 def parse_words(words: Sequence[str]) -> SimpleNamespace:
-    """Return what the words behind `dliosim` say; raise Misuse. Overrides of DLIO's keys may stand behind options."""
+    """Return the parsed words after `dliosim`; raise Misuse. Overrides of DLIO's keys may follow options."""
     others, overrides = split_overrides(words)
     parsed = make_parser().parse_args(_end_trace(others), SimpleNamespace())
     parsed.override = [*getattr(parsed, "override", []), *overrides]
@@ -118,7 +118,7 @@ def _end_trace(words: Sequence[str]) -> list[str]:
 def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the words of a line without overrides of DLIO's keys (`++train.epochs=7`, `~train.epochs`), and these.
 
-    A line has such words where it names a workload file of DLIO.
+    A line has such words if it names a workload file of DLIO.
     """
     command = next(iter(words), "")
     is_imported = command in _IMPORTING and any(word.endswith(ENDINGS) for word in words[1:])
@@ -142,7 +142,7 @@ def _describe(command: Command) -> str:
 
 
 def quote_word(word: str) -> str:
-    """Return a word as a shell takes it, with quotes behind the `=` where it has one."""
+    """Return a word quoted for a shell, after the `=` if it has one."""
     if re.fullmatch(r"[\w*.,/=:-]+", word):
         return word
     name, equals, value = word.partition("=")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def find_pattern(given: str, keys: Sequence[str] = ()) -> Path:
     """Return the file of a pattern, given by its path or name; print on stderr which file a name stands for.
 
-    Of a workload file of DLIO it prints what an import with overrides of its `keys` has to say. PatternError [E103]
-    where there is no such file, UsageError for keys of a pattern.
+    For a workload file of DLIO it prints the report of an import with overrides of its `keys`. Raises PatternError
+    [E103] if there is no such file, UsageError for keys of a pattern.
     """
     found = locate_pattern(given)
     if found is None:
@@ -75,7 +75,7 @@ def list_names() -> list[str]:
 
 
 def print_report(name: str, pattern: Pattern) -> None:
-    """Print on stderr what an import has to say."""
+    """Print the report of an import on stderr."""
     from dliosim.dlio.convert import report_lines
 
     first, *others = report_lines(pattern)

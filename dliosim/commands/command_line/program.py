@@ -1,4 +1,4 @@
-"""The name of the program as the user typed it, in all lines that are shown to be typed."""
+"""The name of the program as the user typed it, for every command line that is shown."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 
 
 def find_program() -> str:
-    """Return the command or path to type for dliosim."""
+    """Return the command or path that starts dliosim."""
     import shutil  # for rank 0 alone
 
     return name_program(sys.argv[0], shutil.which("dliosim"))
 
 
 def name_program(started: str, on_path: str | None) -> str:
-    """Return what to type for dliosim: the path that was `started`, if it has a folder and PATH leads elsewhere."""
+    """Return the command that starts dliosim: the path `started`, if it has a folder and PATH leads elsewhere."""
     path = Path(started)
     is_typed = path.name == "dliosim" != started and str(path.absolute()) != on_path
     return started if is_typed else "dliosim"
 
 
 def insert_program(text: str, program: str | None = None) -> str:
-    """Return a text whose command lines begin with what is typed for dliosim here, and for the mpiexec next to it."""
+    """Return a text whose command lines begin with the dliosim of this environment, and with the mpiexec next to it."""
     program = program or find_program()
     if program == "dliosim":
         return text

@@ -1,6 +1,6 @@
 """Suggestions for command lines: the line to type instead of one that cannot be read.
 
-Each part of a line is mended once, from left to right; what is shown as a line to type has been parsed. Words of
+Each part of a line is mended once, from left to right; a line that is shown to be typed has been parsed. Words of
 settings are those of the language.
 """
 
@@ -53,14 +53,14 @@ class _Line:
     problem: str = ""  #: what is wrong, and is mended first; empty for what argparse says
     launcher: list[str] = field(default_factory=list)  #: words before `dliosim`
     note: str = ""  #: what to say before the line
-    advice: str = ""  #: what to do where no line says it
+    advice: str = ""  #: what to do if no line says it
 
     def replace(self, problem: str, at: int, size: int, new: Sequence[str]) -> None:
         """Put other words in the place of `size` words."""
         self.problem, self.words[at : at + size] = self.problem or problem, new
 
     def give_up(self, problem: str, advice: str = "") -> None:
-        """Note what to do instead, where no line can be shown."""
+        """Note the advice, if no line can be shown."""
         self.problem, self.advice = problem, advice or f"`dliosim {self.words[0]} --help` lists what can be written"
 
 
@@ -180,13 +180,13 @@ def _mend_option(line: _Line, at: int, known: Mapping[str, Mapping[str, Any]]) -
 
 
 def _define(pair: str, words: Sequence[str]) -> list[str]:
-    """Return the `-D` for `NAME=VALUE`, in the words of the pattern where it has others."""
+    """Return the `-D` for `NAME=VALUE`, in the words of the pattern if it has others."""
     name, _, value = pair.partition("=")
     return _write_setting(name, value, words) or ["-D", pair]
 
 
 def _write_setting(word: str, value: str, words: Sequence[str]) -> list[str]:
-    """Return the `-D` for a setting of the pattern that a word means; empty where it means none."""
+    """Return the `-D` for a setting of the pattern that a word means; empty if it means none."""
     path = next((found for one in words[1:] if not one.startswith("-") and (found := locate_pattern(one))), None)
     if path is not None and path.suffix in ENDINGS and (key := find_key(word)):
         return [f"++{key}={value}"]

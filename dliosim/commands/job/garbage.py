@@ -1,4 +1,4 @@
-"""Objects that stay until a process ends, and so need no search for garbage."""
+"""Objects that live until the process ends, and so need no garbage collection."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def freeze_objects() -> Iterator[None]:
-    """Import modules or compile a pattern in this block; the objects it leaves, and all earlier ones, are not searched.
+    """Import modules or compile a pattern in this block; its objects, and all earlier ones, are exempt from collection.
 
-    Otherwise Python would search them during the block, before each loop, and again at exit: a sixth of the processor
+    Otherwise Python would scan them during the block, before each loop, and again at exit: a sixth of the processor
     time of a rank with little to do.
     """
     gc.disable()

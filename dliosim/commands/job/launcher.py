@@ -1,4 +1,4 @@
-"""The launcher's variables before MPI is there, and settings of libraries that follow from them."""
+"""The launcher's variables before MPI starts, and settings of libraries that follow from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LAUNCHERS = frozenset(
 
 
 def launcher_rank(environ: Mapping[str, str]) -> int:
-    """Return the number of this process among the launcher's; 0 where the launcher does not give it."""
+    """Return the number of this process among the launcher's; 0 if the launcher does not give it."""
     found = (environ.get(name, "") for name in _VARIABLES)
     return next((int(rank) for rank in found if rank.isdecimal()), 0)
 
@@ -63,7 +63,7 @@ def library_environment() -> Iterator[None]:
 
 
 def library_settings(environ: Mapping[str, str], cores: int) -> dict[str, str]:
-    """Return variables of the environment with which libraries start faster, without those that are set already.
+    """Return environment variables that make libraries start faster, without those that are set already.
 
     `cores` is the number of cores of this node for the launcher's ranks; measured in docs/evidence/benchmarks.md.
     """

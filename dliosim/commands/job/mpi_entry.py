@@ -40,8 +40,8 @@ _OTHERS_START = 1.0
 def run_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[[str], str]) -> int:
     """Run an action on all ranks of `comm`; return the exit status, the same on every rank.
 
-    `save` is called on rank 0 with the name of a signal, and writes what is finished; see `handle_signals`. An error of
-    one rank alone ends the job, since other ranks may wait for it anywhere.
+    `save` is called on rank 0 with the name of a signal, and writes the finished results; see `handle_signals`. An
+    error of one rank alone ends the job, since other ranks may wait for it anywhere.
     """
     try:
         check_launcher(launcher_size(os.environ), comm.size, mpi_library())
@@ -87,8 +87,8 @@ def run_job(comm: MPI.Intracomm, action: Callable[[World], int], save: Callable[
 def watch_stalls(world: World, limits: StallLimits, save: Callable[[str], str]) -> Iterator[None]:
     """Watch for stalls of this job during the block, if there are limits.
 
-    Collective; so is its end, unless it ends by one rank's error. `save` keeps what is finished on rank 0, and returns
-    in words what it did.
+    Collective; so is its end, unless it ends by one rank's error. `save` keeps the finished results on rank 0, and
+    returns in words what it did.
     """
     if limits.first_limit is None:
         yield

@@ -1,4 +1,4 @@
-"""The results of what a run has finished: written now and then, and by another thread of rank 0 when a signal comes."""
+"""The results so far of a run: written now and then, and by another thread of rank 0 on a signal."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _PAUSE, _SPARSE = 5.0, 50
 class PartialResults:
     """The partial results of a run, which are written between `begin` and `final_write` of the main thread.
 
-    No MPI is needed. What was written last is there however the run ends: launchers may kill the ranks before any of
-    them can write what it has. Without `begin`, `otherwise` is all that `save` says.
+    No MPI is needed. The last write survives however the run ends: launchers may kill the ranks before any of them can
+    write its results. Without `begin`, `save` only returns `otherwise`.
     """
 
     def __init__(self, otherwise: str) -> None:
@@ -30,7 +30,7 @@ class PartialResults:
         self._otherwise = otherwise
 
     def begin(self, write: Callable[[str], Path | None]) -> None:
-        """Let results be written from now on by `write`, which returns the file, or None if nothing is finished.
+        """Allow results to be written from now on by `write`, which returns the file, or None if nothing is finished.
 
         It takes the name of the signal, which is empty for `keep`.
         """
@@ -45,9 +45,9 @@ class PartialResults:
             yield
 
     def keep(self) -> None:
-        """Write results.partial.json unless that was done lately; an epoch or a verb has ended, and no clock runs.
+        """Write results.partial.json unless it is recent; an epoch or a verb has ended, and no clock runs.
 
-        What cannot be written is not reported: the run may well end with results.
+        A failed write is not reported: the run may well end with results.
         """
         began = monotonic()
         if self._write is not None and began >= self._due and self._lock.acquire(blocking=False):
@@ -59,7 +59,7 @@ class PartialResults:
                 self._due = monotonic() + max(_PAUSE, _SPARSE * (monotonic() - began))
 
     def save(self, signal: str) -> str:
-        """Write results.partial.json if anything is finished; return in words what was done."""
+        """Write results.partial.json if anything is finished; return a sentence about it."""
         if not self._lock.acquire(timeout=RESULTS_DUE):
             return f"{OVER}, and its results were still being written"
         try:

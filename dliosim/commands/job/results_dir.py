@@ -20,14 +20,14 @@ from dliosim.execute.io_errors import rank_0_error
 from dliosim.readable import printable
 from dliosim.report.files.results import COMPARE, RESULTS
 
-#: The files that a run and a comparison write last: where one exists, all other files exist too.
+#: The files that a run and a comparison write last: if one exists, all other files exist too.
 LAST = (RESULTS, COMPARE)
 
 
 def check_output_directory(given: str | None) -> None:
     """Check that the results can go to the directory `given`, or to a new one below the current one.
 
-    Raises UsageError where it has the results of another run or comparison, and OSError where no file can be made.
+    Raises UsageError if it has the results of another run or comparison, and OSError if no file can be made.
     """
     from tempfile import TemporaryFile  # for rank 0 alone
 
@@ -55,7 +55,7 @@ def _find_free(given: str) -> str:
 class ResultsDirectory:
     """The directory `given`, or a new one called `dliosim-{kind}-{name}-...` for a run of workload `name`.
 
-    It is made when it is first asked for. If it is new and still empty when the context ends, it is removed.
+    The directory is made when it is first asked for. If it is new and still empty when the context ends, it is removed.
     """
 
     def __init__(self, given: str | None, name: str, started: datetime, kind: str = "results") -> None:
@@ -72,7 +72,7 @@ class ResultsDirectory:
                 self._made.rmdir()
 
     def make(self) -> Path:
-        """Return the directory; OSError where it cannot be made, or where another run has written its results there."""
+        """Return the directory; OSError if it cannot be made, or if another run has written its results there."""
         if self._made is None:
             self._made, self._is_new = _make_directory(self._given, self._stem, self._started)
         for last in LAST:
@@ -106,13 +106,13 @@ class Results(Protocol):
         """Write all files to an existing directory. Raises OSError."""
 
     def report(self, place: Path | None) -> str:
-        """Return what is printed; `place` is None where the files could not be written."""
+        """Return the text to print; `place` is None if the files could not be written."""
 
 
 def write_and_print(directory: ResultsDirectory, results: Results) -> tuple[Path | None, bool]:
     """Write results and print their report; return their directory, and whether both succeeded.
 
-    The report is printed even where the files cannot be written, so that the figures of a long run are not lost.
+    The report is printed even if the files cannot be written, so that the figures of a long run are not lost.
     """
     failures: list[str] = []
     written: Path | None = None
@@ -131,5 +131,5 @@ def write_and_print(directory: ResultsDirectory, results: Results) -> tuple[Path
 
 
 def results_line(place: Path | None) -> str:
-    """Return the line that says where results are; empty where there are none."""
+    """Return the line that says where results are; empty if there are none."""
     return f"results: {printable(str(place))}\n" if place is not None else ""

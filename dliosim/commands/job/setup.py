@@ -82,10 +82,10 @@ class RankCommand(ABC):
 
     @abstractmethod
     def read(self) -> None:
-        """Read what is to be done, on rank 0: pattern, options, files."""
+        """Read the task on rank 0: pattern, options, files."""
 
     def open(self) -> None:
-        """Check and open what is needed until the end, in `setup.stack`."""
+        """Check and open everything that is needed until the end, in `setup.stack`."""
         return
 
     @abstractmethod
@@ -102,7 +102,7 @@ def run_on_ranks(
 ) -> int:
     """Run a command on all ranks of `comm` as `run_job`; return the exit status, the same on every rank.
 
-    `parsed` is what the `arguments` say; without it rank 0 reads them, and the others receive it.
+    `parsed` are the parsed `arguments`; without it rank 0 parses them, and the others receive the result.
     """
     unfinished = PartialResults(command.unfinished)
 
@@ -136,7 +136,7 @@ def _read(arguments: Sequence[str]) -> SimpleNamespace:
 
 @freeze_objects()
 def compile_or_explain(compile_pattern: Callable[[], tuple[T, Iterable[Diagnostic]]]) -> T:
-    """Return what rank 0 compiles, and print the warnings; UsageError with all mistakes as text."""
+    """Return the result of compiling on rank 0, and print the warnings; UsageError with all mistakes as text."""
     from dliosim.language.diagnostics import PatternError, render
 
     colour = has_colours(sys.stderr, 2)

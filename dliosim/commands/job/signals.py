@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGUSR1: kept from a program's first line, and handled by a thread once MPI is there."""
+"""Ctrl-C, SIGTERM and SIGUSR1: held from the program's first line on, and handled by a thread once MPI has started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 _ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM"}
 _KEPT = (*_ENDING, signal.SIGUSR1)
 
-#: Seconds between two looks for the launcher, where the kernel does not report its end (Linux before 5.3).
+#: Seconds between two looks for the launcher, if the kernel does not report its end (Linux before 5.3).
 _LOOK = 5.0
 
 #: First words of what `save` returns once the results are written, or being written.
@@ -24,9 +24,9 @@ OVER = "the run was over"
 
 @cache
 def capture_signals() -> int:
-    """Keep those signals from now on; return a descriptor that gives the number of each as a byte.
+    """Hold those signals from now on; return a descriptor that gives the number of each as a byte.
 
-    Nothing else happens until `handle_signals` reads them. A rank that ended before MPI is there would leave the others
+    Nothing else happens until `handle_signals` reads them. A rank that ended before MPI started would leave the others
     in MPI_Init for ever: MPICH's launcher does not notice a rank that ends so early.
     """
     reader, teller = os.pipe()
@@ -47,14 +47,14 @@ def handle_signals(
     is_ending: Callable[[], bool],
     launcher: int | None,
 ) -> None:
-    """Start a thread that handles signals from now on, during any call of this rank, and also those that came before.
+    """Start a thread that handles the signals held so far, and later ones during any call of this rank.
 
     Python handles signals between two of its own instructions, and a rank that waits in MPI executes none. On rank 0
-    `save` is called with the signal's name and writes what is finished, without MPI; what it returns is printed. Then
-    `end` is called with the exit status, except after SIGUSR1. Where `is_ending` says that a rank has printed why it
-    ends the job, SIGTERM is the launcher's answer to that, and nothing is saved or printed. Other ranks leave all of
-    this to rank 0, as a terminal and a batch system signal it as well. Where SIGTERM came to another rank alone,
-    `end_late` is called with a message and the status.
+    `save` is called with the signal's name and writes the finished results, without MPI; the text that it returns is
+    printed. Then `end` is called with the exit status, except after SIGUSR1. If `is_ending` says that a rank has
+    printed why it ends the job, SIGTERM is the launcher's answer to that, and nothing is saved or printed. Other ranks
+    leave all of this to rank 0, as a terminal and a batch system signal it as well. If SIGTERM came to another rank
+    alone, `end_late` is called with a message and the status.
 
     This process is killed when the process `launcher` ends: nothing else would end the ranks of a launcher that was
     killed, which wait for each other or compute on. None, or 0 for a process that is outside of this one's container,
@@ -89,14 +89,14 @@ def handle_signals(
 
 @cache
 def _watch_process(process: int) -> int | None:
-    """Return a descriptor that is readable once a process has ended; None where Python or the kernel has none."""
+    """Return a descriptor that is readable once a process has ended; None if Python or the kernel has none."""
     with suppress(AttributeError, OSError):
         return os.pidfd_open(process)
     return None
 
 
 def _has_ended(process: int) -> bool:
-    """Return True if a process has ended, also where its parent has not collected it."""
+    """Return True if a process has ended, even if its parent has not collected it."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

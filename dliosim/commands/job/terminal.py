@@ -1,4 +1,4 @@
-"""The terminal of the user: that of this process, or of the launcher that carries its output there; and its colours."""
+"""The user's terminal, which belongs to this process or to the launcher that carries its output; and its colours."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ colour_choice = ["auto"]
 
 
 def user_terminal(own: TextIO | None = None, descriptor: int = 2) -> TextIO | None:
-    """Return the terminal on which a stream of this process is shown, standard error if none is given; None for none.
+    """Return the terminal that shows a stream of this process (default: standard error), or None.
 
-    Under a launcher it is that of the launcher on this node: the rank's own stream is a pipe to the launcher, and under
-    Open MPI a pseudo-terminal, whose text may go to a file. `own` and `descriptor` are the stream and its number.
+    Under a launcher it is the terminal of the launcher on this node: the rank's own stream is a pipe to the launcher,
+    or under Open MPI a pseudo-terminal whose text may go to a file. `own` and `descriptor` are the stream and its
+    number.
     """
     own = own or sys.stderr
     launchers = find_launchers()
@@ -47,7 +48,7 @@ def _open_terminal(path: Path) -> TextIO | None:
 def has_colours(own: TextIO, descriptor: int) -> bool:
     """Return True if a stream, standard output (1) or error (2), is shown on a terminal that takes colours.
 
-    `--colour` decides first. NO_COLOR (https://no-color.org) and TERM=dumb refuse them, FORCE_COLOR asks for them where
+    `--colour` decides first. NO_COLOR (https://no-color.org) and TERM=dumb refuse them, FORCE_COLOR asks for them if
     there is no terminal.
     """
     if colour_choice[0] != "auto":
@@ -63,7 +64,7 @@ def has_colours(own: TextIO, descriptor: int) -> bool:
 
 
 def print_text(text: str) -> OSError | None:
-    """Print a text, in colours where these are seen; return the error where this fails, but None for a closed pipe."""
+    """Print a text, in colours if they are shown; return the error if this fails, but None for a closed pipe."""
     text = printable(text, lines=True)
     if has_colours(sys.stdout, 1):
         from dliosim.report.first_lines import add_colours
@@ -81,7 +82,8 @@ def print_text(text: str) -> OSError | None:
 def open_streams() -> None:
     """Discard what goes to standard streams that are closed (`>&-`), and replace what these cannot encode by `?`.
 
-    Without this a file that is opened gets the number of a closed one, and messages of libraries land in it.
+    Otherwise a newly opened file would get the number of a closed stream, and libraries would write their messages into
+    it.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -95,5 +97,5 @@ def open_streams() -> None:
 
 
 def discard_output() -> None:
-    """Discard what Python still buffers of standard output, so that it does not fail a second time at exit."""
+    """Discard the output that Python still buffers, so that it does not fail a second time at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

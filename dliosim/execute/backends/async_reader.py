@@ -50,7 +50,7 @@ class _BatchPart:
     #: the calls
     calls: Calls
     #: with `open each sample`: the calls that open a file, and whether the call after the last one does; shape
-    #: (calls + 1,); None where files stay open
+    #: (calls + 1,); None if files stay open
     heads: NDArray[np.bool_] | None
     #: number of the first call in the queue; the others follow
     first: int = 0

@@ -54,7 +54,7 @@ class Reader(Protocol):
     meter: Meter
 
     def begin_epoch(self) -> None:
-        """Open the shared file, unless it is open. Collective where a shared file is read by MPI-IO."""
+        """Open the shared file, unless it is open. Collective if a shared file is read by MPI-IO."""
         ...
 
     def read(self, calls: Calls, into: memoryview) -> int:
@@ -67,7 +67,7 @@ class Reader(Protocol):
         ...
 
     def end_epoch(self) -> None:
-        """Close the files with `open each epoch`. Collective where `begin_epoch` is."""
+        """Close the files with `open each epoch`. Collective if `begin_epoch` is."""
         ...
 
     def active_hints(self) -> dict[str, str]:
@@ -75,7 +75,7 @@ class Reader(Protocol):
         return {}
 
     def close(self) -> None:
-        """Close everything; safe to call twice. Collective where `begin_epoch` is."""
+        """Close everything; safe to call twice. Collective if `begin_epoch` is."""
         ...
 
 
@@ -168,7 +168,7 @@ class Writer(Protocol):
 
 
 def close_writer(writer: Writer, record: VerbRecord) -> None:
-    """Close a file that was written, and add its hints and meter to `record`. Collective where opening it was."""
+    """Close a file that was written, and add its hints and meter to `record`. Collective if opening it was."""
     try:
         if record.hints is None:
             record.hints = writer.active_hints()
@@ -233,7 +233,7 @@ class CallBuffers(Generic[T]):
 class CallBufferCache(Generic[T]):
     """Cuts a step's buffer into one object a call, and keeps these for steps with the same pieces.
 
-    Making a slice costs as much as a tenth of a 4 KiB read. Where all samples have one size, the slices are the same in
+    Making a slice costs as much as a tenth of a 4 KiB read. If all samples have one size, the slices are the same in
     every step.
     """
 

@@ -38,7 +38,7 @@ class OpenFiles:
     """Opens and closes the files of one reader, and adds the times to its meter.
 
     `kept` has the descriptors that stay open, by file. `together` is the number of files that the reader may open at a
-    time where none stays open. The planned bytes of a file are needed only when an O_DIRECT call reaches its end.
+    time if none stays open. The planned bytes of a file are needed only when an O_DIRECT call reaches its end.
     """
 
     def __init__(self, access: Access, files: Files, meter: Meter) -> None:

@@ -1,4 +1,4 @@
-"""Queues of reads in the kernel: io_uring, or libaio where io_uring is refused, by system calls only."""
+"""Queues of reads in the kernel: io_uring, or libaio if io_uring is refused, by system calls only."""
 
 from __future__ import annotations
 

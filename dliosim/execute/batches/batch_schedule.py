@@ -34,7 +34,7 @@ class EpochCalls:
     def step_rounds(self, step: int) -> list[Calls]:
         """Return the parts of a step that one reader reads in turn: one part, or one part for each round.
 
-        Every rank returns `most[step]` parts, the last ones empty where it needs fewer: each is a collective call.
+        Every rank returns `most[step]` parts, the last ones empty if it needs fewer: each is a collective call.
         """
         rounds, most = self.rounds, self.most
         if rounds is None or most is None:

@@ -25,7 +25,7 @@ _CALLED = struct.Struct("q")
 def make_scattered_batches(world: World, access: Access, files: Files, size: int) -> ScatteredBatches:
     """Make the batches of `access`; no rank's batch is larger than `size` bytes. Collective on the node.
 
-    Raises ExecutionError, [R402] where there is no memory for the buffer.
+    Raises ExecutionError, [R402] if there is no memory for the buffer.
     """
     reads = world.node.rank == 0
     slot = align_up(size + _CALLED.size, max(access.page, mmap.PAGESIZE))

@@ -26,16 +26,16 @@ PATIENCE = 5.0
 class Batches(ABC):
     """The batches of one loop on one rank, epoch by epoch and in the order of steps.
 
-    As they stand here, `run`, `end` and `close` are for batches without threads.
+    The `run`, `end` and `close` of this class suit batches without threads.
     """
 
     def __init__(self, readers: Sequence[Reader]) -> None:
         #: the readers; their meters count all calls
         self.readers = readers
-        #: native ids of the reader threads; empty where the waiting thread reads itself
+        #: native ids of the reader threads; empty if the waiting thread reads itself
         self.threads: Sequence[int] = ()
         #: of each step that a reader thread read and `wait` returned: when reading began and ended; perf_counter_ns,
-        #: two entries a step, zeros where there was nothing to read. The code that takes the entries clears the list
+        #: two entries a step, zeros if there was nothing to read. The code that takes the entries clears the list
         self.reading: list[int] = []
         #: of the last step waited for: ns that its readers were inside calls
         self.called = 0
@@ -122,11 +122,11 @@ class PrefetchedBatches(Batches):
     """Batches that K reader threads read ahead, N of them.
 
     The main thread submits the reads of steps 0 to N - 1 when an epoch's clock starts, and the read of step s + N when
-    it has used the batch of step s, whose buffer it takes: the data are on the accelerator then, and a rank holds N
-    batches and not one more. This order is the same on every rank, also if a read fails. With `by sample` the readers
-    divide the calls of a step. Otherwise one reader reads the whole batch: any reader that is free, or with
-    `by batch in turn` reader s mod K. With `collective` there is one reader; files are opened and closed, and `run`
-    runs its action, on its thread, in the order of the requests.
+    it has used the batch of step s: the data are on the accelerator by then, so the read reuses that buffer and a rank
+    never holds more than N batches. This order is the same on every rank, even if a read fails. With `by sample` the
+    readers divide the calls of a step. Otherwise one reader reads the whole batch: any reader that is free, or with `by
+    batch in turn` reader s mod K. With `collective` there is one reader; files are opened and closed, and `run` runs
+    its action, on its thread, in the order of the requests.
     """
 
     def __init__(
@@ -381,7 +381,7 @@ class _ReadTask(_Task[int]):
     def complete(self, reader: OverlappingReader, inside: int) -> None:
         """Complete the read, which is the oldest one begun.
 
-        `inside` is `io_call_ns` of the meter when the batch before it was complete.
+        `inside` is `io_call_ns` of the meter at the time when the previous batch was complete.
         """
 
         def complete_batch() -> int:

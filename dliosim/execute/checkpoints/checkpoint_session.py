@@ -108,7 +108,7 @@ class CheckpointSession:
     def settle(self, names: Iterable[str] = (), mpi: bool = False) -> int:
         """Wait until none of these checkpoints is being flushed, and with `mpi` none by MPI-IO; return the ns of it.
 
-        Two threads in collective file calls deadlock in ROMIO's lock.
+        Two threads in collective file calls deadlock on ROMIO's lock.
         """
         wanted, begun = set(names), perf_counter_ns()
         waited_for = [

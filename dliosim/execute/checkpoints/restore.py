@@ -41,8 +41,8 @@ _OF_DATA = (None, "R401")
 def list_each(session: Session, checkpoint: Checkpoint, verb: Restore) -> list[int]:
     """Return the numbers of the checkpoints that a restore of `each` reads, the oldest first.
 
-    They are those that this run has saved, or else all that are there. Collective. Raises ExecutionError [R404] on
-    every rank where there are fewer than `verb.each`.
+    They are the ones that this run has saved, or else all that exist. Collective. Raises ExecutionError [R404] on
+    every rank if there are fewer than `verb.each`.
     """
     if session.options.null:
         return list(range(1, verb.each + 1))
@@ -60,7 +60,7 @@ def restore(
 ) -> tuple[VerbRecord, tuple[str, ...]]:
     """Read a checkpoint as `verb` says; return the record, and notes on newer checkpoints that do not count.
 
-    Every byte is compared with what was saved. Where a byte differs, or a file is missing or cut, on any rank, the
+    Every byte is compared with what was saved. If a byte differs, or a file is missing or cut, on any rank, the
     checkpoint before is read instead, unless it is the one of `number` that is wanted. Collective. Raises
     ExecutionError on every rank: [R404] if no checkpoint is complete, [R401] if one cannot be read, since nothing
     proves that it is damaged.
@@ -204,7 +204,7 @@ def _inspect_checkpoint(
 def _read_metadata(found: FoundCheckpoint, record: VerbRecord) -> None:
     """Read the file of all plans, as every rank of PyTorch's distributed checkpoint does before anything else.
 
-    Raises ExecutionError [R401] where it is not what was written.
+    Raises ExecutionError [R401] if it is not what was written.
     """
     path = found.directory / METADATA
     if METADATA not in found.saved.files:

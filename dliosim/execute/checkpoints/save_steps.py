@@ -49,7 +49,7 @@ _SHARD, _RUN = 7, 4
 
 @dataclass(slots=True)
 class CheckpointSave:
-    """One save: where it is written, its record, and its tasks in the background."""
+    """One save: its directory, its record, and its tasks in the background."""
 
     #: the plan of its files
     files: StateFiles
@@ -83,7 +83,7 @@ class CheckpointSave:
 
     @property
     def is_over(self) -> bool:
-        """Return whether no task of it is running or waiting on this rank."""
+        """Return whether no task of this save is running or waiting on this rank."""
         return all(job is None or job.is_over for job in (self.flush, self.drain))
 
     @property
@@ -278,7 +278,7 @@ def exchange_plans(world: World, files: StateFiles) -> NDArray[np.int64] | None:
     """Gather the plans of all ranks on rank 0 and send each rank its own. Collective.
 
     Returns on rank 0 an array (shards, 7) of int64: part, row0, row1, col0, col1, file (its index in
-    `StateFiles.files`), offset in bytes; None on other ranks. Raises ExecutionError on this rank alone where its plan
+    `StateFiles.files`), offset in bytes; None on other ranks. Raises ExecutionError on this rank alone if its plan
     came back different.
     """
     own = _shard_rows(files, world.rank)
@@ -291,7 +291,7 @@ def exchange_plans(world: World, files: StateFiles) -> NDArray[np.int64] | None:
 
 
 def write_metadata(files: StateFiles, plan: NDArray[np.int64], directory: Path) -> SavedFile:
-    """Write the file of all plans, durably where the checkpoint says so. For rank 0; raises ExecutionError."""
+    """Write the file of all plans, durably if the checkpoint says so. For rank 0; raises ExecutionError."""
     content = {
         "parts": [part.name for part in files.parts],
         "files": [name for name, _ in files.files()],
@@ -312,7 +312,7 @@ def gather_runs(world: World, files: StateFiles, written: Sequence[Run]) -> list
 def join_runs(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> dict[str, SavedFile]:
     """Return bytes and checksum of every file, joined from the runs of all ranks.
 
-    Raises ExecutionError where the runs of a file leave a gap, overlap, or end before its size.
+    Raises ExecutionError if the runs of a file leave a gap, overlap, or end before its size.
     """
     runs: dict[str, list[list[int]]] = defaultdict(list)
     for rank, own in enumerate(gathered):

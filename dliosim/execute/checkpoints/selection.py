@@ -63,9 +63,9 @@ class CheckpointSearch:
             place.below = None if number is None else number + 1
 
     def find(self) -> FoundCheckpoint:
-        """Return the newest checkpoint that was not passed over; with equal numbers, that of the checkpoint's own root.
+        """Return the newest checkpoint that was not passed over; of equal numbers, the one on its own root.
 
-        Raises ExecutionError [R404] where there is none, and what `checkpoint_store.find_newest_complete` raises.
+        Raises ExecutionError [R404] if there is none, and what `checkpoint_store.find_newest_complete` raises.
         """
         found: list[FoundCheckpoint] = []
         failures: list[ExecutionError] = []
@@ -87,9 +87,9 @@ class CheckpointSearch:
         return newest
 
     def list_oldest(self, count: int, own: Sequence[int]) -> list[int]:
-        """Return the numbers of the `count` oldest that are there, in any root: of `own`, where these are any.
+        """Return the numbers of the `count` oldest checkpoints on any root; only those in `own`, if there are any.
 
-        What was never finished does not count. Raises ExecutionError [R404] where there are fewer.
+        Unfinished checkpoints do not count. Raises ExecutionError [R404] if there are fewer.
         """
         bases = [place.base for place in self._places]
         there = {

@@ -102,7 +102,7 @@ def staging_bytes(files: StateFiles, rank: int, background: Background) -> int:
 
 
 def _buffer_bytes(files: StateFiles, rank: int) -> int:
-    # O_DIRECT writes a buffer without another copy only where it begins at a page.
+    # O_DIRECT writes a buffer without another copy only if it begins at a page.
     align = files.checkpoint.access.page
     if align == 1:
         return files.owner_bytes(rank)

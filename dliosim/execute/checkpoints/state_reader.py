@@ -58,7 +58,7 @@ def read_state(
 ) -> None:
     """Read passes of a checkpoint. Collective.
 
-    All ranks must give equally many passes. Raises DliosimError on every rank.
+    All ranks must give the same number of passes. Raises DliosimError on every rank.
     """
     world, access = session.world, files.checkpoint.access
     counts = world.run_on_all(lambda: [_count_pass(files, found, one) for one in passes])
@@ -96,7 +96,7 @@ def read_state(
 
 
 class _ReadRanges:
-    """The ranges of bytes of each file that were read, merged where they follow each other; or too many of them."""
+    """The ranges of bytes of each file that were read, merged if they follow each other; or too many of them."""
 
     def __init__(self) -> None:
         #: those of each file, by its name, in parts (n, 2) of begins and ends
@@ -113,7 +113,7 @@ class _ReadRanges:
             self._count += len(begin)
 
     def merge_ranges(self, number: Mapping[str, int]) -> ByteRanges | None:
-        """Return all ranges, with the `number` of each file; None where there are more than `MOST_RANGES`."""
+        """Return all ranges, with the `number` of each file; None if there are more than `MOST_RANGES`."""
         if self._count > MOST_RANGES:
             return None
         pairs = [(number[name], np.concatenate(some)) for name, some in self.steps.items()]

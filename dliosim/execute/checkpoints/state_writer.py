@@ -76,7 +76,7 @@ def serialize_pieces(made: Made, checkpoint: Checkpoint, total: int, record: Ver
 def write_state(session: Session, files: StateFiles, directory: Path, made: Made, record: VerbRecord) -> list[Run]:
     """Write what this rank saves, or send it to its writer; return what this rank has written. Collective.
 
-    Files are synced where the checkpoint says so. Raises DliosimError, on this rank alone unless it is `shared`.
+    Files are synced if the checkpoint says so. Raises DliosimError, on this rank alone unless it is `shared`.
     """
     world, rank, checkpoint = session.world, session.world.rank, files.checkpoint
     made = serialize_pieces(made, checkpoint, files.owner_bytes(rank), record)

@@ -1,4 +1,4 @@
-"""Copy a complete checkpoint to another root, where it becomes complete in the same way."""
+"""Copy a complete checkpoint to another root, and commit it there in the same way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dliosim.plan.checkpoints.layout import METADATA, StateFiles
 from dliosim.trace.calls import Call
 from dliosim.trace.recorder import open_log
 
-#: Bytes of a call where the checkpoint sets no `transfer`.
+#: Bytes of a call if the checkpoint sets no `transfer`.
 _TRANSFER = 4 << 20
 
 

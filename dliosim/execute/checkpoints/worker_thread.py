@@ -24,7 +24,7 @@ _LOOK = 0.25
 
 
 class BackgroundTask:
-    """A task of a worker; once it is over, `error` is what ended it, the same on every rank."""
+    """A task of a worker; after it, `error` is the error that ended it, the same on every rank."""
 
     def __init__(self, action: Callable[[Session], None], after: BackgroundTask | None) -> None:
         self.action = action

@@ -52,7 +52,7 @@ class RawWriter(FileWriter):
     places: FramedPlaces
 
     def place(self, parts: Iterable[FilePart]) -> Iterator[PlacedPart]:
-        """Yield the parts, with small ones placed many at a time: placing one takes as long as hundreds."""
+        """Yield the parts; small ones are placed many at a time: one takes as long as hundreds."""
         left, dress = iter(parts), dress_function(self.places.form)
         while some := list(islice(left, PARTS_AT_ONCE)):
             small = self._place_small_parts([part for part in some if _sample_count(part) <= SMALL])

@@ -11,7 +11,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.store.manifest import NAME, find_manifest, write_manifest
 from dliosim.model import Dataset
 
-#: The fault where there is no directory.
+#: The fault if there is no directory.
 ABSENT = "has not been prepared"
 
 
@@ -37,7 +37,7 @@ def write_dataset_manifest(dataset: Dataset, directory: Path, size: int, pattern
 def find_dataset_fault(dataset: Dataset, directory: Path) -> str | None:
     """Return why the data in a directory do not count, as words that follow the data set's name; None if they do.
 
-    Raises ExecutionError [R401] where their manifest cannot be read.
+    Raises ExecutionError [R401] if their manifest cannot be read.
     """
     manifest = find_manifest(directory, "data set", dataset.digest())
     if manifest is None:
@@ -77,7 +77,7 @@ def damage_error(dataset: Dataset, what: str) -> ExecutionError:
 
 
 def boot_id() -> str | None:
-    """Return the id of this boot of this node; None where the kernel has none."""
+    """Return the id of this boot of this node; None if the kernel has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip() or None
     except OSError:

@@ -46,15 +46,15 @@ class FileFinder:
     def __call__(self, dataset: Dataset) -> FileSurvey:
         """Return the survey of the matching files.
 
-        Raises ExecutionError [R401] where a file is not of the format, UsageError where the root is not given, and
-        UsageError [E103] where no file matches.
+        Raises ExecutionError [R401] if a file is not of the format, UsageError if the root is not given, and
+        UsageError [E103] if no file matches.
         """
         if dataset not in self._known:
             self._known[dataset] = self._find_files(dataset)
         return self._known[dataset]
 
     def find_known(self, dataset: Dataset) -> FileSurvey:
-        """Return a survey made before; raise UsageError [R403] where there is none, as another may take minutes."""
+        """Return a survey made before; raise UsageError [R403] if there is none, as another may take minutes."""
         if dataset not in self._known:
             raise UsageError(f"the files of `{dataset.name}` are other ones", "R403")
         return self._known[dataset]
@@ -134,7 +134,7 @@ def _match_files(root: Path, pattern: str) -> Iterator[tuple[str, bool]]:
     """Yield the path below `root` of each regular file and link that a pattern matches, and whether a link leads there.
 
     A link to a directory is followed where a part of the pattern names it. `**` follows no links: one that leads to a
-    directory above it would never end. Raises ExecutionError [R401] where a link leads nowhere, or out of the root.
+    directory above it would never end. Raises ExecutionError [R401] if a link leads nowhere, or out of the root.
     """
     real = os.path.realpath(root)
 

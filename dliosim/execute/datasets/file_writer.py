@@ -48,7 +48,7 @@ class WriteJob:
     form: Format
     #: figures of this rank
     record: VerbRecord
-    #: what is read for the samples; None where they are made
+    #: what is read for the samples; None if they are made
     source: SampleSource | None = None
 
     @property
@@ -75,7 +75,7 @@ class WriteJob:
         return (part for part in places.parts(1, 0) if part.file % ranks == rank)
 
     def own_files(self) -> range:
-        """Return the files that this rank makes where it makes whole ones."""
+        """Return the files that this rank makes if it makes whole ones."""
         return range(self.session.world.rank, self.dataset.layout.files, self.session.world.size)
 
     def samples_of(self, file: int) -> tuple[int, int]:
@@ -126,6 +126,6 @@ class FileWriter(ABC):
         """Return the bytes of the largest chunk of a part, or a little more: the size that its buffer must have."""
 
     def count_encoding(self, record: VerbRecord) -> None:
-        """Count the time of framing as such, and no longer as that of making contents."""
+        """Count the time of framing as encoding, not as making contents."""
         record.encode_ns += self.encoding.encode_ns
         record.content_ns -= self.encoding.encode_ns

@@ -84,7 +84,7 @@ class _SampleGroup:
 
 @dataclass(frozen=True, eq=False)
 class FramedWriter(FileWriter):
-    """Makes files of a framed format; small files many at a time: to frame one sample takes as long as hundreds."""
+    """Makes files of a framed format; small ones many at a time: framing one takes as long as hundreds."""
 
     #: places of the samples
     places: FramedPlaces
@@ -153,7 +153,7 @@ class FramedWriter(FileWriter):
     def _group_samples(self, part: FilePart, transfer: int | None) -> Iterator[_SampleGroup]:
         """Yield the groups of a part: samples that fit into one call of `transfer`, or one sample that does not.
 
-        Where `transfer` is None, each sample is a group.
+        If `transfer` is None, each sample is a group.
         """
         end = part.offset + part.length
         none = np.empty(0, np.int64)

@@ -62,7 +62,7 @@ def join_indexes(
     """Join the indexes of `files` files into one, in memory that a node shares; this rank has those of files `own`.
 
     `others` are arrays of `shared_memory` that are completed with it. Collective. Raises ExecutionError [R401] on every
-    rank where files differ in their number of columns.
+    rank if files differ in their number of columns.
     """
     wide = [len(one.columns) for one in found]
     extremes = world.allreduce(np.array([max(wide, default=0), -min(wide, default=1 << 30)]), "max").tolist()

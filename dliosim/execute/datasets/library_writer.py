@@ -44,7 +44,7 @@ class FileTemplate:
 
     #: its index
     index: FileIndex
-    #: (offset, bytes) of all pieces around that space; None where they are too many or too large to keep
+    #: (offset, bytes) of all pieces around that space; None if they are too many or too large to keep
     around: tuple[tuple[int, bytes], ...] | None
 
 
@@ -81,7 +81,7 @@ T = TypeVar("T")
 class LibraryCalls(EncodeTime):
     """The time and the writes of formats' libraries on this thread during a block, without those in `exclude`.
 
-    After the block, `ns` is its time; `calls` and `bytes` are the writes that the kernel counted, None where it cannot.
+    After the block, `ns` is its time; `calls` and `bytes` are the writes that the kernel counted, None if it cannot.
     """
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ def write_whole(
 
 
 def account_file(path: Path, made: LibraryCalls, verb: Prepare, record: VerbRecord) -> None:
-    """Count a file that a library has written, and sync it where that is asked. Raises ExecutionError."""
+    """Count a file that a library has written, and sync it if that is asked. Raises ExecutionError."""
     size = call_library(path, path.stat).st_size
     if made.bytes is not None and made.bytes < size // 2:
         # The library writes on its own threads or into a mapping, which the kernel's count of this thread misses.

@@ -50,7 +50,7 @@ def open_planned(session: Session, dataset: Dataset) -> OpenDataset | None:
 def open_dataset(session: Session, dataset: Dataset) -> OpenDataset:
     """Return a data set with the places of its samples. Collective.
 
-    A data set that was opened before is returned as it was. Where only the files know places, their indexes are read:
+    A data set that was opened before is returned as it was. If only the files know places, their indexes are read:
     they must be complete, except without I/O. Raises ExecutionError on every rank.
     """
     if dataset not in session.opened:
@@ -74,7 +74,7 @@ def open_indexed(
 ) -> OpenDataset:
     """Return files by their indexes, which `index_of` returns; each is read by one rank. Collective.
 
-    Raises ExecutionError on every rank, [R401] where a file has other samples.
+    Raises ExecutionError on every rank, [R401] if a file has other samples.
     """
     dataset, count = form.dataset, form.dataset.layout.files
     index, note = build_index(session, files, index_of)
@@ -102,7 +102,7 @@ def open_laid_out(session: Session, form: Format, index_of: Callable[[int], File
 
 
 def estimate_bytes(session: Session, dataset: Dataset) -> int:
-    """Return the bytes of all files of a data set, an estimate where only files know places. Not collective."""
+    """Return the bytes of all files of a data set, an estimate if only files know places. Not collective."""
     if dataset in session.opened:
         return session.opened[dataset].places.total_bytes
     return guess_places(bind(dataset)).total_bytes
@@ -125,7 +125,7 @@ def _share_block_totals(form: Framed, world: World) -> NDArray[np.int64] | None:
     """Return prefix sums of the bytes of a data set's blocks, (blocks + 1,); None if offsets need none. Collective.
 
     The array is in memory that the ranks of a node share, since at 512 ranks copies would not fit. It is read-only and
-    exists until the process ends. Raises ExecutionError [R402] on every rank where the memory is missing.
+    exists until the process ends. Raises ExecutionError [R402] on every rank if the memory is missing.
     """
     dataset = form.dataset
     if not needs_totals(dataset):
@@ -160,7 +160,7 @@ class LinkedNames:
 
     #: returns the path of a file below the root
     names: Callable[[int], str]
-    #: 1 where links lead to the file, else 0; (files,)
+    #: 1 if links lead to the file, else 0; (files,)
     linked: NDArray[np.int64]
     #: path of the root, without links
     root: str

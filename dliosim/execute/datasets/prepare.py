@@ -46,7 +46,7 @@ def prepare(
     """Write a data set unless a complete one exists; return the record and notes. `source`: what is read for it.
 
     The notes say whether data were kept, what was not granted, and the bytes in files. Collective. Raises
-    ExecutionError on every rank, or ends the job where only this rank knows of a failure.
+    ExecutionError on every rank, or ends the job if only this rank knows of a failure.
     """
     world, record = session.world, VerbRecord()
     if session.options.null:
@@ -131,7 +131,7 @@ def _find_size_fault(session: Session, opened: OpenDataset) -> ExecutionError | 
 def _find_missing_file(job: WriteJob) -> ExecutionError | None:
     """Return the error of the first file of this rank that was removed since it was written; None if all are there.
 
-    This takes 2 us a file where names are cached. Sizes are not checked: on NFS those of other nodes' files are seen
+    This takes 2 us a file if names are cached. Sizes are not checked: on NFS those of other nodes' files are seen
     only later.
     """
     for file in job.own_files():
@@ -155,7 +155,7 @@ def _missing_file_error(dataset: Dataset, path: Path, error: OSError, why: str =
 def _content_bytes(session: Session, dataset: Dataset) -> int:
     """Return the bytes of the contents of all samples.
 
-    Collective: where sizes vary, each rank draws its share of them.
+    Collective: if sizes vary, each rank draws its share of them.
     """
     if dataset.constant_size is not None:
         return dataset.samples * dataset.constant_size
@@ -167,7 +167,7 @@ def _content_bytes(session: Session, dataset: Dataset) -> int:
 
 
 def size_note(contents: int, files: int) -> str:
-    """Return a note of the bytes in files of samples of `contents` bytes; empty where both are about the same."""
+    """Return a note of the bytes in files of samples of `contents` bytes; empty if both are about the same."""
     if abs(files - contents) <= _SAME_SIZE * contents:
         return ""
     return f"contents of {size(contents)} took {size(files)} in files ({number(contents / files, 3)} : 1)"

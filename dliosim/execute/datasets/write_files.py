@@ -1,7 +1,7 @@
-"""Write the files of a data set: the one place that asks for the kind of its format, and what drives its writers.
+"""Write the files of a data set: this module alone asks for the kind of the format, and drives the writers.
 
-A writer is an iterator: it writes what this rank has to write, and yields each file that the rank has begun, once that
-file is closed. A failure leaves files without a manifest, which no command reads.
+A writer is an iterator: it writes this rank's share, and yields each file that the rank began once that file is closed.
+A failure leaves files without a manifest, which no command reads.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _bind_writer(job: WriteJob) -> Iterator[int]:
 
 
 def make_writer(places: Places) -> FileWriter:
-    """Return what makes the bytes of files that no library builds."""
+    """Return the writer of files that no library builds."""
     if isinstance(places, FramedPlaces):
         return RawWriter(places) if places.form.bare else FramedWriter(places)
     assert isinstance(places, IndexedPlaces)
@@ -131,7 +131,7 @@ def _write_chunks(
 ) -> None:
     """Open a file on all ranks of `comm`, write chunks, and close it; `settle` raises the error of the calls.
 
-    Where samples are read, those that a chunk of the `part` holds are read before it is written.
+    If samples are read, those that a chunk of the `part` holds are read before it is written.
     """
     record, tick = job.record, job.session.progress.tick
     opened = open_writer(access, job.files.path(file), comm, create=create)

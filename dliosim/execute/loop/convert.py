@@ -31,7 +31,7 @@ _NONE = np.empty(0, np.int64)
 def convert(session: Session, verb: Convert) -> tuple[VerbRecord, tuple[str, ...]]:
     """Read a data set and write another one; return the record and notes. Collective.
 
-    Raises as `prepare` does, and ExecutionError [R401] where what is read is missing, damaged or not what was prepared.
+    Raises as `prepare` does, and ExecutionError [R401] if what is read is missing, damaged or not what was prepared.
     """
     dataset, source = session.workload.dataset(verb.dataset), session.workload.dataset(verb.source)
     if session.options.null:
@@ -110,7 +110,7 @@ class SampleReader:
         self._elapsed += perf_counter_ns() - begun
 
     def account(self, record: VerbRecord) -> None:
-        """Close the files, and enter into a record what was read, and the times of that."""
+        """Close the files, and add the reads and their times to a record."""
         begun = perf_counter_ns()
         for reader in self._readers:
             reader.close()

@@ -305,7 +305,7 @@ class EpochSource:
         collect_calls()
 
     def record_reads(self, record: EpochRecord) -> None:
-        """Enter what was read in the epoch into its record, once no reader makes calls any more."""
+        """Add the reads of the epoch to its record, once no reader makes calls any more."""
         self.collect()
         record.io_busy_ns = self._busy_ns + self._meters.collect_rest(self.series)
         record.call_latency, record.unchecked_bytes = self._latencies, self._unchecked

@@ -89,7 +89,7 @@ class LoopRunner:
         # The share of the examined pages that were resident before the loop; None if none were examined.
         self._resident: float | None = None
         self._free_memory: int | None = None
-        # Why the kernel's count of bytes from the device says nothing; empty where it counts them
+        # Why the kernel's count of bytes from the device says nothing; empty if it counts them
         self._uncounted = "" if self._null or self._data is None else find_uncounted_reads(session, self._data.path(0))
         self._cache_notes: tuple[str, ...] = (self._uncounted,)
         self._batches: Batches | None = None  # threads, open files and buffers, from the first epoch on
@@ -217,7 +217,7 @@ class LoopRunner:
         """Open the loop's files, threads and buffers, or open them again with larger buffers.
 
         `needed` is the bytes of the largest step of any rank, `kept` the bytes that `cache memory` takes in addition.
-        Raises ExecutionError [R402] where memory is too small.
+        Raises ExecutionError [R402] if memory is too small.
         """
         access, world = self._loop.access, self._session.world
         if self._batches is not None:

@@ -28,7 +28,7 @@ class StepSync:
     """The sync of one loop. `every` is the number of steps from one sync to the next, 0 without syncs.
 
     An error travels with a sync that is due anyway: a meeting for errors alone would be a hidden barrier. `alone` is
-    true where no sync can carry an error: there are no syncs, or the other ranks may already wait in a collective read,
+    true if no sync can carry an error: there are no syncs, or the other ranks may already wait in a collective read,
     or for the rank that reads for them. Then a rank that fails ends the job.
 
     `due` has one element for each timer, which is 1 if its save is due. A rank sets it by its own clock before a sync;

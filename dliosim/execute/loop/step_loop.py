@@ -60,7 +60,7 @@ def run_steps(
 ) -> bool:
     """Run the steps of an epoch; return whether the loop's time is up. Collective.
 
-    If a rank fails, every rank raises its DliosimError at the next sync; where no sync follows, the job ends (see
+    If a rank fails, every rank raises its DliosimError at the next sync; if no sync follows, the job ends (see
     `StepSync.fail_all_ranks`).
     """
     # All that a step uses is a local name or an int: looking up attributes, or numpy for one number, would add to the
@@ -154,7 +154,7 @@ class KernelCounts:
         self._io, self._drained = read_process_io(), saves.count_drained_bytes()
 
     def stop_waits(self) -> None:
-        """Stop counting core waits: the steps are over, and what follows is no time of the loop."""
+        """Stop counting core waits: the steps are over, and what follows does not count as loop time."""
         texts = [read_schedstats(threads) for threads in (self._this, self._readers)]
         self._core_wait = wait_between(self._waited, sum_waits(texts[0]))
         self._readers_core_wait = wait_between(self._readers_waited, sum_waits(texts[1]))
@@ -163,11 +163,11 @@ class KernelCounts:
             self._io = replace(self._io, called_read=self._io.called_read + read)
 
     def stop_reads(self) -> None:
-        """Stop counting bytes: nothing of the epoch is read any more."""
+        """Stop counting bytes: the epoch reads nothing more."""
         self._read = process_io_since(self._io, self._saves.count_drained_bytes() - self._drained)
 
     def record_counts(self, record: EpochRecord, loop: Loop, save_core_wait: int) -> None:
-        """Enter the counts into `record`; `save_core_wait` is the core wait (ns) of this thread in saves."""
+        """Add the counts to `record`; `save_core_wait` is the core wait (ns) of this thread in saves."""
         record.core_wait_ns = self._core_wait - save_core_wait if self._core_wait >= 0 else -1
         record.reader_core_wait_ns = self._readers_core_wait
         record.rchar = self._read.called_read if loop.access.counts_reads else -1
@@ -178,7 +178,7 @@ class KernelCounts:
 
 
 def record_plan(session: Session, loop: Loop, data: OpenDataset, work: EpochWork, record: EpochRecord) -> None:
-    """Enter the hashes of the steps done into `record`, and what is different of what they read. Collective."""
+    """Add to `record` the hashes of the completed steps, and the distinct bytes that they read. Collective."""
     dataset = data.dataset
     world, extents, asked, steps = session.world, work.extents, work.stored.extents, record.steps
     # The order hash takes the sizes of the samples themselves, so that it is equal for other formats of the same data.

@@ -1,4 +1,4 @@
-"""The distinct bytes that the ranks of a node asked for: storage gives a node once what several of its ranks read."""
+"""The distinct bytes that the ranks of a node asked for: storage serves bytes that several ranks read only once."""
 
 from __future__ import annotations
 

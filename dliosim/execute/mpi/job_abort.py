@@ -113,7 +113,7 @@ def abort(status: int) -> NoReturn:
 def _wait_for_launcher() -> None:
     """Wait until the launcher has read standard error, and for the time in which it forwards that.
 
-    It drops what it has not yet forwarded when the job ends. That of MPICH even hears of the end first, where the
+    It drops what it has not yet forwarded when the job ends. That of MPICH even hears of the end first, if the
     message and the end both wait for it.
     """
     from fcntl import ioctl  # for the end of a job

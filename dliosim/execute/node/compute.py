@@ -29,7 +29,7 @@ _TRIAL = 500  # rounds of hashing, a few hundred microseconds
 def set_timer_slack() -> None:
     """Let the kernel wake this thread, and those that it starts from now on, at most 1 us late instead of 50.
 
-    By default the kernel groups wake-ups, which makes a sleep of 1 ms take 1.055 ms and a sleep of nothing 53 us. Where
+    By default the kernel groups wake-ups, which makes a sleep of 1 ms take 1.055 ms and a sleep of nothing 53 us. If
     the kernel refuses, that stays.
     """
     with suppress(AttributeError, OSError):
@@ -90,14 +90,14 @@ def core_wait(threads: Sequence[int]) -> int | None:
     """Return the sum of the times (ns) that threads, by their native ids, have waited for a core since they started.
 
     A wait begins when a thread could run and ends when it runs: after a sleep, or after another thread took its core.
-    None where the kernel does not count it: it has no such file, or says that threads that work have never run. Reading
+    None if the kernel does not count it: it has no such file, or says that threads that work have never run. Reading
     takes some 10 us a thread.
     """
     return sum_waits(read_schedstats(threads))
 
 
 def read_schedstats(threads: Sequence[int]) -> list[str] | None:
-    """Return the text of each thread's schedstat file; None where one has no such file."""
+    """Return the text of each thread's schedstat file; None if one has no such file."""
     try:
         return [Path(f"/proc/self/task/{thread}/schedstat").read_text() for thread in threads]
     except OSError:
@@ -105,7 +105,7 @@ def read_schedstats(threads: Sequence[int]) -> list[str] | None:
 
 
 def sum_waits(schedstats: Sequence[str] | None) -> int | None:
-    """Return the sum of the waits (ns) that texts of `read_schedstats` have; None where the kernel does not count."""
+    """Return the sum of the waits (ns) that texts of `read_schedstats` have; None if the kernel does not count."""
     waits = [parse_schedstat(text) for text in schedstats or ()]
     known = [wait for wait in waits if wait is not None]
     return None if schedstats is None or len(known) < len(waits) else sum(known)
@@ -118,10 +118,10 @@ def parse_schedstat(schedstat: str) -> int | None:
 
 
 def core_wait_since(before: int | None, threads: Sequence[int]) -> int:
-    """Return the time (ns) that the same threads have waited since `before`; -1 where the kernel does not count it."""
+    """Return the time (ns) that the same threads have waited since `before`; -1 if the kernel does not count it."""
     return wait_between(before, core_wait(threads))
 
 
 def wait_between(before: int | None, after: int | None) -> int:
-    """Return the difference of two waits (ns); -1 where one is not counted."""
+    """Return the difference of two waits (ns); -1 if one is not counted."""
     return -1 if before is None or after is None else after - before

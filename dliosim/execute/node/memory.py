@@ -39,7 +39,7 @@ def available_memory() -> int | None:
 def find_free_memory() -> tuple[int | None, str]:
     """Return the bytes of memory that can still be given, None if unknown, and what has them.
 
-    That is this node, or a control group of this process where that has less.
+    That is this node, or a control group of this process if that has less.
     """
     node, group = _read_meminfo("MemAvailable"), cgroup_memory(_own_groups(), _CGROUPS)
     return _smallest(node, group), "the node" if group is None or (node is not None and node < group) else _GROUP

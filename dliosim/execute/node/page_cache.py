@@ -35,7 +35,7 @@ _NO_ADVICE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ESPIPE}
 
 @dataclass(frozen=True, slots=True)
 class ProcessIO:
-    """The bytes that this process has read; -1 where they are unknown."""
+    """The bytes that this process has read; -1 if they are unknown."""
 
     #: bytes that its read calls returned
     called_read: int
@@ -48,7 +48,7 @@ class ProcessIO:
 def drop_pages(path: Path) -> bool:
     """Ask the kernel of this node to drop the pages of a file; pages not yet on storage are written first.
 
-    Returns False where the file system takes no such advice. Raises ExecutionError if the file cannot be opened or
+    Returns False if the file system takes no such advice. Raises ExecutionError if the file cannot be opened or
     synced.
     """
     with wrap_call("open", path, reading=True), open_for_read(path) as descriptor:
@@ -60,7 +60,7 @@ def drop_pages(path: Path) -> bool:
 
 
 def _advise(descriptor: int, length: int, advice: int) -> bool:
-    """Give the kernel advice on the first bytes of a file, 0 for all; return False where its file system takes none."""
+    """Give the kernel advice on the first bytes of a file, 0 for all; return False if its file system takes none."""
     try:
         os.posix_fadvise(descriptor, 0, length, advice)
     except OSError as error:
@@ -109,8 +109,8 @@ def counts_reads(path: Path) -> bool | None:
     """Return whether the kernel counts the bytes that a process reads from a file below the page cache.
 
     The first page is dropped and read, which has to count, and read again from the page cache, which must not: some
-    file systems count neither, and some both. None where the page stays in memory (it is dirty or mapped, or that is
-    where its file system has it), or where the kernel does not say. Up to 2 MiB of the file are dropped; if any of
+    file systems count neither, and some both. None if the page stays in memory (it is dirty or mapped, or that is
+    where its file system has it), or if the kernel does not say. Up to 2 MiB of the file are dropped; if any of
     these were in the page cache, the kernel is asked to read them again. Raises ExecutionError, and ValueError for a
     file that is cut short meanwhile.
     """
@@ -140,7 +140,7 @@ def counts_reads(path: Path) -> bool | None:
 
 
 def _count_read(descriptor: int, length: int) -> int | None:
-    """Read the first bytes of a file; return what the kernel counts of that for this thread, None where it does not."""
+    """Read the first bytes of a file; return what the kernel counts of that for this thread, None if it does not."""
     before = read_process_io(_THREAD_IO)
     os.pread(descriptor, length, 0)
     after = read_process_io(_THREAD_IO)
@@ -161,7 +161,7 @@ def _mincore_windows(size: int, whole: bool) -> list[tuple[int, int]]:
 
 
 def read_process_io(path: Path = _PROCESS_IO) -> ProcessIO | None:
-    """Return the counts of the process, or of a thread by its own file; None where there is no such file."""
+    """Return the counts of the process, or of a thread by its own file; None if there is no such file."""
     try:
         text = path.read_text()
     except OSError:
@@ -173,7 +173,7 @@ def read_process_io(path: Path = _PROCESS_IO) -> ProcessIO | None:
 def process_io_since(before: ProcessIO | None, drained: int = 0, path: Path = _PROCESS_IO) -> ProcessIO:
     """Return what this process has read since `before`, without reading the counts and without `drained` bytes.
 
-    Where bytes were drained, those from storage are unknown (-1). `path` is that of `read_process_io`.
+    If bytes were drained, those from storage are unknown (-1). `path` is that of `read_process_io`.
     """
     now = read_process_io(path)
     if before is None or now is None:
@@ -192,7 +192,7 @@ class WriteCounter:
             self._descriptor = None
 
     def read(self) -> tuple[int, int] | None:
-        """Return calls and bytes so far; None where the kernel does not count them. Takes some microseconds."""
+        """Return calls and bytes so far; None if the kernel does not count them. Takes some microseconds."""
         if self._descriptor is None:
             return None
         try:

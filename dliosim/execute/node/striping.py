@@ -1,4 +1,4 @@
-"""Ask a Lustre file system for striping with its own tool, where there is one, and read it back."""
+"""Ask a Lustre file system for striping with its own tool, if there is one, and read it back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def request_striping(directory: Path, stripe: Stripe | None) -> str:
 def add_striping_hints(access: Access, stripe: Stripe | None) -> Access:
     """Return the access with the hints that MPI reserves for striping; hints that it names itself stay.
 
-    They count only where MPI_File_open makes the file.
+    They count only if MPI_File_open makes the file.
     """
     if stripe is None or not access.is_mpi:
         return access
@@ -58,7 +58,7 @@ def striping_hint_note(access: Access, stripe: Stripe | None, granted: Mapping[s
 
 
 def read_striping(path: Path) -> str:
-    """Return what the file system granted, as `lfs getstripe` prints it; empty where that is unknown."""
+    """Return what the file system granted, as `lfs getstripe` prints it; empty if that is unknown."""
     tool = _find_tool()
     if tool is None:
         return ""
@@ -73,6 +73,6 @@ def read_striping(path: Path) -> str:
 
 
 def _find_tool() -> str | None:
-    """Return the path of Lustre's tool; None where there is none."""
+    """Return the path of Lustre's tool; None if there is none."""
     places = (Path(folder, "lfs") for folder in os.get_exec_path())
     return next((str(place) for place in places if place.is_file() and os.access(place, os.X_OK)), None)

@@ -130,7 +130,7 @@ def find_bad_content(
 ) -> int | None:
     """Return the first i for which `data[starts[i]:starts[i] + lengths[i]]` is not the contents from begins[i] on.
 
-    Every byte is compared; None where all are right.
+    Every byte is compared; None if all are right.
     """
     if dress is None and not begins.any():
         return first_bad_sample(keys, lengths, starts, data)
@@ -247,7 +247,7 @@ def _xor_table(bits: list[int]) -> NDArray[np.uint32]:
     return table
 
 
-#: A block's rows are cut out of whole rows, made many at a time, where a row has at most _LONGEST_ROW bytes: one call
+#: A block's rows are cut out of whole rows, made many at a time, if a row has at most _LONGEST_ROW bytes: one call
 #: of `fill_range` for each row takes about as long as making that many bytes.
 _LONGEST_ROW = 1 << 17
 _ROWS_BYTES = 1 << 20

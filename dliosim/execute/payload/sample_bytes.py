@@ -127,7 +127,7 @@ def edge_words(
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Return the first and the last eight bytes of [begin, begin + length) of each key, as little-endian words.
 
-    Where there are fewer than eight bytes, both words have all of them.
+    If there are fewer than eight bytes, both words have all of them.
     """
     first, last = _words_at(keys, begins), _words_at(keys, begins + np.maximum(lengths - 8, 0))
     if len(lengths) and lengths.min() < 8:
@@ -243,7 +243,7 @@ def _first_bad_byte(difference: int) -> int:
 
 
 def _stride(lengths: NDArray[np.int64], starts: NDArray[np.int64]) -> int:
-    """Return the distance from each sample to the next, where all have one length and one distance; else 0."""
+    """Return the distance from each sample to the next, if all have one length and one distance; else 0."""
     if len(lengths) == 1:
         return int(lengths[0])
     stride = int(starts[1] - starts[0])
@@ -281,7 +281,7 @@ def _xor_rows(pool: NDArray[np.uint64], words: NDArray[np.uint64], rows: NDArray
 def _fill_aligned(words: NDArray[np.uint64], count: int, start: int, stride: int, out: memoryview) -> None:
     """Write pool[:count] ^ words[i] to `out[start + i * stride:]`; all have the same distance from a word's address.
 
-    numpy writes words that are not aligned through a buffer, row by row: a third of the speed where rows are short. So
+    numpy writes words that are not aligned through a buffer, row by row: a third of the speed if rows are short. So
     the pool is shifted instead, by the number of bytes before the first aligned word.
     """
     address: int = np.frombuffer(out, np.uint8, 1).__array_interface__["data"][0]

@@ -1,1 +1,1 @@
-"""Needs of every phase of a run: the run itself, what memory has of its files, and the figures that it ends with."""
+"""Shared parts of all phases of a run: the context, page cache residency, and the figures at the end of a phase."""

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """A display of how far a phase is, as in `report.progress`; as it stands here it shows nothing."""
+    """A display of the progress of a phase, as in `report.progress`; this base class shows nothing."""
 
     def start(self, phase: str, epoch: int, epochs: int, steps: int, unit: str = "step") -> None:
         """Begin an epoch of `steps` steps, or of what `unit` says."""
         return
 
     def track_bytes(self, phase: str, total: Callable[[], int]) -> AbstractContextManager[None]:
-        """Show a block in which this rank moves `total` bytes without steps; it may be inside of an epoch."""
+        """Show a block in which this rank moves `total` bytes without steps; it may be inside an epoch."""
         return nullcontext()
 
     def tick(self, now_ns: int, step: int, done_bytes: int) -> None:
@@ -106,7 +106,7 @@ class Session:
     sources: Mapping[str, ExistingFiles] = field(default_factory=dict)
     #: locked directories of checkpoints, on rank 0; the code that made the table releases them
     stores: CheckpointStores = field(default_factory=CheckpointStores)
-    #: returns the text of a pattern that prepares a data set; empty where none is kept
+    #: returns the text of a pattern that prepares a data set; empty if none is kept
     describe: Callable[[Dataset], str] = lambda dataset: ""
     #: returns the error of a verb that a node has no memory for: its number, message, what it needs, what to type
     shortage: Callable[[int, str, str, str], DliosimError] = lambda number, message, why, cure: ExecutionError(
@@ -134,7 +134,7 @@ class Session:
     def place_directory(self, root: str, folder: Path) -> Path:
         """Return the directory of a root, or of the mount below it that a folder or file is on.
 
-        Of a folder that is not there, the nearest of its parents counts.
+        For a missing folder, the nearest existing parent counts.
         """
         directory = self.roots[root]
         try:
@@ -178,7 +178,7 @@ class Session:
     def lock_checkpoints(self) -> None:
         """Lock the checkpoints that this job will save, and those that it will restore.
 
-        Then no other job saves there. For rank 0. Raises ExecutionError [R405] where another job is there before,
+        Then no other job saves there. For rank 0. Raises ExecutionError [R405] if another job is there before,
         OSError as the calls do.
         """
         workload = self.workload
@@ -193,7 +193,7 @@ class Session:
     def make_roots(self) -> None:
         """Make the directories of the roots that the workload uses.
 
-        Raises UsageError where the directory above one is missing: a mistyped path would be made on another file
+        Raises UsageError if the directory above one is missing: a mistyped path would be made on another file
         system, and that one would be measured.
         """
         used = {dataset.root for dataset in self.workload.datasets}
@@ -213,9 +213,9 @@ class Phase:
 
     #: its figures
     summary: PhaseSummary
-    #: figures of every rank (`gather_ranks`), where rank 0 has them
+    #: figures of every rank (`gather_ranks`), if rank 0 has them
     rank_rows: NDArray[np.int64] | None = None
-    #: its timeline, where rank 0 has one
+    #: its timeline, if rank 0 has one
     timeline: Timeline | None = None
 
 
@@ -241,7 +241,7 @@ class PhaseLog:
     keep: Callable[[], None] = lambda: None
 
     def begin_loops(self, loops: tuple[RunningLoop, ...]) -> None:
-        """Note that the current verb is a loop, with its inner loops."""
+        """Note that the current verb is a loop, and its inner loops."""
         self._now = (self._now[0], len(self.phases), loops)
 
     def end_verb(self) -> None:
@@ -250,7 +250,7 @@ class PhaseLog:
         self.keep()
 
     def partial_phases(self, signal: str, verbs: int) -> tuple[tuple[PhaseSummary, ...], PartialProgress]:
-        """Return the phases that are over, those of running loops so far, and how much of `verbs` verbs is missing."""
+        """Return the finished phases, the running loops so far, and how much of `verbs` verbs is missing."""
         done, count, loops = self._now
         phases = [phase.summary for phase in self.phases[:count] if phase is not None]
         running = [(loop.so_far(), loop.epochs) for loop in loops]

@@ -1,4 +1,4 @@
-"""Tell, before files are read, how much of them page caches have, and whether the kernel counts what is read."""
+"""Measure, before files are read, how much of them is in page caches, and whether the kernel counts their reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_READ = 64
 class Residency(NamedTuple):
     """The residency of this rank's share of some files on its node.
 
-    (0, 0) bytes on every rank where one rank could not examine a file; `notes` then say why, on every rank.
+    (0, 0) bytes on every rank if one rank could not examine a file; `notes` then say why, on every rank.
     """
 
     #: bytes in this node's page cache

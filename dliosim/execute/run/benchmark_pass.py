@@ -1,7 +1,7 @@
 """The passes of a comparison: one loop, save or restore, run again and again, with separate checkpoint directories.
 
 Variants that differ only in the api or in `commit` would share the directory of their description. They would number,
-delete and restore the checkpoints of each other, and those that were there before.
+delete and restore each other's checkpoints, and those of earlier runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def lock_variant_directories(sessions: Sequence[Session]) -> Iterator[None]:
     """Keep other jobs from saving to the directories of all variants, and delete these directories at the end.
 
     New directories above them are removed, too. A killed comparison leaves its directories; the next one overwrites and
-    removes them. Collective to enter; raises ExecutionError [R405] on every rank where another job holds one.
+    removes them. Collective to enter; raises ExecutionError [R405] on every rank if another job holds one.
     """
     world = sessions[0].world
     own = [place for session in sessions for place in _checkpoint_directories(session)]
@@ -58,7 +58,7 @@ def lock_variant_directories(sessions: Sequence[Session]) -> Iterator[None]:
 
 
 def delete_checkpoints(session: Session) -> None:
-    """Delete all that a pass has saved, so that none of its pages is written out while the next pass is measured.
+    """Delete the checkpoints of a pass, so that none of their pages is written out while the next pass is measured.
 
     Collective. Raises DliosimError on every rank.
     """
@@ -98,8 +98,8 @@ def prepare_datasets(session: Session, prepared: set[Path]) -> list[Phase]:
 def run_pass(session: Session, verb: Loop | Save | Restore, cold: bool, first: bool) -> Phase:
     """Run one pass, from cold or warm caches; return its phase. What it saves is deleted at its end.
 
-    Each pass of a loop has the same samples, draws and saves, with all that is inside of the loop. The first pass of a
-    restore saves before what all its passes read. Collective. Raises DliosimError on every rank.
+    Each pass of a loop has the same samples, draws, saves and inner loops. The first pass of a restore first saves the
+    checkpoint that all passes read. Collective. Raises DliosimError on every rank.
     """
     if isinstance(verb, Restore) and first:
         _save_for_restore(session, verb)

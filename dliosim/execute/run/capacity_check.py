@@ -1,4 +1,4 @@
-"""Check before a run that all that it will write fits: a full disk later costs hours of results."""
+"""Check before a run that everything it will write fits: a full disk later costs hours of results."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class _SpaceNeed:
     size: int
     #: returns the bytes that are there already and will be overwritten or removed
     reusable: Callable[[], int]
-    #: returns what to type to write less, for a number of bytes; an empty text where nothing short would do
+    #: returns what to type to write less, for a number of bytes; an empty text if nothing short would do
     less: Callable[[int], str]
 
 
 def require_room(sessions: Sequence[Session]) -> None:
-    """Raise ExecutionError [R402] unless the file systems have room for all that the workloads write. For rank 0.
+    """Raise ExecutionError [R402] unless the file systems have room for all data of the workloads. For rank 0.
 
     A place that several workloads write counts once.
     """
@@ -73,7 +73,7 @@ def bytes_in_memory(session: Session) -> int:
 
 
 def _advise(needs: Sequence[_SpaceNeed]) -> str:
-    """Return what to type where there is no room: half of it for data sets, and few copies of checkpoints."""
+    """Return what to type if there is no room: half of it for data sets, and few copies of checkpoints."""
     room = free_bytes(needs[0].root) // 2
     less = " ".join(filter(None, (need.less(room) for need in needs)))
     text = f"write less: add `{less}`; or " if less else ""

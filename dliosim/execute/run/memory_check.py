@@ -1,4 +1,4 @@
-"""Check before a run that each node has the memory for all that is there at once: the kernel kills without a word."""
+"""Check before a run that each node has the memory for everything that exists at once: the kernel kills silently."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def _refuse(session: Session, number: int, parts: list[int], memory: int, place:
 
 
 def verb_title(verb: Verb) -> str:
-    """Return what a verb is called in messages: the name of a loop, else what it does and to what."""
+    """Return the title of a verb in messages: the name of a loop, otherwise the action and its object."""
     if isinstance(verb, Loop | Convert):
         return verb.name if isinstance(verb, Loop) else verb.title
     return f"{type(verb).__name__.lower()} {getattr(verb, 'dataset', getattr(verb, 'checkpoint', ''))}".strip()
 
 
 def _cure(session: Session, verb: Verb, part: str, share: float) -> str:
-    """Return the -D for a verb that needs less of a part; a node has a `share` of the need. Empty where none helps."""
+    """Return the -D for a verb that needs less of a part; a node has a `share` of the need. Empty if none helps."""
     workload = session.workload
     if part in ("staging", "saving") or isinstance(verb, Save | Restore):
         names = [verb.checkpoint] if isinstance(verb, Save | Restore) else list_saved_checkpoints(workload.verbs)
@@ -134,7 +134,7 @@ def _cure(session: Session, verb: Verb, part: str, share: float) -> str:
 
 
 def _places(session: Session, name: str) -> Places | None:
-    """Return the places of a data set's samples, an estimate before its files are there; None where none is made."""
+    """Return the places of a data set's samples, an estimate before its files are there; None if none is made."""
     dataset = session.workload.dataset(name)
     if dataset in session.opened:
         return session.opened[dataset].places
@@ -145,7 +145,7 @@ def _places(session: Session, name: str) -> Places | None:
 
 
 def _largest_batches(session: Session) -> dict[str, int]:
-    """Return the bytes of a read buffer of each loop, 0 where it is not known before files are there; for rank 0."""
+    """Return the bytes of a read buffer of each loop, 0 if it is not known before files are there; for rank 0."""
     found: dict[str, int] = {}
     for loop in _loops(session.workload.verbs):
         places = _places(session, loop.dataset) if loop.dataset and not session.options.null else None

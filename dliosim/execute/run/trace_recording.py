@@ -1,4 +1,4 @@
-"""Recording a run on all ranks: begun, and written by rank 0, which gets each rank's compressed columns in turn."""
+"""Recording of a run on all ranks; rank 0 receives each rank's compressed columns in turn, and writes them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Recording:
     def stop(self) -> None:
         """End the recording. Collective.
 
-        Where a rank could not set a part of it aside, all of it is dropped: the results may need the room.
+        If a rank could not set a part of it aside, all of it is dropped: the results may need the room.
         """
         record_by(None)
         one = self._recorder
@@ -89,9 +89,9 @@ class Recording:
     def write(self, directory: Path | None, attributes: Mapping[str, str]) -> str:
         """Write the trace of all ranks to `directory`, on rank 0; return a sentence about it. Collective.
 
-        None says that there is no directory: then nothing is written.
+        With None there is no directory, and nothing is written.
 
-        Raises ExecutionError on every rank where it cannot be written.
+        Raises ExecutionError on every rank if it cannot be written.
         """
         world, one = self._world, self._recorder
         world.agree_on_error(self._failure)
@@ -158,7 +158,7 @@ class Recording:
         return text
 
     def _send(self, most: list[int]) -> None:
-        """Send what this rank has to rank 0: each message after its length, or -1 where it cannot be read."""
+        """Send what this rank has to rank 0: each message after its length, or -1 if it cannot be read."""
         ranks = self._world.ranks
         try:
             for message in self._messages(most):
@@ -179,7 +179,7 @@ class Recording:
         )
 
     def _receive(self, rank: int, of: Mapping[str, int], most: list[int]) -> Iterator[memoryview]:
-        """Yield the messages of another rank. Raises ExecutionError where it could not read what it had set aside."""
+        """Yield the messages of another rank. Raises ExecutionError if it could not read what it had set aside."""
         ranks = self._world.ranks
         for _ in range(sum(_count_groups(of, most)) + 1):
             length = np.zeros(1, np.int64)
@@ -253,7 +253,7 @@ def measure_clock(world: World) -> list[int]:
 def compare_clocks(comm: MPI.Intracomm) -> int:
     """Return how far this rank's perf_counter_ns is ahead of that of rank 0 of `comm`, ns. Collective.
 
-    Half of the fastest of some round trips is the most that this may be wrong.
+    The error is at most half of the fastest round trip.
     """
     ahead = np.zeros(1, np.int64)
     word = np.zeros(1, np.int64)

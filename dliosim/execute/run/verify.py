@@ -1,4 +1,4 @@
-"""Compare data on storage with what was written: checkpoints by their sums, data sets by bytes that are made again."""
+"""Compare data on storage with what was written: checkpoints by checksums, data sets by generating them again."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FaultKind: TypeAlias = Literal["damaged", "unread", "surplus", "unfinished"]
 
 
 class Fault(NamedTuple):
-    """The reason why a file, a data set or a checkpoint is not what was written."""
+    """The reason why a file, a data set or a checkpoint differs from what was written."""
 
     #: words that follow its name
     why: str
@@ -74,7 +74,7 @@ class Target(NamedTuple):
     directory: Path
     #: what it is
     kind: Literal["data set", "checkpoint", "directory"]
-    #: the data set or the checkpoint; None where its manifest does not say what it is
+    #: the data set or the checkpoint; None if its manifest does not say what it is
     made: Dataset | CheckpointManifest | None = None
     #: bytes of all files of a data set
     bytes: int = 0
@@ -83,13 +83,13 @@ class Target(NamedTuple):
 
     @property
     def is_leftover(self) -> bool:
-        """Return whether it is a checkpoint that was never finished: it does not count as one."""
+        """Return whether the target is a checkpoint that was never finished, and so does not count as one."""
         return self.fault is not None and self.fault.kind == "unfinished"
 
 
 @dataclass(slots=True)
 class Tally:
-    """The files that this rank, or joined all ranks, have looked at, and what is wrong."""
+    """The files that this rank (after `join`: all ranks) has examined, and their faults."""
 
     #: number of files
     files: int = 0
@@ -122,7 +122,7 @@ class Tally:
                 self.add_fault(name, f"cannot be read: {why}", "unread")
 
     def find_surplus(self, directory: Path, folder: str, is_expected: Callable[[str], bool]) -> None:
-        """Note what is in a folder and not expected there; names are below `directory`."""
+        """Note the unexpected entries of a folder; names are relative to `directory`."""
         try:
             with open_folder(directory / folder) as opened:
                 for entry in sorted(os.listdir(opened)):  # noqa: PTH208
@@ -136,7 +136,7 @@ class Tally:
             self.add_fault(folder or ".", why, "damaged" if damaged else "unread")
 
     def join(self, world: World) -> Tally:
-        """Return what all ranks have looked at, on every rank. Collective."""
+        """Return the tally of all ranks, on every rank. Collective."""
         counts = np.array([self.files, self.bytes, self.more, self.unknown, len(self.faults)], np.int64)
         files, size, more, unknown, faults = world.allreduce(counts, "sum").tolist()
         joined: dict[str, Fault] = {}
@@ -245,7 +245,7 @@ def _verify_dataset(session: Session, dataset: Dataset, directory: Path, size: i
     """Compare each byte of a data set with what `prepare` writes; `size` is the sum of its files' bytes. Collective.
 
     Of files that a library makes, the samples are compared and the index is read, which says where they are. Raises
-    DliosimError on every rank where that index is wrong, or the library is missing.
+    DliosimError on every rank if that index is wrong, or the library is missing.
     """
     world, tally = session.world, Tally()
     form = bind(dataset)

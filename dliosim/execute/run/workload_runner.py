@@ -41,10 +41,10 @@ def run_workload(session: Session) -> list[Phase]:
 
 
 def require_all(sessions: Sequence[Session], at_once: bool = True) -> None:
-    """Look, before anything is written, whether sessions can run: backends, indexes of files, room. Collective.
+    """Check, before anything is written, that the sessions can run: backends, indexes of files, room. Collective.
 
-    There must be room for what all sessions write `at_once`, or for that of each alone. Raises DliosimError on every
-    rank.
+    There must be room for the data of all sessions (`at_once`), or for those of each session alone. Raises DliosimError
+    on every rank.
     """
     world, null = sessions[0].world, sessions[0].options.null
     set_timer_slack()

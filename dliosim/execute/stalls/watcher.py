@@ -164,7 +164,7 @@ def descriptor_path(pid: int, descriptor: int) -> str:
 def read_process_path(pid: int, address: int) -> str:
     """Read the path at a memory address of a process; return it shortened, or "?" if it cannot be read.
 
-    The kernel reads it, because the memory may not exist any more.
+    The kernel reads it, because the memory may be gone.
     """
     try:
         with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
@@ -224,8 +224,8 @@ class StallActions:
 class Watcher(threading.Thread):
     """The thread of a rank that watches its row of `board`, and reports stalls of its node if it leads that.
 
-    The lowest rank of a node whose watcher runs leads. Nodes know nothing of each other: MPI or storage may be what
-    hangs. Node 0 reports in any case, another node if it has a late rank.
+    The lowest rank of a node whose watcher runs leads. Nodes know nothing of each other, since MPI or storage may be
+    what hangs. Node 0 always reports; another node reports if it has a late rank.
     """
 
     def __init__(self, board: Board, limits: StallLimits, reactions: StallActions) -> None:
@@ -348,7 +348,7 @@ class Watcher(threading.Thread):
 
 
 def kill_stopped(board: Board) -> None:
-    """Kill the stopped ranks of this node. A process is killed only if its start time is what the rank has written."""
+    """Kill the stopped ranks of this node, but only processes with the start time that the rank stored."""
     for row in board.rows:
         pid, started = row.process
         # Not by a pidfd, which kernels before 5.3, and Pythons built for them, do not have. A stopped process does not
@@ -359,7 +359,7 @@ def kill_stopped(board: Board) -> None:
 
 
 def kill_stopped_later(board: Board) -> None:
-    """Kill the stopped ranks of this node a second later, if the end of the job has not ended them by then."""
+    """Kill the stopped ranks of this node after a second, unless the end of the job has ended them by then."""
     timer = threading.Timer(_LEFT, kill_stopped, (board,))
     timer.daemon = True
     timer.start()

@@ -61,7 +61,7 @@ class CheckpointManifest:
     def find_size_fault(self, directory: Path) -> str | None:
         """Return the first file that is missing, too short or too long, by the sizes alone; None if all are right.
 
-        Raises ExecutionError [R401] where the files cannot be looked at, which proves nothing.
+        Raises ExecutionError [R401] if the files cannot be looked at, which proves nothing.
         """
         for folder, names in self._group_by_folder().items():
             try:
@@ -89,7 +89,7 @@ class CheckpointManifest:
 def load_manifest(directory: Path) -> CheckpointManifest:
     """Read the manifest of a checkpoint's directory.
 
-    Raises ValueError with the reason where it is not a manifest of this checkpoint, ExecutionError [R401] where it
+    Raises ValueError with the reason if it is not a manifest of this checkpoint, ExecutionError [R401] if it
     cannot be read.
     """
     content = read_manifest(directory)

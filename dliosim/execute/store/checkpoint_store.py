@@ -1,8 +1,8 @@
-"""The numbered directories of a checkpoint: which are complete, which is the next, which are deleted.
+"""The numbered directories of a checkpoint: the complete ones, the next one, and those to delete.
 
-They are in one directory (`base`), named by the digest of all that decides their bytes. A checkpoint is `NNNNNN`; one
-that is being written with `commit rename` is `NNNNNN.partial`, one that is being deleted `NNNNNN.old.partial`. Without
-a manifest none of them counts.
+They are in one directory (`base`), named by the digest of everything that determines their bytes. A checkpoint is
+`NNNNNN`; one that is being written with `commit rename` is `NNNNNN.partial`, one that is being deleted
+`NNNNNN.old.partial`. Without a manifest none of them counts.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class CheckpointStore:
     def begin(self, commit: Commit, above: int = 0) -> tuple[int, Path]:
         """Make the directory in which the next checkpoint is written, and remove what earlier jobs left unfinished.
 
-        Its number is higher than all that are there, so that no rank of a dying job writes into this directory. It is
+        Its number is higher than any existing one, so that no rank of a dying job writes into this directory. It is
         also higher than `above`, the number of copies elsewhere, which may outlive this root. Raises ExecutionError,
-        also where the last number is already used.
+        also if the last number is already used.
         """
         with self._mutex:
             make_durable_directory(self._base)
@@ -89,7 +89,7 @@ class CheckpointStore:
     def begin_copy(self, number: int) -> Path:
         """Make the directory to which a checkpoint of another root is copied; its name ends in `.partial`.
 
-        A copy of that number that is already there is removed.
+        An existing copy of that number is removed.
         """
         with self._mutex:
             make_durable_directory(self._base)
@@ -135,7 +135,7 @@ class CheckpointStore:
         return CommitTimes(sync_ns, manifest_ns, rename_ns)
 
     def abandon(self, number: int) -> None:
-        """Remove a checkpoint that will not be complete. Raises nothing: the next `begin` removes what stays."""
+        """Remove a checkpoint that will not be complete. Raises nothing: the next `begin` removes what is left."""
         name = f"{number:06d}"
         with self._mutex:
             for entry in (self._base / f"{name}{_ASIDE}", self._base / name):
@@ -149,15 +149,16 @@ class CheckpointStore:
             self._used[number] += 1
 
     def remove_pin(self, number: int) -> None:
-        """Take back one `add_pin`."""
+        """Undo one `add_pin`."""
         with self._mutex:
             self._used[number] -= 1
 
     def delete_old(self, keep: int) -> None:
-        """Delete all that is older than the newest `keep` complete checkpoints; damaged ones do not count among these.
+        """Delete all checkpoints older than the newest `keep` complete ones; damaged ones do not count among these.
 
         The newest one is not examined if this run has completed it, since other ranks wait meanwhile. Of the others,
-        only those are examined that decide what is deleted. What is being written, drained or restored stays.
+        only those that decide what is deleted are examined. A checkpoint that is being written, drained or restored
+        stays.
         """
         with self._mutex:
             found = [number for number in checkpoint_numbers(self._base) if number not in self._busy]
@@ -209,8 +210,8 @@ class CheckpointStore:
 class CheckpointStores:
     """All directories of checkpoints that this run has locked, each once; for rank 0.
 
-    As a context, it releases them at its end. After an error that only this rank knows they end with the process, as
-    other ranks may still write.
+    As a context, it releases them at its end. After an error that only this rank knows, the locks end with the process,
+    as other ranks may still write.
     """
 
     def __init__(self) -> None:
@@ -228,14 +229,14 @@ class CheckpointStores:
     def open_to_save(self, base: Path) -> CheckpointStore:
         """Return the store of a directory that this run saves to; the directory is made if it is missing.
 
-        Raises ExecutionError [R405] where another job saves there or restores from there, OSError as the calls do.
+        Raises ExecutionError [R405] if another job saves there or restores from there, OSError as the calls do.
         """
         return self._open(base, saves=True)
 
     def open_to_restore(self, base: Path) -> CheckpointStore:
         """Return the store of a directory that this run restores from; other jobs may restore from it too.
 
-        Raises ExecutionError [R405] where another job saves there, OSError as the calls do.
+        Raises ExecutionError [R405] if another job saves there, OSError as the calls do.
         """
         return self._open(base, saves=False)
 
@@ -288,18 +289,18 @@ def count_leftover_bytes(base: Path) -> int:
 
 
 def highest_number(base: Path) -> int:
-    """Return the highest number of any directory under `base`, complete or not; 0 where there is none."""
+    """Return the highest number of any directory under `base`, complete or not; 0 if there is none."""
     return max((number for number, _, _ in list_entries(base)), default=0)
 
 
 def find_newest_complete(
     base: Path, name: str, ranks: int, below: int | None = None, passed_over: Sequence[str] = ()
 ) -> tuple[int, CheckpointManifest, list[str]]:
-    """Return the newest complete checkpoint: its number, its manifest, and why each newer one does not count.
+    """Return the number and manifest of the newest complete checkpoint, and why each newer one does not count.
 
     `below`: only checkpoints with a lower number, after that one proved damaged. `passed_over`: the notes on newer ones
-    so far. Raises ExecutionError [R404] where there is none, [R401] where one that may be complete cannot be read, and
-    UsageError [E208] where a link may lead out of the root.
+    so far. Raises ExecutionError [R404] if there is none, [R401] if one that may be complete cannot be read, and
+    UsageError [E208] if a link may lead out of the root.
     """
     notes = list(passed_over)
     for number in checkpoint_numbers(base):
@@ -330,7 +331,7 @@ def checkpoint_directory(base: Path, number: int) -> Path:
 
 
 def find_other_writers(base: Path, name: str) -> Iterator[tuple[Path, Split]]:
-    """Yield the other directories next to `base` with checkpoints of that name, and how their ranks were split.
+    """Yield the other directories next to `base` with checkpoints of that name, and the split of their ranks.
 
     Raises OSError.
     """
@@ -354,7 +355,7 @@ def _is_complete(directory: Path) -> bool:
 def list_entries(base: Path) -> list[tuple[int, str, Path]]:
     """Return the entries of `base` with a name of this module: number, suffix, path.
 
-    Raises ExecutionError [R401] where `base` cannot be listed.
+    Raises ExecutionError [R401] if `base` cannot be listed.
     """
     try:
         listed = list(base.iterdir())
@@ -368,7 +369,7 @@ def list_entries(base: Path) -> list[tuple[int, str, Path]]:
 
 
 def is_unfinished(directory: Path) -> bool:
-    """Return whether a directory was never completed: its manifest is missing or ends in the middle.
+    """Return whether a directory was never completed: its manifest is missing or cut short.
 
     A directory with any other damage stays: a user may still want the files next to the manifest.
     """

@@ -55,7 +55,7 @@ class DirectoryLock:
     descriptor: int | None = None
 
     def acquire(self, saves: bool) -> None:
-        """Take the lock, or take it for saving where it was taken for restoring. Raises ExecutionError [R405]."""
+        """Take the lock, or take it for saving if it was taken for restoring. Raises ExecutionError [R405]."""
         base, path = self.base, self.base / NAME
         for _ in range(_ATTEMPTS):
             if self.descriptor is None:
@@ -80,7 +80,7 @@ class DirectoryLock:
         raise ExecutionError(f"{path} is made and removed again and again by other jobs", "R405")
 
     def release(self) -> None:
-        """Release it: remove its file unless other jobs hold it too, and the directory if nothing was saved there."""
+        """Release the lock: remove its file unless other jobs hold it, and the directory if nothing was saved."""
         if self.descriptor is None:
             return
         with suppress(OSError):
@@ -92,7 +92,7 @@ class DirectoryLock:
         self._close()
 
     def _try_lock(self, descriptor: int, saves: bool) -> bool:
-        """Return whether this run has the lock now; also where the file system has no locks, which goes to `note`."""
+        """Return whether this run has the lock now; True with a `note` if the file system has no locks."""
         for attempt in range(_ASKED):
             sleep(_PAUSE if attempt else 0)
             try:
@@ -116,7 +116,7 @@ class DirectoryLock:
 def _open_lock_file(path: Path, saves: bool) -> int | None:
     """Open the lock file, and make it if it is missing.
 
-    Returns None where there is no directory, or the run only restores, may not write there and finds no lock file.
+    Returns None if there is no directory, or the run only restores, may not write there and finds no lock file.
     """
     try:
         return open_regular(path, os.O_RDWR | os.O_CREAT)
@@ -140,7 +140,7 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def _write_holder(descriptor: int, saves: bool) -> None:
-    """Write into the lock file who holds it; nothing where there is no room or no right to write."""
+    """Write into the lock file who holds it; nothing if there is no room or no right to write."""
     job = next((f"{name} {os.environ[name]}" for name in _JOBS if os.environ.get(name)), "")
     since = datetime.now(timezone.utc).isoformat(timespec="seconds")
     owner = {"host": os.uname().nodename, "process": os.getpid(), "job": job, "since": since, "saves": saves}
@@ -150,7 +150,7 @@ def _write_holder(descriptor: int, saves: bool) -> None:
 
 
 def _read_holder(descriptor: int) -> dict[str, object]:
-    """Return what a lock file says about its holder; empty where it cannot be read."""
+    """Return what a lock file says about its holder; empty if it cannot be read."""
     try:
         found = json.loads(os.pread(descriptor, _LARGEST, 0))
     except (OSError, ValueError, RecursionError):

@@ -22,9 +22,9 @@ Kind = Literal["data set", "checkpoint"]
 
 
 def encode_manifest(directory: Path, content: Mapping[str, Any]) -> bytes:
-    """Return the manifest of a directory as JSON; only at its end does a line begin with a brace.
+    """Return the manifest of a directory as JSON; only the last line begins with a brace.
 
-    Raises ExecutionError where it is too large to be read again.
+    Raises ExecutionError if it is too large to be read again.
     """
     made = json.dumps(dict(content), indent=1, sort_keys=True).encode()
     try:
@@ -37,7 +37,7 @@ def encode_manifest(directory: Path, content: Mapping[str, Any]) -> bytes:
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
     """Write the manifest of a directory so that it exists whole or not at all, and survives a crash.
 
-    Raises ExecutionError, also where `encode_manifest` does.
+    Raises ExecutionError, also if `encode_manifest` does.
     """
     aside = directory / f"{NAME}.partial"
     write_file(aside, [encode_manifest(directory, content)], durable=True)
@@ -47,9 +47,9 @@ def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """Return the manifest of a directory; None where there is certainly none: no file, or one of another content.
+    """Return the manifest of a directory; None if there is certainly none: no file, or one of another content.
 
-    Raises ExecutionError [R401] where it cannot be read, which proves nothing.
+    Raises ExecutionError [R401] if it cannot be read, which proves nothing.
     """
     try:
         with open_for_read(directory / NAME) as descriptor:
@@ -68,7 +68,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
 def has_complete_manifest(directory: Path) -> bool:
     """Return whether a directory has a manifest that was written to its end, readable or not.
 
-    Something else than a file, or a file that cannot be opened, counts as one too: it does not prove that the data are
+    Anything other than a file, or a file that cannot be opened, counts as one too: it does not prove that the data are
     unfinished.
     """
     try:

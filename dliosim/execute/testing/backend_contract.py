@@ -47,7 +47,7 @@ THREADS: Final[tuple[dict[str, Any], ...]] = (
 
 
 def check_backend(backend: Backend, directory: Path, comm: MPI.Intracomm = MPI.COMM_SELF) -> None:
-    """Run all checks of a backend of another package; AssertionError where one fails. Collective."""
+    """Run all checks of a backend of another package; AssertionError if one fails. Collective."""
     access = Access(backend.name)
     own = directory / f"of rank {comm.rank}"
     own.mkdir()
@@ -155,7 +155,7 @@ def check_truncated(backend: Backend, access: Access, directory: Path) -> list[E
 
 
 def check_missing(backend: Backend, access: Access, directory: Path) -> list[ExecutionError]:
-    """Check the errors of a missing file, a link and a directory: they have the path, and the reader can continue.
+    """Check the errors of a missing file, a link and a directory: they name the path, and the reader can continue.
 
     The first two have code R401. Returns the errors.
     """
@@ -260,7 +260,7 @@ def check_cut_batch(
 
 
 def check_writing(backend: Backend, access: Access, directory: Path, comm: MPI.Intracomm) -> None:
-    """Check that ranks write a file together, one of them less, and that the old content is gone. Collective."""
+    """Check that ranks write a file together, one of them fewer bytes, and that the old content is gone. Collective."""
     path, piece = directory / "written", 1000
     if comm.rank == 0:
         path.write_bytes(b"x" * 100_000)

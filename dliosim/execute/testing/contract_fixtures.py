@@ -72,7 +72,7 @@ def make_calls(steps: Sequence[Sequence[tuple[int, int, int]]]) -> Calls:
 
 
 def random_steps(rank: int, files: int) -> list[Rows]:
-    """Return steps with calls of one size and of many, some of the same bytes; some steps are empty on some ranks."""
+    """Return steps with calls of equal and of different sizes, some of the same bytes; some ranks have empty steps."""
     random = np.random.default_rng(rank)
     steps = []
     for step in range(STEPS):

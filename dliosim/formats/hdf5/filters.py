@@ -1,4 +1,4 @@
-"""HDF5's filters, really executed: deflate, shuffle and Fletcher's checksum here, all others by HDF5 itself.
+"""HDF5's filters, executed for real: deflate, shuffle and Fletcher's checksum here, all others by HDF5 itself.
 
 HDF5 has no call that runs a filter on bytes. But it runs filters on the chunks of a file in memory: stored bytes are
 written to such a file as they are and read back decoded, or the other way round. So every filter of the library works,
@@ -23,7 +23,7 @@ from dliosim.formats.protocols import Bytes, Filter
 #: These are no filters of HDF5, but carry more that decoding needs. "elements" comes first where a filter depends on
 #: them: kind and order of the type by numpy's letters, its bytes, the dimensions of a chunk, its extents, bytes of the
 #: fill value. "tiled", the extents of a chunk, comes before it where decoding gives no runs of samples. "skipped" comes
-#: last where some chunks, which did not compress, are stored without the filters of that mask; their length shows it.
+#: last if some chunks, which did not compress, are stored without the filters of that mask; their length shows it.
 ELEMENTS_OF: Final = "elements"
 SKIPPED: Final = "skipped"
 TILED: Final = "tiled"
@@ -57,7 +57,7 @@ def needs_elements(filters: tuple[Filter, ...]) -> bool:
 
 
 def filter_output_bytes(filters: tuple[Filter, ...], unit_bytes: int) -> int | None:
-    """Return the bytes of a chunk of `unit_bytes` after these filters; None where they depend on its contents."""
+    """Return the bytes of a chunk of `unit_bytes` after these filters; None if they depend on its contents."""
     if any(step.name not in ("shuffle", "fletcher32") for step in filters):
         return None
     return unit_bytes + _CHECKSUM * sum(step.name == "fletcher32" for step in filters)
@@ -71,8 +71,8 @@ def active_filters(filters: tuple[Filter, ...], mask: int) -> tuple[Filter, ...]
 def decode(filters: tuple[Filter, ...], unit_bytes: int, data: memoryview) -> Bytes:
     """Return the `unit_bytes` bytes of a chunk before its filters, which are listed in the order of writing.
 
-    Raises ExecutionError: [R401] where the data are damaged, as far as the filters show it (lzf has no checksum),
-    [R403] where this HDF5 does not have a filter.
+    Raises ExecutionError: [R401] if the data are damaged, as far as the filters show it (lzf has no checksum),
+    [R403] if this HDF5 does not have a filter.
     """
     elements = next((step.parameters for step in filters if step.name == ELEMENTS_OF), ())
     mask = next((step.parameters[0] for step in filters if step.name == SKIPPED), 0)

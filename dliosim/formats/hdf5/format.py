@@ -84,7 +84,7 @@ class Hdf5(Resolved, LibraryReadable):
     def index(self, path: Path) -> FileIndex:
         """Return a column for each data set of `dataset.names`, or for those that hold the samples.
 
-        ExecutionError [R401] where the file is damaged, or does not say where its samples are.
+        ExecutionError [R401] if the file is damaged, or does not say where its samples are.
         """
         from dliosim.formats.hdf5.index import read_index
 
@@ -148,7 +148,7 @@ class PlainHdf5(Hdf5, Preallocated):
     """Files without compression: every sample has its place before it is written; see `protocols.Preallocated`."""
 
     def encoder_bytes(self, made: int, sample: int) -> int:
-        """Return those of h5py for the layout of a file."""
+        """Return the bytes that h5py takes for the layout of a file."""
         return 2 << 20
 
     def lay_out(self, path: Path, count: int) -> None:
@@ -167,7 +167,7 @@ class FilteredHdf5(Hdf5, GroupEncoder):
         return self.group_size(max(1, self.dataset.samples))
 
     def encoder_bytes(self, made: int, sample: int) -> int:
-        """Return those of the encoded group, in pieces and whole, and of HDF5's own copy of a chunk for lzf."""
+        """Return the bytes of the encoded group, in pieces and whole, and of HDF5's own copy of a chunk for lzf."""
         lzf = self.dataset.compress is not None and self.dataset.compress.codec == "lzf"
         return (2 + lzf) * made + (4 * made if made < FREED_LATE else 0) + (4 << 20)
 

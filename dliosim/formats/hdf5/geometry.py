@@ -33,9 +33,9 @@ class ChunkGrid:
     """
 
     grid: tuple[int, ...]  #: chunks along each dimension
-    samples: int  #: samples of one chunk; 0 where chunks hold several samples but none of them whole
-    pieces: int  #: chunks of one sample; 1 where a chunk holds whole samples
-    row_bytes: int  #: bytes of one sample; 0 where chunks hold tiles, not contiguous bytes of a sample (`is_tiled`)
+    samples: int  #: samples of one chunk; 0 if chunks hold several samples but none of them whole
+    pieces: int  #: chunks of one sample; 1 if a chunk holds whole samples
+    row_bytes: int  #: bytes of one sample; 0 if chunks hold tiles, not contiguous bytes of a sample (`is_tiled`)
     unit_bytes: int  #: bytes of a chunk after decoding
     along: int = 1  #: chunks that a run of a sample's bytes is cut into
     last: int = 0  #: bytes of the sample in the last of these chunks
@@ -72,7 +72,7 @@ def record_parts(dataset: Dataset) -> tuple[RecordPart, ...]:
 
 
 def chunk_shape(dataset: Dataset, part: RecordPart, count: int) -> tuple[int, ...] | None:
-    """Return the shape of the chunks of a file of `count` samples, elements; None where the data set is contiguous.
+    """Return the shape of the chunks of a file of `count` samples, elements; None if the data set is contiguous.
 
     HDF5 refuses chunks longer than a data set that cannot grow: a file of few samples has shorter ones. With `compress`
     and without `chunk`, a chunk is a sample.
@@ -92,7 +92,7 @@ def chunk_shape(dataset: Dataset, part: RecordPart, count: int) -> tuple[int, ..
 
 
 def refuse_chunk(dataset: Dataset) -> str | None:
-    """Return why samples cannot be stored in chunks of the shape that the data set asks for; None where they can."""
+    """Return why samples cannot be stored in chunks of the shape that the data set asks for; None if they can."""
     chunk, whole = dataset.chunk, dataset.shape
     if chunk is None or not chunk.extents:
         return None

@@ -41,8 +41,8 @@ _MOST_SHOWN: Final = 8
 def find_datasets(file: Any, path: Path, names: tuple[str, ...]) -> list[tuple[str, Any]]:
     """Return names and data sets (h5py.h5d.DatasetID): `names`; else `records`, `records_0`, ...; else the longest.
 
-    The longest is the one with most samples, along its first dimension. Raises ExecutionError [R401] where a name is
-    missing, is a link or no data set, or where several are the longest.
+    The longest is the one with most samples, along its first dimension. Raises ExecutionError [R401] if a name is
+    missing, is a link or no data set, or if several are the longest.
     """
     root = h5g.open(file.id, b"/")
     found = names or _find_record_names(root) or (_find_longest(root, path),)
@@ -94,7 +94,7 @@ def _list_present(root: Any, path: Path) -> str:
 
 
 def _find_longest(root: Any, path: Path) -> str:
-    """Return the data set with the longest first dimension; ExecutionError where a virtual one may be longer."""
+    """Return the data set with the longest first dimension; ExecutionError if a virtual one may be longer."""
     rows: dict[str, int] = {}
     virtual: dict[str, str] = {}
     for name, dset in _walk_datasets(root, path):
@@ -135,7 +135,7 @@ def describe_virtual(dset: Any) -> str:
 def _walk_datasets(root: Any, path: Path) -> Iterator[tuple[str, Any]]:
     """Yield all data sets with their names, those of outer groups first.
 
-    HDF5's own walk (H5Ovisit) also asks for the size of every object's index, and crashes where that index is damaged.
+    HDF5's own walk (H5Ovisit) also asks for the size of every object's index, and crashes if that index is damaged.
     """
     waiting, seen, groups = deque([("", root)]), 0, {root}
     while waiting:
@@ -212,7 +212,7 @@ class _CountingFile:
 def read_index(path: Path, names: tuple[str, ...]) -> FileIndex:
     """Return the index of a file; columns are the data sets of these names, or those that `find_datasets` finds.
 
-    ExecutionError [R401] where the file is damaged, or does not say where its samples are.
+    ExecutionError [R401] if the file is damaged, or does not say where its samples are.
     """
     with _open_counting(path) as (file, counted):
         chosen = find_datasets(file, path, names)
@@ -274,7 +274,7 @@ def _shape(where: str, dset: Any) -> tuple[int, ...]:
 
 
 def _element_type(where: str, dset: Any) -> np.dtype[Any]:
-    """Return the type of the elements; ExecutionError where their bytes are elsewhere, or numpy has no such type."""
+    """Return the type of the elements; ExecutionError if their bytes are elsewhere, or numpy has no such type."""
     kind = dset.get_type()
     try:
         found: np.dtype[Any] = kind.dtype
@@ -403,7 +403,7 @@ def _element_filter(dset: Any, create: Any, chunk: tuple[int, ...]) -> Filter:
         value = np.zeros((), kind)
         create.get_fill_value(value)
         fill = tuple(value.tobytes())
-    order = plain.str[0]  # "<", ">", or "|" where it has none
+    order = plain.str[0]  # "<", ">", or "|" if it has none
     return Filter(ELEMENTS_OF, (ord(plain.kind), ord(order), plain.itemsize, len(chunk), *chunk, *fill))
 
 

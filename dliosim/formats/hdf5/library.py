@@ -64,8 +64,8 @@ class Hdf5Handle:
         """Read `count` samples from `first` to the front of `into`; return the number of bytes.
 
         A sample is its bytes in every part, one part after the other. HDF5 reads a single part directly into `into`,
-        without a copy. With collective transfers every rank must make the same number of calls, with 0 samples where it
-        has none. Raises ExecutionError [R401] where HDF5 cannot read.
+        without a copy. With collective transfers every rank must make the same number of calls, with 0 samples if it
+        has none. Raises ExecutionError [R401] if HDF5 cannot read.
         """
         length = count * self.row_bytes
         if first < 0 or count < 0 or first + count > self.samples or length > into.nbytes:
@@ -83,7 +83,7 @@ class Hdf5Handle:
         return length
 
     def close(self) -> None:
-        """Close the file; collective where several ranks opened it."""
+        """Close the file; collective if several ranks opened it."""
         self.file.close()
 
     def _read_part(self, part: _OpenPart, first: int, count: int, out: Any) -> None:
@@ -107,7 +107,7 @@ class Hdf5Handle:
 
 
 def _refuse_by_system(path: Path) -> None:
-    """Raise the system's own error where it refuses the file: it is clearer than HDF5's."""
+    """Raise the system's own error if it refuses the file: it is clearer than HDF5's."""
     with file_to_read(path):
         pass
 
@@ -115,8 +115,8 @@ def _refuse_by_system(path: Path) -> None:
 def open_library(path: Path, dataset: Dataset, comm: object | None = None, collective: bool = False) -> Hdf5Handle:
     """Open a file as an application does, with an MPI communicator by all of its ranks together (driver "mpio").
 
-    With `collective`, transfers are collective. Raises ExecutionError: [R403] where a communicator is given and this
-    h5py is not parallel, [R401] where the file is no HDF5 file or has no such data sets; OSError as the calls do.
+    With `collective`, transfers are collective. Raises ExecutionError: [R403] if a communicator is given and this
+    h5py is not parallel, [R401] if the file is no HDF5 file or has no such data sets; OSError as the calls do.
     """
     if comm is not None and not has_parallel_hdf5():
         raise ExecutionError(PARALLEL_MISSING, "R403")

@@ -64,7 +64,7 @@ class SampleRows:
 
 
 def shape_of_samples(dataset: Dataset) -> Shape | None:
-    """Return the shape of every sample: a row of bytes where none is given; None where sizes differ or are unknown.
+    """Return the shape of every sample: a row of bytes if none is given; None if sizes differ or are unknown.
 
     For existing files (`from`) only `shape` gives the shape of samples.
     """
@@ -110,7 +110,7 @@ def array_header(dataset: Dataset, count: int, size: int) -> bytes:
 def header_length(beginning: bytes | memoryview, where: str) -> int:
     """Return the bytes of a header by its beginning.
 
-    ExecutionError [R401] where it is no header, of an unknown version, or longer than `LARGEST_HEADER`.
+    ExecutionError [R401] if it is no header, of an unknown version, or longer than `LARGEST_HEADER`.
     """
     if len(beginning) < BEGINNING or beginning[:6] != np.lib.format.MAGIC_PREFIX:
         raise ExecutionError(f"{where} does not begin as an array of numpy does", "R401")
@@ -125,9 +125,9 @@ def header_length(beginning: bytes | memoryview, where: str) -> int:
 
 
 def parse_array_header(read: Callable[[int], bytes], where: str) -> Array:
-    """Parse a header by numpy's own functions; `read(n)` returns the first n bytes, or all where there are fewer.
+    """Parse a header by numpy's own functions; `read(n)` returns the first n bytes, or all if there are fewer.
 
-    Raises ExecutionError [R401] where the header is cut short or damaged, and where elements are objects.
+    Raises ExecutionError [R401] if the header is cut short or damaged, and if elements are objects.
     """
     length = header_length(read(BEGINNING), where)
     header = read(length)
@@ -158,11 +158,11 @@ def parse_array_header(read: Callable[[int], bytes], where: str) -> Array:
 
 
 def sample_rows(array: Array, dataset: Dataset, where: str) -> SampleRows:
-    """Return the samples of an array: 1 if it has a sample's shape, k if (k, *shape), 1 where no shape is known.
+    """Return the samples of an array: 1 if it has a sample's shape, k if (k, *shape), 1 if no shape is known.
 
     The rows of an array of dliosim are its samples where a size is drawn for each file.
 
-    Raises ExecutionError [R401] for an array of another shape, and where the bytes of a sample are not contiguous.
+    Raises ExecutionError [R401] for an array of another shape, and if the bytes of a sample are not contiguous.
     """
     shape = shape_of_samples(dataset)
     if shape is None:
@@ -180,7 +180,7 @@ def sample_rows(array: Array, dataset: Dataset, where: str) -> SampleRows:
 def split_rows(array: Array, samples: int, where: str) -> SampleRows:
     """Return the samples of an array whose first axis must count `samples`.
 
-    Raises ExecutionError [R401] where it does not, and where the bytes of a sample are not contiguous.
+    Raises ExecutionError [R401] if it does not, and if the bytes of a sample are not contiguous.
     """
     if not array.shape or array.shape[0] != samples:
         raise ExecutionError(f"{where} holds {array}, and not {samples} samples as the other arrays", "R401")
@@ -200,7 +200,7 @@ def _single_row(array: Array, where: str) -> SampleRows:
 
 
 def array_column(rows: SampleRows, offset: int, encoded: int | None = None, filters: tuple[Filter, ...] = ()) -> Column:
-    """Return the column of an array at `offset` of its file: one unit, or none where it is empty.
+    """Return the column of an array at `offset` of its file: one unit, or none if it is empty.
 
     The unit is its elements, or with `filters` the whole array, encoded in `encoded` bytes.
     """
@@ -227,7 +227,7 @@ class ArrayFile:
     """
 
     def __init__(self, path: Path, dataset: Dataset) -> None:
-        """Open the file. Raises ExecutionError [R401] where numpy cannot open it, OSError as the calls do."""
+        """Open the file. Raises ExecutionError [R401] if numpy cannot open it, OSError as the calls do."""
         self._path = path
         self._dataset = dataset
         self._samples = 0
@@ -295,7 +295,7 @@ class Npy(LibraryReadable, Framed):
         return refuse_arrays(self.dataset, self.name, ())
 
     def index(self, path: Path) -> FileIndex:
-        """Return the places of the samples by the header of the array. ExecutionError [R401] where the size differs."""
+        """Return the places of the samples by the header of the array. ExecutionError [R401] if the size differs."""
         with file_to_look_at(path) as look:
             size = look.size
             array = parse_array_header(lambda most: look.read(most, 0), str(path))

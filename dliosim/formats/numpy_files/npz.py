@@ -89,7 +89,7 @@ class Npz(LibraryReadable):
         """Return a column for each array of `names`, else for `x` or the only array; reads directory and headers alone.
 
         The first array gives the number of samples. The others must have as many, or be whole samples as it is.
-        ExecutionError [R401] where the file is damaged.
+        ExecutionError [R401] if the file is damaged.
         """
         with file_to_look_at(path) as look:
             directory = read_directory(look, path)
@@ -184,7 +184,7 @@ class DeflatedNpz(Npz, Built):
         return max(1, _BATCH // self.size)
 
     def encoder_bytes(self, made: int, sample: int) -> int:
-        """Return those of what is deflated a MiB at a time."""
+        """Return the bytes that deflating a MiB at a time takes."""
         return 4 << 20
 
     def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:

@@ -1,4 +1,4 @@
-"""Zip files: the headers to write around one member, and the directory to read of any file.
+"""Zip files: writing the headers around one member, and reading the directory of any file.
 
 After PKWARE's APPNOTE.TXT 6.3.10, sections 4.3.7 (local headers), 4.3.12 (directory), 4.3.14 to 4.3.16 (its end) and
 4.5.3 (ZIP64). Local headers always have sizes of 8 bytes, as numpy's have, so that all have one length.
@@ -106,7 +106,7 @@ def trailer_sizes(name: str, sizes: Ints, ends: Ints) -> Ints:
 def read_directory(look: FileLook, path: Path) -> Directory:
     """Read the directory of a zip file of any writer.
 
-    Raises ExecutionError [R401] where there is none, where it is cut short, or points outside the file.
+    Raises ExecutionError [R401] if there is none, if it is cut short, or points outside the file.
     """
     size = look.size
     for most in (_ORDINARY_END, _LONGEST_END + _LOCATOR.size):
@@ -142,7 +142,7 @@ def read_directory(look: FileLook, path: Path) -> Directory:
 
 
 def data_offset(look: FileLook, member: ZipMember, directory: Directory, path: Path) -> int:
-    """Return the offset of a member's bytes, by its local header; ExecutionError [R401] where that is damaged."""
+    """Return the offset of a member's bytes, by its local header; ExecutionError [R401] if that is damaged."""
     head = look.read(_LOCAL.size + len(member.name) * 4, member.offset)
     if len(head) < _LOCAL.size or not head.startswith(_LOCAL_MARK):
         raise _damage_error(path, f"no member begins at {member.offset}, where `{member.name[:60]}` should")
@@ -156,10 +156,10 @@ def data_offset(look: FileLook, member: ZipMember, directory: Directory, path: P
 
 
 def parse_local_header(data: memoryview) -> tuple[int, int | None]:
-    """Return the length of the local header at the front of `data`, and its CRC, or None where that follows the member.
+    """Return the length of the local header at the front of `data`, and its CRC, or None if that follows the member.
 
-    A writer that puts the CRC after the member leaves 0 here. So a CRC that is not 0 is valid, also where the flags are
-    damaged. Raises ExecutionError [R401] where there is no header.
+    A writer that puts the CRC after the member leaves 0 here. So a CRC other than 0 is valid even if the flags are
+    damaged. Raises ExecutionError [R401] if there is no header.
     """
     if len(data) < _LOCAL.size or bytes(data[:4]) != _LOCAL_MARK:
         raise ExecutionError("a member of a zip file begins otherwise", "R401")

@@ -79,7 +79,7 @@ def quote_names(names: tuple[str, ...]) -> str:
 def read_footer(path: Path) -> Footer:
     """Read the footer, and the 8 bytes after it with its length.
 
-    ExecutionError [R401] where the file is no Parquet file, is cut short, or its footer is damaged or encrypted.
+    ExecutionError [R401] if the file is no Parquet file, is cut short, or its footer is damaged or encrypted.
     """
     with file_to_look_at(path) as look:
         size = look.size
@@ -111,7 +111,7 @@ class _Damage(ValueError):
 
 
 class _Thrift:
-    """Bytes of a struct and the position of the next one; raises _Damage where they end too early."""
+    """Bytes of a struct and the position of the next one; raises _Damage if they end too early."""
 
     def __init__(self, data: bytes) -> None:
         self.at = 0
@@ -189,7 +189,7 @@ class _Thrift:
 
 
 def _require_field(fields: Any, number: int, kind: type, what: str) -> Any:
-    """Return a field; raise _Damage where it is missing, or of another type."""
+    """Return a field; raise _Damage if it is missing, or of another type."""
     value = fields.get(number) if isinstance(fields, dict) else None
     if not isinstance(value, kind):
         raise _Damage(f"{what} is missing")
@@ -204,7 +204,7 @@ def _parse_chunk(fields: Any) -> tuple[int, int, int, int]:
     numbers = {9: "the offset of a chunk", 7: "the length of a chunk", 6: "a size", 4: "a codec"}
     begin, length, decoded, codec = (_require_field(meta, number, int, what) for number, what in numbers.items())
     dictionary = meta.get(11)
-    if isinstance(dictionary, int) and len(MAGIC) <= dictionary < begin:  # some writers store 0 where there is none
+    if isinstance(dictionary, int) and len(MAGIC) <= dictionary < begin:  # some writers store 0 if there is none
         begin = dictionary
     return begin, length, decoded, codec
 

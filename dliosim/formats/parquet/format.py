@@ -119,7 +119,7 @@ class Parquet(Built, LibraryReadable):
         return ParquetHandle(path, self.dataset)
 
     def build(self, path: Path, count: int, batches: Iterator[Bytes], encoding: EncodeTime) -> None:
-        """Write row groups of `batch` samples; the last may have fewer. OSError where the file cannot be written."""
+        """Write row groups of `batch` samples; the last may have fewer. OSError if the file cannot be written."""
         from pyarrow import parquet
 
         schema, compress = table_schema(self.dataset), self.dataset.compress
@@ -151,7 +151,7 @@ class Parquet(Built, LibraryReadable):
         return max(1, chunk.number // (size if chunk.unit == "bytes" else 1))
 
     def encoder_bytes(self, made: int, sample: int) -> int:
-        """Return those of pyarrow: pages of the row group, and copies of a value that is a page of its own."""
+        """Return the bytes that pyarrow takes: pages of the row group, and copies of a value that is a whole page."""
         value = max(self.dataset.column_widths, default=sample)
         copies = 1.05 * (1 + (self.dataset.compress is not None)) + (2.3 if value < FREED_LATE else 0)
         return int(2.1 * made + copies * value) + (8 << 20)
@@ -272,7 +272,7 @@ class ParquetHandle:
     """An open file. `index` is that of `Parquet.index`.
 
     `rows` are the rows of each row group, also of empty ones. Methods raise ExecutionError [R401], with file and row
-    group, where data are damaged, and OSError where a call fails.
+    group, if data are damaged, and OSError if a call fails.
     """
 
     def __init__(self, path: Path, dataset: Dataset) -> None:
@@ -300,7 +300,7 @@ class ParquetHandle:
         """Decode samples [first, first + count) and put their bytes into a buffer; return the number of bytes.
 
         A sample is its chosen columns, one after the other. All rows before it in its row group are decoded, too, some
-        MiB at a time. ExecutionError [R401] for columns without a fixed width, or with nulls, and where the buffer is
+        MiB at a time. ExecutionError [R401] for columns without a fixed width, or with nulls, and if the buffer is
         too small.
         """
         if first < 0 or count < 0 or first + count > self.index.samples:
@@ -348,7 +348,7 @@ class ParquetHandle:
 
 
 def sample_bytes(path: Path, dataset: Dataset) -> int:
-    """Return the bytes that `ParquetHandle.read` gives for each sample; 0 where they differ. Errors as there."""
+    """Return the bytes that `ParquetHandle.read` gives for each sample; 0 if they differ. Errors as there."""
     with ParquetHandle(path, dataset) as handle:
         try:
             return sum(handle.row_widths())

@@ -26,7 +26,7 @@ from dliosim.readable import count
 
 
 def compile_transformer(settings: Settings) -> Transformer | None:
-    """Return the model of a block, or None where a mistake was reported."""
+    """Return the model of a block, or None if a mistake was reported."""
     context = settings.context
     before = len(context.found)
     settings.require(*((head,) for head in ("layers", "hidden", "ffn", "heads", "vocabulary")))
@@ -67,7 +67,7 @@ def _check_heads(settings: Settings, built: Transformer) -> None:
 
 
 def compile_checkpoint(outer: Settings, seed: int, models: Mapping[str, Transformer | None]) -> Checkpoint | None:
-    """Return the checkpoint of a block, or None where a mistake was reported."""
+    """Return the checkpoint of a block, or None if a mistake was reported."""
     context, job = outer.context, outer.context.scope.job
     before = len(context.found)
     outer.require(("part", "model"), ("path",))
@@ -233,7 +233,7 @@ def parse_axes(scope: Scope, node: SyntaxNode) -> Split:
 
 
 def fit_split(split: Split, node: SyntaxNode, ranks: int) -> Split:
-    """Return the split of the phrase `node` for a job of `ranks` ranks; E217 where the numbers differ.
+    """Return the split of the phrase `node` for a job of `ranks` ranks; E217 if the numbers differ.
 
     With `subset` the split may have more ranks than the job.
     """
@@ -261,7 +261,7 @@ def fit_split(split: Split, node: SyntaxNode, ranks: int) -> Split:
 
 
 def parse_written_by(scope: Scope, node: SyntaxNode) -> Split:
-    """Return the split of `written by`; `subset N` gives the number of its ranks that took part."""
+    """Return the split of `written by`; `subset N` is the number of its ranks that took part."""
     ranks = node.find("ranks")
     if ranks is not None:
         return Split(1, 1, scope.count(ranks.only_child, 1, MAX_RANKS))
@@ -286,7 +286,7 @@ def measure_model(model: Transformer) -> tuple[int, int]:
 def check_split(checkpoint: Checkpoint, split: Split, place: Span) -> None:
     """Check a split against what the checkpoint saves.
 
-    E218 at `place` where the state cannot be split in this way; E113 for too many parts or more than MAX_TOTAL bytes.
+    E218 at `place` if the state cannot be split in this way; E113 for too many parts or more than MAX_TOTAL bytes.
     """
     model = checkpoint.model
     if model is not None:

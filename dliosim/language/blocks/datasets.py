@@ -16,7 +16,7 @@ _SIZES: Final = {"samples": "samples", "size": "size", "shape": "shape", "datase
 
 
 def compile_dataset(settings: Settings, seed: int, ranks: int) -> Dataset | None:
-    """Return the data set of a block, or None where a mistake was reported."""
+    """Return the data set of a block, or None if a mistake was reported."""
     if settings.find_line("from files") is not None:
         return external_datasets.compile_existing(settings, seed)
     context = settings.context

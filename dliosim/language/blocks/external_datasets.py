@@ -1,4 +1,4 @@
-"""Data sets `from files`: the files exist already, and the pattern describes only what they do not say."""
+"""Data sets `from files`: the files exist, and the pattern describes only what they do not tell."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _BY_SUFFIX: Final = {
 
 
 def missing_finder(dataset: Dataset) -> FileSurvey:
-    """Raise UsageError [R403]: the default finder, where files cannot be inspected."""
+    """Raise UsageError [R403]: the default finder, if files cannot be inspected."""
     raise UsageError(f"reading existing files is not possible here, so those of `{dataset.name}` are not found", "R403")
 
 
 def compile_existing(settings: Settings, seed: int) -> Dataset | None:
-    """Return the data set of a block with `from files`, or None where a mistake was reported.
+    """Return the data set of a block with `from files`, or None if a mistake was reported.
 
-    What only the files say (samples, layout, sizes) is a placeholder until `inspect_files`.
+    Facts that only the files have (samples, layout, sizes) are placeholders until `inspect_files`.
     """
     context = settings.context
     before = len(context.found)
@@ -74,9 +74,9 @@ def compile_existing(settings: Settings, seed: int) -> Dataset | None:
 
 
 def inspect_files(settings: Settings, built: Dataset, finder: Finder) -> Dataset | None:
-    """Return the data set with what its files say; None where they cannot be found or read, which is reported.
+    """Return the data set with the facts of its files; None if they cannot be found or read, which is reported.
 
-    UsageError where the command line does not say where the files are.
+    UsageError if the command line does not say where the files are.
     """
     place = settings.setting_span("from files")
     try:

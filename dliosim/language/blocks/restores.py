@@ -1,4 +1,4 @@
-"""Restores: compile a block into the dataclass of the model, and what `each once` restores."""
+"""Restores: compile a block into the dataclass of the model, and count the checkpoints of `each once`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ALL: Final = -1
 def compile_restore(settings: Settings, name: str, saved: Checkpoint | None, saves: int | None) -> Restore:
     """Return the verb of a `restore` block, and report its mistakes.
 
-    `saved` is None where the checkpoint itself has a mistake. The verbs above save it `saves` times; None: a clock
+    `saved` is None if the checkpoint itself has a mistake. The verbs above save it `saves` times; None: a clock
     decides it.
     """
     context, scope = settings.context, settings.context.scope
@@ -57,7 +57,7 @@ def _read_mode(node: SyntaxNode) -> dict[str, bool]:
 def _check_splits(settings: Settings, verb: Restore, saved: Checkpoint) -> None:
     """Check the splits of a restore against what is saved.
 
-    E218 and E113 where the state cannot have such a split; E218 for a restore that needs more than a subset wrote.
+    E218 and E113 if the state cannot have such a split; E218 for a restore that needs more than a subset wrote.
     """
     for head, split in (("written by", verb.written_by), ("parallel", verb.parallel)):
         if split is not None:
@@ -84,7 +84,7 @@ def _check_splits(settings: Settings, verb: Restore, saved: Checkpoint) -> None:
 
 
 def _count_each(settings: Settings, verb: Restore, saved: Checkpoint, saves: int | None) -> int:
-    """Return how many checkpoints a restore reads, 0 for the newest alone; E211 where that is not known, or not there.
+    """Return how many checkpoints a restore reads, 0 for the newest alone; E211 if that is not known, or not there.
 
     What another split has saved is that of other jobs.
     """
@@ -117,16 +117,16 @@ def _count_each(settings: Settings, verb: Restore, saved: Checkpoint, saves: int
 
 
 def report_growth(settings: Settings, verb: Restore) -> None:
-    """Report E211 for `each once` within a `repeat` that saves the checkpoint: each time there are more."""
+    """Report E211 for `each once` within a `repeat` that saves the checkpoint: there would be more each time."""
     name = verb.checkpoint
     message = f"`each once` in a `repeat` that saves `{name}`, too: each time there are more of them"
     settings.report("E211", message, f"write `restore {name} each once` behind the `repeat`", ("each", "how many?"))
 
 
 def list_saves(verb: Verb, dataset: Dataset | None, ranks: int) -> Iterator[tuple[str, int | None]]:
-    """Yield the checkpoints that a verb saves, and how often, but not those of a `repeat`.
+    """Yield the checkpoints that a verb saves, and how often; a `repeat` is left out.
 
-    `dataset` is that of a loop, None where it reads none. The number is None where a clock decides it.
+    `dataset` is that of a loop, None if it reads none. The number is None if a clock decides it.
     """
     if isinstance(verb, Save):
         yield verb.checkpoint, 1
@@ -138,7 +138,7 @@ def list_saves(verb: Verb, dataset: Dataset | None, ranks: int) -> Iterator[tupl
 
 
 def multiply_saves(before: Saves, once: Saves, times: int) -> dict[str, int | None]:
-    """Return the saves after a `repeat`, from those before it and those after one run of its body."""
+    """Return the saves after a `repeat`, given the saves before it and after one run of its body."""
 
     def multiply(first: int | None, after: int | None) -> int | None:
         return None if first is None or after is None else first + times * (after - first)

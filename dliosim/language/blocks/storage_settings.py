@@ -24,7 +24,7 @@ MAX_SHAPED: Final = 1 << 53  # bytes; sizes are floats, which are exact up to th
 MAX_PARTS: Final = 1 << 12
 MAX_COMPRESSIBLE: Final = 1000  # deflate's own limit is 1032 : 1
 
-#: The setting of the pattern for a field of the model that a format may refuse, where the names differ.
+#: The setting of the pattern for a field of the model that a format may refuse, if the names differ.
 _WRITTEN_AS: Final = {"parts": "datasets", "names": "datasets"}
 
 #: The usual, the lowest and the highest level of each codec; zeros for a codec without levels.
@@ -32,7 +32,7 @@ _LEVELS: Final = {"gzip": (4, 1, 9), "lzf": (0, 0, 0), "snappy": (0, 0, 0), "zst
 
 
 def read_dataset(settings: Settings, **special: Callable[[SyntaxNode], Any] | None) -> dict[str, Any]:
-    """Return the fields that the lines of a data set give; `special` has those that differ for existing files."""
+    """Return the fields that the lines of a data set give; `special` are the fields that differ for existing files."""
     readers: dict[str, Callable[[Scope, SyntaxNode], Any]] = {
         "format": _format_name,
         "shape": _shape,
@@ -86,7 +86,7 @@ def _columns(scope: Scope, node: SyntaxNode) -> tuple[Columns, ...]:
 
 
 def _table_size(settings: Settings, fields: Mapping[str, Any]) -> Distribution:
-    """Return the size of a row of `columns`; E213 for what else gives it, E212 where the format has no columns."""
+    """Return the size of a row of `columns`; E213 for what else gives it, E212 if the format has no columns."""
     size = sum(one.number * one.width for one in fields.get("columns", ()))
     for head in ("size", "shape", "datasets"):
         if settings.find_line(head) is not None:
@@ -102,7 +102,7 @@ def _table_size(settings: Settings, fields: Mapping[str, Any]) -> Distribution:
 def sample_size(settings: Settings, fields: Mapping[str, Any]) -> Distribution:
     """Return the size of a sample in bytes, from `shape` or `size` among the fields that are read.
 
-    E213 where both are given; E112 where the size does not divide evenly into parts.
+    Reports E213 if both are given, E112 if the size does not divide evenly into parts.
     """
     drawn: Distribution = fields.get("size", constant(1))
     shaped, number = fields.get("shape"), fields.get("parts", 1)
@@ -209,7 +209,7 @@ def check_chunk(settings: Settings, built: Dataset) -> None:
 
 
 def check_format(settings: Settings, built: Dataset) -> None:
-    """Report what the format refuses: R403 where it lacks a package, E212 for what it cannot hold."""
+    """Report refusals of the format: R403 if it lacks a package, E212 for settings that it cannot hold."""
     try:
         form = bind(built)
         missing, refused = form.needs(), form.refuse()

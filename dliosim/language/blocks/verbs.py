@@ -52,7 +52,7 @@ class VerbCompiler:
     finder: Finder
     #: settings of each loop, prepare and restore, by the id of its model
     settings: dict[int, Settings] = field(default_factory=dict)
-    #: how often each checkpoint was saved by the verbs so far; None where a clock decides it
+    #: how often each checkpoint was saved by the verbs so far; None if a clock decides it
     saves: dict[str, int | None] = field(default_factory=dict)
 
     def compile_verbs(self, blocks: list[PatternBlock]) -> tuple[Verb, ...]:

@@ -46,7 +46,7 @@ def _report_not_shared(settings: Settings, data: Settings, dataset: Dataset) -> 
 
 
 def check_collective(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
-    """Report E204 or E205 where a collective call cannot read what a loop reads."""
+    """Report E204 or E205 if a collective call cannot read what a loop reads."""
     if not loop.access.collective:
         return
     if not _is_shared(dataset):
@@ -62,7 +62,7 @@ def check_collective(settings: Settings, loop: Loop, dataset: Dataset, data: Set
 
 
 def _can_bypass_cache(settings: Settings, access: Access) -> bool:
-    """Return False, and report E206, where api or transfer cannot do what `cache off` asks."""
+    """Return False, and report E206, if api or transfer cannot do what `cache off` asks."""
     if access.cache != "off" or (
         not access.is_mpi and (access.transfer is None or access.transfer >= DIRECT_ALIGNMENT)
     ):
@@ -121,7 +121,7 @@ def check_hints(settings: Settings, access: Access) -> None:
 
 
 def check_communicator(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
-    """Report W305 for a `communicator` where ranks open no file together."""
+    """Report W305 for a `communicator` if ranks open no file together."""
     if access.communicator == "world" or access.api not in APIS.own:
         return
     hint = "leave it out"
@@ -169,7 +169,7 @@ def check_engine(settings: Settings, access: Access) -> None:
 
 
 def check_memory_cache(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
-    """Report E211 for `cache memory` where a sample is not one range of bytes of its own."""
+    """Report E211 for `cache memory` if a sample is not one range of bytes of its own."""
     if access.cache != "memory":
         return
     if dataset.parts > 1 or len(dataset.names) > 1:

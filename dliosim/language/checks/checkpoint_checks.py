@@ -1,4 +1,4 @@
-"""Checks of checkpoints: access (E204), contradictions (E211), none saved (E207), MPI-IO during a flush (E219)."""
+"""Checks of checkpoints: access (E204), contradictions (E211), no save at all (E207), MPI-IO during a flush (E219)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check_cadence_length(settings: Settings, loop: Loop, steps: int) -> None:
 
 
 def check_flush_overlap(verbs: Iterable[Verb], nouns: CompiledNouns, settings: Mapping[int, Settings]) -> None:
-    """Report E219 where MPI-IO flushes a shared file while another thread of the same ranks calls MPI-IO.
+    """Report E219 if MPI-IO flushes a shared file while another thread of the same ranks calls MPI-IO.
 
     Both threads would wait in collective calls. Each would hold the one lock of its MPI library, which the other thread
     needs on another rank, so the job would hang.

@@ -1,4 +1,4 @@
-"""Checks of reading by other code: the library of a format, or a backend of another package."""
+"""Checks of reads by other code: the library of a format, or a backend of another package."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_hdf5_parallel() -> bool:
 def check_library(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
     """Report the findings for `through library`.
 
-    E216 where the format has no library or it does not read by the api, R403 where the library lacks MPI, E211 for
+    E216 if the format has no library or it does not read by the api, R403 if the library lacks MPI, E211 for
     settings of calls, E206 for O_DIRECT.
     """
     if has_library(dataset):
@@ -55,7 +55,7 @@ def check_library(settings: Settings, access: Access, dataset: Dataset, data: Se
 
 
 def _check_driver(settings: Settings, access: Access, dataset: Dataset, data: Settings) -> None:
-    """Report E216 or R403 where the library cannot read by the api."""
+    """Report E216 or R403 if the library cannot read by the api."""
     through = ("through", "the library makes the calls")
     if access.is_mpi and dataset.format == "hdf5":
         if not is_hdf5_parallel():
@@ -105,7 +105,7 @@ def _check_library_lock(settings: Settings, access: Access, dataset: Dataset) ->
 
 
 def check_plugin(settings: Settings, access: Access) -> None:
-    """Report E211 for settings of the built-in readers where another package brings the api."""
+    """Report E211 for settings of the built-in readers if another package brings the api."""
     if access.api in APIS.own:
         return
     refused = (

@@ -41,7 +41,7 @@ def check_loop(settings: Settings, loop: Loop, dataset: Dataset, data: Settings)
     before = len(settings.context.found)
     _check_plan_size(settings, loop, dataset, data)
     if len(settings.context.found) == before and (steps := _check_shards(settings, loop, dataset, data)):
-        # Requests are one stream, even where it reads the data set several times.
+        # Requests are one stream, even if it reads the data set several times.
         _check_cadences(settings, loop, steps if loop.arrivals is None else loop.arrivals.requests)
         _check_prefetch(settings, loop, steps)
     access_checks.warn_about_readers(settings, access)
@@ -108,7 +108,7 @@ def _check_plan_size(settings: Settings, loop: Loop, dataset: Dataset, data: Set
 
 
 def _check_last_step(settings: Settings, loop: Loop) -> None:
-    """Report E211 where ranks cannot agree on the step at which they save or end."""
+    """Report E211 if ranks cannot agree on the step at which they save or end."""
     cadences = [*zip(settings.all_lines("checkpoint"), loop.checkpoints, strict=True)]
     in_step = [line.phrase for line, cadence in cadences if cadence.unit == "steps"]
     timed = [line.phrase for line, cadence in cadences if cadence.unit == "seconds"]
@@ -180,7 +180,7 @@ def warn_raw_decode(settings: Settings, data: Settings) -> None:
 
 
 def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> None:
-    """Report E211 where `decode on` cannot work, and W306 where there is nothing to decode."""
+    """Report E211 if `decode on` cannot work, and W306 if there is nothing to decode."""
     access = loop.access
     if not loop.decode:
         return
@@ -206,7 +206,7 @@ def _check_decode(settings: Settings, loop: Loop, dataset: Dataset, data: Settin
 
 
 def _check_shards(settings: Settings, loop: Loop, dataset: Dataset, data: Settings) -> int:
-    """Return the steps of an epoch; 0, and report E201, E203 or E215, where ranks cannot have any."""
+    """Return the steps of an epoch; 0, and report E201, E203 or E215, if ranks cannot have any."""
     ranks = settings.context.scope.job.ranks
     if loop.shard == "by file" and dataset.layout.files < ranks:
         files = count(dataset.layout.files, "file")

@@ -59,7 +59,7 @@ WRITE_TRANSFER: Final = 4 << 20
 
 
 def merge_access(context: CompileContext, block: PatternBlock, clause: SyntaxNode | None) -> Settings:
-    """Return the lines of a block, merged over those that it takes of the access of its `with` clause; None: alone."""
+    """Return the lines of a block, merged over the lines of the access in its `with` clause (None: the block alone)."""
     lines, known = list(block.settings), SETTINGS[block.kind]
     if clause is not None:
         taken = [line for line in context.find_noun(clause.only_child, "access").settings if line.head in known]
@@ -68,7 +68,7 @@ def merge_access(context: CompileContext, block: PatternBlock, clause: SyntaxNod
 
 
 def compile_access(settings: Settings, reads: Layout | None) -> Access:
-    """Return how a block reads a data set of the layout `reads`; for None, how it writes."""
+    """Return the access by which a block reads a data set of the layout `reads`; for None, by which it writes."""
     readers, cache, engine = (partial(read, settings) for read in (_readers, _cache, _engine))
     values = settings.read_fields(Access, api=_api, readers=readers, cache=cache, engine=engine)
     if reads is None:

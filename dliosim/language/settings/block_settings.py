@@ -53,7 +53,7 @@ class CompileContext:
     used: set[str] = field(default_factory=set)
 
     def report(self, error: Mistake, at: Span | None = None) -> None:
-        """Collect a mistake; where its place is outside the statement `at`, show that statement too.
+        """Collect a mistake; if its place is outside the statement `at`, show that statement too.
 
         A name that is missing because a file could not be read is not reported.
         """
@@ -71,7 +71,7 @@ class CompileContext:
 
     @contextmanager
     def reporting(self, at: Span | None = None) -> Iterator[None]:
-        """Collect, as `report`, the mistake that the block of code raises; what follows the block is done then, too."""
+        """Collect, as `report` does, a mistake raised in the `with` block; the code after it still runs."""
         try:
             yield
         except Mistake as error:
@@ -86,7 +86,7 @@ class CompileContext:
         return f"read {next((noun.name for noun in self.document.nouns.values() if noun.kind == 'dataset'), 'DATASET')}"
 
     def find_noun(self, name: SyntaxNode, kind: str) -> PatternBlock:
-        """Return the data set, model, checkpoint or access of a name; E101 or E105 where there is none."""
+        """Return the data set, model, checkpoint or access of a name; E101 or E105 if there is none."""
         nouns = self.document.nouns
         block = nouns.get(name.text)
         if block is not None and block.kind == kind:
@@ -114,7 +114,7 @@ class CompileContext:
 
 @dataclass(slots=True)
 class Settings:
-    """The lines of one block that count: its own, and those that it takes from other blocks."""
+    """The lines that count for one block: its own, and those inherited from other blocks."""
 
     #: the compilation
     context: CompileContext
@@ -128,27 +128,26 @@ class Settings:
         return next((line for line in self.lines if line.head == head), None)
 
     def all_lines(self, head: str) -> list[Setting]:
-        """Return the lines of a repeated setting; none where it is `off`."""
+        """Return the lines of a repeated setting; none if it is `off`."""
         return [line for line in self.lines if line.head == head and not line.is_off]
 
     def check_off(self, head: str) -> None:
-        """Report E102 where a repeated setting is `off` and has other lines, too."""
+        """Report E102 if a repeated setting is `off` and has other lines, too."""
         off = [Label(line.phrase, "off") for line in self.lines if line.head == head and line.is_off]
         others = [Label(line.phrase, "but this is not") for line in self.all_lines(head)]
         if off and others:
             self.report("E102", f"`{head} off` with another `{head}` line", "", [off[0], others[0]])
 
     def read(self, head: str, convert: Callable[[SyntaxNode], T], default: T) -> T:
-        """Return the value of a setting, or the default where it is not given or has a mistake."""
+        """Return the value of a setting, or the default if it is not given or has a mistake."""
         line = self.find_line(head)
         return default if line is None else self.convert(line, convert, default)
 
     def read_fields(self, owner: type, **special: Callable[[SyntaxNode], Any] | None) -> dict[str, Any]:
         """Return the fields of the model's dataclass `owner` that lines of the block give, by name.
 
-        `special` has functions for fields whose phrases alone do not give the value, which may return several fields,
-        and None for fields that are not read. Fields with mistakes, and those of dataclasses within `owner`, are left
-        out.
+        `special` has functions for fields whose value needs more than the phrase (they may return several fields), and
+        None for fields that are not read. Fields with mistakes, and fields of dataclasses within `owner`, are left out.
         """
         found: dict[str, Any] = {}
         for setting in list_settings(owner, self.block.kind):
@@ -161,7 +160,7 @@ class Settings:
         return {field: value for field, value in found.items() if value is not MISSING}
 
     def convert(self, line: Setting, convert: Callable[[SyntaxNode], T], default: T) -> T:
-        """Return the value of one line, or the default where it has a mistake, which is reported."""
+        """Return the value of one line, or the default if it has a mistake, which is reported."""
         with self.context.reporting(line.phrase):
             try:
                 return convert(self.parse_line(line))
@@ -204,7 +203,7 @@ class Settings:
         return self.block.place if line is None else line.phrase
 
     def report(self, code: str, message: str, hint: str, *places: tuple[str, ...] | list[Label]) -> None:
-        """Collect a finding; a place is labels, or what `labels` needs. The first one is wrong."""
+        """Collect a finding; a place is labels, or the arguments of `labels`. The first one is the wrong place."""
         labels = [label for place in places for label in (self.labels(*place) if isinstance(place, tuple) else place)]
         self.context.found.append(Diagnostic(code, message, tuple(labels), (hint,) if hint else ()))
 
@@ -215,7 +214,7 @@ class Settings:
     def labels(self, head: str, text: str, by_default: str = "") -> list[Label]:
         """Return labels for a setting: at its phrase, and at the parameter that gives the phrase.
 
-        Where the default counts, the label is at the block, with the text `by_default`.
+        If the default counts, the label is at the block, with the text `by_default`.
         """
         line = self.find_line(head)
         if line is None:
@@ -266,9 +265,9 @@ def _plural_name(kind: str) -> str:
 class CompiledNouns:
     """The compiled nouns that verbs refer to."""
 
-    #: by name; None where the block has a mistake
+    #: by name; None if the block has a mistake
     datasets: dict[str, Dataset | None]
-    #: by name; None where the block has a mistake
+    #: by name; None if the block has a mistake
     checkpoints: Mapping[str, Checkpoint | None]
     #: settings of each data set, model and checkpoint, by name
     settings: Mapping[str, Settings]

@@ -1,4 +1,4 @@
-"""Values of settings, read from the phrases that the model declares and written as such phrases."""
+"""Values of settings, read from the phrases that the model declares, and written as phrases again."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
 
 
 def write_phrase(setting: Declaration, value: Any) -> str | None:
-    """Return the phrase that gives a value to the field of a setting; None where no line does."""
+    """Return the phrase that gives a value to the field of a setting; None if no line does."""
     if not setting.phrase.text:
         return str(value)
     alternatives = setting.alternatives
@@ -140,7 +140,7 @@ def write_pace(pace: Pace) -> str:
 
 
 def write_distribution(drawn: Distribution, write: Callable[[float], str]) -> str:
-    """Return the text of a distribution; `write` makes that of its parameters."""
+    """Return the text of a distribution; `write` formats its parameters."""
     values = [write(value) for value in drawn.parameters]
     if drawn.is_constant:
         return values[0]

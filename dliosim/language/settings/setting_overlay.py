@@ -18,7 +18,7 @@ MAX_CHAIN: Final = 32  # nouns, each made from the next one
 
 
 def inherit_settings(context: CompileContext, block: PatternBlock, chain: tuple[str, ...] = ()) -> Settings:
-    """Return the lines of a noun, merged over the lines of the noun that it is made `from`; E105 for a circle."""
+    """Return the lines of a noun, merged over the lines of the noun in its `from`; E105 for a circle."""
     lines = list(block.settings)
     if "from" in block.header:
         name, what = block.header["from"].only_child, kind_name(block.kind)
@@ -36,7 +36,7 @@ def inherit_settings(context: CompileContext, block: PatternBlock, chain: tuple[
 def merge_layers(context: CompileContext) -> None:
     """Give every block of the document its settings; report E102 for one given twice in a file, or by `-D`.
 
-    This comes after all overrides: the text of a parameter may decide which of the repeated settings a line is.
+    This must follow all overrides: the text of a parameter may decide which repeated setting a line is.
     """
     document = context.document
     for block in (*document.nouns.values(), *document.walk_verbs()):

@@ -1,4 +1,4 @@
-"""The pass over mistakes that fills their help: what to type instead. It runs once, before they leave the compiler."""
+"""The pass that fills the help of mistakes: the line to type instead. It runs once, before they leave the compiler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dliosim.language.syntax.ast import Document, Param, follow_reference
 
 
 def mend_override(place: Span, phrase: Span, document: Document) -> str:
-    """Return the `-D` to give for a name and a value; empty where that is not known."""
+    """Return the `-D` for a name and a value; empty if it is not known."""
     value, source = phrase.text, document.source
     if source.writing and (key := find_key(place.text)):
         return f"write `++{key}={quote_value(value)}`, as it is a key of the workload file"
@@ -96,7 +96,7 @@ _LOOKED_AT: Final = 1000  # entries of a folder
 
 
 def add_help(found: Iterable[Diagnostic], document: Document | None) -> list[Diagnostic]:
-    """Return mistakes with what to type instead; `document` is None where the pattern could not be read."""
+    """Return the mistakes with their help; `document` is None if the pattern could not be read."""
     pattern = document or Document(SourceText("", ""))
     return [replace(_answer(one, pattern), attempt=None) for one in found]
 
@@ -132,7 +132,7 @@ def _holds_data(path: Path) -> bool:
 
 
 def _find_value(one: Diagnostic, attempt: Attempt, params: Mapping[str, Param]) -> Attempt:
-    """Return the attempt at the value of a parameter, where that is what is wrong with a phrase."""
+    """Return the attempt at the value of a parameter, if that is what is wrong with a phrase."""
     here, accepts = one.labels[0].span, attempt.accepts
     for param in params.values():
         value = param.value

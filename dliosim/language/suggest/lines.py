@@ -1,4 +1,4 @@
-"""Lines that begin with no word of their place, and the phrases of statements."""
+"""Lines that begin with an unknown word, and the phrases of statements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_phrases(head: str, kind: str = "") -> tuple[str, ...]:
 
 
 def is_statement(text: str) -> bool:
-    """Return whether a text is a statement, with a unit that its figure takes."""
+    """Return whether a text is a statement whose figure has the right unit."""
     head = next((one for one in STATEMENTS if text.startswith(f"{one} ")), text.partition(" ")[0])
     phrase = text[len(head) :].strip()
     if head == "expect" and (figure := EXPECTABLE.get(phrase.split(" ")[0])):  # the grammar does not know its units
@@ -50,7 +50,7 @@ def is_statement(text: str) -> bool:
 
 
 def find_phrases(meaning: synonyms.Meaning, rest: str, source: SourceText) -> list[str]:
-    """Return the phrases of a setting that another word and the `rest` of its line may mean; empty if not known."""
+    """Return the phrases of a setting that another word and the `rest` of its line may mean; empty if unknown."""
     setting, phrase, value = meaning.setting, fill_names(meaning.phrase, source), clean(rest)
     if meaning.otherwise and value.lower() in NO:
         return [fill_names(meaning.otherwise, source)]
@@ -71,7 +71,7 @@ def find_phrases(meaning: synonyms.Meaning, rest: str, source: SourceText) -> li
 
 
 def mend_line(attempt: Attempt) -> str:
-    """Return what to type instead of a line that begins with no word of its place; empty where that is not known."""
+    """Return the line to type instead of one that begins with an unknown word; empty if it is not known."""
     line, kind = attempt.phrase, attempt.kind
     text, source = line.text[:200], line.source
     if re.match(r"//|/\*|--|;", text):

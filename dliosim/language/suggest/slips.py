@@ -1,4 +1,4 @@
-"""Slips of typing, and habits of other languages: texts that a user may have meant by a phrase."""
+"""Typing slips and habits of other languages: texts that a user may have meant by a phrase."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ _WORDS: Final = {
 
 
 def clean(text: str) -> str:
-    """Return a text without the signs of other languages at its ends, and with straight quotes."""
+    """Return a text without other languages' punctuation at its ends, and with straight quotes."""
     for pattern, plain in _CLEAN:
         text = re.sub(pattern, plain, text)
     return text.strip()
 
 
 def mend(text: str, accepts: Callable[[str], bool], forms: Iterable[str] = ()) -> list[str]:
-    """Return the accepted texts that differ from `text` by the fewest slips, at most three; none where no slip fits.
+    """Return the accepted texts that differ from `text` by the fewest slips, at most three; none if no slip fits.
 
-    `forms` are phrases as they may be. Each slip is looked for once, in the order of `_SLIPS`; it yields groups
-    of texts, and the first group with an accepted text counts.
+    `forms` are accepted phrases. Each slip is tried once, in the order of `_SLIPS`; it yields groups of texts, and the
+    first group with an accepted text counts.
     """
     tried, forms = [clean(text)], tuple(forms)
     if len(tried[0]) > MAX_LENGTH or re.match("-[0-9]", tried[0]):  # a sign is never dropped
@@ -109,7 +109,7 @@ def _mend_unit(text: str, _: tuple[str, ...]) -> Iterator[Iterable[str]]:
 
 
 def list_units(word: str) -> list[str]:
-    """Return the units that a word for one may mean: one, or two where it is both a power of 10 and of 2."""
+    """Return the units that a word may mean: one, or two if it may be a power of 10 or of 2."""
     if word == "m":
         return ["min", "ms", "MiB", "MB"]
     if BITS.fullmatch(word):

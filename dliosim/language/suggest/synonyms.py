@@ -1,7 +1,7 @@
 """The other words of the field: which setting or statement a word means, and the phrases that a setting takes.
 
 Next to their settings, the modules of the model have tables `OTHER_WORDS`: a line `SETTING`, or
-`SETTING: PHRASE | PHRASE` with phrases that can be typed, where the setting's declaration shows none. Below it are
+`SETTING: PHRASE | PHRASE` with phrases that can be typed, if the setting's declaration shows none. Below it are
 other words for the setting; `-> PHRASE` says what they mean, with `{}` for the value that stands behind the word, and
 `-> PHRASE | OTHER` has another phrase for `false`. Capitals stand for a name of the pattern, or for what its line of
 that name has.
@@ -93,7 +93,7 @@ def find_setting(words: str, kind: str) -> tuple[Meaning, str] | None:
 
 
 def suggest_setting(words: str, kind: str) -> tuple[Meaning, str] | None:
-    """Return what `find_setting` does, by the spelling of the first words, or by a part of the first word."""
+    """Return a result as `find_setting` does, by the spelling of the first words, or by a part of the first word."""
     known = list_meanings(kind)
     for count in (2, 1):
         head, rest = split_words(words, count)
@@ -112,12 +112,12 @@ def find_entry(word: str, entries: dict[str, str]) -> str:
 
 
 def spell_key(word: str) -> str:
-    """Return the letters and digits of a word, by which words are compared."""
+    """Return the letters and digits of a word: the key for comparing words."""
     return re.sub(r"[^a-z0-9]", "", word.lower())
 
 
 def split_words(text: str, count: int) -> tuple[str, str]:
-    """Return the first words of a line, and the rest behind them; empty texts where the line begins otherwise."""
+    """Return the first words of a line, and the rest after them; empty texts if the line begins otherwise."""
     found = re.match(
         rf"[\"'+(.\s-]*([A-Za-z][\w.-]*(?:\s+[A-Za-z][\w-]*){{{count - 1}}})(?![\w-])[\"')]*\s*[:=]?\s*", text
     )

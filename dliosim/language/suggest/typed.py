@@ -1,4 +1,4 @@
-"""Lines to type: those of a pattern, those of the command line, and the names of a pattern in them."""
+"""Lines to type, in a pattern or on the command line, with the names of the pattern in them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dliosim.language.source import COMMAND_LINE, SourceText, Span
 
 
 def write_all(lines: Sequence[str]) -> str:
-    """Return `LINE`, `LINE` or `LINE`, with the singular of units behind 1."""
+    """Return `LINE`, `LINE` or `LINE`, with singular units after 1."""
     quoted = [f"`{write_singular(line)}`" for line in dict.fromkeys(lines)]
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}" if len(quoted) > 1 else quoted[0]
 
 
 def write_singular(text: str) -> str:
-    """Return a text with the singular of units behind 1."""
+    """Return a text with singular units after 1."""
     text = re.sub(r"(?<![\w.])1 batches\b", "1 batch", text)
     return re.sub(r"(?<![\w.])1 (rank|step|epoch|file|folder|target|sample)s\b", r"1 \1", text)
 
@@ -33,19 +33,19 @@ def write_line(place: Span, text: str) -> str:
 
 
 def quote_pair(name: str, value: str) -> str:
-    """Return NAME=VALUE as a shell takes it."""
+    """Return NAME=VALUE quoted for a shell."""
     return f'"{name}={value}"' if " " in name and not set(value) & {'"', "$"} else f"{name}={quote_value(value)}"
 
 
 def quote_value(value: str) -> str:
-    """Return a value as a shell takes it."""
+    """Return a value quoted for a shell."""
     if '"' in value or "$" in value:
         return shlex.quote(value)
     return f'"{value}"' if re.search(r"[^\w.%/:-]", value) else value
 
 
 def fill_names(text: str, source: SourceText) -> str:
-    """Return a text with names and phrases of a pattern for the capitals in it; those that it lacks stay."""
+    """Return a text with a pattern's names and phrases in place of the words in capitals; unknown ones stay."""
     found = re.search(r"^\s*(?:layout|num_files\w*)\s*[:=]?\s*(\d+)", source.text, re.MULTILINE)
     text = text.replace("FILES", found[1] if found else "64").replace("FILE", source.file or "FILE")
     found = re.search(r"^\s*shape\s+([^#\n{}]*?)\s*(?:\bof\b.*)?$", source.text, re.MULTILINE)

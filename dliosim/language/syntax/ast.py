@@ -29,7 +29,7 @@ class Setting:
 
     @property
     def is_off(self) -> bool:
-        """True for `off` in the place of the lines of a repeated setting."""
+        """True if `off` stands in place of the lines of a repeated setting."""
         return self.head in ("shuffle", "checkpoint") and self.sub == ("off",)
 
 
@@ -53,14 +53,14 @@ class PatternBlock:
     settings: list[Setting] = field(default_factory=list)
     #: blocks inside it: evaluations of a loop, verbs of a `repeat`
     body: list[PatternBlock] = field(default_factory=list)
-    #: False where an included or extended file defines it; unused ones of these get no warning
+    #: False if an included or extended file defines it; unused ones of these get no warning
     own: bool = True
     #: True if a line was left out for a mistake; a setting that seems to be missing may be that line
     broken: bool = False
 
     @property
     def title(self) -> str:
-        """Return the name in messages: `dataset universe`, `train`."""
+        """Return the title for messages: `dataset universe`, `train`."""
         return self.kind if self.name in ("", self.kind) else f"{self.kind} {self.name}"
 
 
@@ -78,13 +78,13 @@ class Param:
     value: Span
     #: values that it may have; None for any
     domain: SyntaxNode | None
-    #: True where the main file defines it
+    #: True if the main file defines it
     own: bool = True
 
 
 @dataclass(slots=True)
 class Document:
-    """All that a file says, merged with what it includes and extends; nothing is evaluated yet."""
+    """The content of a file, merged with the files that it includes and extends; nothing is evaluated yet."""
 
     #: text of the main file
     source: SourceText
@@ -123,7 +123,7 @@ def _walk(blocks: Iterable[PatternBlock]) -> Iterator[PatternBlock]:
 
 
 def follow_reference(params: Mapping[str, Param], span: Span) -> Span:
-    """Return the text that `$name` stands for, through all references; any other span itself."""
+    """Return the text that `$name` stands for, through all references; return any other span unchanged."""
     for _ in range(MAX_CHAIN):
         param = params.get(span.text[1:]) if span.text.startswith("$") else None
         if param is None:
@@ -135,7 +135,7 @@ def follow_reference(params: Mapping[str, Param], span: Span) -> Span:
 def split_head(span: Span, heads: Iterable[str]) -> tuple[str, Span, Span] | None:
     """Return the known head at the beginning of a statement, its place, and the place of the rest.
 
-    None where the statement begins with no known head.
+    None if the statement begins with no known head.
     """
     for head in sorted(heads, key=len, reverse=True):
         found = re.match(r"\s+".join(head.split()) + r"(?![\w-])", span.text)

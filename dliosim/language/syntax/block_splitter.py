@@ -121,7 +121,7 @@ _CLOSING_HINT: Final = "add `}` on a line of its own"
 
 
 def _find_outer(block: Statement) -> Span | None:
-    """Return the place of the first statement in a block that stands outside of blocks; None where there is none."""
+    """Return the place of the first statement in a block that stands outside of blocks; None if there is none."""
     head = re.match(r"\w+", block.span.text)
     if head is None or head[0] == "repeat":
         return None
@@ -130,21 +130,21 @@ def _find_outer(block: Statement) -> Span | None:
         word = re.match(r"(drop caches|\w+)\b", one.span.text)
         if word is None or word[0] not in STATEMENTS or (head[0], word[0]) == ("checkpoint", "model"):
             continue
-        # `checkpoint` is a setting of a loop, and a statement where it opens a block.
+        # `checkpoint` is a setting of a loop, and a statement if it opens a block.
         if word[0] not in known or (one.body is not None and word[0] in NOUNS):
             return one.span
     return None
 
 
 def block_needed(head: Span, name: str) -> Mistake:
-    """Return the E003 for a head of a block that nothing opens."""
+    """Return the E003 for the head of a block that no brace opens."""
     written = " ".join(re.sub(r"\W+(True|yes)?$", "", head.text).split())
     hint = f"write `{written} {{`, its settings below, and `}}` on a line of its own"
     return mistake("E003", f"`{name}` needs a block", head.end_span(), "expected `{`", hint=hint)
 
 
 def mend_braces(line: str) -> str:
-    """Return what to write in place of a line with a parameter in braces, as shells have it; or an empty text."""
+    """Return the line to write in place of a parameter in braces, as shells have it; empty for other lines."""
     mended = re.sub(r"\$?\{\{?\s*(\w+)\s*\}\}?", r"$\1", line)
     return f"write `{' '.join(mended.split())}`" if mended != line else ""
 

@@ -58,7 +58,7 @@ def build_tables(grammar: str) -> str:
 
 
 def table_identity(grammar: str) -> dict[str, str]:
-    """Return what identifies tables: a hash of the grammar, and the version of lark."""
+    """Return the identity of tables: a hash of the grammar, and the version of lark."""
     from lark import __version__
 
     return {"lark": __version__, "grammar": hashlib.sha256(grammar.encode()).hexdigest()}

@@ -31,7 +31,7 @@ class Alternative:
     """One of the alternatives of a phrase."""
 
     text: str  #: as declared
-    name: str  #: kind of its node where there are several
+    name: str  #: kind of its node if there are several
     values: tuple[re.Match[str], ...]  #: values, and words that alone are in brackets, in order
 
 
@@ -69,7 +69,7 @@ def _symbol(token: re.Match[str]) -> str:
 
 
 def flag_symbol(words: str) -> str:
-    """Return the terminal of words that may be left out."""
+    """Return the terminal for words that may be left out."""
     return words.upper().replace(" ", "_")
 
 

@@ -1,4 +1,4 @@
-"""Load files into a document: tell statements by their first word, follow includes and extends."""
+"""Load files into a document: recognise statements by their first word, follow includes and extends."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Loader:
             collect(self.found, error.diagnostic)
 
     def open_document(self, quoted: Span, chain: tuple[str, ...], *, included: bool) -> Document | None:
-        """Return the document of an included or extended file; None where it is included already."""
+        """Return the document of an included or extended file; None if it is included already."""
         path = find_source(Path(quoted.source.name).parent, quoted.text[1:-1])
         name = str(path)
         try:
@@ -372,7 +372,7 @@ def _note_phrase(error: Mistake, statement: Statement) -> Mistake:
 
 
 def future_keyword(word: str, span: Span) -> Mistake:
-    """Return the E003 for a word that is kept for a later version."""
+    """Return the E003 for a word that is reserved for a later version."""
     message = f"{declarations.RESERVED[word]} is kept for a later version of the language"
     return mistake("E003", message, span, "not in version 1", hint=f"leave `{span.text}` out")
 

@@ -74,7 +74,7 @@ def _merge_into(base: Document, own: Document, found: list[Diagnostic]) -> None:
 
 
 def _name_expected_loops(expects: Iterable[PatternBlock], document: Document) -> None:
-    """Name the loop of `expect` lines without one, where there is only one loop.
+    """Name the loop of `expect` lines without one, if there is only one loop.
 
     So they are the same as those that name that loop.
     """

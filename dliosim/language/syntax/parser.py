@@ -44,7 +44,7 @@ class SyntaxNode:
 
     @property
     def only_child(self) -> SyntaxNode:
-        """Return the first child, where a rule has only one."""
+        """Return the first child, if a rule has only one."""
         return self.children[0]
 
 
@@ -192,7 +192,7 @@ _EIGHTHS: Final = {"": "0.125 B", "k": "125 B", "M": "125 kB", "G": "125 MB", "T
 
 
 def unit_hint(word: str) -> str:
-    """Return a hint for an unknown unit, with both units where it may mean two."""
+    """Return a hint for an unknown unit, with both units if it may mean two."""
     if word in _AMBIGUOUS:
         return f"did you mean {_AMBIGUOUS[word]}?"
     if word in TIME_WORDS:
@@ -226,7 +226,7 @@ def _syntax_mistake(rule: str, phrase: Span, error: Any) -> Mistake:
     if at_end:
         here = phrase.end_span() if text else phrase
         return mistake("E003", "the phrase ends too early", here, _list_expected(expected))
-    # Where a number may follow, `-` is a minus; elsewhere it is the hyphen of a word like `mpi-collective`.
+    # If a number may follow, `-` is a minus; elsewhere it is the hyphen of a word like `mpi-collective`.
     found = (None if expected & _QUANTITY else _HYPHENED.match(text, offset)) or _WORD.match(text, offset)
     word = found[0] if found else text[offset:]
     here = Span(phrase.source, phrase.start + offset, phrase.start + offset + len(word))

@@ -17,14 +17,14 @@ _ROW = re.compile(r"\s*([\w.-]*)((?:[^,()]|\((?:[^()]|\([^()]*\))*\)|[()])*)(,|$
 
 @dataclass(slots=True)
 class Choices:
-    """Puts the row that counts in the place of each parameter's table; done once all overrides are known."""
+    """Replaces each parameter's table by its matching row, once all overrides are known."""
 
     #: the parameters
     scope: Scope
     _active: list[str] = field(default_factory=list)
 
     def choose(self, param: Param) -> None:
-        """Give a parameter the value that its table has for the present word; one without a table keeps its own.
+        """Give a parameter the value of its table's matching row; a parameter without a table keeps its value.
 
         Raises Mistake: E003 for a table that cannot be read, E101 for an unknown parameter, E111 for values of several
         dimensions, E113 for a word without a value.
@@ -61,7 +61,7 @@ class Choices:
             param.default = param.value
 
     def _check_kinds(self, rows: dict[str, Span]) -> None:
-        """Raise E111 where one value is a quantity of another dimension than the first, or none."""
+        """Raise E111 if one value is a quantity of another dimension than the first, or none."""
         first, *others = rows.items()
         kind = self.scope.kind_of(first[1])
         for word, value in others:

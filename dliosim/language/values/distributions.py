@@ -1,4 +1,4 @@
-"""Distributions of sizes and times: their parameters, their limits, and what may not be drawn."""
+"""Distributions of sizes and times: their parameters, their limits, and values that may not be drawn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_distribution(
     clip: SyntaxNode | None,
     dimension: Dimension,
 ) -> Distribution:
-    """Return the value or distribution of a node, clipped by another one or not; E003, E111, E112, E113.
+    """Return the value or distribution of a node, with or without clipping; E003, E111, E112, E113.
 
     `require` evaluates a node, and refuses another dimension.
     """
@@ -91,7 +91,7 @@ def _check_parameter(found: Value, dimension: Dimension) -> Value:
 
 
 def refuse_tiny(value: Value) -> None:
-    """Raise E113 for a value so near to 0 that a float would lose it."""
+    """Raise E113 for a value so close to 0 that a float would lose it."""
     if 0 < abs(value.amount) < LEAST:
         least = format_value(LEAST, value.dimension)
         raise mistake("E113", f"{value.dimension} that is next to nothing", value.span, f"0, or at least {least}")

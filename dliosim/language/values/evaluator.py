@@ -85,7 +85,7 @@ class Scope:
             self._active.pop()
 
     def find_param(self, reference: Span) -> Param:
-        """Return the parameter of `$name`; E101 where there is none, or where its definition has a mistake."""
+        """Return the parameter of `$name`; E101 if there is none, or if its definition has a mistake."""
         name = reference.text[1:]
         self.used.add(name)
         if name in self.broken:
@@ -112,7 +112,7 @@ class Scope:
     # ---- values ---------------------------------------------------------------------------------------------------
 
     def value(self, node: SyntaxNode) -> Value:
-        """Return the value of an expression; raise Mistake (E101, E111, E113) where it has none."""
+        """Return the value of an expression; raise Mistake (E101, E111, E113) if it has none."""
         if self._depth >= MAX_DEPTH:
             raise mistake("E113", "an expression nested too deeply", node.span, f"over {MAX_DEPTH} levels")
         self._depth += 1
@@ -249,7 +249,7 @@ class Scope:
     def _draw_source(self, node: SyntaxNode) -> tuple[SyntaxNode, SyntaxNode | None]:
         """Return the node that a `quantity` draws from and the node that clips it, or None.
 
-        Where a parameter gives the quantity, both may be in the text of the parameter.
+        If a parameter gives the quantity, both may be in the text of the parameter.
         """
         source, clip = node.children[0], node.find("clip")
         if source.kind == "param_ref" and source.text[1:] not in self._builtins():
@@ -265,7 +265,7 @@ class Scope:
     # ---- parameters -----------------------------------------------------------------------------------------------
 
     def param_value(self, param: Param) -> Value:
-        """Return the value of a parameter; raise Mistake where it is no quantity."""
+        """Return the value of a parameter; raise Mistake if it is no quantity."""
         if param.value not in self._evaluated:
             self._evaluated[param.value] = self.value(parse("sum", param.value))
         return self._evaluated[param.value]

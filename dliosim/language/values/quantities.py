@@ -64,7 +64,7 @@ def whole_number(value: Value, low: int, high: int) -> int:
 
 
 def original_text(value: Value) -> str:
-    """Return a value in the user's own unit where it is one number there; else in bytes, seconds or plain."""
+    """Return a value in the user's own unit if the source is a single number; else in bytes, seconds or plain."""
     return literal_text(value) or str(value)
 
 
@@ -86,7 +86,7 @@ def range_mistake(value: Value, bounds: str) -> Mistake:
 
 
 def join_spans(left: Span, right: Span) -> Span:
-    """Return the span from the first of two spans to the last; the left one where they are in two files."""
+    """Return the span from the first of two spans to the last; the left one if they are in two files."""
     return (
         Span(left.source, min(left.start, right.start), max(left.end, right.end))
         if left.source is right.source
@@ -103,7 +103,7 @@ def log2(amount: Fraction) -> Fraction:
 
 
 def nearest_float(amount: Fraction) -> float:
-    """Return the nearest float; infinite where the amount is too large."""
+    """Return the nearest float; infinite if the amount is too large."""
     try:
         return float(amount)
     except OverflowError:

@@ -1,1 +1,1 @@
-"""The answer of a run about its storage, from its figures: verdict, reasons, advice, results of `expect` lines."""
+"""The answer of a run about its storage: verdict, reasons, advice, and results of `expect` lines, from its figures."""

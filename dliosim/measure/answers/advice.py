@@ -1,4 +1,4 @@
-"""Advice by the answer of a loop, with its command lines. Following one piece after the other comes to an end."""
+"""Advice on a loop, with its command lines. Following the advice repeatedly terminates."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class RankCommand(Protocol):
 
     @property
     def program(self) -> str:
-        """Return what to type for dliosim."""
+        """Return the command that starts dliosim."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return its words."""
+        """Return the words of the command line."""
 
     @property
     def ranks(self) -> int:
@@ -59,7 +59,7 @@ def command_line(
     ranks: int = 0,
     option: tuple[str, ...] = (),
 ) -> str:
-    """Return the command line with one more -D or `option` and its value, without some options, or by other `ranks`.
+    """Return the command line with another -D or `option` and its value, without some options, or with other `ranks`.
 
     The -D and the option replace earlier ones of the same name, and -D of the names `needless`. Results go to a new
     directory, and the answer to a screen.
@@ -77,12 +77,12 @@ def command_line(
 
 
 def find_mpiexec(program: str) -> str:
-    """Return what to type for mpiexec: that of the environment from which dliosim was typed as a path."""
+    """Return the command for mpiexec: that of the environment from which dliosim was typed as a path."""
     beside = Path(program).with_name("mpiexec")
     return str(beside) if "/" in program and beside.exists() else "mpiexec"
 
 
-#: What one more override, name and phrase of a -D, does: names of earlier ones that say nothing next to it; None where
+#: What one more override, name and phrase of a -D, does: names of earlier ones that say nothing next to it; None if
 #: the pattern cannot run with it.
 Accepts: TypeAlias = Callable[[tuple[str, str]], Collection[str] | None]
 
@@ -111,11 +111,11 @@ def advise(
     samples: Mapping[str, int],
     disk: str,
 ) -> Iterator[Advice]:
-    """Yield what to do next about a loop; of changes by -D only those that the pattern `accepts`.
+    """Yield the next steps for a loop; changes by -D only if the pattern `accepts` them.
 
-    `waited` is the share of the time in which threads waited for a core. `samples` has the setting by which the loop
-    has more samples, and how many it has; empty where there is none. `disk` is a directory that is not in memory, or an
-    empty text.
+    `waited` is the share of the time in which threads waited for a core. `samples` has the setting for the loop's
+    number of samples, and that number; empty if there is none. `disk` is a directory that is not in memory, or an empty
+    text.
     """
     loop = runs[0]
     epochs = [epoch for phase in runs for epoch in phase.epochs]
@@ -237,7 +237,7 @@ def _read_faster(
 
 
 def leave_memory(run: RankCommand, disk: str) -> Advice:
-    """Return that data in memory must move; `disk` is a directory that is not in memory, or empty."""
+    """Return the advice to move data out of memory; `disk` is a directory that is not in memory, or empty."""
     return Advice("move_data_to_disk", {}, command_line(run, option=("--dir", disk))) if disk else Advice("move_data")
 
 

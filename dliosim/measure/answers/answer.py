@@ -1,4 +1,4 @@
-"""The answer of a run: whether its storage feeds a loop, how that is known, and what to do next."""
+"""The answer of a run: whether its storage feeds a loop, the evidence, and the next step."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _judge(
 
 
 def storage_rate(epoch: EpochSummary) -> float | None:
-    """Return the bytes/s that storage gives the steps after the first; bytes that it gives once count once."""
+    """Return the bytes/s that storage gives the steps after the first; bytes that it serves once count once."""
     if epoch.null or not epoch.bytes or epoch.storage_step_seconds <= 0:
         return None
     return epoch.steady_bytes * epoch.bytes_once / epoch.bytes / epoch.storage_step_seconds

@@ -27,8 +27,9 @@ def evaluate(expectations: Sequence[Expectation], run: RunSummary) -> tuple[Expe
     """Return the result of each line, over the epochs that count for the answer of its loop (`RunSummary.answers`).
 
     A figure that could not be measured does not hold. A line is missed, or holds, by the rule of the answer
-    (`intervals.judge_bound`): by the interval of the figure, also without the time that ranks or readers waited for a
-    core, and compute took too long. What that rule does not decide is only reported.
+    (`intervals.judge_bound`): by the interval of the figure, both as measured and after subtracting the time that ranks
+    or readers waited for a core and that compute took too long. If the rule decides nothing, the figure is only
+    reported.
     """
     answers = {answer.loop: answer for answer in run.answers}
     return tuple(_check_expectation(one, run, answers.get(one.loop)) for one in expectations)
@@ -70,7 +71,7 @@ def _find_excuse(
 ) -> tuple[float, Reason]:
     """Return the share of the time that something else than storage took, and what it was.
 
-    0 where without it the figure would be even further from what is asked.
+    0 if without it the figure would be even further from what is asked.
     """
     waited, wait = find_core_wait(run.environment, epochs, readers)
     if (line.bound == "at least") == (line.figure == "p99"):

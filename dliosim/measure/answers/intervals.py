@@ -84,8 +84,9 @@ def spread_over(
 def mean_interval(values: Sequence[float], errors: Sequence[float]) -> Spread:
     """Return the mean of the values of epochs with its 95 % interval; `errors` are the standard errors of each.
 
-    Two independent parts: the steps' scatter, known by the errors, and what epochs differ beyond that, which Student's
-    t judges by the number of independent epochs. docs/dev/decisions.md has how often the interval held the true mean.
+    The interval has two independent parts: the scatter of steps, known by the errors, and the differences of epochs
+    beyond it, which Student's t judges by the number of independent epochs. docs/dev/decisions.md has the measured
+    coverage.
     """
     many, mean = len(values), statistics.fmean(values)
     within = sum(error**2 for error in errors) / many
@@ -99,7 +100,7 @@ def mean_interval(values: Sequence[float], errors: Sequence[float]) -> Spread:
 
 
 def _independent_epochs(values: Sequence[float], mean: float) -> float:
-    """Return how many independent epochs say as much about the mean: fewer than all where neighbours are close.
+    """Return how many independent epochs say as much about the mean: fewer than all if neighbours are close.
 
     They are where something else begins to use the storage in the middle of a run. With a correlation r from one epoch
     to the next, n of them say as much as n (1 - r) / (1 + r). The same values once more never count as fewer.
@@ -116,8 +117,8 @@ def judge_bound(
 ) -> tuple[Outcome, Reason | None]:
     """Return whether a figure is at least (else at most) `bound`, and why that is undecided.
 
-    `excused` is the share of the time that something else than storage took, which `excuse` names: a bound is missed
-    only if the figure would miss it without that, too, and if less than half of the time was taken.
+    `excused` is the share of the time that a cause other than storage took, which `excuse` names: a bound is missed
+    only if the figure would miss it without that time, too, and if that is less than half of the time.
     """
     worst, best = (interval.low, interval.high) if is_least else (interval.high, interval.low)
     sign = 1 if is_least else -1

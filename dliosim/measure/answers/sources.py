@@ -11,7 +11,7 @@ from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_KINDS, OWN_C
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Reason, RunSummary, Value
 
-#: Where bytes of an epoch may come from (`Answer.source`): of the sources of a loop the first one counts.
+#: If bytes of an epoch may come from (`Answer.source`): of the sources of a loop the first one counts.
 SOURCES = ("device", "unknown", "mixed", "memory", "null")
 
 #: From this share of its bytes on, an epoch is the device's; below the other one it is memory's.
@@ -58,8 +58,8 @@ def count_epochs(run: RunSummary, runs: Sequence[LoopPhase]) -> CountedEpochs:
 def epoch_source(epoch: EpochSummary, in_memory: bool = False, began_cold: bool = False) -> str:
     """Return where the bytes of an epoch came from, as in `Answer.source`.
 
-    `in_memory`: its files are in memory. `began_cold`: nothing was in the page cache when it began; else the device
-    must have given whole pages, as parts of pages that no sample has could stand for bytes out of memory.
+    `in_memory`: its files are in memory. `began_cold`: nothing was in the page cache when it began; otherwise the
+    device must have given whole pages, since parts of pages outside all samples could make up for bytes from memory.
     """
     if epoch.null:
         return "null"
@@ -75,10 +75,10 @@ def _device_share(epoch: EpochSummary, began_cold: bool) -> float:
 
 
 def share_of_device(device: int, asked: int, warm_samples: int) -> float:
-    """Return the device's share of the bytes asked; above 0.99 that of the whole pages around `warm_samples`, too.
+    """Return the device's share of the bytes asked; above 0.99, its share of the whole pages around `warm_samples`.
 
-    These are the samples of epochs that did not begin cold: parts of pages that no sample has could stand for bytes out
-    of memory.
+    These are the samples of epochs that did not begin cold: parts of pages outside all samples could make up for bytes
+    from memory.
     """
     if not asked:  # samples of less than a byte each, in units that are read whole
         return 1.0 if device else 0.0
@@ -87,7 +87,7 @@ def share_of_device(device: int, asked: int, warm_samples: int) -> float:
 
 
 def share_source(share: float) -> str:
-    """Return where bytes came from, by the device's share of them."""
+    """Return the source of bytes by the device's share of them."""
     return "device" if share >= _ALL else "memory" if share < _NONE else "mixed"
 
 

@@ -1,4 +1,4 @@
-"""Doubts about figures, in one place: they give the mark `?` and the warnings."""
+"""Doubts about figures, in one place: they cause the mark `?` and the warnings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def doubt_of_times(run: RunSummary, phases: Sequence[LoopPhase], answer: Answer 
 
 
 def doubt_of_checks(run: RunSummary) -> Reason | None:
-    """Return that steps checked what they read; None if they did not."""
+    """Return the doubt that steps checked the bytes that they read; None if they did not."""
     return Reason("read_checked") if run.verify else None
 
 
@@ -59,7 +59,7 @@ def find_core_wait(environment: Environment, epochs: Sequence[EpochSummary], rea
 def doubt_of_core_waits(environment: Environment, phases: Sequence[LoopPhase], answer: Answer | None) -> Reason | None:
     """Return how much of the loop time ranks or readers waited for cores; None if it does not matter.
 
-    Over the epochs that count for the answer. Where no kernel counts it, more ranks than cores is the doubt.
+    Over the epochs that count for the answer. If no kernel counts it, more ranks than cores is the doubt.
     """
     epochs = select_epochs([epoch for phase in phases for epoch in phase.epochs], answer)
     waited, reason = find_core_wait(environment, epochs, max(phase.readers for phase in phases))
@@ -72,7 +72,7 @@ def doubt_of_utilization(run: RunSummary, phases: Sequence[LoopPhase], answer: A
 
 
 def doubt_of_oversleep(phases: Sequence[LoopPhase]) -> Reason | None:
-    """Return how much longer than asked compute took in the worst epoch; None if it does not matter."""
+    """Return the doubt that compute took longer than asked, by the worst epoch; None if it does not matter."""
     worst = max((epoch.oversleep_share or 0.0 for phase in phases for epoch in phase.epochs), default=0.0)
     return Reason("late_wakeups", {"share": worst}) if worst > OVERSLEEP_LIMIT else None
 
@@ -80,10 +80,10 @@ def doubt_of_oversleep(phases: Sequence[LoopPhase]) -> Reason | None:
 def doubt_of_memory(
     environment: Environment, phases: Sequence[LoopPhase], epochs: Sequence[EpochSummary]
 ) -> Reason | None:
-    """Return that memory was short, so that the device read pages again, those of programs too; None if it was not.
+    """Return the doubt that memory was short, so that the device read pages again (programs', too); None if it was not.
 
-    Memory is short if next to none was free in these runs of a loop, and the device gave far more than the whole pages
-    of the samples of these epochs.
+    Memory is short if almost none was free in these runs of a loop, and the device gave far more than the whole pages
+    of these epochs' samples.
     """
     whole = environment.whole_memory_per_node
     free = min((one.free_memory for one in phases if one.free_memory is not None), default=whole)
@@ -97,7 +97,7 @@ def doubt_of_memory(
 
 
 def doubt_of_length(epochs: Sequence[EpochSummary]) -> Reason | None:
-    """Return how little was measured in all of these epochs; None if it is enough for a verdict."""
+    """Return the doubt that these epochs measured too little; None if they suffice for a verdict."""
     steps, taken = count_steps(epochs)
     if taken >= LEAST_SECONDS and steps >= LEAST_STEPS:
         return None
@@ -105,13 +105,13 @@ def doubt_of_length(epochs: Sequence[EpochSummary]) -> Reason | None:
 
 
 def count_steps(epochs: Sequence[EpochSummary]) -> tuple[int, float]:
-    """Return the number of steps after the first ones of epochs, and their time, in s: storage's where it is known."""
+    """Return the number of steps after the first ones of epochs, and their time, in s: storage's if it is known."""
     times = (one.loop_seconds if one.storage_utilization is None else one.storage_step_seconds for one in epochs)
     return sum(max(one.steps - 1, 0) for one in epochs), sum(times)
 
 
 def doubt_of_prefetch(phases: Sequence[LoopPhase]) -> Reason | None:
-    """Return that all steps after the first were read during the first one's wait; None if they were not.
+    """Return the doubt that all steps after the first were read during the first step's wait; None if they were not.
 
     Utilization is then too high.
     """

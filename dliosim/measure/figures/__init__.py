@@ -1,1 +1,1 @@
-"""Figures over all ranks: each is declared once, and follows from the records of the ranks."""
+"""Figures over all ranks, each declared once and derived from the records of the ranks."""

@@ -1,4 +1,4 @@
-"""Figures over several epochs of a loop; None where one of the epochs lacks the figure."""
+"""Figures over several epochs of a loop; None if one of the epochs lacks the figure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dliosim.measure.figures.declaration import TimeSpread, latency_kinds, name_
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.rank.histogram import Quantiles, merge_histograms
 
-#: Quantiles of the latencies of each kind (`figures.latency_kinds`); None where there are none.
+#: Quantiles of the latencies of each kind (`figures.latency_kinds`); None if there are none.
 Latencies: TypeAlias = dict[str, Quantiles | None]
 
 
@@ -20,7 +20,7 @@ def utilization(epochs: Sequence[EpochSummary]) -> float | None:
 
 
 def bytes_per_second(epochs: Sequence[EpochSummary]) -> float | None:
-    """Return all bytes / all time in the loop, in bytes/s; None where nothing was read."""
+    """Return all bytes / all time in the loop, in bytes/s; None if nothing was read."""
     seconds, whole = sum(epoch.loop_seconds for epoch in epochs), sum(epoch.bytes for epoch in epochs)
     return whole / seconds if whole and seconds > 0 and not any(epoch.null for epoch in epochs) else None
 
@@ -42,7 +42,7 @@ def mean_by_bytes(figure: str, epochs: Sequence[EpochSummary]) -> float | None:
 def latencies(epochs: Sequence[EpochSummary]) -> Latencies:
     """Return the quantiles of the latencies of all epochs.
 
-    They come from one merged histogram: a mean or median of quantiles would be no quantile.
+    They come from one merged histogram, since a mean or median of quantiles is no quantile.
     """
     return {
         kind: merge_histograms(getattr(epoch, f"{kind}_latency") for epoch in epochs).quantiles()
@@ -53,7 +53,7 @@ def latencies(epochs: Sequence[EpochSummary]) -> Latencies:
 def main_latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]:
     """Return the name and the quantiles of the latency that matters.
 
-    It is `request` where there are requests, else `batch`, the time that steps waited for data.
+    It is `request` if there are requests, else `batch`, the time that steps waited for data.
     """
     found = latencies(epochs)
     kind = "batch" if found["request"] is None else "request"
@@ -74,7 +74,7 @@ def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
 def core_wait_share(epochs: Sequence[EpochSummary]) -> float | None:
     """Return the mean share of the loop time in which a rank waited for a core.
 
-    None where the kernel does not count it.
+    None if the kernel does not count it.
     """
     return _loop_share([epoch.core_wait_seconds for epoch in epochs], epochs)
 
@@ -82,7 +82,7 @@ def core_wait_share(epochs: Sequence[EpochSummary]) -> float | None:
 def reader_core_wait_share(epochs: Sequence[EpochSummary], readers: int) -> float | None:
     """Return the mean share of the loop time in which each of a rank's `readers` waited for a core.
 
-    None without readers, and where the kernel does not count it.
+    None without readers, and if the kernel does not count it.
     """
     share = _loop_share([epoch.reader_core_wait_seconds for epoch in epochs], epochs, max(readers, 1))
     return None if share is None or not readers else share
@@ -99,8 +99,8 @@ def _loop_share(times: Sequence[TimeSpread | None], epochs: Sequence[EpochSummar
 def processing_share(epochs: Sequence[EpochSummary], readers: int) -> float:
     """Return the share of decoding and preprocessing in the time of reading, decoding and preprocessing.
 
-    I/O busy is the union over all `readers` (0: the step itself reads), so it counts as many times as calls were in
-    flight. 0 where nothing was decoded or preprocessed.
+    I/O busy is the union over all `readers` (0: the step itself reads), so it is multiplied by the calls in flight. 0
+    if nothing was decoded or preprocessed.
     """
     processed = sum(epoch.decode_seconds.mean + epoch.preprocess_seconds.mean for epoch in epochs)
     reading = sum(epoch.io_busy_seconds.mean * min(max(epoch.depth or 1.0, 1.0), max(readers, 1)) for epoch in epochs)

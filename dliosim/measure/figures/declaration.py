@@ -99,7 +99,7 @@ class Reduced:
         return self.known["wall_ns"]
 
     def total_if_known(self, column: str) -> int | None:
-        """Return the sum over all ranks; None where one rank does not know its value."""
+        """Return the sum over all ranks; None if one rank does not know its value."""
         return self.total[column] if self.known[column] == self.ranks else None
 
     def total_hash(self, column: str) -> int:
@@ -111,15 +111,15 @@ class Reduced:
         return TimeSpread(self.total[column] * 1e-9 / self.ranks, self.least[column] * 1e-9, self.most[column] * 1e-9)
 
     def mean_ratio(self, column: str) -> float | None:
-        """Return the mean of a ratio over the ranks that know it; None where no rank does."""
+        """Return the mean of a ratio over the ranks that know it; None if no rank does."""
         return self.total[column] * RATIO_UNIT / self.known[column] if self.known[column] else None
 
     def to_ratio(self, reduced: Mapping[str, int], column: str) -> float | None:
-        """Return the least or the greatest ratio of the ranks that know it; None where no rank does."""
+        """Return the least or the greatest ratio of the ranks that know it; None if no rank does."""
         return reduced[column] * RATIO_UNIT if self.known[column] else None
 
     def total_if_counted(self, column: str) -> int | None:
-        """Return the sum over all ranks; None where a library wrote files without reporting its calls."""
+        """Return the sum over all ranks; None if a library wrote files without reporting its calls."""
         return None if self.total["uncounted_files"] else self.total[column]
 
     def steady_rate(self) -> float | None:
@@ -128,9 +128,9 @@ class Reduced:
         return samples / time if samples and time > 0 else None
 
     def storage_utilization(self) -> float | None:
-        """Return the time of steps with storage that needs no time / the time with this one.
+        """Return the time of the steps with storage that takes no time / their time with this storage.
 
-        None as utilization, and where nothing is read.
+        None like utilization, and if nothing is read.
         """
         least, whole = self.storage_ns.sum(axis=0).tolist()
         return least / whole if self.known["utilization"] and self.total["samples"] and whole else None
@@ -144,16 +144,16 @@ class Reduced:
         return float(np.sqrt((apart**2).sum() * len(rows) / (len(rows) - 1)) / rows[:, 1].sum())
 
     def storage_step_seconds(self) -> float:
-        """Return the time of the steps with this storage, if nothing else holds them."""
+        """Return the time of the steps with this storage if nothing else held them."""
         return int(self.storage_ns[:, 1].sum()) * 1e-9
 
     def oversleep_share(self) -> float | None:
-        """Return the compute time beyond the asked one / compute asked; None without compute."""
+        """Return the compute time beyond the time asked / the time asked; None without compute."""
         asked = self.total["compute_ns"] - self.total["oversleep_ns"]
         return self.total["oversleep_ns"] / asked if asked > 0 else None
 
     def dlio_rate(self) -> float | None:
-        """Return DLIO's samples/s of all ranks; None where one rank has none."""
+        """Return DLIO's samples/s of all ranks; None if one rank has none."""
         total = self.total_if_known("dlio_rate")
         return None if total is None else total * RATE_UNIT
 
@@ -176,7 +176,7 @@ class Reduced:
         return np.bincount(unpack_arrivals(self.arrivals)[0])
 
     def least_sync_wait(self) -> float | None:
-        """Return the seconds that the ranks which waited least waited in all syncs together."""
+        """Return the sum over all syncs of the wait of the rank that waited least; seconds."""
         return float(unpack_waits(self.arrivals).sum()) * 1e-9 if len(self.arrivals) else None
 
 
@@ -189,14 +189,14 @@ def figure(
     usual: float = 0.0,
     saved: bool = True,
 ) -> Any:
-    """Declare a figure that its type does not say all of.
+    """Declare a figure that needs more than its type.
 
     Args:
         heading: heading of its column on a terminal
         table: the table there that has it
-        of: the formula; None where the column of that name is reduced by the type
-        optional: True if the column is left out where the figure is `usual` or None in every row
-        usual: figure that says nothing
+        of: the formula; None if the column of that name is reduced by the type
+        optional: True to leave the column out if every row has the `usual` figure or None
+        usual: uninformative figure
         saved: False if results.json does not have the figure
     """
     shown = {"heading": heading, "table": table, "optional": optional, "usual": usual}
@@ -206,7 +206,7 @@ def figure(
 def quotient(above: str, below: str, unit: float = 1.0) -> Callable[[Reduced], float | None]:
     """Return the formula of a sum over all ranks by another.
 
-    None where that is 0, or where a rank does not know the first.
+    None if that is 0, or if a rank does not know the first.
     """
 
     def divide(ranks: Reduced) -> float | None:
@@ -217,7 +217,7 @@ def quotient(above: str, below: str, unit: float = 1.0) -> Callable[[Reduced], f
 
 
 class Derived(Generic[T]):
-    """A figure that follows from others of its summary: like a property, and in results.json.
+    """A figure derived from others of its summary: a property that results.json has.
 
     `shown` says how tables on a terminal have it: arguments of `figure`.
     """
@@ -269,7 +269,7 @@ class ResultFigure(NamedTuple):
     heading: str = ""
     #: the table there that has it; empty if there is none
     table: str = ""
-    #: True if the column is left out where the figure is `usual` or None in every row
+    #: True to leave the column out if every row has the `usual` figure or None
     optional: bool = False
     #: figure that says nothing
     usual: float = 0.0
@@ -281,7 +281,7 @@ class ResultFigure(NamedTuple):
 
 
 def result_figures(summary: type, table: str | None = None) -> list[ResultFigure]:
-    """Return the figures that results.json has of a summary, or those that a table on a terminal has."""
+    """Return the figures of a summary for results.json, or for a table on a terminal."""
     found: list[tuple[str, str, Mapping[str, Any]]] = [
         (one.name, str(one.type), one.metadata) for one in fields(summary) if one.metadata.get("saved", True)
     ]
@@ -305,10 +305,10 @@ def time_parts(summary: type) -> list[str]:
 
 
 def name_part(part: str) -> str:
-    """Return the words for one of these times: `data wait` for `data_wait_seconds`."""
+    """Return the name of one of these times: `data wait` for `data_wait_seconds`."""
     return part.removesuffix("_seconds").replace("_", " ")
 
 
 def latency_kinds(summary: type) -> list[str]:
-    """Return the kinds of latencies: `batch` where there is a figure `batch_latency`."""
+    """Return the kinds of latencies: `batch` if there is a figure `batch_latency`."""
     return [one.name.removesuffix("_latency") for one in fields(summary) if one.type == "Histogram"]

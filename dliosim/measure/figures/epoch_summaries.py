@@ -25,9 +25,9 @@ from dliosim.measure.rank.histogram import Histogram
 def storage_byte_bound(asked: int, called: int | None, distinct: int | None, device: int | None) -> int:
     """Return the greatest part of the `asked` bytes that storage may have given.
 
-    A rate of more bytes would be wrong. Where several ranks of a node ask for the same bytes, the page cache gives them
-    to all but the first: then the bound is `distinct`, or `device` where that is more, as with reads past the cache.
-    Where one rank reads for others, no more than `called` bytes went through read calls. None is unknown and bounds
+    A rate of more bytes would be wrong. If several ranks of a node ask for the same bytes, the page cache gives them
+    to all but the first: then the bound is `distinct`, or `device` if that is more, as with reads past the cache.
+    If one rank reads for others, no more than `called` bytes went through read calls. None is unknown and bounds
     nothing.
     """
     given = asked if distinct is None else max(distinct, device or 0)
@@ -38,9 +38,9 @@ def storage_byte_bound(asked: int, called: int | None, distinct: int | None, dev
 class EpochSummary:
     """One epoch of a loop over all ranks; docs/metrics.md has the formula of every figure.
 
-    Counts are sums over ranks. A figure is None where its input is missing (compute, a sync, /proc/self/io). The time
-    of making the contents of checkpoints is in `content_seconds` only. Waiting for a core is a part of the other times,
-    but the kernel does not say which.
+    Counts are sums over ranks. A figure is None if its input is missing (compute, a sync, /proc/self/io). Only
+    `content_seconds` has the time of making the contents of checkpoints. Waits for a core are parts of the other times;
+    the kernel does not say which.
     """
 
     #: number of the epoch, from 1; the numbers of an evaluation continue from run to run
@@ -109,7 +109,7 @@ class EpochSummary:
     #: `stall_seconds` of any rank, for one in the background the rank's own
     checkpoint_seconds: Part = figure("check-\npoint", "times", optional=True)
     #: sum over steps: decoding and preprocessing in the step itself (`readers 0`, `scatter by node`), after the batch
-    #: is in memory; 0 with readers, where they are part of the data wait
+    #: is in memory; 0 with readers, if they are part of the data wait
     processing_seconds: Part
     #: wall time - all other parts: work between calls, checking data, bookkeeping, the progress line
     tool_seconds: Part = figure("tool", "times")
@@ -164,7 +164,7 @@ class EpochSummary:
     order_hash: Hash
     #: sum of hashes of data set's digest, file, offset, length, and the loop, for each range read from storage
     extent_hash: Hash
-    #: True where nothing was read (`--null`); there is no bandwidth then
+    #: True if nothing was read (`--null`); there is no bandwidth then
     null: bool = figure(of=lambda ranks: bool(ranks.most["null"]), saved=False)
     #: `seconds` of the same epoch without I/O (`--with-null`)
     null_seconds: float | None = figure(of=lambda _: None)
@@ -201,23 +201,23 @@ class EpochSummary:
 
     @property
     def asks_storage(self) -> bool:
-        """Return whether calls asked for bytes of files: not where `cache memory` had them all, or files hold none."""
+        """Return whether calls asked for bytes of files: not if `cache memory` had them all, or files hold none."""
         return bool(self.bytes_moved) and self.distinct_bytes != 0
 
     @property
     def unique_bytes(self) -> int:
-        """Return `bytes_from_storage`, where known without what several ranks of a node asked for again."""
+        """Return `bytes_from_storage`, if known without what several ranks of a node asked for again."""
         asked = self.bytes_from_storage
         return asked if self.distinct_bytes is None else min(asked, self.distinct_bytes)
 
     @partial(Derived, heading="read() /\nasked", table="checks", optional=True, usual=1.0)
     def amplification(self) -> float | None:
-        """Return `read_call_bytes` / `bytes`; None where the first is unknown or the second is 0."""
+        """Return `read_call_bytes` / `bytes`; None if the first is unknown or the second is 0."""
         return None if self.read_call_bytes is None or not self.bytes else self.read_call_bytes / self.bytes
 
     @partial(Derived, heading="device /\nasked")
     def storage_amplification(self) -> float | None:
-        """Return `device_bytes` / `bytes`; None where the first is unknown or the second is 0."""
+        """Return `device_bytes` / `bytes`; None if the first is unknown or the second is 0."""
         return None if self.device_bytes is None or not self.bytes else self.device_bytes / self.bytes
 
     @property
@@ -235,12 +235,12 @@ class EpochSummary:
 
     @Derived
     def bytes_per_second(self) -> float | None:
-        """Return `bytes` / `loop_seconds`; / 10^9 on a terminal. None where nothing was read."""
+        """Return `bytes` / `loop_seconds`; / 10^9 on a terminal. None if nothing was read."""
         return self.bytes / self.loop_seconds if self.bytes and self.loop_seconds > 0 and not self.null else None
 
     @Derived
     def slowdown(self) -> float | None:
-        """Return `seconds` / `null_seconds`; None where no run without I/O was made."""
+        """Return `seconds` / `null_seconds`; None if no run without I/O was made."""
         return self.seconds / self.null_seconds if self.null_seconds else None
 
 
@@ -248,7 +248,7 @@ class EpochSummary:
 class VerbSummary:
     """One verb that writes or reads files, over all ranks; docs/metrics.md has the formula of every figure.
 
-    Counts are sums over ranks. A figure is None where it is not counted.
+    Counts are sums over ranks. A figure is None if it is not counted.
     """
 
     #: number of ranks
@@ -358,12 +358,12 @@ class VerbSummary:
 
     @Derived
     def source_bytes_per_second(self) -> float | None:
-        """Return `source_bytes` / `seconds`; None where nothing was read to be written as another data set."""
+        """Return `source_bytes` / `seconds`; None if nothing was read to be written as another data set."""
         return self.source_bytes / self.seconds if self.seconds > 0 and self.source_bytes else None
 
     @property
     def longest_stall_seconds(self) -> float:
-        """Return the time that a save held the slowest rank, with deleting old ones where it waited for that."""
+        """Return the time that a save held the slowest rank, with deleting old ones if it waited for that."""
         return self.stall_seconds.max
 
     @Derived

@@ -1,4 +1,4 @@
-"""Figures over all ranks, from the records of each, by reductions alone: rank 0 holds the numbers of one rank.
+"""Figures over all ranks, from the records of each by reductions alone, so that rank 0 holds the numbers of one rank.
 
 Rank 0 alone computes the figures, and it alone imports the formulas.
 """
@@ -123,7 +123,7 @@ def _reduce_columns(
 ) -> Reduced | None:
     """Return columns and histograms of all ranks, the least arrivals and the greatest times, in two reductions.
 
-    Only two, because each may take a second where there are more ranks than cores.
+    Only two, because each may take a second if there are more ranks than cores.
     """
     values, count = columns.values(), len(columns)
     sums = [*(value or 0 for value in values), *(value is not None for value in values)]
@@ -157,7 +157,7 @@ def _reduce_columns(
 def dlio_utilization(blocks: Sequence[StepBlock]) -> float | None:
     """Return DLIO's AU of one rank and epoch, a ratio: mean of compute / time of each block, weighted by steps.
 
-    Both leave out the first step of a block. None where there are no steps, or where a block has no time besides its
+    Both leave out the first step of a block. None if there are no steps, or if a block has no time besides its
     first step.
     """
     return _step_weighted(blocks, [block.compute_ns for block in blocks])
@@ -167,7 +167,7 @@ def dlio_samples_per_second(blocks: Sequence[StepBlock], batch: int) -> float | 
     """Return DLIO's throughput of one rank and epoch: samples of all steps but two / the time of `utilization`.
 
     DLIO subtracts two steps for any number of excluded ones, so a block of one step counts as negative. This is kept,
-    so that the figure is the same as DLIO's; None where it would not be above 0.
+    so that the figure equals DLIO's; None if it would not be above 0.
     """
     rate = _step_weighted(blocks, [(block.steps - 2) * batch * 1e9 for block in blocks])
     return rate if rate is not None and rate > 0 else None

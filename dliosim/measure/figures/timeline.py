@@ -42,7 +42,7 @@ class EpochTimeline:
     bin_ns: int
     #: for each quantity (ranks, bins)
     bins: dict[str, NDArray[np.int64]]
-    #: (ranks, steps, marks), in ns; -1 where a rank did not do a step
+    #: (ranks, steps, marks), in ns; -1 if a rank did not do a step
     window: NDArray[np.int64]
     #: (n, 4): rank, reader, begin, end
     reads: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Figures in words: the comments of their declarations."""
+"""Descriptions of figures: the comments of their declarations."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ _OF_TABLES = {
 
 
 def read_comments(kind: type) -> dict[str, str]:
-    """Return what each field of a dataclass means: its comment; of a property the first line of its docstring."""
+    """Return the meaning of each field of a dataclass: its comment, or the first line of a property's docstring."""
     found = {
         name: " ".join(line.strip().removeprefix("#: ") for line in comment.splitlines())
         for base in reversed(kind.__mro__[:-1])
@@ -128,7 +128,7 @@ def _plain(word: str) -> str:
 
 
 def describe_answer_word(word: str) -> str:
-    """Return what a word of the first lines or of the tables of a command says, in any case; empty for other words."""
+    """Return the meaning of a word in a command's first lines or tables, in any case; empty for other words."""
     name = _plain(word)
     meanings = []
     if name in _OF_ANSWERS:
@@ -144,7 +144,7 @@ def describe_answer_word(word: str) -> str:
 
 
 def describe_heading(word: str) -> str:
-    """Return what the column of a heading has, by the figures that declare it; empty where none does."""
+    """Return the meaning of a column's heading, by the figures that declare it; empty if none does."""
     from dliosim.measure.figures.declaration import result_figures
     from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
 
@@ -158,7 +158,7 @@ def describe_heading(word: str) -> str:
 
 
 def describe_figure(name: str) -> str:
-    """Return what a figure of an epoch is and where it is seen; empty for other names."""
+    """Return the meaning of a figure of an epoch and the tables that show it; empty for other names."""
     from dliosim.measure.figures.epoch_summaries import EpochSummary
 
     found = EXPECTABLE.get(name)

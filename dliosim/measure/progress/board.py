@@ -1,4 +1,4 @@
-"""State of each rank of a node, in shared memory: written with plain stores, read when no rank makes progress.
+"""The state of each rank of a node, in shared memory: written with plain stores, read when no rank makes progress.
 
 A rank has a row of 64 int64. Its main thread writes its progress and the meetings that it has arrived at, without
 reading a clock. Its watcher (`execute.stalls.watcher`) writes when that last changed, and in which kernel call the rank
@@ -49,7 +49,7 @@ class BoardRow:
     def __init__(self, memory: memoryview) -> None:
         self._bytes = memory
         self._met = 0
-        #: True where a watcher runs and the job has other ranks; without it, `arrive` need not be called.
+        #: True if a watcher runs and the job has other ranks; without it, `arrive` need not be called.
         self.meets = False
         #: The row as 64 int64.
         self.words = memory.cast("q")
@@ -104,7 +104,7 @@ class BoardRow:
             self.words[_INSIDE] += 1
 
     def mark_pause(self, until: int) -> None:
-        """Store that this rank computes or pauses until then, in ns of perf_counter_ns; this is no stall."""
+        """Store that this rank computes or pauses until a time of perf_counter_ns; this is no stall."""
         self.words[_UNTIL] = until
 
     def finish(self) -> None:
@@ -143,7 +143,7 @@ class BoardRow:
 
     @property
     def epoch(self) -> int:
-        """Return the epoch of the phase, from 1; 0 where it has none."""
+        """Return the epoch of the phase, from 1; 0 if it has none."""
         return self.words[_EPOCH]
 
     @property
@@ -179,7 +179,7 @@ class BoardRow:
 
     @property
     def call(self) -> tuple[str, str]:
-        """Return state and kernel call as the watcher last found them: see `thread_calls.ProcessState`."""
+        """Return the state and the kernel call that the watcher saw last; see `ProcessState`."""
         return chr(self.words[_STATE] & 0x7F) if self.words[_STATE] else "", self._read_text(_CALL)
 
     def note_look(self, now: int, moved: bool) -> None:
@@ -208,7 +208,7 @@ class BoardRow:
 class BoardRows(Sequence[BoardRow]):
     """The rows in a memory of zeros; each rank introduces its own.
 
-    A row is made when it is first asked for: most ranks look at their own and the first, and 512 take 0.3 MB.
+    A row is made when it is first asked for: most ranks look at their own and the first one, and 512 rows take 0.3 MB.
     """
 
     def __init__(self, memory: memoryview) -> None:
@@ -270,18 +270,18 @@ def process_row() -> BoardRow:
 
 
 def publish_row(row: BoardRow) -> None:
-    """Make a row the one that `process_row` returns."""
+    """Make `process_row` return this row."""
     current[0] = row
 
 
 def start_time(pid: int) -> int:
-    """Return the start of a process, in ticks of the kernel; 0 where there is no such process."""
+    """Return the start of a process, in ticks of the kernel; 0 if there is no such process."""
     fields = stat_fields(pid)
     return int(fields[19]) if len(fields) > 19 else 0
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the name, the state first; empty where there is no such process."""
+    """Return the fields of /proc/PID/stat after the name, the state first; empty if there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Ranks of a job without progress: their state, and which of them the others wait for."""
+"""Ranks of a job without progress: their state, and the ranks that the others wait for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RankStatus:
     pid: int
     #: what it does
     phase: str
-    #: from 1; 0 where the phase has none
+    #: from 1; 0 if the phase has none
     epoch: int
     #: steps of the epoch that are done
     step: int
@@ -24,11 +24,11 @@ class RankStatus:
     done: int
     #: seconds since its last progress
     quiet: float
-    #: state of `thread_calls.ProcessState`; "?" where it cannot be read
+    #: state of `thread_calls.ProcessState`; "?" if it cannot be read
     state: str
     #: call of `thread_calls.ProcessState`
     call: str
-    #: True where its own watcher reports this; else it was read from outside, or is the last known state
+    #: True if its own watcher reports this; else it was read from outside, or is the last known state
     is_watched: bool
     #: the meeting of all ranks in which it waits, or empty
     meeting: str
@@ -39,7 +39,7 @@ class RankStatus:
 
     @property
     def blame(self) -> int:
-        """Return how likely it is that others wait for this rank, 0 to 4.
+        """Return the likelihood that others wait for this rank, 0 to 4.
 
         0 is a rank that waits in a meeting itself; 4 is a stopped or dead process.
         """
@@ -64,12 +64,12 @@ class JobStall:
     seen: tuple[RankStatus, ...]
     #: name of the node
     host: str
-    #: True where no other node has ranks of the job
+    #: True if no other node has ranks of the job
     is_whole_job: bool = True
 
     @property
     def late_ranks(self) -> list[RankStatus]:
-        """Return the ranks that the others wait for; the most likely ones first, none if they are on other nodes."""
+        """Return the ranks that the others wait for, the most likely ones first; none if they are on other nodes."""
         most = max((one.blame for one in self.seen), default=0)
         if most == 0 and self.seen:
             # All wait in a meeting: late ranks are those in an earlier meeting.

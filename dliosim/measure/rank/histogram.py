@@ -100,11 +100,11 @@ class Histogram:
         return counts
 
     def pack_sums(self) -> NDArray[np.int64]:
-        """Return what ranks add up: the buckets, then number and sum of the latencies; int64 (`PACKED`,)."""
+        """Return the numbers that ranks add up: buckets, then number and sum of the latencies; int64 (`PACKED`,)."""
         return np.concatenate([self._all_counts(), np.array([self.count, self.sum_ns], np.int64)])
 
     def pack_maxima(self) -> NDArray[np.int64]:
-        """Return what ranks maximise: -minimum, maximum; int64 (2,), very low where there are no latencies."""
+        """Return the numbers that ranks maximise: -minimum, maximum; int64 (2,), very low if there are no latencies."""
         nothing = np.iinfo(np.int64).min
         return np.array([-self.min_ns, self.max_ns] if self.count else [nothing, nothing], np.int64)
 
@@ -130,7 +130,7 @@ class Histogram:
     def quantile(self, share: float) -> float:
         """Return the ns that `share` of the latencies do not exceed (nearest rank), within `RELATIVE_ERROR`.
 
-        inf where that latency is above the buckets, nan where there are no latencies.
+        inf if that latency is above the buckets, nan if there are no latencies.
         """
         if not self.count:
             return math.nan
@@ -141,7 +141,7 @@ class Histogram:
         return min(max(_bucket_middle(bucket), float(self.min_ns)), float(self.max_ns))
 
     def quantiles(self) -> Quantiles | None:
-        """Return the quantiles that are reported, in seconds; None where there are no latencies."""
+        """Return the quantiles that are reported, in seconds; None if there are no latencies."""
         if not self.count:
             return None
         p50, p90, p99, p999 = (self.quantile(share) * 1e-9 for share in (0.5, 0.9, 0.99, 0.999))
@@ -157,7 +157,7 @@ def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def _bucket_middle(bucket: int) -> float:
-    """Return the middle of a bucket in ns; exact where the bucket holds a single whole ns."""
+    """Return the middle of a bucket in ns; exact if the bucket holds a single whole ns."""
     if bucket == 0:
         return 0.0
     power, part = divmod(bucket - 1, 1 << _BITS)

@@ -55,7 +55,7 @@ class Meter:
         self.stamps: list[int] = []
         #: read calls with several in flight: begins, ends, and the bound for later begins
         self.spans: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
-        #: how the calls are made, where a reader can choose
+        #: how the calls are made, if a reader can choose
         self.how = ""
         self.calls = 0
         #: bytes that calls moved, alignment included where the backend knows it; else the bytes asked
@@ -74,13 +74,13 @@ class Meter:
 
     @property
     def io_call_ns(self) -> int:
-        """Return the ns that the thread was in calls that read: opening, setting views, reading, closing."""
+        """Return the ns that the thread spent in calls that read: opening, setting views, reading, closing."""
         return self.read_ns + self.open_ns + self.close_ns + self.view_ns
 
     def add_run(self, began: int, stamps: Sequence[int], rows: PlannedCalls | None = None) -> None:
         """Record calls made one after the other, at least one: the clock before them, and after each of them.
 
-        `rows` are those of the plan that they read, one each or all of them one call.
+        `rows` are the rows of the plan that they read: one row a call, or all rows in one call.
         """
         if self.log is not None and rows is not None:
             self.log.add_rows(rows)
@@ -111,8 +111,8 @@ class Meter:
     ) -> None:
         """Record calls by the clock readings of their begins and ends, in any order; at least one. `rows` as `add_run`.
 
-        `since` is the begin of the first call that is still in flight; no later record may begin before it. None says
-        that no call is in flight: then no later record may begin before the last of these ended.
+        `since` is the begin of the first call that is still in flight; no later record may begin before it. None if no
+        call is in flight: then no later record may begin before the last of these ended.
         """
         if self.log is not None and rows is not None:
             self.log.add_rows(rows)
@@ -130,7 +130,7 @@ class Meter:
     def take_intervals(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """Return the read calls since the last time: latencies (n,), intervals (2, m), and a time, in ns.
 
-        No later call begins before that time; 0 where there are no calls.
+        No later call begins before that time; 0 if there are no calls.
         """
         spans = _pop_all(self.spans)
         if not spans:
@@ -186,7 +186,7 @@ class MeterGroup:
         """Move latencies into a histogram; return the ns in which at least one reader was in a call.
 
         Each ns counts once over all calls of this method. Intervals that other readers' calls may still overlap stay
-        for the next one. `series` records when the calls ran.
+        for the next call. `series` records the times of the calls.
         """
         runs = [self._open]
         for number, meter in enumerate(self._meters):
@@ -204,7 +204,7 @@ class MeterGroup:
         return _union_length(begin[done], np.minimum(end[done], until), series)
 
     def collect_rest(self, series: EpochSeries | None = None) -> int:
-        """Return the ns that the last `collect_busy` has left, once no reader makes calls any more."""
+        """Return the ns that the last `collect_busy` left over, once no reader makes calls any more."""
         begin, end = self._open
         self._open = np.empty((2, 0), np.int64)
         return _union_length(begin, end, series)
@@ -235,9 +235,9 @@ _thread = _Innermost()
 class Stopwatch:
     """Adds the ns of a `with` block to a column of a record (or to a time of a meter).
 
-    With `aside` no stopwatch around the block counts its time: it stands while the block runs, as the clock of a save
-    does while the contents are made. Stopwatches nest within one thread. One costs a microsecond: not for each small
-    file, where a writer reads the clock itself.
+    With `aside` no stopwatch around the block counts its time: they all stand still, as the clock of a save does while
+    the contents are made. Stopwatches nest within one thread. One costs a microsecond: too much for each small file, so
+    writers read the clock themselves there.
     """
 
     __slots__ = ("_apart_ns", "_aside", "_begun", "_column", "_outer", "_record")

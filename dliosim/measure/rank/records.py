@@ -13,7 +13,7 @@ from dliosim.measure.rank.histogram import Histogram
 #: Activities of the last rank of a step; the lowest three bits of `EpochRecord.last_arrival` are an index into this.
 CAUSES = ("storage", "compute", "tool", "arrivals", "decode")
 
-#: A field of a record that is reduced over ranks; one that is -1 by default is unknown where it is below 0.
+#: A field of a record that is reduced over ranks; one that is -1 by default is unknown if it is below 0.
 Column: TypeAlias = int
 
 #: A column that is a part of the wall time: what no part has is tool time.
@@ -28,7 +28,7 @@ _LONGEST_WAIT = (1 << 63 - _CAUSE_BITS - _RANK_BITS) - 1
 
 
 def pack_arrivals(waits: ArrayLike, rank: int, causes: ArrayLike) -> NDArray[np.int64]:
-    """Return words for `EpochRecord.last_arrival`; the minimum over ranks is that of the rank that waited least.
+    """Return words for `EpochRecord.last_arrival`; the minimum over ranks is the word of the rank that waited least.
 
     Waits are in ns, limited to 2^38, four and a half minutes; this changes no minimum that matters.
     """
@@ -73,7 +73,7 @@ class EpochRecord:
     epoch: Column
     #: samples of a full step of this rank
     batch: int = 0
-    #: True where it ran without I/O
+    #: True if it ran without I/O
     null: bool = False
     #: steps done
     steps: Column = 0
@@ -145,7 +145,7 @@ class EpochRecord:
     rchar: Column = -1
     #: bytes from the device (/proc/self/io); -1 unknown
     read_bytes: Column = -1
-    #: this rank's share of what its node asked of storage, where each byte counts once; -1 unknown
+    #: this rank's share of what its node asked of storage, counting each byte once; -1 unknown
     distinct_bytes: InnerColumn = -1
     #: thread of the steps ready but without a core, from the first step until the epoch's files are closed, without
     #: checkpoints; -1 unknown
@@ -187,15 +187,15 @@ class EpochRecord:
     def utilization(self) -> float | None:
         """Return nominal compute / wall time of the steps after the first, a ratio.
 
-        None without compute or without such steps. None with requests, too: how idle the rank is depends on them, not
-        on the storage.
+        None without compute or without such steps. None with requests, too: they decide how idle the rank is, not the
+        storage.
         """
         known = self.nominal_ns > 0 and self.steady_ns > 0 and not self.is_open_loop
         return self.nominal_ns / self.steady_ns if known else None
 
     @property
     def is_open_loop(self) -> bool:
-        """Return True if requests arrived by themselves; then each has a latency of its own."""
+        """Return True if requests arrived on their own schedule; then each has a latency."""
         return self.request_latency.count > 0
 
 
@@ -272,7 +272,7 @@ class VerbRecord:
     rchar: Column = -1
     #: of a restore: bytes from the device (/proc/self/io); -1 unknown
     read_bytes: Column = -1
-    #: of a restore: this rank's share of what its node asked, where each byte counts once; -1 unknown
+    #: of a restore: this rank's share of what its node asked, counting each byte once; -1 unknown
     distinct_bytes: Column = -1
     #: of a restore: the root that was read
     root: str | None = None
@@ -294,7 +294,7 @@ class VerbRecord:
     preprocess_ns: Column = 0
     #: one read or write call
     call_latency: Histogram = field(default_factory=Histogram)
-    #: hints granted for the first file; None where this rank opened no file
+    #: hints granted for the first file; None if this rank opened no file
     hints: dict[str, str] | None = None
 
 

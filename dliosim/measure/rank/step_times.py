@@ -1,4 +1,4 @@
-"""Times of steps: a loop stores clock readings of each step, and arrays of these are worked out afterwards."""
+"""Times of steps: a loop stores the clock readings of each step, and whole arrays of them are evaluated afterwards."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Column = NDArray[np.int64]
 def split_waits(waited: Column, called: Column, decoded: Column, extra: Column | None) -> tuple[Column, Column]:
     """Return the waits of steps for storage, and those for readers that decode, (steps,) each.
 
-    `waited` are the waits for data as they were, `called` and `decoded` what readers took for the same batch. Readers
-    also read in the `extra` time of a step, in which the tool, a sync or a late wake-up held it. Without that, a step
-    that waited for its batch would have waited so much longer, but no longer than its batch took. A step that did not
-    wait had its batch early, and has no wait. `extra` is None where the steps read by themselves.
+    `waited` are the measured waits for data, `called` and `decoded` the readers' times for the same batch. Readers also
+    read in the `extra` time of a step, in which the tool, a sync or a late wake-up held it. Without it, a step that
+    waited for its batch would have waited that much longer, but no longer than its batch took. A step that did not wait
+    had its batch early, and has no wait. `extra` is None if the steps read by themselves.
 
-    What is waited for with storage that takes no time is the wait for decoding; storage has the rest.
+    The wait that remains with storage that takes no time is the wait for decoding; the rest is the wait for storage.
     """
     if extra is None:
         return waited, np.zeros_like(waited)
@@ -38,8 +38,9 @@ def split_waits(waited: Column, called: Column, decoded: Column, extra: Column |
 def align_syncs(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return rows of `EpochRecord.storage_ns` whose third column, minus clock readings, is from an origin of all ranks.
 
-    Clocks of nodes differ. So the origin is where the first sync would have ended if this rank had left each as early,
-    next to the others, as it ever did: a rank that left the first one late does not count from then.
+    Clocks of nodes differ. The origin is therefore the end that the first sync would have had if this rank had always
+    left a sync as early, compared with the others, as it ever did. So a rank that left the first sync late does not
+    count from that time.
     """
     left = -rows[:-1, 2]
     if len(left) > 1:
@@ -54,7 +55,8 @@ def limit_steps(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the first two columns of `EpochRecord.storage_ns` over all ranks, (syncs + 1, 2), from all three.
 
     Ranks leave a sync at different times, some of them late for lack of a core. So the longest step of any rank may be
-    longer than the step of all: from the first rank that left the sync before to the first one that left its own.
+    longer than the step of the job, which lasts from the first rank that left the previous sync to the first one that
+    left this sync.
     """
     times = rows[:, :2].copy()
     lasted = -np.diff(rows[:-1, 2])
@@ -277,7 +279,7 @@ class StepAccount:
             self._total[name] = self._total.get(name, 0) + int(column.sum())
 
     def make_record(self, phase: int, epoch: int, batch: int, null: bool) -> EpochRecord:
-        """Return the record of the epoch, with all that its steps say; `batch` is 0 where they read nothing."""
+        """Return the record of the epoch from its steps; `batch` is 0 if they read nothing."""
         record = EpochRecord(phase, epoch, batch, null, self.steps)
         total, steps, plan = self._total, self.steps, self._plan
         record.wall_ns = total.pop("loop_ns") + total["checkpoint_ns"]

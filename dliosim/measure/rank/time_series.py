@@ -1,4 +1,4 @@
-"""Course of one epoch of one rank, in a fixed amount of memory for any length of epoch: see docs/report.md.
+"""The course of one epoch of one rank, in fixed memory for any length of epoch: see docs/report.md.
 
 Times are nanoseconds since the rank's own start of the epoch. Widths of time bins are powers of two, so the bins of two
 ranks can be merged into the wider ones.
@@ -68,7 +68,7 @@ class EpochSeries:
     def add_steps(self, marks: NDArray[np.int64], reading: NDArray[np.int64]) -> None:
         """Record steps, in order, by their `MARKS`, int64 (steps, 8).
 
-        `reading` (steps, 2) has begin and end of reading each step's data, 0 and 0 where nothing was read. If it is
+        `reading` (steps, 2) has begin and end of reading each step's data, 0 and 0 if nothing was read. If it is
         empty, each step was read during its data wait. A step's bytes are spread evenly over that time.
         """
         if not len(marks):
@@ -101,7 +101,7 @@ class EpochSeries:
         self.steps += len(times)
 
     def add_reads(self, reader: int, runs: NDArray[np.int64]) -> None:
-        """Keep the runs of one reader's calls, int64 (2, n): begins, ends, that are among the first of the epoch."""
+        """Keep one reader's runs of calls, int64 (2, n): begins and ends, if they are among the first of the epoch."""
         begin, end = runs - self.origin
         early = begin < self._reads_until
         if not early.any():

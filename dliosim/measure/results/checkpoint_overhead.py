@@ -1,4 +1,4 @@
-"""Overhead of checkpoints: the share of the time in which saves held the ranks, without making contents."""
+"""Overhead of checkpoints: the share of the time in which saves held the ranks, without the making of contents."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Overhead:
 
     @property
     def share(self) -> float | None:
-        """Return the share of the time in which saves held the loop; None where there was no time."""
+        """Return the share of the time in which saves held the loop; None if there was no time."""
         whole = self.held_seconds + self.steps_seconds
         return self.held_seconds / whole if whole > 0 else None
 

@@ -29,8 +29,8 @@ class FilePhase(PhaseSummary):
     def parts(self) -> dict[str, float]:
         """Return the parts of the time of the rank that took longest, in s, by the names of figures.
 
-        They add up to its `seconds`: `rest_seconds` is what no other part has, such as waiting for other ranks. Where
-        several calls are in flight, the time in calls is no more than what the others leave.
+        They add up to its `seconds`: `rest_seconds` is the remainder, such as waiting for other ranks. If several calls
+        are in flight, the time in calls is limited to what the other parts leave.
         """
         known, whole = self.verb.slowest_rank_seconds, self.verb.seconds
         found = {f"{name}_seconds": known.get(f"{name}_seconds", 0.0) for name in _PARTS if name not in self._apart}
@@ -53,7 +53,7 @@ class SavePhase(FilePhase):
     part_of: str = ""
     #: bytes of all of it / bytes of the part
     whole_times: float = 1.0
-    #: ranks that save all of it; 0 where it holds all
+    #: ranks that save all of it; 0 if it holds all
     whole_ranks: int = 0
 
     _apart = ("content", "rename")

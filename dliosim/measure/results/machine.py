@@ -31,7 +31,7 @@ class FileSystem:
     kind: str
     #: mount options
     options: str = ""
-    #: stripe size and targets; empty where unknown
+    #: stripe size and targets; empty if unknown
     striping: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Result of one verb or loop, and the progress of a run; every rank has them, but only rank 0 has the figures."""
+"""The result of one verb or loop, and the progress of a run; every rank has them, but only rank 0 has the figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PhaseSummary:
-    """One verb or loop of a run. A pause or a barrier has no more than this, and so have all verbs without figures."""
+    """One verb or loop of a run. A pause, a barrier and any verb without figures have only this."""
 
     #: name of the loop, data set or checkpoint
     name: str
@@ -53,9 +53,9 @@ class LoopPhase(PhaseSummary):
     free_memory: int | None = None
     #: setting `cache`: `page`, `off` or `memory`
     cache: str | None = None
-    #: batches that the readers keep ahead; 0 where the steps read
+    #: batches that the readers keep ahead; 0 if the steps read
     prefetch: int = 0
-    #: reader threads of a rank; 0 where the steps read
+    #: reader threads of a rank; 0 if the steps read
     readers: int = 0
     #: `library` where the format's own library read, else `direct`
     through: str = "direct"
@@ -74,7 +74,7 @@ class LoopProgress:
     name: str
     #: complete epochs
     epochs_done: int
-    #: epochs in all; None where a time limit decides
+    #: epochs in all; None if a time limit decides
     epochs: int | None
 
 

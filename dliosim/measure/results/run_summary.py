@@ -1,4 +1,4 @@
-"""A whole run as a value: conditions, phases, answers, and what its `expect` lines came to. Only rank 0 has it."""
+"""A whole run as a value: conditions, phases, answers, and results of its `expect` lines. Only rank 0 has it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class ExpectationResult:
 
     #: the `expect` line
     text: str
-    #: the figure over `epochs`, in `unit`; None where there was nothing to measure
+    #: the figure over `epochs`, in `unit`; None if there was nothing to measure
     measured: float | None
     #: `ratio`, `B/s`, `samples/s` or `s`; or the plural of what is counted
     unit: str
-    #: True where the figure is within the bound
+    #: True if the figure is within the bound
     held: bool
     #: epochs that count, from 1 over all runs of the loop: those of `Answer.epochs`, or all if there are none
     epochs: tuple[int, ...]
@@ -59,7 +59,7 @@ class Spread:
 
     #: mean
     mean: float
-    #: lower end of the interval; the mean where nothing tells how far one epoch may be off
+    #: lower end of the interval; the mean if nothing tells how far one epoch may be off
     low: float
     #: upper end of the interval
     high: float
@@ -69,7 +69,7 @@ class Spread:
 class Advice(Reason):
     """Advice on the next step, as a value."""
 
-    #: command line that does it; empty where only the user can know it
+    #: command line that does it; empty if only the user can know it
     command: str = ""
 
 
@@ -107,20 +107,20 @@ class Answer:
     storage_utilization: Spread | None
     #: bytes/s for the goal; None without compute
     needs_bytes_per_second: Spread | None
-    #: bytes/s that this storage gives the loop, if nothing else holds its steps; None where it was not asked for any
+    #: bytes/s that this storage gives the loop, if nothing else holds its steps; None if it was not asked for any
     got_bytes_per_second: Spread | None
     #: what to do next
     advice: tuple[Advice, ...]
 
     @property
     def has_goal_within_interval(self) -> bool:
-        """Return True if the storage-limited utilization may be below the goal or not, by its interval."""
+        """Return True if the interval of the storage-limited utilization contains the goal."""
         alone = self.storage_utilization
         return alone is not None and alone.low < self.goal <= alone.high
 
 
 def select_epochs(epochs: Sequence[EpochSummary], answer: Answer | None) -> list[EpochSummary]:
-    """Return the epochs of a loop that count for its answer; all where there is no answer, and where none counts."""
+    """Return the epochs of a loop that count for its answer; all if there is no answer, and if none counts."""
     numbers = answer.epochs if answer else ()
     return [epochs[number - 1] for number in numbers] or list(epochs)
 
@@ -155,13 +155,13 @@ class RunSummary:
     expectations: tuple[ExpectationResult, ...] = ()
     #: what the run says about the storage of each loop, in the order of `group_phases`
     answers: tuple[Answer, ...] = field(default=(), metadata={"key": "answer"})
-    #: the program as it was typed: a path, where it is not that of PATH
+    #: the program as it was typed: a path, if it is not that of PATH
     program: str = "dliosim"
     #: command line after the program
     arguments: tuple[str, ...] = ()
     #: True for a run without I/O
     null: bool = False
-    #: True where every byte read was checked
+    #: True if every byte read was checked
     verify: bool = False
     #: mean time between failures as the user gave it, in s
     mtbf: float | None = field(default=None, metadata={"key": "mtbf_seconds"})
@@ -213,8 +213,8 @@ class RunSummary:
     def bytes_verified(self) -> int:
         """Return the bytes that were compared with what was prepared or saved; 0 without `verify`.
 
-        These are the `verifiable_bytes` with known contents: contents of samples, not the bytes that a format puts
-        around them, and none of files that existed already.
+        These are the `verifiable_bytes` with known contents: contents of samples, without the bytes that a format puts
+        around them, and without files that existed before.
         """
         if not self.verify:
             return 0

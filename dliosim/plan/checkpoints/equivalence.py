@@ -1,4 +1,4 @@
-"""Equality of two checkpoints by the calls that they cause; comparing equal ones would compare nothing."""
+"""Equality of two checkpoints by the calls that they cause: a comparison of equal ones would show nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dliosim.plan.checkpoints.reshard import cut_steps, shard_reads, whole_state
 def are_saves_equal(one: Checkpoint, other: Checkpoint, ranks: int) -> bool:
     """Return whether the ranks of a job do the same when they save either checkpoint.
 
-    Each checkpoint is taken alone, and none is kept (`keep` is ignored).
+    Each checkpoint is considered alone, and `keep` is ignored.
     """
     plain_one, plain_other = (replace(_drop_call_settings(each), keep=None) for each in (one, other))
     cut = _have_same_cuts(one, other)

@@ -30,7 +30,7 @@ def partner_file(rank: int) -> str:
 class StateFiles:
     """The files of one checkpoint, as the ranks of one split write them. Made by `state_files`.
 
-    It keeps 8 bytes a part for each of the ranks that were asked for last, and the names of files that were asked for.
+    It caches 8 bytes a part for each rank that was asked for last, and the names of the files that were asked for.
     """
 
     def __init__(self, checkpoint: Checkpoint, split: Split) -> None:
@@ -40,7 +40,7 @@ class StateFiles:
         self.regions = checkpoint.writers.kind in ("shared file", "rank")
         self._copies = checkpoint.copies(split)
         self.shares = ShardSizes(self.parts, split, self._copies)
-        # Parts of each label in file names, where ranks write files of their own.
+        # Parts of each label in file names, if ranks write files of their own.
         labels: dict[str, list[int]] = {}
         for number, part in enumerate(self.parts):
             labels.setdefault(part.file, []).append(number)
@@ -62,7 +62,7 @@ class StateFiles:
 
     @property
     def is_one_file(self) -> bool:
-        """Return whether all that is read is in one file."""
+        """Return whether all reads are in one file."""
         return self.regions and not self._lost
 
     def shards(self, owner: int) -> tuple[StoredBlock, ...]:
@@ -175,7 +175,7 @@ class StateFiles:
         return found
 
     def shared_file_name(self) -> str:
-        """Return the name of the only file, where there is one."""
+        """Return the name of the only file, if there is one."""
         return self._name("", 0)
 
     def files(self) -> Iterator[tuple[str, int]]:
@@ -278,7 +278,7 @@ class Piece(NamedTuple):
 def cut_pieces(shards: Iterable[StoredBlock], transfer: int | None, whole: bool) -> Iterator[Piece]:
     """Yield the calls of some shards, each of at most `transfer` bytes (None: of any length).
 
-    Each tensor begins a new call. Where the state is written as a `whole`, a new call begins only where a shard is in
+    Each tensor begins a new call. If the state is written as a `whole`, a new call begins only if a shard is in
     another file, or does not follow the shard before it.
     """
     run: list[Segment] = []

@@ -28,9 +28,9 @@ _MOST_ROWS = 1 << 14
 
 
 def check_holder(stored: StateFiles, holder: Split) -> None:
-    """Raise PlanError where a job that holds the state as `holder` cannot restore it.
+    """Raise PlanError if a job that holds the state as `holder` cannot restore it.
 
-    Where fewer ranks saved than the model is split over (`Split.played`), only their shards exist. Then only the same
+    If fewer ranks saved than the model is split over (`Split.played`), only their shards exist. Then only the same
     split can restore, and none can where a part of these shards was `dealt` to ranks that did not save.
     """
     written = stored.split
@@ -189,7 +189,7 @@ def _cut_strided(fetch: StoredBlock, transfer: int | None, page: int) -> Iterato
 
 
 def _rows_per_step(width: int, transfer: int | None, page: int) -> int:
-    """Return the rows of a strided block that a step reads; 0 where one row does not fit."""
+    """Return the rows of a strided block that a step reads; 0 if one row does not fit."""
     if transfer is None:
         return _MOST_ROWS
     return min(_MOST_ROWS, max(1, transfer // widest_call(width, page))) if width <= transfer else 0

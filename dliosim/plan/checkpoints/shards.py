@@ -28,13 +28,13 @@ class ShardSizes:
             for name in ("size", "row_bytes", "rows", "element", "stage")
         )
         self.scope = np.array([part.scope for part in parts], np.str_)
-        # A tensor is `pieces` of `piece` bytes that tensor-parallel ranks share evenly; 0 where each rank has it whole.
+        # A tensor is `pieces` of `piece` bytes that tensor-parallel ranks share evenly; 0 if each rank has it whole.
         is_split = [self.scope == "rows", self.scope == "columns"]
         self._pieces: Column = np.select(is_split, [self.rows, self.row // self.element], 0)
         self._piece: Column = np.select(is_split, [self.row, self.rows * self.element], 0)
         others: list[Column] = [self.size * (self.scope == scope) for scope in ("whole", "total", "per rank")]
         self._whole, self._total, self._each = others
-        # The data-parallel rank that saves; -1 where all do.
+        # The data-parallel rank that saves; -1 if all do.
         number = np.arange(len(parts))
         replica = -1 if copies == "all" else copies
         self.copy: Column = number % split.data if copies == "dealt" else np.full_like(number, replica)

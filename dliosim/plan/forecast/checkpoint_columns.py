@@ -47,8 +47,8 @@ class FileStretches(NamedTuple):
     file: Column  #: number of the file
     place: Column  #: offset in all files of one kind, one after another; bytes
     length: Column  #: bytes
-    lines: Column  #: rows of the block, 1 where it is not split by columns
-    strided: NDArray[np.bool_]  #: true where there are gaps between the rows
+    lines: Column  #: rows of the block, 1 if it is not split by columns
+    strided: NDArray[np.bool_]  #: true if there are gaps between the rows
 
 
 class StateCounter:

@@ -1,4 +1,4 @@
-"""The number of saves of checkpoints, and the space that they need: memory while saving, and storage after that."""
+"""The number of saves of checkpoints, and the space that they need: memory while saving, and storage afterwards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def staging_bytes(checkpoint: Checkpoint, files: StateFiles) -> NDArray[np.int64
 
 
 def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForecast:
-    """Return what one of `saves` saves of a checkpoint stores."""
+    """Return the content of one of `saves` saves of a checkpoint."""
     files = state_files(checkpoint, checkpoint.split(ranks))
     kinds: Counter[str] = Counter()
     for label, number in files.files_per_rank()[1].items():
@@ -65,7 +65,7 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
 
 @lru_cache(maxsize=16)
 def complete_times(checkpoint: Checkpoint, ranks: int) -> tuple[float, int]:
-    """Return bytes of all of a checkpoint / bytes of the part that `ranks` ranks save, and the ranks that save all."""
+    """Return full checkpoint bytes / bytes of the part that `ranks` ranks save, and the ranks that save all of it."""
     whole, part = checkpoint.complete(ranks), forecast_state(checkpoint, ranks, 1).bytes
     everyone = whole.split(ranks).ranks
     return (forecast_state(whole, everyone, 1).bytes / part if part else 1.0), everyone
@@ -74,7 +74,7 @@ def complete_times(checkpoint: Checkpoint, ranks: int) -> tuple[float, int]:
 def restore_bytes(files: StateFiles, holder: Split, once: bool) -> int:
     """Return the bytes that all ranks read when they restore the state as `holder`; with `once` replicas count once.
 
-    Raises PlanError where the sum may be too large to count.
+    Raises PlanError if the sum may be too large to count.
     """
     written = files.split
     parts = [
@@ -122,7 +122,7 @@ def _label_kind(label: str) -> str:
 def count_saves(loop: Loop, cadence: Cadence, steps: int) -> int:
     """Return the saves in one run of a loop whose epochs have `steps` steps, if no time limit ends it.
 
-    For `every D` it is the smallest number: the saves for which the compute alone leaves time.
+    For `every D` it is the smallest number: the saves that fit into the compute time alone.
     """
     counted = count_due_saves(loop, cadence, steps)
     if counted is not None:
@@ -132,7 +132,7 @@ def count_saves(loop: Loop, cadence: Cadence, steps: int) -> int:
 
 
 def save_interval(loop: Loop, cadence: Cadence, steps: int) -> float | None:
-    """Return the mean compute seconds between two saves, with epochs of `steps` steps; None where it is not known."""
+    """Return the mean compute seconds between two saves, with epochs of `steps` steps; None if it is not known."""
     if cadence.unit == "seconds":
         return cadence.seconds
     if cadence.unit == "end":
@@ -142,7 +142,7 @@ def save_interval(loop: Loop, cadence: Cadence, steps: int) -> float | None:
 
 
 def minimum_saves(workload: Workload) -> Counter[str]:
-    """Return how often each checkpoint is saved at least; a loop with `for` some time is sure of its last save only."""
+    """Return the least number of saves of each checkpoint; a loop with `for` TIME is only sure of its last save."""
     counted: Counter[str] = Counter()
     for verb, times in flatten_verbs(workload.verbs):
         if isinstance(verb, Save):

@@ -27,9 +27,9 @@ _MOST_OF_A_RANK = 1 << 25
 def choose_sample_ranks(kinds: NDArray[np.int64], work: int) -> tuple[list[int], NDArray[np.int64]]:
     """Return the ranks to count, and for each rank of the job the index of the one that stands for it, int64 (ranks,).
 
-    `kinds` has a number for each rank; ranks of one kind do the same. So each kind has a rank of its own, unless there
-    are more kinds than ranks are counted: then a rank of a kind nearby stands for it. `work` is the (part, owner) pairs
-    that are handled for each rank: the more there are, the fewer ranks are counted.
+    `kinds` has a number for each rank; ranks of one kind do the same. Each kind is represented by a rank, unless there
+    are more kinds than ranks are counted: then a rank of a nearby kind stands for it. `work` is the number of (part,
+    owner) pairs for each rank: the more there are, the fewer ranks are counted.
     """
     order = np.argsort(kinds, kind="stable")
     most = max(1, min(_SAMPLED_RANKS, _AFFORDABLE // max(1, work)))
@@ -95,7 +95,7 @@ def _write_buffers(
 def forecast_restore(checkpoint: Checkpoint, verb: Restore, ranks: int, times: int) -> PhaseForecast:
     """Forecast reading a checkpoint as `verb` says.
 
-    With `once` only the first of the ranks that need the same bytes reads them. Raises PlanError where a rank has too
+    With `once` only the first of the ranks that need the same bytes reads them. Raises PlanError if a rank has too
     many reads to count.
     """
     holder = verb.parallel or checkpoint.split(ranks)

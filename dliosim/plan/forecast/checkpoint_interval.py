@@ -1,4 +1,4 @@
-"""The interval between checkpoints at which failures cost least, and their cost then.
+"""The interval between checkpoints at which failures cost least, and that cost.
 
 All times are seconds. `interval` is the work between the end of one save and the beginning of the next, `stall` the
 time that a save holds the ranks, `mtbf` the mean time between failures of the whole job. Failures are a Poisson
@@ -64,7 +64,7 @@ def best_interval(costs: Costs) -> float:
 
 
 def possible_interval(interval: float, costs: Costs) -> float:
-    """Return the interval that saves planned at `interval` have: no shorter than a flush, for which a save waits."""
+    """Return the actual interval of saves planned at `interval`: no shorter than a flush, for which a save waits."""
     return max(interval, costs.flush)
 
 

@@ -1,8 +1,8 @@
 """The I/O of all ranks in the epochs of a loop, counted from their plans.
 
-All ranks are planned where this is affordable; else a sample of ranks, drawn by the seed, and a limited number of
-steps. All epochs are planned where this is affordable, as files stay open and samples stay in memory from one epoch to
-the next; else one epoch stands for those with other orders. Where all epochs have one order, one is enough. Figures by
+All ranks are planned if this is affordable; else a sample of ranks, drawn by the seed, and a limited number of
+steps. All epochs are planned if this is affordable, as files stay open and samples stay in memory from one epoch to
+the next; else one epoch stands for those with other orders. If all epochs have one order, one is enough. Figures by
 closed forms are exact in each case.
 """
 
@@ -41,7 +41,7 @@ from dliosim.plan.samples.shuffling import Permutation
 from dliosim.plan.samples.sizes import sample_sizes
 
 _FULL = 4  # up to this number of loops, each has the limits below; more loops share them evenly
-_ROWS = 2_000_000  # samples of an epoch planned on all ranks together, or calls where there are more calls
+_ROWS = 2_000_000  # samples of an epoch planned on all ranks together, or calls if there are more calls
 _ALL_RANKS = 2048  # largest number of ranks that are all planned, if their samples are affordable
 _SOME_RANKS = 24  # ranks of a sample
 _ALL_EPOCHS = 4096  # largest number of (rank, epoch) pairs where all epochs of a loop are planned
@@ -67,7 +67,7 @@ class _CountInput:
     placement: Placement  #: places of the samples
     job: Job  #: ranks and nodes
     ranks: list[int]  #: ranks whose plans are made
-    stream: bool  #: true where epochs do not divide the passes (requests)
+    stream: bool  #: true if epochs do not divide the passes (requests)
     rows: int  #: samples or calls that may be planned on all ranks together
 
     @property
@@ -100,7 +100,7 @@ def count_passes(
     """Return passes that follow one another from the first epoch, without demands; `stream` for passes of requests.
 
     `loops` loops are counted in one forecast: the more there are, the less of each is planned. Figures are estimates
-    where the epochs of a range differ and not all of them are planned.
+    if the epochs of a range differ and not all of them are planned.
     """
     each = loop.batch * ranges_of_sample(loop, dataset)
     table = files_in_table(loop, dataset, job.ranks)
@@ -274,7 +274,7 @@ def _request_bytes(case: _CountInput, extents: Extents, stored: Extents, kept: N
 
 
 def _sort_unique(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return each value once, by sorting: the hashing of np.unique takes seconds where values are evenly spaced."""
+    """Return each value once, by sorting: the hashing of np.unique takes seconds if values are evenly spaced."""
     ordered = np.sort(values)
     fresh = np.ones(len(ordered), np.bool_)
     fresh[1:] = ordered[1:] != ordered[:-1]

@@ -1,4 +1,4 @@
-"""The figures of `dliosim plan`: what each phase of a workload does and needs, computed without touching data."""
+"""The figures of `dliosim plan`: the work and the needs of each phase, computed without touching data."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def list_reads(
 ) -> Iterator[Listing]:
     """Return the reads of `rank` in `epoch` (from 0) of the first loop, or of the loop named, in blocks of steps.
 
-    `found` is that of `forecast`, with the names of the files. Raises PlanError where there is no such loop, rank or
-    epoch, where the offsets of samples are not known before files are written, or where the list is too long.
+    `found` is that of `forecast`, with the names of the files. Raises PlanError if there is no such loop, rank or
+    epoch, if the offsets of samples are not known before files are written, or if the list is too long.
     """
     job = workload.job
     if not 0 <= rank < job.ranks:
@@ -166,7 +166,7 @@ def list_reads(
 
 
 def _refuse_unknown_places(dataset: Dataset) -> None:
-    """Raise PlanError where samples without an index cannot be listed, see `list_reads`."""
+    """Raise PlanError if samples without an index cannot be listed, see `list_reads`."""
     if bind(dataset).needs_index:
         text = f"data set `{dataset.name}`: only its files know where samples are in {dataset.format}"
         text = f"{text}, and there are none below --dir"
@@ -178,7 +178,7 @@ def _refuse_unknown_places(dataset: Dataset) -> None:
 
 
 def _check_step_rows(workload: Workload) -> None:
-    """Refuse loops where not even one step of each can be planned."""
+    """Refuse loops if not even one step of each can be planned."""
     read = ((one, workload.read_dataset(one)) for one in loops_of(workload.verbs))
     rows = sum(one.batch * ranges_of_sample(one, dataset) for one, dataset in read if dataset is not None)
     if rows > _STEPS:
@@ -309,7 +309,7 @@ def _split_passes(loop: Loop, steps: int, runs: int) -> list[PassRange]:
 
 
 def _storage_demand(loop: Loop, found: PhaseForecast, goal: float) -> Demand | None:
-    """Return what storage must deliver for a loop; None where nothing says in which time."""
+    """Return what storage must deliver for a loop; None if nothing says in which time."""
     if not found.steps or not loop.dataset:
         return None
     compute, readers = mean_compute(loop.compute, found.samples.mean / found.steps), loop.access.readers

@@ -19,13 +19,13 @@ def time_to_read(compute: float, overlapped: bool, goal: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RankSpread:
-    """A figure of one rank, over all ranks."""
+    """A figure per rank, summarised over all ranks."""
 
     minimum: float  #: smallest value of any rank
     mean: float  #: mean over ranks
     maximum: float  #: largest value of any rank
     total: float  #: sum over ranks
-    #: true where not every rank and epoch was planned, or where the epochs that it stands for differ
+    #: true if not every rank and epoch was planned, or if the epochs that it stands for differ
     estimated: bool = False
 
     def scale(self, factor: float) -> RankSpread:
@@ -49,7 +49,7 @@ def spread_of(values: Sequence[float] | NDArray[Any], ranks: int, estimated: boo
 
 
 def mean_spread(spreads: Sequence[RankSpread]) -> RankSpread:
-    """Return the mean of a figure over epochs, with its smallest and largest value; an estimate where epochs differ."""
+    """Return the mean of a figure over epochs, with its smallest and largest value; an estimate if epochs differ."""
     if all(spread == spreads[0] for spread in spreads):
         return spreads[0]
     return RankSpread(
@@ -66,15 +66,15 @@ class Demand:
     """The rates that storage must deliver for a storage-limited utilization, or to keep up with arrivals."""
 
     step_bytes: float  #: bytes that a rank reads for a step
-    #: storage-limited utilization; None for requests, where storage has to keep up with them
+    #: storage-limited utilization; None for requests, which storage has to keep up with
     goal: float | None
     #: seconds of a step with storage that needs no time: compute, and what `processing` adds to it
     least: float
     #: seconds that a rank has to read a step's bytes: least / goal where readers overlap it, else what `least` leaves
-    #: of that; with arrivals, what it leaves of the mean gap between requests; 0 where it leaves nothing
+    #: of that; with arrivals, what it leaves of the mean gap between requests; 0 if it leaves nothing
     budget: float
     processing: float = 0.0  #: seconds that `preprocess` takes for the samples of a step
-    #: readers with which `preprocess` leaves compute busy for the goal; 0 where it does
+    #: readers with which `preprocess` leaves compute busy for the goal; 0 if it does
     readers: int = 0
 
     @property
@@ -89,7 +89,7 @@ class Demand:
 
     @property
     def rate(self) -> float | None:
-        """B/s of one rank while it reads; None where no time is left to read, so that no storage is fast enough."""
+        """B/s of one rank while it reads; None if no time is left to read, so that no storage is fast enough."""
         return self.step_bytes / self.budget if self.budget > 0 else None
 
 
@@ -109,17 +109,17 @@ class PhaseForecast:
     memory: RankMemory  #: memory of the rank that needs most
     first_epoch: int | None = None  #: from 1; None outside loops
     last_epoch: int | None = None  #: inclusive; None outside loops
-    at_most: bool = False  #: true where `for` may end the loop earlier
+    at_most: bool = False  #: true if `for` may end the loop earlier
     #: bytes moved for each byte asked, with O_DIRECT or where samples are in units that are read whole; else None
     amplification: float | None = None
     #: span of the file that a step touches on all ranks of a communicator, for each byte that they read there: what a
     #: two-phase collective would read; None unless all ranks read one file
     span_ratio: float | None = None
-    demand: Demand | None = None  #: rates that storage must deliver; None where nothing says in which time
+    demand: Demand | None = None  #: rates that storage must deliver; None if nothing says in which time
     #: passes that requests make, the options of a restore, or what a `convert` reads
     when: str = ""
-    at_least: bool = False  #: true where saves follow the clock
-    #: bytes of memory that each rank needs, int64 (ranks,), without staging buffers; None where all need the same
+    at_least: bool = False  #: true if saves follow the clock
+    #: bytes of memory that each rank needs, int64 (ranks,), without staging buffers; None if all need the same
     rank_memory: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
     node_memory: int = 0  #: bytes of memory that the ranks of the fullest node need together
 
@@ -135,7 +135,7 @@ class Storage:
     bytes: float  #: bytes of each copy
     files: int  #: files of each copy
     copies: int  #: number of copies
-    estimated: bool  #: true where bytes are an estimate
+    estimated: bool  #: true if bytes are an estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class StateForecast:
     saves: int  #: saves in a run
     #: (name, bytes) of the model's weights, of its optimizer and of each other part
     contents: tuple[tuple[str, int], ...]
-    #: (label, number) of files called `layer`, `optimizer` and so on; "" where file names have no label
+    #: (label, number) of files called `layer`, `optimizer` and so on; "" if file names have no label
     files: tuple[tuple[str, int], ...]
     writers: int  #: ranks that write any bytes
     most: int  #: bytes of the rank that saves most

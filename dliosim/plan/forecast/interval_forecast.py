@@ -18,13 +18,13 @@ from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
 #: Share of the time that saves and failures may cost: a rate is named with which they do.
 LOSS = 0.05
 
-#: Bandwidths of all ranks together, in B/s: rows of the table where no bandwidth is given.
+#: Bandwidths of all ranks together, in B/s: rows of the table if no bandwidth is given.
 BANDWIDTHS = (1e9, 10e9, 100e9, 1e12)
 
 
 @dataclass(frozen=True, slots=True)
 class FailureModel:
-    """The options about failures and storage; seconds, and B/s of all ranks together."""
+    """The options on failures and storage; seconds, and B/s of all ranks together."""
 
     mtbf: float  #: mean time between failures of the job
     save_time: float | None = None  #: time that a save holds the ranks; None: computed from a bandwidth
@@ -48,19 +48,19 @@ class StateRisks:
 
     state: StateForecast  #: forecast of the checkpoint: of all of it where the workload saves a part
     risks: tuple[Risk, ...]  #: one for each bandwidth
-    #: (text, seconds) of the intervals of the pattern's loops; none where these save a part, or with a `scale`
+    #: (text, seconds) of the intervals of the pattern's loops; none if these save a part, or with a `scale`
     own: tuple[tuple[str, float], ...]
     knows_stall: bool  #: false for background saves whose copy to buffers has no pace: the copy counts as 0 s
-    part_of: str = ""  #: part that the workload saves; empty where it is all
+    part_of: str = ""  #: part that the workload saves; empty if it is all
     ranks: int = 0  #: ranks that save the checkpoint
-    #: bandwidth, in B/s, with which `LOSS` is lost in all; None where one is given, and where none loses so little
+    #: bandwidth, in B/s, with which `LOSS` is lost in all; None if one is given, and if none loses so little
     needed: float | None = None
 
 
 def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureModel) -> Iterator[StateRisks]:
-    """Yield the cost of failures for each checkpoint that a workload saves, for all of it where it saves a part.
+    """Yield the cost of failures for each checkpoint that a workload saves, for all of it if it saves a part.
 
-    The costs of a part do not tell those of the whole: calls, syncs and renames do not shrink with the bytes.
+    The costs of a part do not scale to the whole: calls, syncs and renames do not shrink with the bytes.
     """
     for state in forecast.states:
         checkpoint, ranks = workload.checkpoint(state.checkpoint), workload.job.ranks
@@ -85,7 +85,7 @@ def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureMode
 
 
 def _find_rate(costs_at: Callable[[float], Costs]) -> float | None:
-    """Return the bandwidth at which the best interval loses `LOSS`, B/s; None where any loses more."""
+    """Return the bandwidth at which the best interval loses `LOSS`, B/s; None if any loses more."""
 
     def is_enough(rate: float) -> bool:
         costs = costs_at(rate)
@@ -119,7 +119,7 @@ def _staging_seconds(background: Background, state: StateForecast) -> float:
 
 
 def _save_intervals(workload: Workload, checkpoint: Checkpoint) -> Iterator[tuple[str, float]]:
-    """Yield the intervals in which loops save a checkpoint, as text and in seconds, where the time is known."""
+    """Yield the intervals in which loops save a checkpoint, as text and in seconds, if the time is known."""
     for verb, _ in flatten_verbs(workload.verbs):
         if not isinstance(verb, Loop):
             continue

@@ -1,4 +1,4 @@
-"""The places of a data set's samples, as far as a forecast can afford to compute them."""
+"""The places of a data set's samples, exact or estimated by what a forecast can afford."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Placement:
 def mean_read_bytes(dataset: Dataset) -> float | None:
     """Return the mean bytes that a read of a sample takes, over all, or an even part of too many; None by an index.
 
-    All figures of samples that are not planned use it, so that the same data have the same bytes everywhere.
+    All figures for unplanned samples use it, so that the same data have the same bytes everywhere.
     """
     form = bind(dataset)
     if dataset.source or not isinstance(form, Framed):
@@ -72,7 +72,7 @@ def mean_compute(compute: Compute, samples: float) -> float:
 def place_samples(dataset: Dataset, found: DataIndex | None = None, affordable: int = AFFORDABLE) -> Placement:
     """Return the places of a data set's samples: the index of its files (`found`), an estimate of it, or sums of sizes.
 
-    Where sums of more than `affordable` sizes are needed, a stand-in replaces the data set: all its samples have the
+    If sums of more than `affordable` sizes are needed, a stand-in replaces the data set: all its samples have the
     mean size.
     """
     form = bind(dataset)

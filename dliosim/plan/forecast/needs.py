@@ -1,4 +1,4 @@
-"""The needs of a workload, of storage and memory, in few figures: the answer of `dliosim plan`."""
+"""The needs of a workload for storage and memory, in few figures: the answer of `dliosim plan`."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ SAVE_SHARE: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class LoopNeeds:
-    """The needs of a loop, of storage; bytes and B/s of all ranks together."""
+    """The storage needs of a loop; bytes and B/s of all ranks together."""
 
     loop: Loop  #: the loop
     demand: Demand | None  #: rates of one rank in the first epoch; None without compute
     epoch_bytes: float  #: bytes asked in the first epoch
-    estimated: bool  #: true where these are an estimate
+    estimated: bool  #: true if these are an estimate
     epochs: int  #: epochs, or passes that requests make
     node_bytes: float  #: bytes that a node reads in an epoch; what several of its ranks read counts once
     data_bytes: float  #: different bytes that a node reads in all epochs
     #: greatest share of the last epoch's bytes that the page cache of a node can have from the epochs before
     memory_share: float
-    amplification: float | None  #: bytes that calls move for each byte asked, where units or pages are read whole
+    amplification: float | None  #: bytes that calls move for each byte asked, if units or pages are read whole
 
 
 @dataclass(frozen=True, slots=True)
 class SaveNeeds:
-    """The needs of the saves of a checkpoint, of storage; bytes and B/s of all ranks together."""
+    """The storage needs of a checkpoint's saves; bytes and B/s of all ranks together."""
 
     state: StateForecast  #: the checkpoint
-    cadence: Cadence | None  #: when a loop saves it; None where only a verb does
-    background: bool  #: true where ranks continue while it is written
-    interval: float | None  #: seconds of compute between two saves; None where the pattern does not say
+    cadence: Cadence | None  #: when a loop saves it; None if only a verb does
+    background: bool  #: true if ranks continue while it is written
+    interval: float | None  #: seconds of compute between two saves; None if the pattern does not say
     #: rate at which a save takes `SAVE_SHARE` of the time, or in the background all of the interval; None without an
-    #: interval, where making the bytes takes longer, and where `scale` may have made the interval shorter
+    #: interval, if making the bytes takes longer, and if `scale` may have made the interval shorter
     rate: float | None
 
 

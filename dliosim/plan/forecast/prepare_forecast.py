@@ -1,4 +1,4 @@
-"""Forecasts of preparing a data set, and of converting one: what ranks read, and the files that they write."""
+"""Forecasts of preparing and of converting a data set: the ranks' reads, and the files that they write."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _count_shared_files(places: FramedPlaces, exact: bool, ranks: int, transfer:
 def sum_sidecars(dataset: Dataset, suffix: str) -> tuple[float, bool]:
     """Return the bytes of the sidecars of a data set, and whether they are an estimate.
 
-    Sidecars of a few files are made, of their first samples, and stand for the others.
+    The sidecars of a few files, made for their first samples, stand for the others.
     """
     form, files = bind(dataset), dataset.layout.files
     some = np.arange(0, files, -(-files // _SIDECARS))

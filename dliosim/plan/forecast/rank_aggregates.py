@@ -1,4 +1,4 @@
-"""Figures over all ranks, from the planned ranks of an epoch: exact where closed forms or complete plans allow it."""
+"""Figures over all ranks, from the planned ranks of an epoch: exact if closed forms or complete plans allow it."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ class EpochAggregate:
     nodes: int  #: nodes of the job
     steps: int  #: steps of the epoch
     scale: float  #: steps of the epoch for each planned step
-    whole: bool  #: true where nothing was left out, of this epoch or of those that it stands for
+    whole: bool  #: true if nothing was left out, of this epoch or of those that it stands for
     found: tuple[RankPlan, ...]  #: planned ranks
-    reads_all: bool  #: true where every sample is read from storage
-    opening: bool  #: true where a file that all ranks open together is opened in this epoch
+    reads_all: bool  #: true if every sample is read from storage
+    opening: bool  #: true if a file that all ranks open together is opened in this epoch
     fresh: list[NDArray[np.int64]]  #: files that were not open before, for each planned rank
     group: NDArray[np.int64]  #: group of each planned rank; a group opens a shared file together
     groups: int  #: number of groups
-    disjoint: bool  #: true where every sample is one range of a file, and shares no bytes with another sample
-    sample_bytes: int | None  #: bytes that reading a sample moves; None where they vary
-    counted: bool  #: false where only a run shows whether more bytes are moved, or fewer for bytes that samples share
-    #: mean of `sample_bytes` over all samples, where they vary and samples are left out; else None
+    disjoint: bool  #: true if every sample is one range of a file, and shares no bytes with another sample
+    sample_bytes: int | None  #: bytes that reading a sample moves; None if they vary
+    counted: bool  #: false if only a run shows whether more bytes are moved, or fewer for bytes that samples share
+    #: mean of `sample_bytes` over all samples, if they vary and samples are left out; else None
     mean_bytes: float | None
 
     def make_spread(self, values: list[float], exact: bool = True) -> RankSpread:
@@ -61,7 +61,7 @@ class EpochAggregate:
         return spread_of(values, self.ranks, not (self.whole and exact))
 
     def scale_by_bytes(self, spread: RankSpread, samples: RankSpread) -> RankSpread:
-        """Return a figure that grows with the bytes, scaled from planned ranks to all samples at their mean size."""
+        """Return a figure proportional to bytes, scaled from the planned ranks to all samples at their mean size."""
         if self.mean_bytes is None or not self.reads_all:
             return spread
         planned = sum(one.bytes for one in self.found) * self.scale / len(self.found)
@@ -75,9 +75,9 @@ class EpochAggregate:
         )
 
     def limit_to_readers(self, spread: RankSpread) -> RankSpread:
-        """Return a figure of the ranks that read: with `scatter by node` a node's first rank reads for all others.
+        """Return a figure for the ranks that read: with `scatter by node` only a node's first rank reads.
 
-        It is an estimate where ranks of several nodes differ, as the launcher decides which ranks are on which node.
+        It is an estimate if ranks of several nodes differ, as the launcher decides which ranks are on which node.
         """
         members = -(-self.ranks // self.nodes)
         if not self.loop.access.scatter or members == 1:
@@ -98,7 +98,7 @@ def count_samples(tally: EpochAggregate) -> RankSpread:
     fewest, most = shard_bounds(loop, dataset, ranks)
     if cap_samples(fewest) == cap_samples(most):
         return uniform_spread(cap_samples(most), ranks)
-    if loop.last_batch == "keep" and wanted >= most:  # not `shard off`, where all ranks have the same number
+    if loop.last_batch == "keep" and wanted >= most:  # not `shard off`: there all ranks have the same number
         return RankSpread(fewest, dataset.samples / ranks, most, dataset.samples)
     own = samples_of_ranks(loop, dataset, ranks, np.arange(0, ranks, -(-ranks // _COUNTED_RANKS)))
     counted = np.where(own, wanted, 0) if loop.last_batch == "pad" else np.minimum(own, min(wanted, most))
@@ -136,7 +136,7 @@ def count_files(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
 
 
 def _files_of_nodes(tally: EpochAggregate, files: Sequence[NDArray[np.int64]]) -> RankSpread:
-    """Count the files that the first rank of each node reads for all ranks of the node, where each rank has `files`."""
+    """Count the files that the first rank of each node reads for all ranks of the node, if each rank has `files`."""
     together, members = np.concatenate(files), -(-tally.ranks // tally.nodes)
     if tally.whole and tally.nodes == 1:
         found, estimated = float(len(np.unique(together))), False

@@ -1,4 +1,4 @@
-"""The memory of ranks and nodes: what a process takes before it does anything, and what its verbs add to that."""
+"""The memory of ranks and nodes: the base of a process, and the additions of its verbs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dliosim.plan.samples.sizes import bind_file
 RANK_BYTES: Final = 30_000_000
 NODE_BYTES: Final = 27_000_000
 
-#: Rows of an epoch that are planned to find its largest batch; where all samples have one size a step would do.
+#: Rows of an epoch that are planned to find its largest batch; if all samples have one size a step would do.
 _PLANNED: Final = 1 << 14
 
 #: Memory of a rank that prepares next to what it makes: keys and places of samples, and random bytes.
@@ -73,7 +73,7 @@ def rank_buffers(loop: Loop, batch: int, on_node: int, leads: bool) -> int:
 
 
 def loop_memory(loop: Loop, dataset: Dataset | None, steps: int, batch: int) -> RankMemory:
-    """Return what a loop needs on a rank that does not read for others, for `steps` steps an epoch.
+    """Return the memory of a loop on a rank that does not read for others, for `steps` steps an epoch.
 
     `cache memory` keeps no more than is read in an epoch.
     """
@@ -83,7 +83,7 @@ def loop_memory(loop: Loop, dataset: Dataset | None, steps: int, batch: int) -> 
 
 
 def largest_batch(loop: Loop, places: Places, job: Job) -> int:
-    """Return the bytes of a buffer for the largest batch of a loop, by its first steps; 0 where a step is too large."""
+    """Return the bytes of a buffer for the largest batch of a loop, by its first steps; 0 if a step is too large."""
     dataset = places.dataset
     rows = loop.batch * ranges_of_sample(loop, dataset)
     if rows > LARGEST_TABLE:
@@ -102,7 +102,7 @@ def prepares_whole_files(form: Format, verb: Prepare) -> bool:
 
 
 def prepare_memory(form: Format, verb: Prepare, ranks: int, rank: int) -> RankMemory:
-    """Return what a rank needs to write its part of a data set: what it makes at a time, and what its encoder takes."""
+    """Return the memory of a rank that writes its part of a data set: the samples made at a time, and the encoder's."""
     dataset, files, transfer = form.dataset, form.dataset.layout.files, verb.access.transfer
     if rank >= (files if prepares_whole_files(form, verb) else dataset.samples):
         return RankMemory()
@@ -119,7 +119,7 @@ def prepare_memory(form: Format, verb: Prepare, ranks: int, rank: int) -> RankMe
 
 
 def convert_memory(source: Dataset, dataset: Dataset, ranks: int, rank: int) -> RankMemory:
-    """Return what a rank needs to read what it writes as another data set; nothing where it has no file to write."""
+    """Return the memory of a rank for the samples that it reads to convert; nothing if it has no file to write."""
     if rank >= dataset.layout.files:
         return RankMemory()
     own = -(-source.samples // dataset.layout.files) * largest_sample(source)
@@ -127,7 +127,7 @@ def convert_memory(source: Dataset, dataset: Dataset, ranks: int, rank: int) -> 
 
 
 def largest_sample(dataset: Dataset) -> float:
-    """Return the bytes of the largest sample, or four times the mean where there is no limit."""
+    """Return the bytes of the largest sample, or four times the mean if there is no limit."""
     if dataset.constant_size is not None:
         return dataset.constant_size
     return dataset.size.high if dataset.size.high is not None else 4 * estimate_mean(dataset.size)

@@ -56,7 +56,7 @@ class ReadRanges:
     extents: Extents  #: file ranges, with their samples and steps
     at: NDArray[np.int64]  #: first byte of the contents in the range
     begin: NDArray[np.int64]  #: first byte of the contents that it holds
-    held: NDArray[np.int64]  #: bytes of the contents; 0 where this is not known, as in an encoded unit
+    held: NDArray[np.int64]  #: bytes of the contents; 0 if this is not known, as in an encoded unit
     column: NDArray[np.int64]  #: column of the index
     piece: NDArray[np.int64]  #: number of an encoded unit among those of its sample in `column`
 
@@ -100,7 +100,7 @@ class Calls(NamedTuple):
     step_bytes: NDArray[np.int64]  #: bytes of the step's buffer that are filled, (steps,)
     sample_start: NDArray[np.int64]  #: first byte of each sample in its buffer, (rows,)
     row_start: NDArray[np.int64]  #: step s holds samples row_start[s]:row_start[s + 1], (steps + 1,)
-    #: true where a call continues the sample of the call before it, in the same file, (calls,); None where every sample
+    #: true if a call continues the sample of the call before it, in the same file, (calls,); None if every sample
     #: is one range
     continues: NDArray[np.bool_] | None = None
     #: calls that these are a part of; None if they are all
@@ -125,7 +125,7 @@ class Calls(NamedTuple):
     def part(self, first: int, last: int) -> Calls:
         """Return the calls [first, last), all of one step; views, no copies.
 
-        Without their samples and `step_bytes`: backends get such parts, and need neither.
+        They lack samples and `step_bytes`: backends get such parts, and need neither.
         """
         return Calls(
             self.file[first:last],
@@ -157,8 +157,8 @@ def plan_calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
     With `transfer` None each sample is one call. Otherwise samples of one step that follow each other in order and in
     the file become one run, which is cut into calls of at most `transfer` bytes. With `page` above 1 (O_DIRECT) calls
     are widened to multiples of it, in the file and in the buffer, and `transfer` is rounded down to a multiple. The
-    last call of a file may then reach beyond its end, where a read ends early. Raises PlanError where `transfer` is
-    less than `page`; [E113] where a step would take more calls than `LARGEST_TABLE`.
+    last call of a file may then reach beyond its end; such a read ends early. Raises PlanError if `transfer` is
+    less than `page`; [E113] if a step would take more calls than `LARGEST_TABLE`.
     """
     if transfer is not None and transfer < page:
         raise PlanError(f"transfer of {transfer} B: reads that bypass the cache are multiples of {page} B")
@@ -229,8 +229,8 @@ def _run_heads(extents: Extents, first: NDArray[np.int64], last: NDArray[np.int6
 def sample_heads(calls: Calls, merged: bool) -> NDArray[np.bool_]:
     """Return which calls begin a sample, for `open each sample`; bool (calls,).
 
-    All do, except those that continue a sample of several ranges. With `merged` (with `transfer`) also those do not
-    that continue where the call before them in the same step ended.
+    All do, except calls that continue a sample of several ranges and, with `merged` (with `transfer`), calls that
+    continue where the previous call of the same step ended.
     """
     head = np.ones(len(calls.file), np.bool_)
     if merged:
@@ -243,7 +243,7 @@ def sample_heads(calls: Calls, merged: bool) -> NDArray[np.bool_]:
 
 
 def share_bounds(first: Place, last: Place, groups: int) -> list[Place]:
-    """Return where the shares of `groups` readers in a step's calls [first, last) begin, and where the last share ends.
+    """Return the begins of the shares of `groups` readers in a step's calls [first, last), and the end of the last one.
 
     The numbers of calls of two shares differ by 1 at most (`readers N by sample`). For one step, or for arrays of
     steps.

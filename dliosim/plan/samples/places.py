@@ -58,17 +58,17 @@ class Places(ABC):
     @property
     @abstractmethod
     def has_plain_samples(self) -> bool:
-        """True if each sample is one range of bytes of a file, none of them encoded together with others."""
+        """True if each sample is one range of bytes of a file, not encoded together with others."""
 
     @property
     @abstractmethod
     def read_bytes(self) -> int | None:
-        """Bytes that reading a plain sample takes; None where samples differ, and where they are not plain."""
+        """Bytes that reading a plain sample takes; None if samples differ, and if they are not plain."""
 
     @property
     @abstractmethod
     def plans_shared_bytes(self) -> bool:
-        """True if `read_ranges` has what several samples of a step share once."""
+        """True if `read_ranges` has ranges that several samples of a step share only once."""
 
     def files_of(self, samples: Ints) -> Ints:
         """Return the file of each sample."""
@@ -103,7 +103,7 @@ class Places(ABC):
         """Return the ranges of files that hold the samples of `extents`, in their steps."""
 
     def library_bytes(self, samples: Ints) -> Ints:
-        """Return the bytes that the format's library gives for each sample; 0 where that is not fixed."""
+        """Return the bytes that the format's library gives for each sample; 0 if that is not fixed."""
         return sample_sizes(self.dataset, samples)
 
     def decoder_column(self, number: int, file: int) -> Column | None:
@@ -117,7 +117,7 @@ class FramedPlaces(Places):
 
     #: the format
     form: Framed
-    #: sums of `sizes`, of blocks or of samples, where `needs_totals` is true; else None
+    #: sums of `sizes`, of blocks or of samples, if `needs_totals` is true; else None
     prefix: Ints | None = None
 
     @property
@@ -138,7 +138,7 @@ class FramedPlaces(Places):
 
     @property
     def read_bytes(self) -> int | None:
-        """Bytes of a sample with its frame, where all have one size."""
+        """Bytes of a sample with its frame, if all have one size."""
         size = self.dataset.constant_size
         return None if size is None else int(self.form.length(np.array([size]))[0])
 
@@ -175,7 +175,7 @@ class FramedPlaces(Places):
         return sizes + self.form.trailer(last - first, sizes)
 
     def samples_end(self, file: int) -> int:
-        """Return the offset at which the last sample of a file ends, or its header where it has none."""
+        """Return the offset at which the last sample of a file ends, or its header if it has none."""
         first, last = self.samples_of(file)
         if first == last:
             return self.form.header
@@ -203,7 +203,7 @@ class FramedPlaces(Places):
     def bytes_before(self, samples: Ints) -> Ints:
         """Return the bytes that all samples before each of `samples` take in their files; a sample may be N, for all.
 
-        Raises PlanError where sizes vary and there is no `prefix`.
+        Raises PlanError if sizes vary and there is no `prefix`.
         """
         dataset, prefix = self.dataset, self.prefix
         if dataset.constant_size is not None:
@@ -283,7 +283,7 @@ class IndexedPlaces(Places):
 
     @property
     def read_bytes(self) -> int | None:
-        """Bytes of a row, where the rows of all files have one size."""
+        """Bytes of a row, if the rows of all files have one size."""
         rows = self.index.columns[0].row_bytes
         length = int(rows.max(initial=0))
         return length if self.has_plain_samples and (rows == length).all() else None
@@ -310,7 +310,7 @@ class IndexedPlaces(Places):
         return self.index.size[files]
 
     def read_ranges(self, extents: Extents) -> ReadRanges:
-        """Return the ranges that the index gives for samples, those that samples of a step share once."""
+        """Return the ranges that the index gives for samples; a range that samples of a step share appears once."""
         if self.index.has_common_units:  # one of the samples of a unit has all ranges of the others
             extents = extents.select(self.index.find_first_of_units(extents.sample, extents.row_steps()))
         found = locate_ranges(self.index, extents.sample)

@@ -25,8 +25,8 @@ def plan_reads(extents: Extents, access: Access, kept: NDArray[np.int64], places
     is read in the order of the files. Collective calls always read like this: offsets in a file view must not decrease.
     The batch has this order in memory too, so nothing is reordered. A unit of several samples is read once a step.
 
-    Raises PlanError: [E211] where `cache memory` cannot keep samples, as they are several ranges or share one; [E216]
-    where a library would have to read samples without a fixed size.
+    Raises PlanError: [E211] if `cache memory` cannot keep samples, as they are several ranges or share one; [E216]
+    if a library would have to read samples without a fixed size.
     """
     if access.memory and access.through == "direct" and not places.has_single_ranges:
         text = f"`cache memory` does not keep samples of `{places.dataset.name}`: in their files they are several"
@@ -40,7 +40,7 @@ def plan_reads(extents: Extents, access: Access, kept: NDArray[np.int64], places
 
 
 def rows_to_keep(stored: Extents, memory: int) -> NDArray[np.bool_]:
-    """Return which rows of the first epoch `cache memory` keeps: each sample once, up to the first too large one."""
+    """Return which rows of the first epoch `cache memory` keeps: each sample once, up to the first one too large."""
     if not memory:
         return np.zeros(len(stored.sample), np.bool_)
     _, first = np.unique(stored.sample, return_index=True)
@@ -128,7 +128,7 @@ def union_ranges(file: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray
 
 
 def cut_at_blocks(ranges: ByteRanges) -> tuple[ByteRanges, NDArray[np.int64]]:
-    """Return the same bytes, cut at multiples of `BLOCK`, and for each range a number given by its file and block."""
+    """Return the same bytes, cut at multiples of `BLOCK`, and for each range the number of its file and block."""
     first = ranges.begin // BLOCK
     pieces = (ranges.end - 1) // BLOCK + 1 - first
     row = np.repeat(np.arange(len(pieces)), pieces)

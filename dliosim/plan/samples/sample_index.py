@@ -19,14 +19,14 @@ class IndexColumn:
     """A `protocols.Column` of all files: one entry a file, except where a field says otherwise."""
 
     samples: Ints  #: samples of a unit
-    pieces: Ints  #: units of a sample, where a sample takes several
+    pieces: Ints  #: units of a sample, if a sample takes several
     row_bytes: Ints  #: bytes of a sample in the column; 0 in an encoded unit
     unit_bytes: Ints  #: decoded bytes of a unit
     pipeline: Ints  #: row of `DataIndex.pipelines`
     first_unit: Ints  #: first unit of each file
     offset: Ints  #: first byte of each unit
     length: Ints  #: bytes of each unit
-    #: first sample of each unit, counted over all files, where units hold different numbers of samples; else None
+    #: first sample of each unit, counted over all files, if units hold different numbers of samples; else None
     first: Ints | None = None
     step: Ints | None = None  #: as in `protocols.Column`
 
@@ -55,7 +55,7 @@ class DataIndex:
     size: Ints  #: bytes of each file, (F,)
     columns: tuple[IndexColumn, ...]  #: columns of a sample
     pipelines: tuple[tuple[Filter, ...], ...]  #: filters that units are encoded with
-    sample_bytes: Ints  #: bytes that the format's library gives for a sample of each file, 0 where sizes differ, (F,)
+    sample_bytes: Ints  #: bytes that the format's library gives for a sample of each file, 0 if sizes differ, (F,)
 
     @property
     def has_disjoint_samples(self) -> bool:
@@ -145,7 +145,7 @@ def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
     """Return file, first offset and bytes of each sample.
 
     The samples of an encoded unit share its bytes evenly, in whole bytes whose sum is that of the unit. So a sample has
-    0 bytes where a unit has more samples than bytes, as masks and labels have once they are compressed.
+    0 bytes if a unit has more samples than bytes, as masks and labels have once they are compressed.
     """
     file = index.files_of(samples)
     within = samples - index.first_sample[file]

@@ -52,7 +52,7 @@ def _check_limits(total: int, files: int) -> None:
 class FileOrder:
     """The stream of all samples, file after file; a key permutes the files, not the samples inside a file.
 
-    Where files differ in their number of samples (by one, since N is no multiple of F), larger files are permuted among
+    If files differ in their number of samples (by one, since N is no multiple of F), larger files are permuted among
     the places of larger files, and smaller among those of smaller files. So the file in place q holds as many samples
     as file q: every start is a closed form, and the steps of an epoch do not depend on the epoch.
     """

@@ -32,10 +32,10 @@ def plan_epoch(loop: Loop, places: Places, job: Job, rank: int, epoch: int, firs
     """Return the extents of `rank` in `epoch` (from 0), of step `first` and all later steps.
 
     Time and memory grow with the rank's own steps, not with the data set or the ranks. `shuffle files within shard`
-    also needs a table of the rank's files, and so does `shard by file` where N is no multiple of the files. Where files
+    also needs a table of the rank's files, and so does `shard by file` where N is no multiple of the files. If files
     hold any number of samples (`Dataset.counts`), `shuffle files globally` needs a table of all files.
 
-    Raises PlanError: [E113] where a table would have more files than `LARGEST_TABLE`; [E215] where the order of files
+    Raises PlanError: [E113] if a table would have more files than `LARGEST_TABLE`; [E215] if the order of files
     would decide how many samples a rank has.
     """
     dataset = places.dataset
@@ -166,7 +166,7 @@ def _permute_files(
 def _permute_groups(
     counts: NDArray[np.int64], key: int | None, index: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the group and the member at each place, where groups of `counts` members are in permuted order."""
+    """Return the group and the member at each place, if groups of `counts` members are in permuted order."""
     groups = np.arange(len(counts))
     if key is not None:
         groups = Permutation(len(counts), key)(groups)

@@ -18,7 +18,7 @@ _32 = np.uint64(32)
 
 
 class Permutation:
-    """A permutation of [0, n) that is a function of (n, key), computed only where it is asked.
+    """A permutation of [0, n) that is a function of (n, key), computed only at the positions asked for.
 
     An additive Feistel network over the smallest rectangle a x b >= n with a = ceil(sqrt(n)). A value outside [0, n),
     fewer than one in sqrt(n), is mapped again until it is inside. Time and memory grow with the positions asked for.
@@ -73,7 +73,7 @@ def _add_random(target: NDArray[np.uint64], source: NDArray[np.uint64], key: np.
     word *= size
     word >>= _32
     target += word
-    # Where `target` is below `size`, the difference wraps to a huge number: the smaller of both is the remainder.
+    # If `target` is below `size`, the difference wraps to a huge number: the smaller of both is the remainder.
     np.subtract(target, size, out=word)
     np.minimum(target, word, out=target)
 

@@ -62,7 +62,7 @@ def more_limits(found: ComparisonResult) -> list[Row]:
 
 
 def limits_below(found: ComparisonResult) -> str:
-    """Return the limits for which the first lines have no room, as lines below them; empty where there are none."""
+    """Return the limits for which the first lines have no room, as lines below them; empty if there are none."""
     return first_rows(more_limits(found))
 
 

@@ -1,4 +1,4 @@
-"""Notes below the answer of a comparison: where the time went, where the variant to use loses, and conditions."""
+"""Notes below the answer of a comparison: where the time went, where the recommended variant loses, and conditions."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ _STALL_PARTS: Final = {
 
 
 def compose_notes(outcome: Outcome, use: int | None) -> list[str]:
-    """Return what readers must know besides the answer, the most important first; variants by their labels.
+    """Return the notes below the answer, the most important first; they name variants by their labels.
 
-    `use` is the number of the variant to use; None where no difference is shown.
+    `use` is the number of the variant to use; None if no difference is shown.
     """
     describe = _stall_sentences if outcome.is_stall_comparison else _loop_sentences
     return [*describe(outcome, use), *_condition_notes(outcome)]

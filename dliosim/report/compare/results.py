@@ -55,7 +55,7 @@ def comparison_content(outcome: Outcome, answer: ComparisonAnswer) -> dict[str, 
 
 
 def comparison_json(name: str, answer: ComparisonAnswer, place: Path | None) -> str:
-    """Return the answer of a comparison as a line of JSON; `place` is None where results could not be written."""
+    """Return the answer of a comparison as a line of JSON; `place` is None if results could not be written."""
     results = str(place) if place is not None else None
     content = {"schema_version": COMPARE_VERSION, "name": name, "results": results, "answer": plain_content(answer)}
     return json.dumps(drop_nonfinite(content), allow_nan=False) + "\n"
@@ -78,7 +78,7 @@ def format_rows(passes: Sequence[tuple[str, Sequence[Pass]]], subject: Subject) 
 
 
 def write_rows(directory: Path, passes: Sequence[tuple[str, Sequence[Pass]]], subject: Subject) -> None:
-    """Write rows.csv with the passes so far: they remain if a comparison is stopped."""
+    """Write rows.csv with the passes so far, which remain if a comparison is stopped."""
     write_atomic(directory / ROWS, format_rows(passes, subject).encode())
 
 

@@ -102,7 +102,7 @@ _STALL_COLUMNS: tuple[Column[SavedVariant], ...] = (
 
 
 def comparison_report(outcome: Outcome, answer: ComparisonAnswer) -> str:
-    """Return all that a comparison prints at its end, at most `WIDTH` columns wide except for long labels."""
+    """Return the whole text of a comparison, at most `WIDTH` columns wide except for long labels."""
     names = variant_names([one.label for one in outcome.measured])
     named = zip(outcome.measured, names, strict=True)
     short = replace(outcome, measured=tuple(replace(one, label=name) for one, name in named))
@@ -113,7 +113,7 @@ def comparison_report(outcome: Outcome, answer: ComparisonAnswer) -> str:
 
 
 def comparison_sections(found: ComparisonResult, title: str, notes: Sequence[str]) -> list[str]:
-    """Return the first lines, what the names of variants mean, tables below a title, notes, and what did not run."""
+    """Return the first lines, the legend of variants, tables below a title, notes, and variants that did not run."""
     sections = [
         comparison_lines(found),
         limits_below(found),
@@ -126,7 +126,7 @@ def comparison_sections(found: ComparisonResult, title: str, notes: Sequence[str
 
 
 def comparison_tables(found: ComparisonResult, title: str, names: Sequence[str]) -> list[Table]:
-    """Return verdicts, figures, and a sweep of two settings if there are two; none where no variant ran.
+    """Return verdicts, figures, and a sweep of two settings if there are two; none if no variant ran.
 
     Titles begin with `title`; `names` are those of the variants.
     """
@@ -187,14 +187,14 @@ def _verdict_cells(one: SavedVariant, reference: str) -> list[str]:
 
 
 def variant_names(labels: Sequence[str]) -> list[str]:
-    """Return the names of variants in tables: their labels, or `(1)`, `(2)`, ... where any label is too long."""
+    """Return the names of variants in tables: their labels, or `(1)`, `(2)`, ... if any label is too long."""
     if max(map(len, labels), default=0) <= _LONGEST_VARIANT:
         return list(labels)
     return [f"({i + 1})" for i in range(len(labels))]
 
 
 def variant_legend(found: ComparisonResult) -> list[str]:
-    """Return what is to be known of variants: labels of numbers, why one was added, and notes of their loops."""
+    """Return the legend of variants: the labels behind numbers, why a variant was added, and notes of their loops."""
     lines = []
     # Notes that all variants have are printed once.
     common = [note for note in found.variants[0].notes if all(note in one.notes for one in found.variants)]

@@ -81,7 +81,7 @@ def _encode_loops(
 ) -> memoryview:
     import h5py  # takes 100 ms and 10 MB: only the rank that writes imports it
 
-    # Written to memory first: HDF5 repeats its error where the disk is full, and may crash.
+    # Written to memory first: HDF5 repeats its error if the disk is full, and may crash.
     content = io.BytesIO()
     with h5py.File(content, "w", libver="v108") as file:
         file.attrs["schema_version"] = ARRAYS_VERSION
@@ -165,9 +165,9 @@ def results_content(run: RunSummary) -> dict[str, Any]:
 
 
 def answer_json(run: RunSummary, place: Path | str | None) -> str:
-    """Return what scripts need of a run as one line of JSON: the answers, and the `expect` lines that were missed.
+    """Return one line of JSON for scripts: the answers of a run, and the missed `expect` lines.
 
-    `place` is the directory of all results; None where these could not be written.
+    `place` is the directory of all results; None if these could not be written.
     """
     content = {
         "schema_version": SCHEMA_VERSION,
@@ -189,7 +189,7 @@ def write_results(
 ) -> None:
     """Write ranks.h5 (see `encode_ranks`), timeline.h5, then results.json, into an existing directory.
 
-    `timelines` has one for each of `phases`. Each file is there whole or not at all. So where there is a results.json,
+    `timelines` has one for each of `phases`. Each file is there whole or not at all. So if there is a results.json,
     the other files are there, too. Raises OSError with the file's name.
     """
     text = _results_json(run)
@@ -202,7 +202,7 @@ def write_results(
 
 
 def write_partial(directory: Callable[[], Path], run: RunSummary) -> Path:
-    """Write the finished part of a run as results.json has it, whole or not at all; return the path.
+    """Write the finished part of a run in the form of results.json, whole or not at all; return the path.
 
     `directory` makes the directory, once there is something to write.
     """
@@ -326,7 +326,7 @@ def write_atomic(path: Path, content: bytes | memoryview) -> None:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file whole or not at all; ExecutionError where it cannot be written, or is there already."""
+    """Write a file whole or not at all; ExecutionError if it cannot be written, or is there already."""
     try:
         if path.exists():
             raise FileExistsError(errno.EEXIST, "it is there already")

@@ -1,4 +1,4 @@
-"""The answer of `dliosim plan`, in first lines and as JSON: what storage must deliver, and what fits in memory."""
+"""The answer of `dliosim plan`, as first lines and as JSON: what storage must deliver, and what fits in memory."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def plan_lines(
 ) -> str:
     """Return the first lines of a plan, at most 8: a title, and a line for each question that it can answer.
 
-    `memory` is that of a node, in bytes; `risks` are those of a job that fails; `notes` are forms of what follows the
-    nodes and their memory in the title, the longest first. Of loops after the first only the rate is there.
+    `memory` is a node's, in bytes; `risks` belong to a job that fails; `notes` are forms of the title's end after the
+    nodes and their memory, the longest first. Loops after the first only get their rate.
     """
     loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
     rows = list(_missing_memory(forecast, memory))
@@ -225,8 +225,8 @@ def plan_json(
 ) -> str:
     """Return the answer of a plan as a line of JSON; keys in docs/answer.md.
 
-    `memory` is that of a node, in bytes; `is_given`: by the user, else it is that of this machine. `risks` are those of
-    a job that fails every `mtbf` seconds.
+    `memory` is a node's, in bytes; `is_given` if the user named it, else it is this machine's. `risks` belong to a job
+    that fails every `mtbf` seconds.
     """
     content = {
         "schema_version": PLAN_VERSION,

@@ -44,7 +44,7 @@ def state_tables(workload: Workload, forecast: Forecast) -> str:
 
 
 def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
-    """Return how often to save each checkpoint, or a line that the pattern saves none."""
+    """Return the tables of save intervals of each checkpoint, or a line that the pattern saves none."""
     if not found:
         return "how often to save: the pattern saves no checkpoint"
     rows = [_interval_rows(one) for one in found]
@@ -71,7 +71,7 @@ def _interval_rows(one: StateRisks) -> list[IntervalRow]:
 
 
 def _intervals(one: StateRisks) -> list[float | None]:
-    """Return the checkpoint's own intervals, s; [None] where it has none."""
+    """Return the checkpoint's own intervals, s; [None] if it has none."""
     return [time for _, time in one.own] or [None]
 
 
@@ -197,7 +197,7 @@ def _name(phase: PhaseForecast) -> str:
 
 
 def show_figure(value: float, shown: Callable[..., str], estimated: bool) -> str:
-    """Return a figure as text, an estimate with two digits and a mark; `shown` may be given the digits."""
+    """Return a figure as text, an estimate with two digits and a mark; `shown` formats it, with the digits if given."""
     return f"~{shown(float(f'{value:.1e}'), 2)}" if estimated else shown(value)
 
 
@@ -288,7 +288,7 @@ def _demand_table(workload: Workload, forecast: Forecast) -> str:
 
 
 def _storage_limits(loop: Loop, demand: Demand) -> Iterator[str]:
-    """Yield where no storage is fast enough, why, and what would help; and what only a run shows."""
+    """Yield which loops no storage can feed, why, and what would help; and what only a run shows."""
     readers = loop.access.readers
     if demand.rate is None and loop.arrivals is not None:
         text = "`compute` and `preprocess` take" if demand.processing else "`compute` takes"

@@ -1,1 +1,1 @@
-"""Text that is shown while a command runs: its progress, a job in which nothing moves."""
+"""Text that is shown while a command runs: its progress, and reports of stalls."""

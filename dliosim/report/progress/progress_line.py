@@ -29,10 +29,10 @@ class _Task:
     phase: str  #: name of the phase
     epoch: int = 1  #: number of the epoch, from 1
     epochs: int = 1  #: number of epochs
-    steps: int = 0  #: steps of the epoch; 0 where their number is unknown
+    steps: int = 0  #: steps of the epoch; 0 if their number is unknown
     unit: str = "step"  #: word for a step
     started: int = 0  #: begin, ns of perf_counter_ns
-    total: Callable[[], int] = lambda: 0  #: returns the bytes of this rank; 0 where they are unknown
+    total: Callable[[], int] = lambda: 0  #: returns the bytes of this rank; 0 if they are unknown
 
     @property
     def label(self) -> str:
@@ -46,7 +46,7 @@ _IDLE = _Task("between phases")
 class ProgressLine:
     """A line that one rank updates until the phase ends, then removes; each rank writes its `row` of the board.
 
-    Where `stream` is no terminal nothing is written, or with `live` a line of its own now and then. Not thread-safe.
+    If `stream` is no terminal nothing is written, or with `live` a line of its own now and then. Not thread-safe.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class ProgressLine:
         self._next = 0 if self._is_terminal else perf_counter_ns() + LIVE_NS
 
     def stage(self, text: str) -> None:
-        """Show at once, and until the next stage, a text before the phases; an empty text removes the line."""
+        """Show a text at once and until the next stage, before the phases; an empty text removes the line."""
         self._stage = text
         self._shown = True
         self.end()
@@ -156,7 +156,7 @@ class ProgressLine:
 
 @contextmanager
 def show_elapsed(stream: TextIO | None, label: str, silent: float = 1.0) -> Iterator[None]:
-    """Show the time since the begin of a block, from `silent` seconds on; only on a terminal."""
+    """Show the elapsed time of a block after `silent` seconds; only on a terminal."""
     if stream is None or not stream.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""The text about a stalled job: the late ranks, the ranks that wait for them, and the commands to type next."""
+"""The report of a stalled job: the late ranks, the ranks that wait for them, and the next commands."""
 
 from __future__ import annotations
 

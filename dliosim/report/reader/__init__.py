@@ -1,1 +1,1 @@
-"""Results read back from disk. They may come from anywhere: sizes, types and shapes are checked before use."""
+"""Results read back from disk. They may come from anywhere, so sizes, types and shapes are checked before use."""

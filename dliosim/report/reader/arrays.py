@@ -1,4 +1,4 @@
-"""Read ranks.h5 (the figures of every rank) and timeline.h5 (the times of events), which anybody may have written."""
+"""Read ranks.h5 (the figures of every rank) and timeline.h5 (the times of events), from any source."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RecordedEpoch:
     checkpoint_ns: Ints
     #: largest batch latency in each bin; ns; (R, bins)
     batch_latency_max_ns: Ints
-    #: begun, ready, compute begun, compute ended, sync ended, saved, of the first W steps; ns; (R, W, 6); -1 where the
+    #: begun, ready, compute begun, compute ended, sync ended, saved, of the first W steps; ns; (R, W, 6); -1 if the
     #: rank did not do a step
     window_ns: Ints
     #: rank, reader thread, begin, end of each read; (n, 4)
@@ -101,7 +101,7 @@ def read_rank_times(path: Path, loops: Sequence[LoopPhase], ranks: int) -> list[
 
 
 def read_timelines(path: Path, loops: Sequence[LoopPhase], ranks: int) -> list[list[RecordedEpoch]]:
-    """Return for each loop the recorded epochs; UsageError where the file does not fit results.json."""
+    """Return for each loop the recorded epochs; UsageError if the file does not fit results.json."""
     with _open_loops(path, loops) as groups:
         return [
             [_read_epoch(name, epoch, ranks, len(loop.epochs)) for name, epoch in group.groups()]
@@ -139,7 +139,7 @@ _BINNED = ("data_wait_ns", "io_busy_ns", "compute_ns", "sync_wait_ns", "checkpoi
 def _open_loops(path: Path, loops: Sequence[LoopPhase]) -> Iterator[list[_Group]]:
     """Yield the groups of an HDF5 file, which are the loops of results.json.
 
-    UsageError where they are not, and where the file is none, too large or damaged, also while it is read.
+    UsageError if they are not, and if the file is none, too large or damaged, also while it is read.
     """
     import h5py  # takes 100 ms: tables alone do not need it
 
@@ -163,7 +163,7 @@ def _open_loops(path: Path, loops: Sequence[LoopPhase]) -> Iterator[list[_Group]
 
 @dataclass(slots=True)
 class _Group:
-    """A group of an open HDF5 file. Methods raise UsageError where a member is missing or has another type."""
+    """A group of an open HDF5 file. Methods raise UsageError if a member is missing or has another type."""
 
     content: Any  #: h5py.Group
     left: list[int]  #: one number: how many numbers may still be read from the file; shared by its groups

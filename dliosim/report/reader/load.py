@@ -44,7 +44,7 @@ class LoopResult:
 
     @property
     def answer_epochs(self) -> Sequence[EpochSummary]:
-        """Epochs that count for the answer; all where there is none."""
+        """Epochs that count for the answer; all if there is none."""
         return select_epochs(self.epochs, self.answer)
 
 
@@ -72,7 +72,7 @@ class SavedComparison:
 
 
 def load_results(given: Sequence[str], with_arrays: bool) -> list[SavedRun | SavedComparison]:
-    """Read directories, `with_arrays` for pictures; UsageError where there are no results, or broken ones."""
+    """Read directories, `with_arrays` for pictures; UsageError if there are no results, or broken ones."""
     try:
         found = [_load_directory(Path(one), with_arrays) for one in given]
     except OSError as error:
@@ -166,7 +166,7 @@ def _join_phases(run: RunSummary, answer: Answer | None, latencies: Latencies, p
 def label_results(results: Sequence[RunSummary | ComparisonResult], places: Sequence[str]) -> list[str]:
     """Return a label for each result, all different: the workload, and what differs between results of it.
 
-    Where nothing else differs, it is the time of the start of runs, and the directory of comparisons, in `places`.
+    If nothing else differs, it is the time of the start of runs, and the directory of comparisons, in `places`.
     """
     names = [_name_result(one) for one in results]
     labels = list(names)

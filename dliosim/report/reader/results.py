@@ -87,7 +87,7 @@ FASTER, SLOWER, EQUAL, UNJUDGED, REFERENCE = VERDICTS = (
 
 @dataclass(frozen=True, slots=True)
 class SavedVariant:
-    """One variant over all repetitions. A figure is None where it does not exist."""
+    """One variant over all repetitions. A figure is None if it does not exist."""
 
     label: str  #: the variant as text
     settings: tuple[tuple[str, str], ...]  #: (name, value) of each varied setting

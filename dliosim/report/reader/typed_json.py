@@ -1,4 +1,4 @@
-"""JSON files that anybody may have written, read as dataclasses: one check, by the declared types of the fields."""
+"""JSON files from any source, read as dataclasses: one check, by the declared types of the fields."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _SavedHistogram(Histogram):
 
 
 def read_json(path: Path) -> dict[str, object]:
-    """Return the object that a JSON file holds; UsageError where it is too large, unreadable or something else."""
+    """Return the object that a JSON file holds; UsageError if it is too large, unreadable or something else."""
     check_file(path, LARGEST)
     try:
         value = parse_json(path.read_bytes())
@@ -78,7 +78,7 @@ def check_file(path: Path, limit: int) -> None:
 
 @contextmanager
 def open_json(path: Path, version: int) -> Iterator[dict[str, Any]]:
-    """Yield the content of a file of that version; what the block finds wrong in it is raised with its path."""
+    """Yield the content of a file of that version; mistakes that the block finds are raised with its path."""
     content = read_json(path)
     try:
         check_version(read_member(int, content, "schema_version"), version)
@@ -139,7 +139,7 @@ def _list_fields(kind: Any) -> list[tuple[str, str, Any]]:
 
 
 def read_member(kind: Any, value: object, key: str, where: str = "", **given: Any) -> Any:
-    """Return the value of a key of the JSON object at `where`, as the type `kind`; UsageError where it is another."""
+    """Return the value of a key of the JSON object at `where`, as the type `kind`; UsageError if it is another."""
     values = _read_scalar(dict, value, where)
     place = f"{where}.{key}" if where else key
     if key not in values:
@@ -148,7 +148,7 @@ def read_member(kind: Any, value: object, key: str, where: str = "", **given: An
 
 
 def read_value(kind: Any, value: object, where: str, **given: Any) -> Any:
-    """Return the JSON value at `where` as the type `kind`; UsageError where it is another.
+    """Return the JSON value at `where` as the type `kind`; UsageError if it is another.
 
     A tuple of pairs may also be an object. Null stands for a quantile beyond the range of histograms, which is inf.
     """

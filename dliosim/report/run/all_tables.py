@@ -132,7 +132,7 @@ def _part_columns(phases: Sequence[FilePhase]) -> list[_VerbColumn]:
 
 
 def _extreme(heading: str, choose: Callable[[Iterable[float]], float]) -> _VerbColumn:
-    """Return the column of the shortest or the longest time; empty where there was one run."""
+    """Return the column of the shortest or the longest time; empty if there was one run."""
     return Column(
         heading,
         lambda group: seconds(choose(phase.seconds for phase in group)) if len(group) > 1 else "",
@@ -141,7 +141,7 @@ def _extreme(heading: str, choose: Callable[[Iterable[float]], float]) -> _VerbC
 
 
 def _mean(heading: str, figure: str, show: Callable[[float], str]) -> _VerbColumn:
-    """Return the column of a figure's mean over runs; empty where one has none, and where no data are moved."""
+    """Return the column of a figure's mean over runs; empty if one has none, and if no data are moved."""
 
     def cell(group: list[FilePhase]) -> str:
         values = [getattr(phase.verb, figure) for phase in group]

@@ -1,4 +1,4 @@
-"""The first lines that a run prints: does this storage feed this job, how is that known, and what to do next."""
+"""The first lines of a run: whether the storage feeds the job, the evidence, and the next step."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _UNEVEN = 2.0
 #: Words for what is lost with the best interval, the longest first; '' for no room.
 _LOST = (" lost in all", " lost", "")
 
-#: Where bytes came from.
+#: If bytes came from.
 _GOT_FROM = {"device": " from the device", "memory": " from memory, not from storage"}
 
 _NAMES = {"oversleep": "late wake-ups", "sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
@@ -66,7 +66,7 @@ def answer_lines(run: RunSummary) -> str:
 
 
 def answer_rows(run: RunSummary) -> FirstRows:
-    """Return the title and the rows of the first lines. Of loops after the first one that reads, only the answer."""
+    """Return the title and the rows of the first lines; for loops after the first one that reads, only the answer."""
     whole, short = (_answer_rows(run, with_all) for with_all in (True, False))
     return whole if len(whole[1]) == len(short[1]) else short
 
@@ -122,7 +122,7 @@ def _best_in_row(known: Sequence[CheckpointCosts], why: str) -> str:
 
 
 def _unevenness(one: CheckpointCosts) -> str:
-    """Return that saves differ much, after a semicolon; empty where they do not."""
+    """Return that saves differ much, after a semicolon; empty if they do not."""
     times = f"{seconds(one.shortest, 2)} to {seconds(one.longest, 2)}"
     saves = f"saves of {shorten_name(one.checkpoint, _LONGEST_CHECKPOINT)}"
     return f"; {saves} took {times}: repeat it" if one.longest > _UNEVEN * one.shortest else ""
@@ -195,12 +195,12 @@ def _main_rows(
 
 
 def describe_answer(answer: Answer) -> str:
-    """Return the figures behind a verdict: storage-limited utilization, goal and rates, as far as there are any."""
+    """Return the figures behind a verdict: storage-limited utilization, goal and rates, if known."""
     return "; ".join(filter(None, [_verdict(answer).partition(": ")[2], _rates(answer)]))
 
 
 def _rates(answer: Answer) -> str:
-    """Return what the loop needs and what it got; an empty text where nothing was read."""
+    """Return what the loop needs and what it got; an empty text if nothing was read."""
     needs, got, is_memory = answer.needs_bytes_per_second, answer.got_bytes_per_second, answer.source == "memory"
     if got is None:
         return ""
@@ -289,7 +289,7 @@ def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Itera
 
 
 def device_share(phases: Sequence[FilePhase]) -> str:
-    """Return how much of what restores read came from the device, in brackets; empty where that is not known."""
+    """Return the share of restored bytes that came from the device, in brackets; empty if it is unknown."""
     device = [one.verb.device_bytes for one in phases if one.verb.device_bytes is not None]
     content = sum(one.verb.bytes_once for one in phases)
     if len(device) < len(phases) or not content:

@@ -1,4 +1,4 @@
-"""Tables of checkpoints: the time that saves held a run, their cost for its steps, and the best interval of saves."""
+"""Tables of checkpoints: the time that saves held a run, their cost to its steps, and the best interval."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class CheckpointCosts:
     checkpoint: str
     #: number of saves
     saves: int
-    #: costs of a save and of a failure; s. Where only a part was saved, those of all of it, by the times of the part
+    #: costs of a save and of a failure; s. If only a part was saved, those of all of it, by the times of the part
     costs: Costs
-    #: which part was saved; empty where it was all
+    #: which part was saved; empty if it was all
     part_of: str
     #: rate from which `costs` follow, B/s: bytes / stall, in the background bytes / flush
     rate: float
@@ -55,7 +55,7 @@ class CheckpointCosts:
 
     @property
     def is_estimate(self) -> bool:
-        """Return True where only a part was saved."""
+        """Return True if only a part was saved."""
         return bool(self.part_of)
 
 
@@ -77,14 +77,14 @@ def checkpoint_tables(run: RunSummary) -> str:
 def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
     """Yield the costs of each saved checkpoint, if the MTBF is given: the mean stall and the median flush.
 
-    Times of a part are multiplied: all ranks together write all of it at the rate of the part, and each rank copies its
-    own share at the same pace. A checkpoint is left out where the part is too small to tell a rate and `larger_scale`
-    saves more of it: its calls, syncs and renames do not shrink in proportion. So is one that was saved to memory,
-    which says nothing about storage.
+    Times of a part are multiplied: the full checkpoint is assumed to be written at the rate of the part, and each rank
+    copies its share at the same pace. A checkpoint is left out if the part is too small for a rate and `larger_scale`
+    saves more of it, since calls, syncs and renames do not shrink in proportion. So is one that was saved to memory,
+    which tells nothing about storage.
 
-    The stall is that of the slowest rank, with the deletion of old checkpoints where it waits for that, without the
-    longest wait of any rank for the save before. A restart takes as long as the restores of the same checkpoint that
-    read storage, else as long as its saves took until they were complete.
+    The stall is the slowest rank's, including the deletion of old checkpoints if it waits for that, without the longest
+    wait of any rank for the previous save. A restart takes as long as the restores of the same checkpoint that read
+    storage, or else as long as its saves took to complete.
     """
     if run.mtbf is None or run.null:
         return
@@ -114,7 +114,7 @@ def checkpoint_costs(run: RunSummary) -> Iterator[CheckpointCosts]:
 
 
 def larger_scale(run: RunSummary, checkpoint: str) -> str:
-    """Return the override by which a rank saves enough bytes for a rate; empty where it does, or none is known."""
+    """Return the override that makes a rank save enough bytes for a rate; empty if it does, or none is known."""
     part = next(phase.part_of for phase in run.saves if phase.name == checkpoint)
     scaled, saved = re.match(r"1/([0-9]{1,10}) of the bytes of (\S+)", part), rank_bytes(run, checkpoint)
     scale = int(int(scaled[1]) * saved / TELLING_BYTES) if scaled else 0
@@ -211,7 +211,7 @@ def _overheads(run: RunSummary) -> str:
 
 
 def background_costs(run: RunSummary, width: int = WIDTH) -> str:
-    """Return a sentence for each loop about its steps while saves in the background wrote; empty without any."""
+    """Return a sentence for each loop about its steps during background saves; empty without any."""
     epochs = {runs[0].name: [one for phase in runs for one in phase.epochs] for runs in group_phases(run.loops)}
     both = {name: flush_step_times(some) for name, some in epochs.items()}
     return "\n".join(textwrap.fill(_background_line(name, *one), width) for name, one in both.items() if one)
@@ -235,7 +235,7 @@ def _background_line(loop: str, flushed: StepTimes, clear: StepTimes) -> str:
 
 
 def interval_section(run: RunSummary, width: int = WIDTH) -> str:
-    """Return how often it is best to save, if the user gave the time between failures; else an empty text."""
+    """Return the table of best save intervals, if the user gave the time between failures; else an empty text."""
     rows = [
         IntervalRow(shorten_name(one.checkpoint) + " *" * one.is_estimate, one.costs, one.interval)
         for one in checkpoint_costs(run)

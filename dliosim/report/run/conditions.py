@@ -64,7 +64,7 @@ def format_notes(phases: Sequence[PhaseSummary]) -> str:
 
 
 def cache_state(phase: LoopPhase) -> str:
-    """Return if a loop began cold or warm, where it uses the page cache; unknown where the kernel did not report it."""
+    """Return whether a loop that uses the page cache began cold or warm; unknown if the kernel did not report it."""
     if phase.cache == "off":
         return "past the page cache"
     share = phase.resident_share

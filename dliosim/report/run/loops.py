@@ -50,7 +50,7 @@ _CLIENT_NOTE: Final = (
 
 
 def latencies_by_loop(run: RunSummary) -> dict[str, aggregate.Latencies]:
-    """Return the latencies of each loop by its title, over the epochs that count for its answer; all where none do."""
+    """Return the latencies of each loop by its title, over the epochs that count for its answer; all if none do."""
     found: dict[str, aggregate.Latencies] = {}
     for runs, answer in zip_longest(group_phases(run.loops), run.answers):
         epochs = [epoch for phase in runs for epoch in phase.epochs]
@@ -59,7 +59,7 @@ def latencies_by_loop(run: RunSummary) -> dict[str, aggregate.Latencies]:
 
 
 def name_cause(cause: str) -> str:
-    """Return what made a rank last, by a word that fits reads out of memory, too."""
+    """Return the name of a cause of lateness; it also fits reads from memory."""
     return "reads" if cause == "storage" else cause
 
 
@@ -68,8 +68,8 @@ def loop_tables(
 ) -> str:
     """Return the tables of all runs of one loop.
 
-    `latencies` are those of the epochs that count for the answer (all without one). `doubt` is why its utilization is
-    not to be trusted, or an empty text.
+    `latencies` cover the epochs that count for the answer (all without one). `doubt` is the reason to distrust its
+    utilization, or an empty text.
     """
     name = title_of(runs[0])
     # Epochs are numbered across runs, so that only the very first epoch is separate.
@@ -256,7 +256,7 @@ def _figure_table(
 
 
 def _amounts(column: Column[EpochSummary], epochs: Sequence[EpochSummary]) -> list[float]:
-    """Return the figures of all epochs, or none where one is missing. Ranks have no mean, so they have none, too."""
+    """Return the figures of all epochs, or none if one is missing. Ranks have no mean, so they have none, too."""
     values = [value for value in map(column.figure, epochs) if value is not None and not isinstance(value, str)]
     return [] if len(values) < len(epochs) or column.show is _rank else values
 
@@ -314,9 +314,9 @@ def _scale(value: float | None, factor: float) -> float | None:
 
 
 def storage_alone(epoch: EpochSummary, answer: Answer | None) -> float | str | None:
-    """Return the storage-limited utilization of an epoch that counts for an answer, else what gave its bytes.
+    """Return the storage-limited utilization of an epoch that counts for an answer, else the source of its bytes.
 
-    Epochs are numbered over all runs of their loop. None where there is no utilization, or no answer.
+    Epochs are numbered over all runs of their loop. None if there is no utilization, or no answer.
     """
     if epoch.storage_utilization is None or answer is None:
         return None

@@ -35,7 +35,7 @@ _Row: TypeAlias = tuple[EpochSummary, str | None]
 
 
 def run_screen(run: RunSummary) -> str:
-    """Return what a run prints, at most 80 columns wide but for paths and for command lines."""
+    """Return the text of a run, at most 80 columns wide except for paths and command lines."""
     rows = answer_rows(run)[1]
     shown = run.answers[0].reasons[0].kind if any(name == "WHY" for name, _ in rows) else None
     told = [
@@ -68,7 +68,7 @@ def _epoch_rows(runs: Sequence[LoopPhase], answer: Answer | None) -> Iterator[tu
 
 
 def _storage_alone(epoch: EpochSummary, answer: Answer | None) -> str | None:
-    """Return the storage-limited utilization where it counts, else what gave the bytes; None where no epoch has it."""
+    """Return the storage-limited utilization if it counts, else the source of the bytes; None if no epoch has it."""
     alone = storage_alone(epoch, answer) if answer and answer.source not in ("memory", "null") else None
     return percent_cell(alone) if isinstance(alone, float) else alone
 

@@ -42,7 +42,7 @@ def format_warnings(run: RunSummary) -> str:
 
 
 def warnings_of(run: RunSummary) -> list[str]:
-    """Return the texts of all warnings; where a run has answers, without those that these give already."""
+    """Return the texts of all warnings, without those that the run's answers already give."""
     found = [*_partial_warnings(run), *_machine_warnings(run), *_option_warnings(run)]
     answers = {title_of(runs[0]): one for runs, one in zip(group_phases(run.loops), run.answers, strict=False)}
     for group in group_phases(run.phases):
@@ -62,7 +62,7 @@ def _partial_warnings(run: RunSummary) -> Iterator[str]:
 
 
 def describe_partial(partial: PartialProgress) -> str:
-    """Return how much of a run was done, and when: at a signal, or when the run was last seen."""
+    """Return how much of a run was done, and when: at a signal, or at its last sign of life."""
     loops = (f"{_format_done(one.epochs_done, one.epochs, 'epoch')} of {one.name}" for one in partial.loops)
     done = [_format_done(partial.verbs_done, partial.verbs, "verb"), *loops]
     when = f"when {partial.signal} arrived" if partial.signal else "when it was last written, before the run ended"
@@ -191,7 +191,7 @@ def _amplification_cause(phase: LoopPhase, epoch: EpochSummary) -> str:
 
 
 def _cache_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
-    """Warn where the page cache served bytes that seem to come from storage."""
+    """Warn if the page cache served bytes that seem to come from storage."""
     if run.is_stored_on(phase, MEMORY_KINDS):
         return
     if isinstance(phase, LoopPhase):
@@ -236,7 +236,7 @@ def _describe_repeats(asked: int, one: EpochSummary | VerbSummary) -> str:
 
 
 def _checkpoint_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
-    """Warn where the times of a save or a restore are too good."""
+    """Warn if the times of a save or a restore are too good."""
     if isinstance(phase, SavePhase) and not phase.fsync:
         yield "`fsync off`: its times end when the data are in the page cache; a crash would lose them"
     if isinstance(phase, SavePhase) and phase.commit == "none":

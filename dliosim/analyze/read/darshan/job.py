@@ -53,9 +53,9 @@ class _Log:
 
 
 def make_trace(frames: Iterable[Frame], path: Path) -> LogTrace:
-    """Return the trace of a job; TraceError where its logs have impossible values.
+    """Return the trace of a job; TraceError if its logs have impossible values.
 
-    The first log is that of the job's ranks. The others are those of single processes, as workers write them; where
+    The first log is that of the job's ranks. The others are those of single processes, as workers write them; if
     the first is such a log, too, no process has a rank.
     """
     log = _Log()

@@ -52,7 +52,7 @@ def write_frame(out: BinaryIO, kind: str, fields: Mapping[str, Any], arrays: Map
 
 
 def read_frames(source: BinaryIO) -> Iterator[Frame]:
-    """Yield all frames; raises ValueError where one is cut or is none."""
+    """Yield all frames; raises ValueError if one is cut or is none."""
     while line := source.readline(_LONGEST_LINE):
         if not line.endswith(b"\n"):
             raise ValueError("a frame is cut")
@@ -101,7 +101,7 @@ _MOST_NAMES: Final = 1 << 19
 
 
 def main() -> int:
-    """Write the frames of the logs that the command line names; return 1 with a message where one cannot be read."""
+    """Write the frames of the logs that the command line names; return 1 with a message if one cannot be read."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The library writes its messages to the standard output, too.
@@ -285,7 +285,7 @@ _SIGNALS = {
 def read_logs(paths: Sequence[Path], what: str = "logs") -> Iterator[Frame]:
     """Yield the frames of logs, or with `what` as `jobs` those of their jobs; each log's last is `end`.
 
-    Raises UsageError without PyDarshan, TraceError where a log is cut or damaged.
+    Raises UsageError without PyDarshan, TraceError if a log is cut or damaged.
     """
     if importlib.util.find_spec("darshan") is None:
         raise UsageError(f"{paths[0]} is a Darshan log, which needs PyDarshan{HELP}{install_hint('darshan')}")

@@ -33,7 +33,7 @@ _TYPES: Final = {**COLUMNS, "thread": np.dtype(np.int64), "call": np.dtype(np.in
 def read_dftracer(paths: Sequence[Path], place: Path) -> Trace:
     """Return the events of a job from its trace files; `place` is what the user named.
 
-    Raises TraceError where no file has an event, or one is no trace.
+    Raises TraceError if no file has an event, or one is no trace.
     """
     tables, chunks, rows = Tables(), [], 0
     readings = [FileReading(number, path) for number, path in enumerate(paths)]
@@ -140,7 +140,7 @@ def _failures(failed: Bools) -> tuple[str, ...]:
 
 
 def _fill_offsets(events: Events, failed: Bools, appends: Bools) -> Events:
-    """Return the events with the offsets of reads and writes at the position of their file, where it is certain.
+    """Return the events with the offsets of reads and writes at the position of their file, if it is certain.
 
     A process has a position for each time that it has opened a file. Traces name the file, not the descriptor, so the
     position is certain only while the process has the file open once, not for appending, and from its opening or a
@@ -190,8 +190,8 @@ def _number_epochs_and_steps(events: Events) -> Events:
     """Return the events with the epoch in which each began, and the step of each wait for data and computation.
 
     Processes that record epochs are numbered by these, from 1 in order; other processes, such as readers, keep the
-    numbers of their arguments, where they have any. A step is the number of a wait in its epoch, and so it is of a
-    computation where an epoch has as many, or one more: the last wait is not recorded where a loop ends by `break`.
+    numbers of their arguments, if they have any. A step is the number of a wait in its epoch, and so it is of a
+    computation where an epoch has as many, or one more: the last wait is not recorded if a loop ends by `break`.
     """
     epoch_rows = np.flatnonzero(events.is_kind("epoch"))
     process = events.process
@@ -227,7 +227,7 @@ def _steps(events: Events, epoch: NDArray[np.int32], is_inside: Bools) -> Ints:
     sizes = np.diff(np.append(starts, len(rows)))
     is_wait = kind[starts] == kind_number("data wait")
     all_passes, pass_of_group = np.unique(passes[starts], return_inverse=True)
-    # A name is numbered where a pass has as many of it as waits.
+    # A name is numbered if a pass has as many of it as waits.
     waits = np.zeros(len(all_passes), np.int64)
     np.maximum.at(waits, pass_of_group[is_wait], sizes[is_wait])
     extra = sizes - waits[pass_of_group]

@@ -1,4 +1,4 @@
-"""Names of what DFTracer numbers by hashes: files, hosts, processes, threads and calls."""
+"""Names behind DFTracer's hashes: files, hosts, processes, threads and calls."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def split_threads(
 ) -> tuple[list[tuple[Any, ...]], Int32s]:
     """Return the keys of processes, each with the rank that it gives, and the key of each event; (n,).
 
-    No process has the id 0: where one does, programs gave their ranks as ids, as DLIO does, and workers that they
+    No process has the id 0: if one does, programs gave their ranks as ids, as DLIO does, and workers that they
     forked differ by their threads alone. Each thread is a process then.
     """
     known = list(keys)

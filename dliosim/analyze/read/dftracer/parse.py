@@ -1,4 +1,4 @@
-"""Lines of DFTracer as columns: a block at a time by one call of the JSON parser, and by halves where that fails."""
+"""Lines of DFTracer as columns: a block at a time in one call of the JSON parser, or in halves if that fails."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Exported:
             self._threads[number, lane] = _natural(args.get("thread"), 0)
 
     def thread_of(self, process: Any, lane: Any) -> int:
-        """Return the thread whose events are in a lane: several, where calls of one were under way together."""
+        """Return the thread whose events are in a lane: several, if calls of one were under way together."""
         return self._threads.get((process, lane), 0)
 
 
@@ -166,7 +166,7 @@ def parse_lines(lines: Sequence[bytes], reading: FileReading, tables: Tables) ->
 def _halve_on_error(
     work: Callable[[Sequence[T]], R], items: Sequence[T], refuse: Callable[[T, str], None]
 ) -> Iterator[R]:
-    """Yield the work on all items, or on both halves where it fails; single items that fail are refused."""
+    """Yield the work on all items, or on both halves if it fails; single items that fail are refused."""
     if not items:
         return
     try:
@@ -320,7 +320,7 @@ def _numbers(numbering: Numbering, values: list[tuple[Any, ...]]) -> NDArray[np.
 
 
 def _whole(values: list[Any], least: int) -> Ints:
-    """Return whole numbers, which version 1 may write as texts; raises where one is none, or too small or large."""
+    """Return whole numbers, which version 1 may write as texts; raises if one is none, or too small or large."""
     try:
         numbers = np.array(array("q", values), np.int64)
     except TypeError:
