@@ -146,7 +146,7 @@ class Indexed(Framed):
     def write_sidecar(self, suffix: str, first: int, sizes: Ints) -> Iterator[bytes]:
         """Yield an index of documents of one sequence each, of half to one and a half times a sample's tokens.
 
-        The end of the file cuts the last one. Lengths are drawn by (seed, first sample, number of the document), anew
+        The end of the file cuts the last one. Lengths are drawn by (seed, first sample, number of the document), again
         for each part of the index, so that memory does not grow with the file.
         """
         from dliosim.model.counter_rng import key

@@ -121,7 +121,7 @@ class Checkpoint:
         return " and ".join(phrases)
 
     def complete(self, ranks: int) -> Checkpoint:
-        """Return the full checkpoint of which a job of `ranks` ranks saves a part: at full scale and by all ranks."""
+        """Return the full checkpoint, if a job of `ranks` ranks saves a part of it: at full scale and by all ranks."""
         model = self.model and replace(self.model, scale=1)
         return replace(self, model=model, parallel=replace(self.split(ranks), played=0))
 
