@@ -1,9 +1,11 @@
-"""JSON that another program may have written: checked before it is parsed, as few bytes can take a lot of memory."""
+"""JSON: checked before it is parsed, as few bytes can take a lot of memory; and values that JSON can hold."""
 
 from __future__ import annotations
 
 import json
-from typing import NoReturn
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 #: Bytes: a run of ten thousand epochs writes 25 MB, a checkpoint of half a million files 30 MB.
 LARGEST = 64 << 20
@@ -42,3 +44,14 @@ def parse_json(data: bytes) -> object:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
+
+
+def drop_nonfinite(value: Any) -> Any:
+    """Return the value with None for every number that JSON does not have (inf, nan)."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: drop_nonfinite(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [drop_nonfinite(one) for one in value]
+    return value

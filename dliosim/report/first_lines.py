@@ -6,16 +6,10 @@ import re
 import textwrap
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TypeAlias
 
-from dliosim.compare.answer import EITHER, FEW, NO_DIFFERENCE, USE
-from dliosim.measure.results.run_summary import CANNOT_SAY, FEEDS, NO_STORAGE, NOT_ASKED, STARVES, TOO_CLOSE
 from dliosim.readable import count
 from dliosim.report.text_table import SCREEN, shorten_name
-from dliosim.report.words import sentence
-
-if TYPE_CHECKING:
-    from dliosim.measure.results.run_summary import Advice
 
 #: Greatest number of first lines; one more where rows that are `large` need it.
 _MOST = 8
@@ -71,18 +65,17 @@ def fit_title(*parts: Sequence[str]) -> str:
     return _join(chosen)
 
 
-def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Advice] = (), large: Collection[str] = ()) -> FirstRows:
-    """Return the title, the rows for which there is room, and the first advice; a command has a line of its own.
+def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Row] = (), large: Collection[str] = ()) -> FirstRows:
+    """Return the title, the rows for which there is room, and rows of advice, which stay.
 
     If there are too many, those go first that somebody needs least, but never those of the names in `large`: there
     is one line more for them.
     """
-    tried = [("TRY", f"{sentence(one)}:\n{one.command}" if one.command else sentence(one)) for one in advice[:1]]
     names = {name for name, _ in rows}
     kept, most = list(rows), _MOST
 
     def is_full() -> bool:
-        return len(first_lines(title, [*kept, *tried]).splitlines()) > most
+        return len(first_lines(title, [*kept, *advice]).splitlines()) > most
 
     for name in _LEAST_NEEDED_OF_SAVES if "EVERY" in names else _LEAST_NEEDED:
         if is_full() and name in large:
@@ -91,7 +84,7 @@ def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Advice] = (), lar
             kept = [row for row in kept if row[0] != name]
     while is_full() and any(droppable := [row for row in kept[1:] if row[0] not in large]):
         kept.remove(droppable[-1])
-    return title, [*kept, *tried]
+    return title, [*kept, *advice]
 
 
 def first_lines(title: str, rows: Sequence[Row]) -> str:
@@ -117,24 +110,3 @@ def _wrap(text: str, first: str, later: str) -> str:
     joined = _UNIT.sub("\0", text)
     made = textwrap.fill(joined, SCREEN, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
     return made.replace("\0", " ")
-
-
-_RED, _GREEN, _YELLOW, _DIM = "1;31", "1;32", "1;33", "2"
-
-_UNCLEAR: Final = (TOO_CLOSE, CANNOT_SAY, NOT_ASKED, NO_STORAGE, FEW, NO_DIFFERENCE)
-_VERDICTS: Final = {FEEDS: _GREEN, EITHER: _GREEN, USE: _GREEN, STARVES: _RED, **dict.fromkeys(_UNCLEAR, _YELLOW)}
-
-#: Expressions, and the colour of what each finds; names of first lines take nine columns.
-_COLOURS: Final = (
-    *((rf"(?m)(?<=^ANSWER   ){verdict}\b", colour) for verdict, colour in _VERDICTS.items()),
-    (r"(?m)^MISSED\b", _RED),
-    (r"(?m)^warning(?=:)", _YELLOW),
-    (r"(?m)^(?=.{8} \S)[A-Z]{3,8}(?= )", _DIM),
-)
-
-
-def add_colours(text: str) -> str:
-    """Return a text with escapes: verdicts are green, red or yellow, and names of first lines dim."""
-    for expression, colour in _COLOURS:
-        text = re.sub(expression, f"\x1b[{colour}m\\g<0>\x1b[0m", text)
-    return text

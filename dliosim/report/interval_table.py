@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -98,3 +98,9 @@ _INTERVAL_COLUMNS: list[list[Column[IntervalRow]]] = [
         Column("lost\nwith it", _own_loss, percent_cell, optional=True),
     ],
 ]
+
+
+def interval_loss(interval: float, costs: Costs) -> dict[str, float]:
+    """Return an interval between saves, s, and the shares of the time that are lost with it."""
+    shares = compute_waste(interval, costs)
+    return {"interval_seconds": interval, **asdict(shares), "total": shares.total}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 from dliosim.measure.answers.validity import LEAST_SECONDS, LEAST_STEPS
-from dliosim.measure.results.run_summary import Reason
+from dliosim.measure.results.run_summary import Advice, Reason
 from dliosim.readable import count, long_time, number, percent, seconds, size
 
 #: What else than storage does to a verdict, after the sentence about it.
@@ -142,6 +142,11 @@ def sentence(reason: Reason) -> str:
         return _FORMS[form][1](reason.values[name], *([int(digits)] if digits else []))
 
     return _VALUE.sub(write, _PART.sub(keep, _SENTENCES[reason.kind]))
+
+
+def advice_rows(advice: Sequence[Advice]) -> list[tuple[str, str]]:
+    """Return the row of the first advice for the first lines; its command has a line of its own."""
+    return [("TRY", f"{sentence(one)}:\n{one.command}" if one.command else sentence(one)) for one in advice[:1]]
 
 
 def list_values(kind: str) -> Iterator[tuple[str, Any, bool]]:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dliosim.report.first_lines import add_colours
+from dliosim.report.colours import add_colours
 from dliosim.report.run.screen import run_screen
 from tests.report.sample import run
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dliosim.measure.results.run_summary import Advice
 from dliosim.report.first_lines import directory_forms, first_lines, fit_rows, fit_title, name_forms
+from dliosim.report.words import advice_rows
 
 TEXTS = st.lists(st.text("ab-./%", min_size=1, max_size=30), min_size=1, max_size=30).map(" ".join)
 NAMES = st.sampled_from(["ANSWER", "STORAGE", "MEMORY", "LOOP", "SAVES", "EVERY"])
@@ -18,7 +19,9 @@ COMMAND = "dliosim run pattern.dlio " + "-D files=20_000 " * 9
 @given(ROWS, TEXTS)
 def test_rows_are_whole_in_eight_lines_of_80_columns(rows: list[tuple[str, str]], advice: str) -> None:
     title, kept = fit_rows(
-        "cosmoflow", [("ANSWER", "feeds"), *rows], [Advice("not_run", {"label": "it", "error": advice}, COMMAND)]
+        "cosmoflow",
+        [("ANSWER", "feeds"), *rows],
+        advice_rows([Advice("not_run", {"label": "it", "error": advice}, COMMAND)]),
     )
     lines = first_lines(title, kept).splitlines()
     assert max(len(line) for line in lines if line != COMMAND) <= 80
@@ -29,7 +32,7 @@ def test_rows_are_whole_in_eight_lines_of_80_columns(rows: list[tuple[str, str]]
 
 def test_where_somebody_asked_how_often_to_save_that_and_the_saves_stay() -> None:
     names = ["ANSWER", "WHY", "STORAGE", "MEMORY", "LOOP", "SAVES", "RESTORES"]
-    advice = [Advice("read_data", {}, COMMAND)]
+    advice = advice_rows([Advice("read_data", {}, COMMAND)])
 
     def kept(*names: str) -> list[str]:
         return [name for name, _ in fit_rows("title", [(name, "text") for name in names], advice)[1]]
@@ -45,7 +48,9 @@ def test_what_took_much_of_the_time_has_a_ninth_line_where_eight_are_too_few(
     large: list[str], left_out: set[str]
 ) -> None:
     names = ["ANSWER", "WHY", "STORAGE", "MEMORY", "LOOP", "SAVES", "RESTORES"]
-    title, rows = fit_rows("title", [(name, "text") for name in names], [Advice("read_data", {}, COMMAND)], large)
+    title, rows = fit_rows(
+        "title", [(name, "text") for name in names], advice_rows([Advice("read_data", {}, COMMAND)]), large
+    )
     assert set(names) - {name for name, _ in rows} == left_out
     assert len(first_lines(title, rows).splitlines()) == 8 + bool(large)
 

@@ -67,7 +67,7 @@ def print_text(text: str) -> OSError | None:
     """Print a text, in colours if they are shown; return the error if this fails, but None for a closed pipe."""
     text = printable(text, lines=True)
     if has_colours(sys.stdout, 1):
-        from dliosim.report.first_lines import add_colours
+        from dliosim.report.colours import add_colours
 
         text = add_colours(text)
     try:

@@ -20,7 +20,7 @@ from dliosim.report.first_lines import (
     name_nodes,
 )
 from dliosim.report.reader.results import ComparisonResult
-from dliosim.report.words import sentence
+from dliosim.report.words import advice_rows, sentence
 
 _FROM = {
     "device": "from the device",
@@ -52,7 +52,7 @@ def comparison_rows(found: ComparisonResult) -> FirstRows:
         [kind],
         directory_forms(directory),
     )
-    return fit_rows(title, list(_rows(found)), found.answer.advice)
+    return fit_rows(title, list(_rows(found)), advice_rows(found.answer.advice))
 
 
 def more_limits(found: ComparisonResult) -> list[Row]:

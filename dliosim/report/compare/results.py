@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import dliosim
+from dliosim.boundedjson import drop_nonfinite
 from dliosim.compare.pass_figures import LOOP, STALL, Pass, Subject
 from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.report.compare.notes import compose_notes
-from dliosim.report.files.results import COMPARE, COMPARE_VERSION, drop_nonfinite, write_atomic
+from dliosim.report.files.results import COMPARE, COMPARE_VERSION, write_atomic
 from dliosim.report.words import plain_content
 
 ROWS: Final = "rows.csv"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import json
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dliosim
+from dliosim.boundedjson import drop_nonfinite
 from dliosim.errors import ExecutionError
 from dliosim.measure.figures.aggregate import Latencies
 from dliosim.measure.figures.declaration import result_figures
@@ -27,13 +27,12 @@ from dliosim.measure.results.checkpoint_overhead import loop_overheads, total_ov
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import (
-    Costs,
     best_interval,
-    compute_waste,
     daly_interval,
     possible_interval,
     young_interval,
 )
+from dliosim.report.interval_table import interval_loss
 from dliosim.report.run.checkpoints import CheckpointCosts, checkpoint_costs
 from dliosim.report.run.loops import latencies_by_loop
 from dliosim.report.words import plain_content
@@ -243,12 +242,6 @@ def _interval(one: CheckpointCosts) -> dict[str, Any]:
     }
 
 
-def interval_loss(interval: float, costs: Costs) -> dict[str, float]:
-    """Return an interval between saves, s, and the shares of the time that are lost with it."""
-    shares = compute_waste(interval, costs)
-    return {"interval_seconds": interval, **asdict(shares), "total": shares.total}
-
-
 #: What results.json has of phases that do not have it.
 _ABSENT: dict[str, Any] = {
     "null_seconds": None,
@@ -296,17 +289,6 @@ def _plain_figure(kind: str, value: Any) -> Any:
         return f"{value:016x}"
     value = value.quantiles() if kind == "Histogram" else value
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-
-
-def drop_nonfinite(value: Any) -> Any:
-    """Return the value with None for every number that JSON does not have (inf, nan)."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: drop_nonfinite(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [drop_nonfinite(one) for one in value]
-    return value
 
 
 def write_atomic(path: Path, content: bytes | memoryview) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from dliosim.boundedjson import drop_nonfinite
 from dliosim.model import Workload
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, possible_interval
 from dliosim.plan.forecast.forecast import loops_of
@@ -16,8 +17,8 @@ from dliosim.plan.forecast.interval_forecast import LOSS, Risk, StateRisks
 from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
 from dliosim.plan.forecast.rank_memory import NODE_BYTES
 from dliosim.readable import count, long_time, number, percent, seconds, size
-from dliosim.report.files.results import drop_nonfinite, interval_loss
 from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
+from dliosim.report.interval_table import interval_loss
 from dliosim.report.plan.tables import show_figure
 from dliosim.report.text_table import shorten_name
 

@@ -34,7 +34,7 @@ from dliosim.report.run.checkpoints import (
     rank_bytes,
 )
 from dliosim.report.text_table import shorten_name
-from dliosim.report.words import sentence
+from dliosim.report.words import advice_rows, sentence
 
 #: Saves and restores that held the ranks for more than this share always have their row.
 _LARGE = 0.1
@@ -85,7 +85,7 @@ def _answer_rows(run: RunSummary, with_all: bool) -> FirstRows:
     phases: dict[str, Sequence[FilePhase]] = {"SAVES": run.saves, "RESTORES": run.restores}
     rows += [row for name, some in phases.items() for row in _file_rows(name, some, run)]
     large = [name for name, some in phases.items() if _greatest_share(some, run) > _LARGE]
-    return fit_rows(_title(run), rows, answers[0].advice if answers else (), large)
+    return fit_rows(_title(run), rows, advice_rows(answers[0].advice if answers else ()), large)
 
 
 def _best_intervals(run: RunSummary) -> Iterator[str]:
