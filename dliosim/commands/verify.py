@@ -139,8 +139,6 @@ class VerifyCommand(RankCommand):
     def read(self) -> None:
         """Begin to look for data."""
         if self.setup.world.rank == 0:
-            from dliosim.commands.verify import find_targets
-
             self.targets = find_targets(Path(os.path.realpath(self.setup.parsed.place)), self.setup.stores)
 
     def run(self) -> None:

@@ -115,7 +115,7 @@ class ComparisonAnswer:
     tied: tuple[str, ...]
     #: those of `tied` whose mean is better than that of `use`, maybe by chance
     ahead: tuple[str, ...]
-    #: where the bytes came from: `device`, `memory`, `mixed`, `unknown` (not counted); of saves if they went to
+    #: where the bytes came from: `device`, `memory`, `mixed`, `unknown` (not counted); of saves where they went to
     source: str
     #: what such a comparison cannot show
     limits: tuple[Reason, ...]

@@ -177,7 +177,7 @@ def compile_variants(
 ) -> tuple[ComparisonPlan, tuple[Diagnostic, ...]]:
     """Compile every combination of the varied settings, on top of the overrides `given`; with the warnings, each once.
 
-    `loop` or `what` names the verb that is compared, see `target.choose_verb`; `finder` surveys files that exist
+    `loop` or `what` names the verb that is compared, see `choose_verb`; `finder` surveys files that exist
     already. A loop is compared without its checkpoints, unless `keep_saves` or one of their settings varies. If a
     variant uses MPI-IO with hints, the same variant with the library's defaults is added unless it is there.
 

@@ -44,7 +44,7 @@ class Conversion:
     def names(self, first: str, second: str) -> tuple[str, ...]:
         """Return the names of a key that count, in both generations, the name of this version first.
 
-        DLIO itself ignores the name of the other generation, and the report says so.
+        DLIO itself ignores the name of the other generation; with `as_run` so does the import, and reports it.
         """
         own, other = (first, second) if self.version.is_first_generation else (second, first)
         if not self.as_run:

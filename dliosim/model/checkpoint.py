@@ -126,7 +126,7 @@ class Checkpoint:
         return replace(self, model=model, parallel=replace(self.split(ranks), played=0))
 
     def copies(self, split: Split) -> Copies:
-        """Return the data-parallel ranks that save a replica: the first one, or all if each writes its own file."""
+        """Return which data-parallel rank saves a replica: the first one, or that of a rank that writes alone."""
         if self.replicas != "once":
             return self.replicas
         own = self.writers.kind == "rank" and split.has_all_copies

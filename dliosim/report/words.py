@@ -20,7 +20,7 @@ _INTERVAL = "[: {low:%3} to {high:%3}]"
 _UNCOUNTED = "reads are not counted[ while a save drains{drains:?}]; "
 
 #: Sentence of each kind. `{name:form}` is a value in one of `_FORMS`, with its digits; `{steps:#step}` counts things.
-#: A part in brackets is there if it has all of its values, and none is false or 0.
+#: A part in brackets is there if it has all of its values, and none is false, empty or a count of 0.
 _SENTENCES = {
     # Reasons: where the bytes came from.
     "nothing_read": "nothing was read (--null)",
@@ -61,9 +61,11 @@ _SENTENCES = {
     "late_wakeups": "compute took up to {share:%3} longer than asked",
     "read_checked": "steps also checked what they read (--verify)",
     # Reasons and limits of comparisons.
-    "few_repetitions": "{repetitions:#repetition}: at least {least:n} are needed",
+    "few_repetitions": "{repetitions:#repetition}: at least {least:n1} are needed",
     "small_difference": "none differs by more than {share:%2} from {label}",
-    "no_difference": ("every interval includes 1; {repetitions:#repetition} can show no ratio below {smallest:n3}"),
+    "no_difference": (
+        "every interval includes 1; {repetitions:#repetition} would probably miss a ratio below {smallest:n3}"
+    ),
     "unequal_work": (
         "the library decompresses, `through direct` does not: the work is unequal if the files are compressed"
     ),
@@ -133,7 +135,8 @@ def sentence(reason: Reason) -> str:
     """Return the text of a reason or of advice. Raises KeyError for an unknown kind or a missing value."""
 
     def keep(part: re.Match[str]) -> str:
-        return part[1] if all(reason.values.get(value[1]) for value in _VALUE.finditer(part[1])) else ""
+        values = [reason.values.get(value[1]) for value in _VALUE.finditer(part[1])]
+        return part[1] if all(value or isinstance(value, float) for value in values) else ""
 
     def write(value: re.Match[str]) -> str:
         name, form, digits = value.groups()

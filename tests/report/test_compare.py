@@ -11,7 +11,7 @@ import pytest
 
 from dliosim.compare.experiment import VariedSetting
 from dliosim.compare.pass_figures import LOOP
-from dliosim.readable import percent
+from dliosim.readable import ABSENT, percent
 from dliosim.report.compare.results import (
     COMPARE,
     ROWS,
@@ -20,7 +20,8 @@ from dliosim.report.compare.results import (
     format_rows,
     write_comparison,
 )
-from dliosim.report.compare.tables import comparison_report
+from dliosim.report.compare.tables import _STALL_COLUMNS, comparison_report, variant_legend
+from dliosim.report.reader.results import parse_comparison
 from tests.compare.sample import answered, cold, measured, outcome
 
 GOLDEN = Path(__file__).with_name("compare.txt")
@@ -30,6 +31,13 @@ def test_the_report_is_the_golden_one() -> None:
     first, second, last = cold(1.0, 1.3, 0.8, two_phase="engaged").measured
     made = outcome((first, second, replace(last, api="mpi-collective")), caches="cold", without_saves=True)
     assert comparison_report(*answered(made)) == GOLDEN.read_text()
+
+
+def test_a_saved_comparison_without_variants_or_bytes_has_its_tables() -> None:
+    made = comparison_content(*answered(outcome(measured((1.0, 2.0)))))
+    assert variant_legend(parse_comparison(made | {"variants": []})) == []
+    (column,) = [one for one in _STALL_COLUMNS if one.heading == "GB"]
+    assert column.cell(replace(parse_comparison(made).variants[0], figures={"bytes": None})) == ABSENT
 
 
 def test_long_labels_become_numbers_that_a_legend_explains() -> None:

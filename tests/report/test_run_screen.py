@@ -8,9 +8,10 @@ from pathlib import Path
 
 from dliosim.measure.results.file_phases import RestorePhase
 from dliosim.measure.results.phase import LoopPhase
+from dliosim.measure.results.run_summary import Reason
 from dliosim.report.run.all_tables import run_report
 from dliosim.report.run.loops import latencies_by_loop
-from dliosim.report.run.screen import run_screen
+from dliosim.report.run.screen import _tells, run_screen
 from tests.report.sample import epoch, run, spread, verb
 
 GOLDEN = Path(__file__).with_name("screen.txt")
@@ -101,3 +102,11 @@ def test_all_tables_have_no_utilization_of_storage_for_epochs_out_of_memory() ->
     rows = text.split("limited %")[1].splitlines()
     alone = [row.split()[5] for row in rows if row[:1].isdecimal()][:4]
     assert alone[:3] == ["71.00", "memory", "memory"]
+
+
+def test_an_expectation_points_at_why_only_if_that_has_its_values() -> None:
+    shown = Reason("too_short", {"steps": 7, "time": 0.013, "more": True})
+    assert _tells(shown, Reason("too_short", {"steps": 7, "time": 0.013}))
+    assert not _tells(shown, Reason("too_short", {"steps": 2, "time": 0.004}))
+    assert not _tells(shown, Reason("single_step"))
+    assert not _tells(None, Reason("single_step"))

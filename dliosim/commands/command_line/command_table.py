@@ -21,7 +21,7 @@ from dliosim.dlio.keys import VERSIONS
 #: within five minutes: anything longer is worth a look.
 _STALL = 300.0
 
-#: If data are stored without --dir.
+#: Where data are stored without --dir.
 DATA_DIRECTORY: Final = "dliosim-data"
 
 #: What stands behind options, and in the place of arguments, in a line to type: for --help and for suggestions.

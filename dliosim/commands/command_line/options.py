@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 from dliosim.dlio import OVERRIDE_MARKS
 from dliosim.errors import UsageError
@@ -71,7 +70,3 @@ def parse_used_roots(parsed: SimpleNamespace, workloads: Sequence[Workload]) -> 
             known = ", ".join(sorted(used)) or "none"
             raise UsageError(f"--root {text}: nothing that this pattern uses is on `root {name}`; roots here: {known}")
     return places
-
-
-if TYPE_CHECKING:
-    pass

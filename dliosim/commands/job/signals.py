@@ -99,8 +99,10 @@ def _has_ended(process: int) -> bool:
     """Return True if a process has ended, even if its parent has not collected it."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
+    except OSError:  # no descriptor left, or no right to read: it proves nothing
+        return False
     return stat.rpartition(")")[2].split()[0] in "ZX"
 
 

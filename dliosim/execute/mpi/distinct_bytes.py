@@ -1,4 +1,4 @@
-"""The distinct bytes that the ranks of a node asked for: storage serves bytes that several ranks read only once."""
+"""The distinct bytes that the ranks of a node asked for: storage serves a node once for what several read."""
 
 from __future__ import annotations
 

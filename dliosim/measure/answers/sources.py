@@ -11,7 +11,7 @@ from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_KINDS, OWN_C
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Reason, RunSummary, Value
 
-#: If bytes of an epoch may come from (`Answer.source`): of the sources of a loop the first one counts.
+#: Where bytes of an epoch may come from (`Answer.source`): of the sources of a loop the first one counts.
 SOURCES = ("device", "unknown", "mixed", "memory", "null")
 
 #: From this share of its bytes on, an epoch is the device's; below the other one it is memory's.

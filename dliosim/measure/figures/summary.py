@@ -164,7 +164,7 @@ def dlio_utilization(blocks: Sequence[StepBlock]) -> float | None:
 
 
 def dlio_samples_per_second(blocks: Sequence[StepBlock], batch: int) -> float | None:
-    """Return DLIO's throughput of one rank and epoch: samples of all steps but two / the time of `utilization`.
+    """Return DLIO's throughput of one rank and epoch: samples of all steps but two / the time of `dlio_utilization`.
 
     DLIO subtracts two steps for any number of excluded ones, so a block of one step counts as negative. This is kept,
     so that the figure equals DLIO's; None if it would not be above 0.

@@ -81,7 +81,7 @@ _LOOP_COLUMNS: tuple[Column[SavedVariant], ...] = (
 _STALL_COLUMNS: tuple[Column[SavedVariant], ...] = (
     Column("longest\nstall", lambda one: max(one.seconds), time_cell),
     _figure("complete\nafter", "until_complete_seconds"),
-    _figure("GB", "bytes", lambda amount: number(amount / 1e9, 3)),
+    _figure("GB", "bytes", lambda amount: number(None if amount is None else amount / 1e9, 3)),
     _figure("files", "files", count_cell),
     _figure("calls", "calls", count_cell),
     _figure("in\ncalls", "call_seconds"),
@@ -197,7 +197,8 @@ def variant_legend(found: ComparisonResult) -> list[str]:
     """Return the legend of variants: the labels behind numbers, why a variant was added, and notes of their loops."""
     lines = []
     # Notes that all variants have are printed once.
-    common = [note for note in found.variants[0].notes if all(note in one.notes for one in found.variants)]
+    notes_of_first = next((one.notes for one in found.variants), ())
+    common = [note for note in notes_of_first if all(note in one.notes for one in found.variants)]
     for name, one in zip(variant_names([one.label for one in found.variants]), found.variants, strict=True):
         label = "" if name == one.label else f" {one.label}"
         added = f" (added: {one.added})" if one.added else ""

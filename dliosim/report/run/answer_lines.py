@@ -54,7 +54,7 @@ _UNEVEN = 2.0
 #: Words for what is lost with the best interval, the longest first; '' for no room.
 _LOST = (" lost in all", " lost", "")
 
-#: If bytes came from.
+#: Where bytes came from.
 _GOT_FROM = {"device": " from the device", "memory": " from memory, not from storage"}
 
 _NAMES = {"oversleep": "late wake-ups", "sync wait": "sync", "arrival wait": "requests", "checkpoint": "saves"}
@@ -71,10 +71,15 @@ def answer_rows(run: RunSummary) -> FirstRows:
     return whole if len(whole[1]) == len(short[1]) else short
 
 
+def order_answers(run: RunSummary) -> list[Answer]:
+    """Return the answers of a run, of loops that read first."""
+    unread = {loop.name for loop in run.loops if loop.reads_nothing}
+    return sorted(run.answers, key=lambda one: one.loop in unread)
+
+
 def _answer_rows(run: RunSummary, with_all: bool) -> FirstRows:
     groups = sorted(group_phases(run.loops), key=lambda runs: runs[0].reads_nothing)
-    unread = {runs[0].name for runs in groups if runs[0].reads_nothing}
-    answers = sorted(run.answers, key=lambda one: one.loop in unread)
+    answers = order_answers(run)
     accelerators = shorten_name(dict(run.environment.details).get("accelerator", "accelerators"))
     rows = list(_main_rows(groups[0], answers[0], with_all, accelerators)) if answers else []
     # After the verdict, as who gives an MTBF asks how often to save.

@@ -69,7 +69,7 @@ def loop_tables(
     """Return the tables of all runs of one loop.
 
     `latencies` cover the epochs that count for the answer (all without one). `doubt` is the reason to distrust its
-    utilization, or an empty text.
+    utilization, or None.
     """
     name = title_of(runs[0])
     # Epochs are numbered across runs, so that only the very first epoch is separate.

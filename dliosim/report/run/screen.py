@@ -13,11 +13,11 @@ from typing import TypeAlias
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import FilePhase, RestorePhase
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import Answer, RunSummary
+from dliosim.measure.results.run_summary import Answer, Reason, RunSummary
 from dliosim.readable import seconds, size
 from dliosim.report.phase_titles import group_phases, short_titles, title_of
 from dliosim.report.run.all_tables import expectation_line
-from dliosim.report.run.answer_lines import answer_lines, answer_rows
+from dliosim.report.run.answer_lines import answer_lines, answer_rows, order_answers
 from dliosim.report.run.checkpoints import background_costs, interval_section
 from dliosim.report.run.loops import storage_alone
 from dliosim.report.run.warnings import format_warnings
@@ -37,9 +37,9 @@ _Row: TypeAlias = tuple[EpochSummary, str | None]
 def run_screen(run: RunSummary) -> str:
     """Return the text of a run, at most 80 columns wide except for paths and command lines."""
     rows = answer_rows(run)[1]
-    shown = run.answers[0].reasons[0].kind if any(name == "WHY" for name, _ in rows) else None
+    shown = order_answers(run)[0].reasons[0] if any(name == "WHY" for name, _ in rows) else None
     told = [
-        expectation_line(one, "see WHY" if one.reported_only and one.reported_only.kind == shown else "")
+        expectation_line(one, "see WHY" if one.reported_only and _tells(shown, one.reported_only) else "")
         for one in run.expectations
         if not one.held or one.reported_only is not None
     ]
@@ -47,6 +47,11 @@ def run_screen(run: RunSummary) -> str:
     sections = [answer_lines(run), expected, format_warnings(run), _loop_table(run), _file_table(run.files)]
     sections += [background_costs(run, SCREEN), interval_section(run, SCREEN)]
     return "\n\n".join(filter(None, [*sections, f"whole run: {seconds(run.seconds)}"])) + "\n"
+
+
+def _tells(shown: Reason | None, reason: Reason) -> bool:
+    """Return whether a reason that is shown is another one, with its values and perhaps more."""
+    return shown is not None and shown.kind == reason.kind and shown.values.items() >= reason.values.items()
 
 
 def _loop_table(run: RunSummary) -> str:
