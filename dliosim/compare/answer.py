@@ -66,7 +66,7 @@ def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[t
         yield EITHER, Reason("small_difference", {"share": most, "label": outcome.measured[0].label})
         return
     elif choice is None:
-        smallest = min(one.smallest or 1.0 for one in outcome.comparisons)
+        smallest = min((one.smallest for one in outcome.comparisons if one.smallest), default=1.0)
         yield NO_DIFFERENCE, Reason("no_difference", {"repetitions": outcome.repetitions, "smallest": smallest})
     yield from ((NO_STORAGE, reason) for reason in _memory_reasons(outcome, source))
     shares = [one.core_wait for one in outcome.measured]

@@ -181,7 +181,7 @@ class World:
         return value  # type: ignore[return-value]
 
     def abort(self, error: DliosimError) -> NoReturn:
-        """Print the error and end the job, if the other ranks would wait forever in a collective call."""
+        """Print the error and end the job, for places where the other ranks would wait forever in a collective call."""
         end_job(self.job, str(_add_rank(error, self.rank)), error.exit_code)
 
 

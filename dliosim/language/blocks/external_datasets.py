@@ -30,7 +30,7 @@ _BY_SUFFIX: Final = {
 
 
 def missing_finder(dataset: Dataset) -> FileSurvey:
-    """Raise UsageError [R403]: the default finder, if files cannot be inspected."""
+    """Raise UsageError [R403]: the finder of callers that cannot inspect files."""
     raise UsageError(f"reading existing files is not possible here, so those of `{dataset.name}` are not found", "R403")
 
 

@@ -49,15 +49,16 @@ class Quantiles:
 class Histogram:
     """Counts of latencies by bucket, with their exact number, sum, minimum and maximum, in nanoseconds.
 
-    Buckets cover 1 ns to `LIMIT_NS`. One bucket below holds zeros, one above holds longer latencies. Only buckets with
-    latencies are kept, since rank 0 keeps the histograms of all saves and epochs of a run: 22 kB each with all buckets.
+    Buckets cover 1 ns to `LIMIT_NS`. One bucket below holds zeros, one above holds longer latencies. A histogram
+    that grows has all buckets, 22 kB. One that is reduced over ranks has only those with latencies, since rank 0 keeps
+    the histograms of all saves and epochs of a run.
     """
 
     __slots__ = ("_buckets", "_counts", "count", "max_ns", "min_ns", "sum_ns")
 
     def __init__(self, latencies: Sequence[int] | NDArray[np.int64] = ()) -> None:
-        self._buckets = np.empty(0, np.int16)  # those with latencies, ascending
-        self._counts = np.empty(0, np.int64)  # of each of them
+        self._buckets: NDArray[np.int16] | None = np.empty(0, np.int16)  # those of `_counts`, ascending; None for all
+        self._counts = np.empty(0, np.int64)
         self.count = 0
         self.sum_ns = 0
         self.min_ns = 0
@@ -87,14 +88,20 @@ class Histogram:
     def _add_counts(self, counts: NDArray[np.int64], count: int, sum_ns: int, low: int, high: int) -> None:
         self.min_ns = min(self.min_ns, low) if self.count else low
         self.max_ns = max(self.max_ns, high)
-        whole = counts + self._all_counts() if self.count else counts
-        used = np.flatnonzero(whole)
-        self._buckets, self._counts = used.astype(np.int16), whole[used].astype(np.int64)
+        self._buckets, self._counts = None, self._all_counts()
+        self._counts += counts
         self.count += count
         self.sum_ns += sum_ns
 
+    def _drop_empty(self) -> None:
+        """Keep only the buckets with latencies."""
+        used = np.flatnonzero(counts := self._all_counts())
+        self._buckets, self._counts = used.astype(np.int16), counts[used]
+
     def _all_counts(self) -> NDArray[np.int64]:
         """Return the counts of all buckets, int64 (buckets,)."""
+        if self._buckets is None:
+            return self._counts
         counts = np.zeros(_OVERFLOW + 1, np.int64)
         counts[self._buckets] = self._counts
         return counts
@@ -114,6 +121,7 @@ class Histogram:
         whole = cls()
         if sums[-2]:
             whole._add_counts(sums[:-2], int(sums[-2]), int(sums[-1]), -int(maxima[0]), int(maxima[1]))
+            whole._drop_empty()
         return whole
 
     def reduce(self, reducer: Reducer) -> Histogram | None:
@@ -124,8 +132,9 @@ class Histogram:
 
     def nonempty_buckets(self) -> NDArray[np.int64]:
         """Return the buckets that are not empty, int64 (n, 2): upper edge in ns (exclusive), number of latencies."""
-        edges = [_upper_edge(bucket) if bucket < _OVERFLOW else self.max_ns + 1 for bucket in self._buckets.tolist()]
-        return np.column_stack([np.array(edges, np.int64), self._counts])
+        used = np.flatnonzero(counts := self._all_counts())
+        edges = [_upper_edge(bucket) if bucket < _OVERFLOW else self.max_ns + 1 for bucket in used.tolist()]
+        return np.column_stack([np.array(edges, np.int64), counts[used]])
 
     def quantile(self, share: float) -> float:
         """Return the ns that `share` of the latencies do not exceed (nearest rank), within `RELATIVE_ERROR`.
@@ -135,7 +144,7 @@ class Histogram:
         if not self.count:
             return math.nan
         rank = min(max(math.ceil(share * self.count), 1), self.count)
-        bucket = int(self._buckets[np.searchsorted(np.cumsum(self._counts), rank)])
+        bucket = int(np.searchsorted(np.cumsum(self._all_counts()), rank))
         if bucket == _OVERFLOW:
             return math.inf
         return min(max(_bucket_middle(bucket), float(self.min_ns)), float(self.max_ns))

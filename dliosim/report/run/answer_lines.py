@@ -72,7 +72,7 @@ def answer_rows(run: RunSummary) -> FirstRows:
 
 
 def order_answers(run: RunSummary) -> list[Answer]:
-    """Return the answers of a run, of loops that read first."""
+    """Return the answers of a run: those of loops that read before the others."""
     unread = {loop.name for loop in run.loops if loop.reads_nothing}
     return sorted(run.answers, key=lambda one: one.loop in unread)
 

@@ -50,7 +50,7 @@ def run_screen(run: RunSummary) -> str:
 
 
 def _tells(shown: Reason | None, reason: Reason) -> bool:
-    """Return whether a reason that is shown is another one, with its values and perhaps more."""
+    """Return whether the reason that is shown has the kind and all values of another one."""
     return shown is not None and shown.kind == reason.kind and shown.values.items() >= reason.values.items()
 
 
