@@ -26,8 +26,8 @@ from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import Answer, Reason, RunSummary, select_epochs
 from dliosim.readable import ABSENT, count
+from dliosim.report.answer_sentences import sentence
 from dliosim.report.reader.results import read_run
-from dliosim.report.words import sentence
 
 
 def group_phases(run: RunSummary) -> dict[str, list[PhaseSummary]]:

@@ -89,7 +89,7 @@ class Access:
     #: others are in data wait meanwhile
     scatter: Annotated[bool, Phrase("by node | off", blocks=READING)] = False
 
-    #: alignment of O_DIRECT in bytes: what the file systems of a run ask for (`execute.node.direct_io`), else 4096
+    #: alignment of O_DIRECT in bytes: what the file systems of a run ask for (`execute.node.statx`), else 4096
     alignment: int = field(default=DIRECT_ALIGNMENT, compare=False)
 
     @property

@@ -28,12 +28,12 @@ from dliosim.pictures import (
 )
 from dliosim.pictures.epochs import align_epochs, bin_text, gap_text, saves_text
 from dliosim.pictures.style import apply_style, render_figure
+from dliosim.report.answer_sentences import sentence
 from dliosim.report.files.results import write_atomic
 from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.reader.arrays import Ints, RecordedEpoch
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.reader.results import ComparisonResult
-from dliosim.report.words import sentence
 
 #: Of more results than this only pictures of all together are drawn: those of one take about a second.
 MOST_DRAWN = 8

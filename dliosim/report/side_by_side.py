@@ -20,7 +20,7 @@ from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.run.answer_lines import answer_lines, device_share
-from dliosim.report.run.checkpoints import checkpoint_costs
+from dliosim.report.run.checkpoint_costs import checkpoint_costs
 from dliosim.report.run.conditions import cache_state
 from dliosim.report.run.loops import name_cause
 from dliosim.report.run.warnings import warnings_of

@@ -10,7 +10,7 @@ from dliosim.measure.results.file_phases import RestorePhase, SavePhase
 from dliosim.measure.results.run_summary import Advice, Answer, Reason, RunSummary, Spread
 from dliosim.report.phase_titles import name_epochs
 from dliosim.report.run.answer_lines import answer_lines
-from dliosim.report.run.checkpoints import interval_section
+from dliosim.report.run.checkpoint_costs import interval_section
 from tests.report.sample import change, run, saved, spread
 
 

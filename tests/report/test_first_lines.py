@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dliosim.measure.results.run_summary import Advice
+from dliosim.report.answer_sentences import advice_rows
 from dliosim.report.first_lines import directory_forms, first_lines, fit_rows, fit_title, name_forms
-from dliosim.report.words import advice_rows
 
 TEXTS = st.lists(st.text("ab-./%", min_size=1, max_size=30), min_size=1, max_size=30).map(" ".join)
 NAMES = st.sampled_from(["ANSWER", "STORAGE", "MEMORY", "LOOP", "SAVES", "EVERY"])

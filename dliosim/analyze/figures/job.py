@@ -18,7 +18,7 @@ from dliosim.measure.answers.sources import share_source
 from dliosim.measure.answers.validity import doubt_of_core_waits
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.readable import count, printable, seconds, size
-from dliosim.report.words import sentence
+from dliosim.report.answer_sentences import sentence
 
 #: Share of the job's time below which calls on pipes are not worth a note.
 _LITTLE: Final = 0.01

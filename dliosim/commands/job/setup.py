@@ -25,7 +25,7 @@ from dliosim.commands.job.terminal import colour_choice, has_colours, user_termi
 from dliosim.errors import DamageDiagnosticsError, DiagnosticsError
 from dliosim.execute.backends.registry import list_accesses
 from dliosim.execute.mpi.world import World
-from dliosim.execute.node.direct_io import find_alignment, set_alignment
+from dliosim.execute.node.statx import find_alignment, set_alignment
 from dliosim.execute.phases.context import OpenDataset, Options, Session
 from dliosim.execute.stalls.watcher import StallLimits
 from dliosim.execute.store.checkpoint_store import CheckpointStores

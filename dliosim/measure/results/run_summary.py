@@ -18,7 +18,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason as a value; `report.words` has the sentence of each kind."""
+    """A reason as a value; `report.answer_sentences` has the sentence of each kind."""
 
     #: name of the sentence
     kind: str

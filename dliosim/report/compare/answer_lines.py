@@ -8,6 +8,7 @@ from dliosim.compare.answer import EITHER, USE
 from dliosim.compare.result import ComparisonAnswer
 from dliosim.measure.results.run_summary import CANNOT_SAY
 from dliosim.readable import count, number
+from dliosim.report.answer_sentences import advice_rows, sentence
 from dliosim.report.first_lines import (
     FirstRows,
     Row,
@@ -20,7 +21,6 @@ from dliosim.report.first_lines import (
     name_nodes,
 )
 from dliosim.report.reader.results import ComparisonResult
-from dliosim.report.words import advice_rows, sentence
 
 _FROM = {
     "device": "from the device",

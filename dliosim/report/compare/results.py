@@ -14,9 +14,9 @@ import dliosim
 from dliosim.boundedjson import drop_nonfinite
 from dliosim.compare.pass_figures import LOOP, STALL, Pass, Subject
 from dliosim.compare.result import ComparisonAnswer, Outcome
+from dliosim.report.answer_sentences import plain_content
 from dliosim.report.compare.notes import compose_notes
 from dliosim.report.files.results import COMPARE, COMPARE_VERSION, write_atomic
-from dliosim.report.words import plain_content
 
 ROWS: Final = "rows.csv"
 

@@ -32,10 +32,10 @@ from dliosim.plan.forecast.checkpoint_interval import (
     possible_interval,
     young_interval,
 )
+from dliosim.report.answer_sentences import plain_content
 from dliosim.report.interval_table import interval_loss
-from dliosim.report.run.checkpoints import CheckpointCosts, checkpoint_costs
+from dliosim.report.run.checkpoint_costs import CheckpointCosts, checkpoint_costs
 from dliosim.report.run.loops import latencies_by_loop
-from dliosim.report.words import plain_content
 
 ARRAYS_VERSION = 2
 

@@ -21,7 +21,7 @@ from dliosim.measure.results.file_phases import FILE_PHASES
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import Reason
 from dliosim.readable import printable
-from dliosim.report.words import list_values
+from dliosim.report.answer_sentences import list_values
 
 T = TypeVar("T")
 

@@ -14,6 +14,7 @@ from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import FEEDS, NO_STORAGE, Answer, RunSummary, select_epochs
 from dliosim.plan.forecast.checkpoint_interval import best_interval, compute_waste
 from dliosim.readable import count, long_time, percent, seconds, size
+from dliosim.report.answer_sentences import advice_rows, sentence
 from dliosim.report.first_lines import (
     ROW,
     FirstRows,
@@ -25,7 +26,7 @@ from dliosim.report.first_lines import (
     name_nodes,
 )
 from dliosim.report.phase_titles import group_phases, name_epochs
-from dliosim.report.run.checkpoints import (
+from dliosim.report.run.checkpoint_costs import (
     TELLING_BYTES,
     CheckpointCosts,
     checkpoint_costs,
@@ -34,7 +35,6 @@ from dliosim.report.run.checkpoints import (
     rank_bytes,
 )
 from dliosim.report.text_table import shorten_name
-from dliosim.report.words import advice_rows, sentence
 
 #: Saves and restores that held the ranks for more than this share always have their row.
 _LARGE = 0.1

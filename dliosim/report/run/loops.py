@@ -21,10 +21,10 @@ from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Answer, Reason, RunSummary, select_epochs
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
+from dliosim.report.answer_sentences import sentence
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.run.conditions import format_notes
 from dliosim.report.text_table import LINE, WIDTH, Column, grid, percent_cell, select_columns, time_cell
-from dliosim.report.words import sentence
 
 #: Of more epochs than this, only the first ones and the last are printed; results.json has all.
 MOST_EPOCHS = 12

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -11,23 +10,23 @@ from functools import partial
 from typing import TypeAlias
 
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.file_phases import FilePhase, RestorePhase
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Answer, Reason, RunSummary
 from dliosim.readable import seconds, size
-from dliosim.report.phase_titles import group_phases, short_titles, title_of
+from dliosim.report.phase_titles import group_phases, title_of
 from dliosim.report.run.all_tables import expectation_line
 from dliosim.report.run.answer_lines import answer_lines, answer_rows, order_answers
-from dliosim.report.run.checkpoints import background_costs, interval_section
+from dliosim.report.run.checkpoint_costs import background_costs, interval_section
 from dliosim.report.run.loops import storage_alone
+from dliosim.report.run.save_tables import screen_table
 from dliosim.report.run.warnings import format_warnings
 from dliosim.report.text_table import SCREEN, Column, format_columns, percent_cell, shorten_name, time_cell
 
 #: Of more epochs than this, only the first ones and the last have a row.
 _MOST_EPOCHS = 5
 
-#: Characters of the name of a loop, and of a verb, so that tables fit.
-_LONGEST_LOOP, _LONGEST_VERB = 9, 24
+#: Characters of the name of a loop, so that the table fits.
+_LONGEST_LOOP = 9
 
 
 #: An epoch, and its storage-limited utilization in words.
@@ -44,7 +43,7 @@ def run_screen(run: RunSummary) -> str:
         if not one.held or one.reported_only is not None
     ]
     expected = "\n".join(textwrap.fill(line, SCREEN, subsequent_indent=" " * 4) for line in told)
-    sections = [answer_lines(run), expected, format_warnings(run), _loop_table(run), _file_table(run.files)]
+    sections = [answer_lines(run), expected, format_warnings(run), _loop_table(run), screen_table(run.files)]
     sections += [background_costs(run, SCREEN), interval_section(run, SCREEN)]
     return "\n\n".join(filter(None, [*sections, f"whole run: {seconds(run.seconds)}"])) + "\n"
 
@@ -110,56 +109,4 @@ _LOOP_COLUMNS: list[Column[_Row]] = [
     Column("utili-\nzation", _read_epoch(lambda one: one.utilization), percent_cell, True, math.nan),
     Column("storage\nlimited", lambda row: row[1], lambda text: text or "-", True),
     Column("latency\np99", _read_epoch(_p99), time_cell, True, math.nan),
-]
-
-
-def _file_table(phases: Sequence[FilePhase]) -> str:
-    """Return a row for each verb that moved data; one row for all its runs."""
-    groups = [group for group in group_phases(phases) if any(one.verb.bytes and one.verb.seconds for one in group)]
-    titles = short_titles([group[0] for group in groups])
-    named = [(shorten_name(title, _LONGEST_VERB), group) for title, group in zip(titles, groups, strict=True)]
-    return (
-        format_columns(
-            "files: bytes and time of each verb, means over its runs", "", named, [[one] for one in _FILE_COLUMNS]
-        )
-        if named
-        else ""
-    )
-
-
-def _device_bytes(group: Sequence[FilePhase]) -> float | None:
-    known = [one.verb.device_bytes for one in group if isinstance(one, RestorePhase)]
-    return statistics.fmean(each for each in known if each is not None) if known and None not in known else None
-
-
-def _source_bytes(group: Sequence[FilePhase]) -> float | None:
-    return statistics.fmean(one.verb.source_bytes for one in group) or None
-
-
-def _source_rate(group: Sequence[FilePhase]) -> float | None:
-    taken = sum(one.verb.seconds for one in group)
-    return sum(one.verb.source_bytes for one in group) / taken or None if taken > 0 else None
-
-
-def _rate(group: Sequence[FilePhase]) -> float | None:
-    taken = sum(one.verb.seconds for one in group)
-    return sum(one.verb.bytes_once for one in group) / taken if taken > 0 else None
-
-
-def _drain_seconds(group: Sequence[FilePhase]) -> float | None:
-    """Return the mean time of the drains of saves, after they were complete; None without drains."""
-    drained = [one.verb.drain_seconds.max for one in group if one.verb.drain_bytes]
-    return statistics.fmean(drained) if drained else None
-
-
-_FILE_COLUMNS: list[Column[list[FilePhase]]] = [
-    Column("runs", len, str),
-    Column("bytes", lambda group: statistics.fmean(one.verb.bytes for one in group), _size_cell),
-    Column("read", _source_bytes, _size_cell, True, math.nan),
-    Column("from the\ndevice", _device_bytes, _size_cell, True, math.nan),
-    Column("time", lambda group: statistics.fmean(one.seconds for one in group), time_cell),
-    Column("longest", lambda group: max(one.seconds for one in group) if len(group) > 1 else None, time_cell, True),
-    Column("then\ndrained", _drain_seconds, time_cell, True, math.nan),
-    Column("bytes /\ntime", _rate, _rate_cell),
-    Column("read /\ntime", _source_rate, _rate_cell, True, math.nan),
 ]

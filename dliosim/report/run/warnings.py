@@ -16,9 +16,9 @@ from dliosim.measure.results.phase import LoopPhase, PartialProgress, PhaseSumma
 from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
 from dliosim.model import MPI_APIS
 from dliosim.readable import count, number, percent, size
+from dliosim.report.answer_sentences import sentence
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.text_table import SCREEN
-from dliosim.report.words import sentence
 
 #: Warn from this ratio on: bytes of read calls by bytes asked.
 _AMPLIFIED = 2.0

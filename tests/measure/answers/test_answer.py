@@ -20,8 +20,8 @@ from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import FileSystem
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Advice, Answer, Reason, RunSummary
+from dliosim.report.answer_sentences import sentence
 from dliosim.report.phase_titles import group_phases
-from dliosim.report.words import sentence
 from tests.report import sample
 
 GB = 10**9

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import statistics
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dliosim.measure.figures.declaration import ResultFigure, result_figures
-from dliosim.measure.figures.epoch_summaries import VerbSummary
 from dliosim.measure.results.checkpoint_overhead import (
     Overhead,
     StepTimes,
@@ -18,14 +16,14 @@ from dliosim.measure.results.checkpoint_overhead import (
     save_times,
     total_overhead,
 )
-from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs
 from dliosim.readable import count, long_time, number, percent, seconds, size
 from dliosim.report.interval_table import IntervalRow, explain_intervals, interval_table
-from dliosim.report.phase_titles import group_phases, title_of
-from dliosim.report.text_table import WIDTH, Column, format_columns, shorten_name, time_cell
+from dliosim.report.phase_titles import group_phases
+from dliosim.report.run.save_tables import background_table
+from dliosim.report.text_table import WIDTH, shorten_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ def checkpoint_tables(run: RunSummary) -> str:
     """Return the tables of saves that follow the table of files."""
     if run.null:
         return ""
-    sections = [_background(run.saves), _overheads(run), interval_section(run)]
+    sections = [background_table(run.saves), _overheads(run), interval_section(run)]
     return "\n\n".join(section for section in sections if section)
 
 
@@ -158,45 +156,6 @@ def _interval(run: RunSummary, checkpoint: str) -> float | None:
     loops = {phase.within for phase in made}
     steps = sum(one.steps_seconds for one in loop_overheads(run) if one.loop in loops)
     return steps / len(made) if made and steps > 0 else None
-
-
-def _background(saves: Sequence[SavePhase]) -> str:
-    """Return a row for each checkpoint that was flushed during the steps, drained or copied to partners."""
-    groups = [group for group in group_phases(saves) if any(_has_background(one.verb) for one in group)]
-    if not groups:
-        return ""
-    verbs = [one.verb for group in groups for one in group]
-    times = [
-        one
-        for one in result_figures(VerbSummary, "background")
-        if any(getattr(verb, one.name).max > 0 for verb in verbs)
-    ]
-    columns: list[Column[list[SavePhase]]] = [
-        Column("saves", len, str),
-        *(_median_column(one) for one in times),
-        Column("flush\nGB/s", _flush_rate),
-    ]
-    title = "saves in the background: medians over saves, of the slowest rank in each; steps waited for the stall alone"
-    named = [(shorten_name(title_of(group[0])), group) for group in groups]
-    return format_columns(title, "", named, [[one] for one in columns])
-
-
-def _median_column(one: ResultFigure) -> Column[list[SavePhase]]:
-    """Return the column of the median of a time over saves."""
-    return Column(
-        one.heading, lambda group: statistics.median(getattr(each.verb, one.name).max for each in group), time_cell
-    )
-
-
-def _has_background(verb: VerbSummary) -> bool:
-    return max(verb.flush_seconds.max, verb.drain_seconds.max, verb.partner_seconds.max) > 0
-
-
-def _flush_rate(group: Sequence[SavePhase]) -> float | None:
-    """Return GB/s of all flushes, by the slowest rank of each."""
-    flushed = [one.verb for one in group if one.verb.flush_seconds.max > 0]
-    time = sum(verb.flush_seconds.max for verb in flushed)
-    return sum(verb.bytes for verb in flushed) / time / 1e9 if time > 0 else None
 
 
 def _overheads(run: RunSummary) -> str:

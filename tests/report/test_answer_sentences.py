@@ -10,7 +10,7 @@ import pytest
 
 import dliosim
 from dliosim.measure.results.run_summary import Advice, Reason
-from dliosim.report.words import list_values, plain_content, sentence
+from dliosim.report.answer_sentences import list_values, plain_content, sentence
 
 SOURCES = [*Path(dliosim.__file__).parent.glob("measure/**/*.py"), *Path(dliosim.__file__).parent.glob("compare/*.py")]
 

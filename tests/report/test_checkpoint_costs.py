@@ -12,7 +12,7 @@ from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.report.files.results import results_content
-from dliosim.report.run.checkpoints import checkpoint_costs, checkpoint_tables
+from dliosim.report.run.checkpoint_costs import checkpoint_costs, checkpoint_tables
 from tests.report.sample import FLUSHING, epoch, flushed, run, saved, spread
 
 TRAIN = LoopPhase("train", "train", 9.0, epochs=(epoch(0, loop_seconds=60.0),))

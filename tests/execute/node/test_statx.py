@@ -18,7 +18,7 @@ from mpi4py import MPI
 from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
 from dliosim.execute.backends.registry import list_accesses
-from dliosim.execute.node.direct_io import ask_alignment, find_alignment, set_alignment
+from dliosim.execute.node.statx import ask_alignment, find_alignment, set_alignment
 from dliosim.language.compile import compile_pattern
 from dliosim.model import Access, Job
 from dliosim.model.direct_io import resume_offset, split_write, widen_range
