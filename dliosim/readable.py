@@ -60,6 +60,11 @@ def percent(ratio: float | None, digits: int = 4) -> str:
     return ABSENT if ratio is None else f"{number(100 * ratio, digits)} %"
 
 
+def hash_text(value: int) -> str:
+    """Return a 64-bit hash in hexadecimal digits; `-` for 0, the hash of no reads."""
+    return f"{value:016x}" if value else ABSENT
+
+
 def count(value: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun: `1 rank`, `4 ranks`."""
     return f"{value} {noun if value == 1 else plural or noun + 's'}"

@@ -51,6 +51,11 @@ def test_sizes_are_in_powers_of_a_thousand(value, text):
     assert readable.size(value) == text
 
 
+def test_a_hash_has_16_digits_and_is_absent_where_nothing_was_read():
+    assert readable.hash_text(0xAB) == "00000000000000ab"
+    assert readable.hash_text(0) == "-"
+
+
 def test_ratios_are_in_per_cent_and_counts_know_their_plural():
     assert readable.percent(0.12345) == "12.35 %"
     assert readable.percent(None) == "-"

@@ -35,7 +35,7 @@ dlio 1
 workload NAME "what the job does"
 
 # ---- what may be given as -D NAME=VALUE ---------------------------------------------------------------------------
-param samples = 256 * $ranks   "samples of the data set"
+param samples = 640 * $ranks   "samples of the data set"
 param compute = 20 ms          "accelerator time of a step"
 param api     = posix          "how samples are read" one of posix, mpi-independent, mpi-collective
 

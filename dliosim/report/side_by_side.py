@@ -14,7 +14,7 @@ from dliosim.measure.rank.records import CAUSES
 from dliosim.measure.results.checkpoint_overhead import loop_overheads, save_times
 from dliosim.measure.results.run_summary import NO_STORAGE, RunSummary, Spread
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
-from dliosim.readable import ABSENT, long_time, number, percent, seconds, size
+from dliosim.readable import ABSENT, hash_text, long_time, number, percent, seconds, size
 from dliosim.report.compare.tables import comparison_sections
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
@@ -166,8 +166,8 @@ _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
     ("file systems", _kinds),
     ("options", _option_marks),
     ("finished", lambda run: ", ".join(filter(None, ("no", run.partial.signal))) if run.partial else "yes"),
-    ("order hash", lambda run: f"{run.order_hash:016x}"),
-    ("extent hash", lambda run: f"{run.extent_hash:016x}"),
+    ("order hash", lambda run: hash_text(run.order_hash)),
+    ("extent hash", lambda run: hash_text(run.extent_hash)),
     ("digest", lambda run: run.digest),
     ("whole run", lambda run: seconds(run.seconds)),
 ]
@@ -355,15 +355,17 @@ _ABOUT_HELD = "saves: share of the time of all epochs, saves included, in which 
 
 
 def _background_rows(runs: Sequence[RunSummary]) -> _Rows:
-    """Return stall and flush of each checkpoint saved in the background."""
-    stalls = [{each.checkpoint: each for each in save_times(run)} for run in runs]
+    """Return stall and flush of each checkpoint saved in the background, and the stall of the job's other runs."""
     rows: _Rows = []
-    for name in dict.fromkeys(name for of_run in stalls for name in of_run):
-        found = [of_run.get(name) for of_run in stalls]
-        if any(one and one.flush for one in found):  # else it is the time of the save, as in the table of files
-            rows.append((f"stall of {_shorten(name)}", *(seconds(one.held if one else None, 3) for one in found)))
-            flushes = (seconds(one.flush if one and one.flush else None, 3) for one in found)
-            rows.append((f"flush of {_shorten(name)}", *flushes))
+    saves = [{each.checkpoint: each for each in save_times(run)} for run in runs]
+    for name in dict.fromkeys(name for by_name in saves for name in by_name):
+        times = [by_name.get(name) for by_name in saves]
+        jobs = {run.name for run, one in zip(runs, times, strict=True) if one and one.flush}
+        stalls = [one.held if one and run.name in jobs else None for run, one in zip(runs, times, strict=True)]
+        if jobs:  # else it is the time of the save, as in the table of files
+            flushes = [one.flush or None if one else None for one in times]
+            rows.append((f"stall of {_shorten(name)}", *(seconds(one, 3) for one in stalls)))
+            rows.append((f"flush of {_shorten(name)}", *(seconds(one, 3) for one in flushes)))
     return rows
 
 

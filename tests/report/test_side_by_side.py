@@ -89,6 +89,21 @@ def test_saves_have_rows_of_how_long_they_held_ranks_and_were_flushed(tmp_path: 
     assert "stall of" not in format_side_by_side([replace(one, run=replace(one.run, phases=(), answers=()))])
 
 
+def test_only_blocking_saves_of_the_same_job_stand_next_to_background_saves(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", ranks=1, steps=8, epochs=3)
+    (one,) = load_results([str(tmp_path / "run")], with_arrays=False)
+    assert isinstance(one, SavedRun)
+    in_background = SavePhase("state", "save", 0.9, verb=flushed(0.02, 0.88), within="train")
+    blocking = SavePhase("state", "save", 0.9, verb=flushed(0.9, 0.0), within="train")
+    job, same, other = (
+        replace(one, run=replace(one.run, name=name, phases=(*one.run.phases, save)))
+        for name, save in (("job", in_background), ("job", blocking), ("other", blocking))
+    )
+    assert row_of(format_side_by_side([job, same]), "stall of state") == ["20.0 ms", "900 ms"]
+    assert row_of(format_side_by_side([job, same]), "flush of state") == ["880 ms", "-"]
+    assert "900 ms" not in " ".join(row_of(format_side_by_side([job, other]), "stall of state"))
+
+
 def test_a_comparison_has_a_column_of_decoding_where_a_variant_did_any(tmp_path: Path) -> None:
     assert "proces-" not in shown_of(tmp_path, comparison())
     found = comparison()

@@ -62,14 +62,15 @@ def command_line(
     """Return the command line with another -D or `option` and its value, without some options, or with other `ranks`.
 
     The -D and the option replace earlier ones of the same name, and -D of the names `needless`. Results go to a new
-    directory, and the answer to a screen.
+    directory, the answer to a screen, and figures are not those of a run that verifies what it reads.
     """
     words: list[str] = []
     replaced, rest = {*needless, override.partition("=")[0]}, iter(run.arguments)
+    dropped = {*without, "--output", "--json", "--verify", *option[:1]}
     for word in rest:
         value = next(rest, "") if word in ("-D", "--output", *option[:1]) else ""
         name = (value or word.removeprefix("-D")).partition("=")[0] if word.startswith("-D") else ""
-        if not (name in replaced - {""} or word.partition("=")[0] in (*without, "--output", "--json", *option[:1])):
+        if not (name in replaced - {""} or word.partition("=")[0] in dropped):
             words += [word, value] if word == "-D" else [word]
     number = ranks or run.ranks
     launcher = [find_mpiexec(run.program), "-n", str(number)] if number > 1 else []

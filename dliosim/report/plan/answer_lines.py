@@ -47,7 +47,7 @@ def plan_lines(
     loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
     rows = list(_missing_memory(forecast, memory))
     if workload.scale > 1 and any(phase.verb not in ("save", "restore") for phase in forecast.phases):
-        rows.append(("SCALE", f"{workload.scale}: figures are for less than the published size; -D scale=1 plans all"))
+        rows.append(("SCALE", f"scale={workload.scale} shrinks the published workload; -D scale=1 plans all of it"))
     rows += _loop_rows(loops[0], workload, memory_left(forecast, memory)) if loops else []
     rows += [("ALSO", _rate(one, forecast.ranks, workload.accelerator)) for one in loops[1:2]]
     unread = [shorten_name(one.name) for one in loops_of(workload.verbs) if not one.dataset]

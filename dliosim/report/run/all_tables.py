@@ -10,7 +10,7 @@ from dliosim.measure.answers.validity import doubt_of_utilization
 from dliosim.measure.figures.aggregate import Latencies
 from dliosim.measure.results.file_phases import FilePhase
 from dliosim.measure.results.run_summary import ExpectationResult, RunSummary
-from dliosim.readable import number, percent, seconds, size
+from dliosim.readable import hash_text, number, percent, seconds, size
 from dliosim.report.answer_sentences import sentence
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.run.answer_lines import answer_lines
@@ -67,5 +67,5 @@ def expectation_line(result: ExpectationResult, reason: str = "") -> str:
 def _end_section(run: RunSummary) -> str:
     lines = [expectation_line(result) for result in run.expectations]
     if run.loops:
-        lines.append(f"order hash {run.order_hash:016x}, extent hash {run.extent_hash:016x}")
+        lines.append(f"order hash {hash_text(run.order_hash)}, extent hash {hash_text(run.extent_hash)}")
     return "\n".join([*lines, f"whole run: {seconds(run.seconds)}"])

@@ -490,7 +490,9 @@ def test_by_mpi_io_one_reader_is_advised_as_more_would_not_read_at_the_same_time
 
 def test_advice_replaces_what_was_given_before() -> None:
     run = replace(
-        on("ext4"), arguments=("run", "a.dlio", "-D", "train.readers=0", "-Dfiles=8", "--output", "o"), ranks=1
+        on("ext4"),
+        arguments=("run", "a.dlio", "-D", "train.readers=0", "-Dfiles=8", "--verify", "--output", "o"),
+        ranks=1,
     )
     expected = "dliosim run a.dlio -Dfiles=8 -D train.readers=4"
     assert command_line(run, "train.readers=4") == expected

@@ -87,7 +87,7 @@ def test_a_loop_with_readers_needs_its_bytes_in_its_compute_by_the_goal() -> Non
 
 def test_figures_of_less_than_is_published_say_so_and_need_no_rate_of_saves() -> None:
     found = lines("cosmoflow")
-    assert found["SCALE"] == "800: figures are for less than the published size; -D scale=1 plans all"
+    assert found["SCALE"] == "scale=800 shrinks the published workload; -D scale=1 plans all of it"
     assert found["SAVES"] == "model: 100.0 MB every 1.1 s of compute; -D scale=1 gives the rate"
     assert "SCALE" in lines("prepare_imagenet") and "SCALE" not in lines("llama3_8b")
 
