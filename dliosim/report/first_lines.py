@@ -77,7 +77,7 @@ def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Row] = (), large:
     def is_full() -> bool:
         return len(first_lines(title, [*kept, *advice]).splitlines()) > most
 
-    for name in _LEAST_NEEDED_OF_SAVES if "EVERY" in names else _LEAST_NEEDED:
+    for name in _LEAST_NEEDED_OF_SAVES if "INTERVAL" in names else _LEAST_NEEDED:
         if is_full() and name in large:
             most = _MOST + 1
         elif is_full() and (name != "MEMORY" or "STORAGE" in names):

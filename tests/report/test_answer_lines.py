@@ -228,21 +228,21 @@ def test_how_often_to_save_is_said_or_why_it_is_unknown() -> None:
     loops = run().loops
     text = lines_of(answered(advice=()), phases=(*loops, save, half), mtbf=14_400.0)
     # After the verdict, as it is what was asked.
-    assert [line[:9].strip() for line in text[1:4]] == ["ANSWER", "EVERY", "EVERY"]
-    assert text[2] == "EVERY    model 3.98 min (1.67 % lost in all): best, as the job fails every 4 h"
+    assert [line[:9].strip() for line in text[1:4]] == ["ANSWER", "INTERVAL", "INTERVAL"]
+    assert text[2] == "INTERVAL model 3.98 min (1.67 % lost in all): best, as the job fails every 4 h"
     assert " ".join(" ".join(text[3:5]).split()) == (
-        "EVERY half 5.6 min (2.4 % lost in all) if the job fails every 4 h: an estimate for all 2.15 GB, if storage "
+        "INTERVAL half 5.6 min (2.4 % lost in all) if the job fails every 4 h: an estimate for all 2.15 GB, if storage "
         "keeps the 537 MB/s of this part"
     )
     tiny = replace(half, verb=saved(2.0), part_of="1/1000 of the bytes of m")
     lines = lines_of(phases=(tiny,), mtbf=14_400.0, arguments=("run", "a.dlio", "--mtbf", "4 h"))
-    part = lines.index("EVERY    half: unknown: 25 MB per rank is too little for a rate; save more:")
+    part = lines.index("INTERVAL half: unknown: 25 MB per rank is too little for a rate; save more:")
     assert lines[part + 1] == "mpiexec -n 4 dliosim run a.dlio --mtbf '4 h' -D m.scale=300"
     unscaled = replace(tiny, part_of="2 of 4 ranks")
     text = " ".join(" ".join(lines_of(phases=(unscaled,), mtbf=14_400.0)).split())
     assert "of this part, a low guess from 25 MB per rank" in text
-    assert "EVERY    unknown, as nothing was saved" in lines_of(answered(), phases=tuple(loops), mtbf=14_400.0)
-    assert not any(line.startswith("EVERY") for line in lines_of(answered(), phases=(*loops, save)))
+    assert "INTERVAL unknown, as nothing was saved" in lines_of(answered(), phases=tuple(loops), mtbf=14_400.0)
+    assert not any(line.startswith("INTERVAL") for line in lines_of(answered(), phases=(*loops, save)))
 
 
 def test_saves_that_differ_are_repeated_and_failures_that_come_too_often_leave_no_interval() -> None:
@@ -250,7 +250,7 @@ def test_saves_that_differ_are_repeated_and_failures_that_come_too_often_leave_n
 
     def every(mtbf: float, *phases: SavePhase) -> str:
         rows = " ".join(" ".join(lines_of(phases=phases, mtbf=mtbf)).split())
-        return rows.partition("EVERY ")[2].partition(" SAVES")[0]
+        return rows.partition("INTERVAL ")[2].partition(" SAVES")[0]
 
     text = every(14_400.0, *saves)
     assert text.endswith("fails every 4 h; saves of model took 1.0 s to 2.5 s: repeat it")
@@ -266,9 +266,9 @@ def test_saves_in_memory_say_nothing_about_how_often_to_save_nor_do_those_of_a_r
         phases = (replace(save, part_of=part),)
         made = {"phases": phases, "mtbf": 14_400.0}
         text = "\n".join(lines_of(environment=tmpfs, **made))
-        assert "EVERY    model: unknown, as saves in memory say nothing about storage" in text
+        assert "INTERVAL model: unknown, as saves in memory say nothing about storage" in text
         assert "--bandwidth" not in text
         section = interval_section(run(environment=tmpfs, **made))
         assert section == "how often to save model is unknown: saves in memory say nothing about storage"
-        assert "EVERY    unknown, as nothing was saved (--null)" in lines_of(null=True, **made)
+        assert "INTERVAL unknown, as nothing was saved (--null)" in lines_of(null=True, **made)
         assert interval_section(run(null=True, **made)) == ""

@@ -11,7 +11,7 @@ from dliosim.report.answer_sentences import advice_rows
 from dliosim.report.first_lines import directory_forms, first_lines, fit_rows, fit_title, name_forms
 
 TEXTS = st.lists(st.text("ab-./%", min_size=1, max_size=30), min_size=1, max_size=30).map(" ".join)
-NAMES = st.sampled_from(["ANSWER", "STORAGE", "MEMORY", "LOOP", "SAVES", "EVERY"])
+NAMES = st.sampled_from(["ANSWER", "STORAGE", "MEMORY", "LOOP", "SAVES", "INTERVAL"])
 ROWS = st.lists(st.tuples(NAMES, TEXTS), max_size=9)
 COMMAND = "dliosim run pattern.dlio " + "-D files=20_000 " * 9
 
@@ -38,7 +38,7 @@ def test_where_somebody_asked_how_often_to_save_that_and_the_saves_stay() -> Non
         return [name for name, _ in fit_rows("title", [(name, "text") for name in names], advice)[1]]
 
     assert kept(*names) == ["ANSWER", "WHY", "STORAGE", "MEMORY", "LOOP", "TRY"]
-    assert kept(*names, "EVERY") == ["ANSWER", "WHY", "STORAGE", "SAVES", "EVERY", "TRY"]
+    assert kept(*names, "INTERVAL") == ["ANSWER", "WHY", "STORAGE", "SAVES", "INTERVAL", "TRY"]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def plan_lines(
     hint = "" if risks else "; `--mtbf D` gives the best interval"
     rows += [("HOLDS", _holding(one)) for one in forecast.storage if one.bytes * one.copies > _TOO_MUCH][:1]
     rows += [("SAVES", _save(one, hint, workload.scale)) for one in saves]
-    rows += [("EVERY", _best_intervals(one)) for one in risks]
+    rows += [("INTERVAL", _best_intervals(one)) for one in risks]
     rows += [("NEEDS", _describe_need(one)) for one in risks if one.needed]
     rows += [
         (

@@ -85,7 +85,7 @@ def _answer_rows(run: RunSummary, with_all: bool) -> FirstRows:
     # After the verdict, as who gives an MTBF asks how often to save.
     rows[1:1] = [
         *(("ALSO", text) for text in _other_answers(answers[1:])),
-        *(("EVERY", text) for text in _best_intervals(run)),
+        *(("INTERVAL", text) for text in _best_intervals(run)),
     ]
     phases: dict[str, Sequence[FilePhase]] = {"SAVES": run.saves, "RESTORES": run.restores}
     rows += [row for name, some in phases.items() for row in _file_rows(name, some, run)]

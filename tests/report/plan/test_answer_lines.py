@@ -35,7 +35,7 @@ def test_how_often_to_save_is_there_where_jobs_fail(scale: str, failures: Failur
     workload = compile_pattern(PATTERNS / "llama3_8b.dlio", [("scale", scale)], Job(8))[0]
     found = forecast(workload)
     rows = plan_lines(workload, found, 16e9, list(forecast_risks(workload, found, failures))).splitlines()
-    assert f"EVERY    {text}" in rows
+    assert f"INTERVAL {text}" in rows
     assert not any("--mtbf" in row for row in rows)
 
 
