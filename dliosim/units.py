@@ -59,9 +59,10 @@ UNITS: Final[dict[str, tuple[Fraction, Dimension]]] = {
     "%": (Fraction(1, 100), RATIO),
 }
 
-_EXAMPLES: Final = {SIZE: "4 KiB", TIME: "10 ms", RATE: "10 GB/s"}
+_EXAMPLES: Final = {SIZE: "4 KiB", TIME: "10 ms", RATE: "10 GB/s", RATIO: "2 %"}
 
 MAX_DIGITS: Final = 60
+_OPENS = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9][0-9_]*)?)\s*(?:opens)?/s\s*", re.ASCII)
 _QUANTITY = re.compile(r"\s*(-?[0-9][0-9_]*(?:\.[0-9][0-9_]*)?)\s*(\S+)\s*", re.ASCII)
 
 
@@ -89,6 +90,18 @@ def parse_seconds(text: str) -> float:
 def parse_rate(text: str) -> float:
     """Return the bytes per second of `10 GB/s`; ValueError for a missing or unknown unit."""
     return float(parse_quantity(text, RATE))
+
+
+def parse_ratio(text: str) -> float:
+    """Return the ratio of `2 %`; ValueError for a missing or unknown unit."""
+    return float(parse_quantity(text, RATIO))
+
+
+def parse_opens(text: str) -> float:
+    """Return the opens per second of `1_000_000/s`, `80_000 opens/s`; ValueError for other texts."""
+    if not (found := _OPENS.fullmatch(text)):
+        raise ValueError(f"{text!r} is not a number of opens per second such as 1_000_000/s")
+    return float(parse_number(found[1]))
 
 
 def parse_size(text: str) -> float:

@@ -67,8 +67,10 @@ def check_command(parsed: SimpleNamespace) -> int:
 
 def plan_command(parsed: SimpleNamespace) -> int:
     """Print the plan of a pattern, or with --csv the reads of one rank."""
+    from dliosim.plan.forecast.checkpoint_interval import LOSS
     from dliosim.plan.forecast.forecast import forecast, list_reads
     from dliosim.plan.forecast.interval_forecast import FailureModel, StateRisks, forecast_risks
+    from dliosim.plan.forecast.needs import StorageRates
     from dliosim.plan.samples.sample_index import concat_indexes
     from dliosim.report.plan.answer_lines import plan_lines
     from dliosim.report.plan.tables import plan_tables, risk_tables, write_csv
@@ -101,15 +103,16 @@ def plan_command(parsed: SimpleNamespace) -> int:
         with show_elapsed(user_terminal(), f"plan {printable(parsed.pattern)} on {count(parsed.ranks, 'rank')}"):
             found = _locate_errors(lambda: forecast(workload, indexes), path, parsed)
         risks: list[StateRisks] = []
+        storage, loss = StorageRates(parsed.bandwidth, parsed.opens), parsed.loss or LOSS
         if parsed.mtbf is not None:
-            failures = FailureModel(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time)
+            failures = FailureModel(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time, loss)
             risks = list(forecast_risks(workload, found, failures))
         if parsed.json:
             from dliosim.report.plan.answer_lines import plan_json
 
-            text = plan_json(workload, found, memory, parsed.memory is not None, parsed.mtbf, risks)
+            text = plan_json(workload, found, memory, parsed.memory is not None, parsed.mtbf, risks, storage, loss)
         else:
-            first = plan_lines(workload, found, memory, risks, _title_notes(parsed))
+            first = plan_lines(workload, found, memory, risks, _title_notes(parsed), storage, loss)
             text = f"{first}\n\n{plan_tables(workload, found)}"
             if parsed.mtbf is not None:
                 text += f"\n{risk_tables(parsed.mtbf, risks)}\n"

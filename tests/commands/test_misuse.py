@@ -24,7 +24,6 @@ from dliosim.units import UNITS
 WITH = {
     "--restart-time": ["--mtbf", "4 h"],
     "--save-time": ["--mtbf", "4 h"],
-    "--bandwidth": ["--mtbf", "4 h"],
     "--rank": ["--csv"],
     "--epoch": ["--csv"],
 }
@@ -90,6 +89,15 @@ def test_a_misspelt_option_or_a_command_behind_its_pattern_changes_nothing_else(
         assert parse_words(suggest([*line[:at], misspelt, *line[at + 1 :]])) == parse_words(line)
     if line[1] == EXAMPLES["PATTERN"]:
         assert parse_words(suggest([line[1], line[0], *line[2:]])) == parse_words(line)
+
+
+def test_help_of_a_misspelt_command_is_a_mistake_with_the_line_that_gives_it() -> None:
+    assert suggest(["runn", "-h"]) == ["run", "-h"]
+    assert suggest(["cosmoflow", "--help"]) == ["run", "cosmoflow", "--help"]
+
+
+def test_a_trace_without_a_word_is_exported() -> None:
+    assert suggest(["trace", "my-results"]) == ["trace", "export", "my-results"]
 
 
 def test_an_option_without_a_meaning_is_dropped_and_no_argument_with_it(tmp_path: Path) -> None:

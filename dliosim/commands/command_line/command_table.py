@@ -42,6 +42,8 @@ EXAMPLES: Final = {
     "--restart-time": "10 min",
     "--save-time": "30 s",
     "--bandwidth": "100 GB/s",
+    "--opens": "1_000_000/s",
+    "--loss": "2 %",
     "--memory": "512 GB",
     "--stall-report": "600 s",
     "--stall-timeout": "600 s",
@@ -203,7 +205,10 @@ def _find_plan_contradiction(parsed: SimpleNamespace) -> str:
         return "--json and --csv: one prints an answer for scripts, the other a list of reads"
     if parsed.csv and parsed.mtbf is not None:
         return "--mtbf has a table of its own, and --csv prints none"
-    return _find_missing_mtbf(parsed, "restart_time", "save_time", "bandwidth")
+    limits = [name for name in ("bandwidth", "opens", "loss") if getattr(parsed, name) is not None]
+    if parsed.csv and limits:
+        return f"--{limits[0]} is for the answer of a plan, and --csv prints a list of reads"
+    return _find_missing_mtbf(parsed, "restart_time", "save_time")
 
 
 def _find_missing_mtbf(parsed: SimpleNamespace, *names: str) -> str:
@@ -330,9 +335,21 @@ COMMANDS: Final = {
             _option(
                 "--bandwidth",
                 "B",
-                "with --mtbf: what storage takes from all ranks together, if the save time is not "
-                "known (default: a table of 1, 10, 100 GB/s and 1 TB/s)",
+                "of storage, for all ranks together: says the utilization that loops reach at most, and how long saves "
+                "take (with --mtbf, default: a table of 1, 10, 100 GB/s and 1 TB/s)",
                 type=types.parse_bandwidth,
+            ),
+            _option(
+                "--opens",
+                "N/s",
+                "opens a second of storage, for all ranks together: another limit of loops",
+                type=types.parse_opens,
+            ),
+            _option(
+                "--loss",
+                "SHARE",
+                "time that saves may cost, with --mtbf saves and failures (default: 5 %%)",
+                type=types.parse_share,
             ),
         ),
         find_contradiction=_find_plan_contradiction,

@@ -33,6 +33,23 @@ def parse_bandwidth(text: str) -> float:
     return _parse_quantity(parse_rate, text)
 
 
+def parse_opens(text: str) -> float:
+    """Return opens a second."""
+    from dliosim import units
+
+    return _parse_quantity(units.parse_opens, text)
+
+
+def parse_share(text: str) -> float:
+    """Return a share, between 0 and 1."""
+    from dliosim.units import parse_ratio
+
+    share = _parse_quantity(parse_ratio, text)
+    if share >= 1:
+        raise ArgumentTypeError(f"{text!r} is out of range: above 0 %, below 100 %")
+    return share
+
+
 def parse_size(text: str) -> float:
     """Return bytes."""
     from dliosim import units

@@ -68,12 +68,14 @@ def describe_misuse(given: Sequence[str], message: str) -> str:
     """Return what is wrong with a command line, and what to type; `message` is what argparse says."""
     others, overrides = split_overrides(given)
     line = _Line([part for word in others for part in _split_option(word)])
-    for mender in (_mend_command, _mend_options, _add_missing, _mend_extra, _mend_value):
-        if not line.advice and (found := _parse(line.words)):
-            mender(line, found)
-    line.words += overrides
-    if not line.advice and _parse(line.words):
-        line.give_up(line.problem or message)
+    _mend_command(line)
+    if not {"-h", "--help"} & {*line.words}:  # parsing would print the help
+        for mender in (_mend_options, _add_missing, _mend_extra, _mend_value):
+            if not line.advice and (found := _parse(line.words)):
+                mender(line, found)
+        line.words += overrides
+        if not line.advice and _parse(line.words):
+            line.give_up(line.problem or message)
     typed = " ".join([*line.launcher, "dliosim", *map(quote_word, line.words)])
     return f"error: {line.problem or message}\n  = help: {line.advice or f'{line.note}write `{typed}`'}"
 
@@ -91,7 +93,7 @@ def _parse(words: Sequence[str]) -> str:
         return str(error)
 
 
-def _mend_command(line: _Line, _: str) -> None:
+def _mend_command(line: _Line) -> None:
     """Mend a line that begins with no command."""
     words, first = line.words, line.words[0] if line.words else ""
     start = next((at for at, one in enumerate(words) if one in COMMANDS), 0)
@@ -100,7 +102,7 @@ def _mend_command(line: _Line, _: str) -> None:
         start = start or next((at for at, one in enumerate(words) if locate_pattern(one)), len(words))
         line.launcher = [one for one in words[:start] if one != "dliosim"]
         line.replace(f"`{first}` stands in front of dliosim", 0, start, [] if words[start:] else ["run", "cosmoflow"])
-        _mend_command(line, "")
+        _mend_command(line)
     elif start and (start == 1 or locate_pattern(first)):
         line.replace(problem, 0, start + 1, [words[start], *(words[:start] if locate_pattern(first) else [])])
     elif first in COMMANDS:
@@ -241,6 +243,9 @@ def _mend_value(line: _Line, message: str) -> None:
     options = re.findall(r"(?<![\w-])--[a-z][\w-]*", message)
     if len(options) > 1 and options[1] in line.words:
         line.replace(message, line.words.index(options[1]), 1, [])
+    if found := re.match(r"argument (\w+): invalid choice", message):
+        choices = next(one["choices"] for _, one in COMMANDS[line.words[0]].options if one.get("metavar") == found[1])
+        line.replace(f"`{line.words[1]}` is nothing that `dliosim {line.words[0]}` does", 1, 0, choices[:1])
     if (found := re.match(r"argument (-[\w-]+): (.*)", message)) and found[1] in line.words:
         (option, reason), name = found.groups(), line.words[0]
         value = " ".join(line.words[line.words.index(option) :][:2])

@@ -14,6 +14,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
+
+#: Share of the time that saves and failures may cost, unless `--loss` says otherwise.
+LOSS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)

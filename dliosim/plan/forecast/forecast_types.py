@@ -78,6 +78,11 @@ class Demand:
     readers: int = 0
 
     @property
+    def step_seconds(self) -> float:
+        """Seconds of a step at the goal, or between two requests on average."""
+        return self.least + self.budget if self.goal is None else self.least / self.goal
+
+    @property
     def needs(self) -> float | None:
         """B/s of one rank on average, as `needs` of the answer of a run; None for requests."""
         return None if self.goal is None else self.rate_without_waits * self.goal
@@ -122,6 +127,10 @@ class PhaseForecast:
     #: bytes of memory that each rank needs, int64 (ranks,), without staging buffers; None if all need the same
     rank_memory: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
     node_memory: int = 0  #: bytes of memory that the ranks of the fullest node need together
+
+    def per_second(self, amount: RankSpread) -> float | None:
+        """Return an amount of all ranks in a second at the goal, or of requests; None if nothing says in which time."""
+        return amount.total / self.steps / self.demand.step_seconds if self.demand else None
 
 
 @dataclass(frozen=True, slots=True)

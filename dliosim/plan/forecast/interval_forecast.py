@@ -12,11 +12,8 @@ from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import Loop, flatten_verbs
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_footprint import forecast_state, save_interval
-from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
+from dliosim.plan.forecast.checkpoint_interval import LOSS, Costs, best_interval, compute_waste, daly_interval
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
-
-#: Share of the time that saves and failures may cost: a rate is named with which they do.
-LOSS = 0.05
 
 #: Bandwidths of all ranks together, in B/s: rows of the table if no bandwidth is given.
 BANDWIDTHS = (1e9, 10e9, 100e9, 1e12)
@@ -32,6 +29,7 @@ class FailureModel:
     #: from a failure until work continues; None: the time to read what all ranks restore, at the rate at which a save
     #: is written
     restart_time: float | None = None
+    loss: float = LOSS  #: share of the time that saves and failures may cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,11 @@ class StateRisks:
     knows_stall: bool  #: false for background saves whose copy to buffers has no pace: the copy counts as 0 s
     part_of: str = ""  #: part that the workload saves; empty if it is all
     ranks: int = 0  #: ranks that save the checkpoint
-    #: bandwidth, in B/s, with which `LOSS` is lost in all; None if one is given, and if none loses so little
+    #: bandwidth, in B/s, with which `FailureModel.loss` is lost in all; None if one is given, or none loses so little
     needed: float | None = None
+    #: of saves in the background: bandwidth, in B/s, with which a flush ends before the next save at the best interval;
+    #: None without, if the stall is unknown, and if no bandwidth is enough
+    flush_rate: float | None = None
 
 
 def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureModel) -> Iterator[StateRisks]:
@@ -80,16 +81,24 @@ def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureMode
         own = () if state.part_of or workload.scale > 1 else tuple(_save_intervals(workload, checkpoint))
         needed = None
         if known and not is_given:
-            needed = _find_rate(partial(_failure_costs, checkpoint, whole, failures))
-        yield StateRisks(whole, each, own, known, state.part_of, ranks, needed)
+            needed = _find_rate(partial(_failure_costs, checkpoint, whole, failures), failures.loss)
+        flushed = _find_flush_rate(checkpoint, whole, failures) if known and background is not None else None
+        yield StateRisks(whole, each, own, known, state.part_of, ranks, needed, flushed)
 
 
-def _find_rate(costs_at: Callable[[float], Costs]) -> float | None:
-    """Return the bandwidth at which the best interval loses `LOSS`, B/s; None if any loses more."""
+def _find_flush_rate(checkpoint: Checkpoint, state: StateForecast, failures: FailureModel) -> float | None:
+    """Return the bandwidth with which a flush takes no longer than Daly's interval, B/s; None if none is enough."""
+    costs = _failure_costs(checkpoint, state, failures, None)
+    left = daly_interval(costs.stall, costs.mtbf) - costs.flush  # without a rate, a flush is the time of serializing
+    return state.bytes / left if left > 0 else None
+
+
+def _find_rate(costs_at: Callable[[float], Costs], loss: float) -> float | None:
+    """Return the bandwidth at which the best interval loses `loss`, B/s; None if any loses more."""
 
     def is_enough(rate: float) -> bool:
         costs = costs_at(rate)
-        return compute_waste(best_interval(costs), costs).total <= LOSS
+        return compute_waste(best_interval(costs), costs).total <= loss
 
     slow, fast = 1.0, 1e18
     if not is_enough(fast):

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import Cadence, Loop
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_footprint import save_interval
+from dliosim.plan.forecast.checkpoint_interval import LOSS
 from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Demand, Forecast, PhaseForecast, StateForecast
 
-#: Share of the time that saves may hold the ranks.
-SAVE_SHARE: Final = 0.05
+Bound: TypeAlias = Literal["bandwidth", "opens", "compute"]
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRates:
+    """The rates of a storage for all ranks together; None: not known, so that it limits nothing."""
+
+    bandwidth: float | None = None  #: B/s
+    opens: float | None = None  #: opens/s
+
+
+#: A storage of which nothing is known.
+UNLIMITED: Final = StorageRates()
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The most that a loop reaches with the rates of a storage."""
+
+    utilization: float  #: storage-limited utilization; of requests: the share that storage keeps up with
+    bound: Bound  #: rate that limits it
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +51,10 @@ class LoopNeeds:
     #: greatest share of the last epoch's bytes that the page cache of a node can have from the epochs before
     memory_share: float
     amplification: float | None  #: bytes that calls move for each byte asked, if units or pages are read whole
+    #: opens and read calls of all ranks in each second of the first epoch for the goal; None as `demand`
+    opens_per_second: float | None
+    calls_per_second: float | None
+    reach: Reach | None  #: None without `demand`, and if no rate of the storage is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +65,7 @@ class SaveNeeds:
     cadence: Cadence | None  #: when a loop saves it; None if only a verb does
     background: bool  #: true if ranks continue while it is written
     interval: float | None  #: seconds of compute between two saves; None if the pattern does not say
-    #: rate at which a save takes `SAVE_SHARE` of the time, or in the background all of the interval; None without an
+    #: rate at which a save takes a given share of the time, or in the background all of the interval; None without an
     #: interval, if making the bytes takes longer, and if `scale` may have made the interval shorter
     rate: float | None
 
@@ -51,8 +75,10 @@ def memory_left(forecast: Forecast, memory: float) -> float:
     return max(memory - forecast.node_bytes, 0.0)
 
 
-def loop_needs(workload: Workload, forecast: Forecast, memory: float) -> Iterator[LoopNeeds]:
-    """Yield what each loop needs; `memory` is that of a node, in bytes."""
+def loop_needs(
+    workload: Workload, forecast: Forecast, memory: float, storage: StorageRates = UNLIMITED
+) -> Iterator[LoopNeeds]:
+    """Yield what each loop needs, and reaches with a storage; `memory` is a node's, in bytes."""
     room = memory_left(forecast, memory)
     for loop in loops_of(workload.verbs):
         phases = [one for one in forecast.phases if (one.verb, one.name) == (loop.kind, loop.name)]
@@ -62,13 +88,46 @@ def loop_needs(workload: Workload, forecast: Forecast, memory: float) -> Iterato
         seen, each, data = _node_data(workload, loop, first, epochs)
         share = 0.0 if loop.access.cache == "off" or not data else min(seen, room / data)
         asked = first.bytes
+        # With O_DIRECT storage serves each rank; the page cache of a node serves its other ranks.
+        stored = asked.total if loop.access.cache == "off" else each * workload.job.nodes
         yield LoopNeeds(
-            loop, first.demand, asked.total, asked.estimated, epochs, each, data, share, first.amplification
+            loop,
+            first.demand,
+            asked.total,
+            asked.estimated,
+            epochs,
+            each,
+            data,
+            share,
+            first.amplification,
+            first.per_second(first.opens),
+            first.per_second(first.calls),
+            _find_reach(loop.access.readers > 0, first, stored, storage),
         )
 
 
-def save_needs(workload: Workload, forecast: Forecast) -> Iterator[SaveNeeds]:
-    """Yield what the saves of each checkpoint need, for the shortest interval of any loop."""
+def _find_reach(overlapped: bool, first: PhaseForecast, stored: float, storage: StorageRates) -> Reach | None:
+    """Return the most that a loop reaches in its first epoch, for which storage gives `stored` bytes."""
+    rates: list[tuple[float, Bound]] = []
+    if storage.bandwidth is not None:
+        rates.append((stored / first.steps / storage.bandwidth, "bandwidth"))
+    if storage.opens is not None:
+        rates.append((first.opens.total / first.steps / storage.opens, "opens"))
+    if not rates or (demand := first.demand) is None:
+        return None
+    reading, bound = max(rates)
+    if demand.goal is None:
+        reached = min(1.0, demand.budget / reading) if reading else 1.0
+    else:
+        reached = demand.least / (max(demand.least, reading) if overlapped else demand.least + reading)
+    return Reach(reached, bound if reached < 1 else "compute")
+
+
+def save_needs(workload: Workload, forecast: Forecast, loss: float = LOSS) -> Iterator[SaveNeeds]:
+    """Yield what the saves of each checkpoint need, for the shortest interval of any loop.
+
+    Saves that block may take `loss` of the time.
+    """
     for state in forecast.states:
         checkpoint = workload.checkpoint(state.checkpoint)
         found: list[tuple[float, Cadence]] = []
@@ -80,7 +139,7 @@ def save_needs(workload: Workload, forecast: Forecast) -> Iterator[SaveNeeds]:
         between = min((each for each, _ in found), default=float("inf"))
         background = checkpoint.background is not None
         making = checkpoint.serialize.duration(state.most) if checkpoint.serialize else 0.0
-        left = (between if background else between * SAVE_SHARE / (1 - SAVE_SHARE)) - making
+        left = (between if background else between * loss / (1 - loss)) - making
         known = between < float("inf")
         yield SaveNeeds(
             state,

@@ -10,11 +10,19 @@ from typing import Any, Final
 
 from dliosim.boundedjson import drop_nonfinite
 from dliosim.model import Workload
-from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, possible_interval
+from dliosim.plan.forecast.checkpoint_interval import LOSS, Costs, best_interval, compute_waste, possible_interval
 from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Forecast, Storage
-from dliosim.plan.forecast.interval_forecast import LOSS, Risk, StateRisks
-from dliosim.plan.forecast.needs import SAVE_SHARE, LoopNeeds, SaveNeeds, loop_needs, memory_left, save_needs
+from dliosim.plan.forecast.interval_forecast import Risk, StateRisks
+from dliosim.plan.forecast.needs import (
+    UNLIMITED,
+    LoopNeeds,
+    SaveNeeds,
+    StorageRates,
+    loop_needs,
+    memory_left,
+    save_needs,
+)
 from dliosim.plan.forecast.rank_memory import NODE_BYTES
 from dliosim.readable import count, long_time, number, percent, seconds, size
 from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
@@ -38,25 +46,31 @@ def plan_lines(
     memory: float,
     risks: Sequence[StateRisks] = (),
     notes: Sequence[str] = ("",),
+    storage: StorageRates = UNLIMITED,
+    loss: float = LOSS,
 ) -> str:
     """Return the first lines of a plan, at most 8: a title, and a line for each question that it can answer.
 
-    `memory` is a node's, in bytes; `risks` belong to a job that fails; `notes` are forms of the title's end after the
-    nodes and their memory, the longest first. Loops after the first only get their rate.
+    With a bandwidth of `storage`, one more line has room for the time of saves. `memory` is a node's, in bytes; `risks`
+    belong to a job that fails; `notes` are forms of the title's end after the nodes and their memory, the longest
+    first; `loss` is the share of the time that saves may cost. Loops after the first only get their rate.
     """
-    loops, saves = list(loop_needs(workload, forecast, memory)), list(save_needs(workload, forecast))
+    loops = list(loop_needs(workload, forecast, memory, storage))
     rows = list(_missing_memory(forecast, memory))
     if workload.scale > 1 and any(phase.verb not in ("save", "restore") for phase in forecast.phases):
         rows.append(("SCALE", f"scale={workload.scale} shrinks the published workload; -D scale=1 plans all of it"))
-    rows += _loop_rows(loops[0], workload, memory_left(forecast, memory)) if loops else []
+    rows += _loop_rows(loops[0], workload, memory_left(forecast, memory), storage) if loops else []
     rows += [("ALSO", _rate(one, forecast.ranks, workload.accelerator)) for one in loops[1:2]]
     unread = [shorten_name(one.name) for one in loops_of(workload.verbs) if not one.dataset]
     rows += [("ALSO" if rows else "NEEDS", f"{name}: nothing: it does not read") for name in unread[:1]]
     hint = "" if risks else "; `--mtbf D` gives the best interval"
     rows += [("HOLDS", _holding(one)) for one in forecast.storage if one.bytes * one.copies > _TOO_MUCH][:1]
-    rows += [("SAVES", _save(one, hint, workload.scale)) for one in saves]
+    rows += [
+        ("SAVES", _save(one, hint, workload.scale, storage.bandwidth, loss))
+        for one in save_needs(workload, forecast, loss)
+    ]
     rows += [("INTERVAL", _best_intervals(one)) for one in risks]
-    rows += [("NEEDS", _describe_need(one)) for one in risks if one.needed]
+    rows += [("NEEDS", _describe_need(one, loss)) for one in risks if one.needed or one.flush_rate]
     rows += [
         (
             phase.verb.upper(),
@@ -70,7 +84,7 @@ def plan_lines(
     title = fit_title(
         name_forms(forecast.workload), [f"{count(forecast.ranks, 'rank')} on {nodes}{note}" for note in notes]
     )
-    return first_lines(*fit_rows(title, rows))
+    return first_lines(*fit_rows(title, rows, large=["SAVES"] if storage.bandwidth else []))
 
 
 def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, str]]:
@@ -96,9 +110,10 @@ def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, st
     )
 
 
-def _loop_rows(needs: LoopNeeds, workload: Workload, left: float) -> Iterator[tuple[str, str]]:
+def _loop_rows(needs: LoopNeeds, workload: Workload, left: float, storage: StorageRates) -> Iterator[tuple[str, str]]:
     ranks = workload.job.ranks
     yield "NEEDS", _rate(needs, ranks, workload.accelerator)
+    yield from (("REACH", line) for line in _reach(needs, storage))
     demand = needs.demand
     if demand and demand.goal and not needs.loop.access.readers:
         rate = "more than any storage has"
@@ -126,7 +141,25 @@ def _rate(needs: LoopNeeds, ranks: int, accelerator: str) -> str:
         return f"{name}: {rate} to keep up with requests, {seconds(demand.budget, 2)} to read each"
     whole, each = (f"{show_figure(rate, size, True)}/s" for rate in (demand.needs * ranks, demand.needs))
     kind = f" ({shorten_name(accelerator)})" * bool(accelerator)
-    return f"{name}: {whole} for {count(ranks, 'accelerator')}{kind} at {percent(demand.goal, 2)}, {each} each"
+    opens = f"; ~{_group(float(f'{needs.opens_per_second:.1e}'))} opens/s" if needs.opens_per_second else ""
+    return f"{name}: {whole} for {count(ranks, 'accelerator')}{kind} at {percent(demand.goal, 2)}, {each} each{opens}"
+
+
+def _reach(needs: LoopNeeds, storage: StorageRates) -> Iterator[str]:
+    """Yield the most that a loop reaches with the rates of a storage, and the rate that limits it."""
+    if needs.reach is None or needs.demand is None:
+        return
+    name, most = shorten_name(needs.loop.name), percent(needs.reach.utilization, 2)
+    rates = {"bandwidth": f"{size(storage.bandwidth, 2)}/s"} if storage.bandwidth else {}
+    rates |= {"opens": f"{_group(storage.opens)} opens/s"} if storage.opens else {}
+    given = " and ".join(rates.values())
+    if needs.demand.goal is None:
+        yield f"{name}: {given} keep up with {'all' if needs.reach.utilization == 1 else f'at most {most} of'} requests"
+    elif needs.reach.bound == "compute":
+        yield f"{name}: {given} do not limit the accelerators"
+    else:
+        goal = f"goal {percent(needs.demand.goal, 2)}"
+        yield f"{name}: accelerators busy {most} at most ({goal}), limited by {rates[needs.reach.bound]}"
 
 
 def _memory(needs: LoopNeeds, left: float, one: str) -> Iterator[str]:
@@ -157,6 +190,11 @@ def _holding(one: Storage) -> str:
     return f"{shorten_name(one.name)}: {whole}: too much to store{f' (-D {one.name}.keep=1)' * several}"
 
 
+def _group(value: float) -> str:
+    """Return a number as it is typed, with `_` between thousands, so that no line breaks it."""
+    return f"{value:_.0f}" if value >= 10 else number(value, 2)
+
+
 def _two_digits(value: float) -> str:
     """Return bytes with two digits."""
     return size(float(f"{value:.1e}"), 2)
@@ -168,9 +206,14 @@ def _show_memory(value: float) -> str:
     return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits} {unit}"
 
 
-def _describe_need(one: StateRisks) -> str:
-    rate = f"{show_figure(_round_up(one.needed or 0.0), size, True)}/s"
-    return f"{shorten_name(one.state.checkpoint)}: {rate} limits the loss to saves and failures to {percent(LOSS, 1)}"
+def _describe_need(one: StateRisks, loss: float) -> str:
+    needs = []
+    if one.needed:
+        rate = f"{show_figure(_round_up(one.needed), size, True)}/s"
+        needs.append(f"{rate} limits the loss to saves and failures to {percent(loss, 2)}")
+    if one.flush_rate:
+        needs.append(f"{show_figure(_round_up(one.flush_rate), size, True)}/s ends a flush before the next save")
+    return f"{shorten_name(one.state.checkpoint)}: {'; '.join(needs)}"
 
 
 def _round_up(value: float) -> float:
@@ -199,7 +242,7 @@ def _name_bandwidth(risk: Risk) -> str:
     return f" at {size(risk.bandwidth, 1)}/s" if risk.bandwidth else ""
 
 
-def _save(needs: SaveNeeds, hint: str, scale: int) -> str:
+def _save(needs: SaveNeeds, hint: str, scale: int, bandwidth: float | None, loss: float) -> str:
     text, part = f"{shorten_name(needs.state.checkpoint)}: {size(needs.state.bytes)}", needs.state.part_of
     if needs.interval is None:
         text += " at the end" if needs.cadence and needs.cadence.unit == "end" else " each"
@@ -209,8 +252,9 @@ def _save(needs: SaveNeeds, hint: str, scale: int) -> str:
         return f"{every}; -D scale=1 gives the rate"
     if needs.rate is None:
         return f"{every}; serializing alone takes longer"
-    limit = "to finish in that time" if needs.background else f"for {percent(SAVE_SHARE, 1)} of the time"
-    return f"{every}: {show_figure(needs.rate, size, True)}/s {limit}"
+    limit = "to finish in that time" if needs.background else f"for {percent(loss, 2)} of the time"
+    taken = f"; {seconds(needs.state.bytes / bandwidth, 2)} at {size(bandwidth, 2)}/s" if bandwidth else ""
+    return f"{every}: {show_figure(needs.rate, size, True)}/s {limit}{taken}"
 
 
 PLAN_VERSION: Final = 1
@@ -223,6 +267,8 @@ def plan_json(
     is_given: bool,
     mtbf: float | None = None,
     risks: Sequence[StateRisks] = (),
+    storage: StorageRates = UNLIMITED,
+    loss: float = LOSS,
 ) -> str:
     """Return the answer of a plan as a line of JSON; keys in docs/answer.md.
 
@@ -242,8 +288,10 @@ def plan_json(
             "ranks_bytes": forecast.node_bytes,
             "left_bytes": memory_left(forecast, memory),
         },
-        "loops": [_loop(one, forecast.ranks) for one in loop_needs(workload, forecast, memory)],
-        "saves": [_save_content(one) for one in save_needs(workload, forecast)],
+        "storage_rates": {"bytes_per_second": storage.bandwidth, "opens_per_second": storage.opens},
+        "loops": [_loop(one, forecast.ranks) for one in loop_needs(workload, forecast, memory, storage)],
+        "loss": loss,
+        "saves": [_save_content(one) for one in save_needs(workload, forecast, loss)],
         "storage": [asdict(one) for one in forecast.storage],
         "mtbf_seconds": mtbf,
         "intervals": [_interval(one, risk) for one in risks for risk in one.risks],
@@ -259,6 +307,10 @@ def _loop(needs: LoopNeeds, ranks: int) -> dict[str, Any]:
         "goal": demand and demand.goal,
         "needs_bytes_per_second": None if mean is None else mean * ranks,
         "reading_bytes_per_second": None if reading is None else reading * ranks,
+        "needs_opens_per_second": needs.opens_per_second,
+        "needs_calls_per_second": needs.calls_per_second,
+        "reached_at_most": needs.reach and needs.reach.utilization,
+        "limited_by": needs.reach and needs.reach.bound,
         "epoch_bytes": needs.epoch_bytes,
         "is_estimate": needs.estimated,
         "epochs": needs.epochs,
@@ -290,6 +342,7 @@ def _interval(one: StateRisks, risk: Risk) -> dict[str, Any]:
         "flush_seconds": costs.flush,
         "restart_seconds": costs.restart,
         "needs_bytes_per_second": one.needed,
+        "flush_bytes_per_second": one.flush_rate,
         "best": _loss(best_interval(costs), costs, one.knows_stall),
         "own": [_loss(possible_interval(time, costs), costs, one.knows_stall) for _, time in one.own],
     }

@@ -280,11 +280,15 @@ def _demand_table(workload: Workload, forecast: Forecast) -> str:
     for phase in phases:
         if phase.demand and phase.demand.goal is not None:
             rate = f"{show_figure(phase.demand.rate_without_waits, size, True)}/s"
-            without_waits.setdefault(phase.name, f"{phase.name}: an accelerator that never waits takes {rate}.")
+            opens, calls = (
+                show_figure(phase.per_second(one) or 0.0, _count, True) for one in (phase.opens, phase.calls)
+            )
+            text = f"{phase.name}: an accelerator that never waits takes {rate}. The goal needs {opens} opens/s and "
+            without_waits.setdefault(phase.name, f"{text}{calls} calls/s of all ranks together in the first epoch.")
     notes = dict.fromkeys(
         note for phase in phases if phase.demand for note in _storage_limits(loops[phase.name], phase.demand)
     )
-    return "\n\n".join([table, *without_waits.values(), *(textwrap.fill(note, WIDTH) for note in notes)])
+    return "\n\n".join([table, *(textwrap.fill(note, WIDTH) for note in (*without_waits.values(), *notes))])
 
 
 def _storage_limits(loop: Loop, demand: Demand) -> Iterator[str]:

@@ -30,7 +30,7 @@ from dliosim.model import (
 )
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.checkpoint_footprint import restore_bytes
-from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
+from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste, daly_interval
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.interval_forecast import BANDWIDTHS, FailureModel, StateRisks, forecast_risks
 
@@ -118,6 +118,23 @@ def test_the_rate_is_named_with_which_a_twentieth_is_lost() -> None:
     # The save time of one in the background is that of its copy: the flush takes what the bandwidth makes it.
     copied = found(FailureModel(3600, save_time=3.0), unknown)
     assert [risk.costs.flush for risk in copied.risks] == [40e9 / rate for rate in BANDWIDTHS]
+
+
+def test_the_rate_is_that_of_the_loss_that_is_given() -> None:
+    one = found(FailureModel(3600, loss=0.2))
+    costs = found(FailureModel(3600, bandwidth=one.needed)).risks[0].costs
+    assert compute_waste(best_interval(costs), costs).total == pytest.approx(0.2, rel=1e-2)
+
+
+def test_a_flush_that_has_its_rate_ends_with_the_best_interval() -> None:
+    paced = replace(CHECKPOINT, background=Background(Pace(bytes_per_second=5e9)), serialize=Pace(seconds=4.0))
+    one = found(FailureModel(3600), paced)
+    assert one.flush_rate is not None
+    costs = found(FailureModel(3600, bandwidth=one.flush_rate), paced).risks[0].costs
+    assert costs.flush == pytest.approx(best_interval(costs)) == pytest.approx(daly_interval(costs.stall, 3600))
+    assert found(FailureModel(3600)).flush_rate is None  # it blocks
+    assert found(FailureModel(3600), replace(paced, serialize=Pace(seconds=900.0))).flush_rate is None
+    assert found(FailureModel(3600), replace(CHECKPOINT, background=Background())).flush_rate is None
 
 
 def test_a_save_time_stands_for_the_bandwidth_of_a_checkpoint_that_blocks_next_to_one_in_the_background() -> None:

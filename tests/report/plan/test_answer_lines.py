@@ -10,16 +10,26 @@ from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Workload
 from dliosim.plan.forecast.forecast import forecast
 from dliosim.plan.forecast.interval_forecast import FailureModel, forecast_risks
+from dliosim.plan.forecast.needs import UNLIMITED, StorageRates
 from dliosim.report.plan.answer_lines import plan_lines
 
 PATTERNS = Path(__file__).parents[3] / "patterns"
 
 
-def lines(name: str, ranks: int = 4, nodes: int = 1, memory: float = 16e9, **overrides: str) -> dict[str, str]:
+def lines(
+    name: str,
+    ranks: int = 4,
+    nodes: int = 1,
+    memory: float = 16e9,
+    storage: StorageRates = UNLIMITED,
+    loss: float = 0.05,
+    **overrides: str,
+) -> dict[str, str]:
     """The first lines of a shipped pattern by their names, the title as `title`."""
     given = [(key.replace("__", "."), value) for key, value in overrides.items()]
     workload = compile_pattern(PATTERNS / f"{name}.dlio", given, Job(ranks, nodes))[0]
-    title, *rows = plan_lines(workload, forecast(workload), memory).splitlines()
+    text = plan_lines(workload, forecast(workload), memory, storage=storage, loss=loss)
+    title, *rows = text.splitlines()
     return {"title": title} | {row[:9].strip() or "then": row[9:] for row in rows}
 
 
@@ -77,12 +87,29 @@ def test_a_loop_with_readers_needs_its_bytes_in_its_compute_by_the_goal() -> Non
     """Steps of 2.83 MB in 3.5 ms at 70 %, saves of 100 MB every 2 epochs of 16 steps."""
     found = lines("cosmoflow", files="64", scale="1")
     assert found["title"] == "cosmoflow  4 ranks on 1 node of 16 GB"
-    assert found["NEEDS"] == "train: ~2.3 GB/s for 4 accelerators (h100) at 70 %, ~560 MB/s each"
+    assert found["NEEDS"] == "train: ~2.3 GB/s for 4 accelerators (h100) at 70 %, ~560 MB/s each;"
+    assert found["then"] == "~800 opens/s"
     assert found["DATA"] == "180.8 MB per epoch for all ranks, 45.19 MB per rank; 5 epochs"
     assert found["MEMORY"] == "an epoch reads ~180 MB per node; the page cache has room for 16 GB:"
-    assert found["then"] == "all of epochs 2 to 5 may come from memory, not from storage"
     assert found["SAVES"] == "model: 100.0 MB every 112 ms of compute: ~17 GB/s for 5 % of the time"
     assert "READING" not in found and "SCALE" not in found
+
+
+def test_a_storage_that_is_given_says_what_is_reached_and_what_limits_it() -> None:
+    found = lines("cosmoflow", 4096, 512, storage=StorageRates(500e9, 1e6), scale="1")
+    assert found["REACH"] == "train: accelerators busy 15 % at most (goal 70 %), limited by 500 GB/s"
+    found = lines("cosmoflow", 4096, 512, storage=StorageRates(5e12, 1e5), scale="1")
+    assert found["REACH"] == "train: accelerators busy 8.5 % at most (goal 70 %), limited by 100_000"
+    found = lines("cosmoflow", storage=StorageRates(500e9, 1e6))
+    assert found["REACH"] == "train: 500 GB/s and 1_000_000 opens/s do not limit the accelerators"
+    assert "REACH" not in lines("cosmoflow")
+    assert lines("inference", storage=StorageRates(1e12))["REACH"] == "infer: 1.0 TB/s keep up with all requests"
+
+
+def test_saves_take_the_share_that_is_given_and_their_time_at_a_rate() -> None:
+    found = lines("cosmoflow", files="64", scale="1", storage=StorageRates(1e9), loss=0.02)
+    assert found["SAVES"] == "model: 100.0 MB every 112 ms of compute: ~44 GB/s for 2.0 % of the time;"
+    assert found["then"].endswith("100 ms at 1.0 GB/s") or "100 ms" in found["then"]
 
 
 def test_figures_of_less_than_is_published_say_so_and_need_no_rate_of_saves() -> None:
