@@ -30,7 +30,7 @@ FirstRows: TypeAlias = tuple[str, list[Row]]
 _LEAST_NEEDED = ("RESTORES", "SAVES", "MEMORY", "LOOP", "ALSO")
 
 #: The same where somebody asked how often to save.
-_LEAST_NEEDED_OF_SAVES = ("RESTORES", "MEMORY", "LOOP", "ALSO", "SAVES")
+_LEAST_NEEDED_OF_SAVES = ("RESTORES", "RESTORE", "MEMORY", "LOOP", "DATA", "ALSO", "SAVES")
 
 
 #: Characters of a row's name with the space after it, and of its text in one line.
@@ -77,10 +77,11 @@ def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Row] = (), large:
     def is_full() -> bool:
         return len(first_lines(title, [*kept, *advice]).splitlines()) > most
 
-    for name in _LEAST_NEEDED_OF_SAVES if "INTERVAL" in names else _LEAST_NEEDED:
+    asks_for_saves = "INTERVAL" in names
+    for name in _LEAST_NEEDED_OF_SAVES if asks_for_saves else _LEAST_NEEDED:
         if is_full() and name in large:
             most = _MOST + 1
-        elif is_full() and (name != "MEMORY" or "STORAGE" in names):
+        elif is_full() and (name != "MEMORY" or "STORAGE" in names or asks_for_saves):
             kept = [row for row in kept if row[0] != name]
     while is_full() and any(droppable := [row for row in kept[1:] if row[0] not in large]):
         kept.remove(droppable[-1])

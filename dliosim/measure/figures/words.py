@@ -30,7 +30,7 @@ _OF_ANSWERS = {
     "little was measured, or memory was short: TRY says how to find out",
     "not asked": "the loop has no compute or reads nothing, so the run gives a rate but no verdict",
     "not a storage result": "memory gave the bytes, or may have, or nothing was read",
-    "every": "with `--mtbf`: how often it is best to save each checkpoint",
+    "interval": "with `--mtbf`: how often it is best to save each checkpoint",
     "mtbf": 'the mean time between failures of the whole job, `--mtbf "6 h"`: the run says how often to save',
     "try": "what to do next, a command line that can be pasted",
     "answer": "whether storage feeds the loop: `feeds`, `does not feed`, `too close to say`, "
@@ -50,6 +50,7 @@ _OF_ANSWERS = {
 #: Words of plans, of comparisons and of tables that no figure declares.
 _OF_TABLES = {
     "needs": "the bytes/s that storage must deliver for the goal",
+    "reach": "how busy accelerators can be at most, by the rates of a storage (`--bandwidth`, `--opens`)",
     "reading": "the bytes/s while a step's bytes are read",
     "data": "the bytes that all ranks and each rank read in an epoch",
     "smallest shown": "the smallest ratio that this many passes would show as a difference",

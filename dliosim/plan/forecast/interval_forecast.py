@@ -51,7 +51,8 @@ class StateRisks:
     knows_stall: bool  #: false for background saves whose copy to buffers has no pace: the copy counts as 0 s
     part_of: str = ""  #: part that the workload saves; empty if it is all
     ranks: int = 0  #: ranks that save the checkpoint
-    #: bandwidth, in B/s, with which `FailureModel.loss` is lost in all; None if one is given, or none loses so little
+    #: bandwidth, in B/s, with which `FailureModel.loss` is lost in all; None if the save time is given, and if no
+    #: bandwidth loses so little
     needed: float | None = None
     #: of saves in the background: bandwidth, in B/s, with which a flush ends before the next save at the best interval;
     #: None without, if the stall is unknown, and if no bandwidth is enough
@@ -80,7 +81,7 @@ def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureMode
         known = background is None or background.staging is not None or failures.save_time is not None
         own = () if state.part_of or workload.scale > 1 else tuple(_save_intervals(workload, checkpoint))
         needed = None
-        if known and not is_given:
+        if known and not is_timed:
             needed = _find_rate(partial(_failure_costs, checkpoint, whole, failures), failures.loss)
         flushed = _find_flush_rate(checkpoint, whole, failures) if known and background is not None else None
         yield StateRisks(whole, each, own, known, state.part_of, ranks, needed, flushed)

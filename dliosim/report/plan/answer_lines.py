@@ -126,7 +126,7 @@ def _loop_rows(needs: LoopNeeds, workload: Workload, left: float, storage: Stora
     more = needs.amplification or 0.0
     moved = f"; calls move {number(more, 2)} times as many bytes" if more > _AMPLIFIED else ""
     yield "DATA", f"{asked} per {one} for all ranks, {mean} per rank; {count(needs.epochs, one, several)}{moved}"
-    yield from zip(("MEMORY", ""), _memory(needs, left, one), strict=False)
+    yield "MEMORY", _memory(needs, left, one)
 
 
 def _rate(needs: LoopNeeds, ranks: int, accelerator: str) -> str:
@@ -141,7 +141,8 @@ def _rate(needs: LoopNeeds, ranks: int, accelerator: str) -> str:
         return f"{name}: {rate} to keep up with requests, {seconds(demand.budget, 2)} to read each"
     whole, each = (f"{show_figure(rate, size, True)}/s" for rate in (demand.needs * ranks, demand.needs))
     kind = f" ({shorten_name(accelerator)})" * bool(accelerator)
-    opens = f"; ~{_group(float(f'{needs.opens_per_second:.1e}'))} opens/s" if needs.opens_per_second else ""
+    opens_rate = needs.opens_per_second or 0.0
+    opens = f"; ~{_group(float(f'{opens_rate:.1e}'))} opens/s" if opens_rate >= 1 else ""
     return f"{name}: {whole} for {count(ranks, 'accelerator')}{kind} at {percent(demand.goal, 2)}, {each} each{opens}"
 
 
@@ -162,25 +163,24 @@ def _reach(needs: LoopNeeds, storage: StorageRates) -> Iterator[str]:
         yield f"{name}: accelerators busy {most} at most ({goal}), limited by {rates[needs.reach.bound]}"
 
 
-def _memory(needs: LoopNeeds, left: float, one: str) -> Iterator[str]:
-    """Yield one or two lines: what an epoch (`one`) is on a node, whose ranks leave `left` bytes, and what may stay."""
+def _memory(needs: LoopNeeds, left: float, one: str) -> str:
+    """Return what an epoch (`one`) is on a node whose ranks leave `left` bytes, and how much of it may stay there."""
     data, share = f"an {one}" if one == "epoch" else f"a {one}", needs.memory_share
     each = f"{show_figure(needs.node_bytes, size, True)} per node"
     if needs.loop.access.cache == "off":
-        yield f"bypasses the page cache (`cache off`): every {one} comes from storage"
-    elif needs.epochs == 1:
-        yield f"{each}, read once: nothing comes from memory after a cold start"
+        return f"bypasses the page cache (`cache off`): every {one} comes from storage"
+    if needs.epochs == 1:
+        return f"{each}, read once: nothing comes from memory after a cold start"
+    later = f"{one} 2" if needs.epochs == 2 else f"{one}{'e' * (one == 'pass')}s 2 to {needs.epochs}"
+    if share >= _ALL:
+        stays = f"all of {later} may come from memory, not from storage"
+    elif share < _NONE:
+        stays = f"almost nothing of {later} comes from memory"
+    elif share * needs.data_bytes < _ALL * left:
+        stays = f"at most {percent(share, 2)} of {one} {needs.epochs} can be in memory: the rest is new to the node"
     else:
-        later = f"{one} 2" if needs.epochs == 2 else f"{one}{'e' * (one == 'pass')}s 2 to {needs.epochs}"
-        yield f"{data} reads {each}; the page cache has room for {_two_digits(left)}:"
-        if share >= _ALL:
-            yield f"all of {later} may come from memory, not from storage"
-        elif share < _NONE:
-            yield f"almost nothing of {later} comes from memory"
-        elif share * needs.data_bytes < _ALL * left:
-            yield f"at most {percent(share, 2)} of {one} {needs.epochs} can be in memory: the rest is new to the node"
-        else:
-            yield f"at most {percent(share, 2)} of {later} can be in memory"
+        stays = f"at most {percent(share, 2)} of {later} can be in memory"
+    return f"{data} reads {each}; the page cache has room for {_two_digits(left)}: {stays}"
 
 
 def _holding(one: Storage) -> str:
@@ -210,7 +210,7 @@ def _describe_need(one: StateRisks, loss: float) -> str:
     needs = []
     if one.needed:
         rate = f"{show_figure(_round_up(one.needed), size, True)}/s"
-        needs.append(f"{rate} limits the loss to saves and failures to {percent(loss, 2)}")
+        needs.append(f"{rate} limits the loss to saves and failures to {100 * loss:g} %")
     if one.flush_rate:
         needs.append(f"{show_figure(_round_up(one.flush_rate), size, True)}/s ends a flush before the next save")
     return f"{shorten_name(one.state.checkpoint)}: {'; '.join(needs)}"
@@ -252,7 +252,7 @@ def _save(needs: SaveNeeds, hint: str, scale: int, bandwidth: float | None, loss
         return f"{every}; -D scale=1 gives the rate"
     if needs.rate is None:
         return f"{every}; serializing alone takes longer"
-    limit = "to finish in that time" if needs.background else f"for {percent(loss, 2)} of the time"
+    limit = "to finish in that time" if needs.background else f"for {100 * loss:g} % of the time"
     taken = f"; {seconds(needs.state.bytes / bandwidth, 2)} at {size(bandwidth, 2)}/s" if bandwidth else ""
     return f"{every}: {show_figure(needs.rate, size, True)}/s {limit}{taken}"
 

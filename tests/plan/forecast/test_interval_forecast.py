@@ -111,7 +111,8 @@ def test_the_rate_is_named_with_which_a_twentieth_is_lost() -> None:
     assert one.needed is not None
     costs = found(FailureModel(3600, bandwidth=one.needed)).risks[0].costs
     assert compute_waste(best_interval(costs), costs).total == pytest.approx(0.05, rel=1e-2)
-    assert found(FailureModel(3600, bandwidth=1e9)).needed is None
+    assert found(FailureModel(3600, bandwidth=1e9)).needed == pytest.approx(one.needed)
+    assert found(FailureModel(3600, save_time=3.0)).needed is None
     assert found(FailureModel(3600, restart_time=600.0)).needed is None  # restarts alone lose more
     unknown = replace(CHECKPOINT, background=Background())
     assert found(FailureModel(3600), unknown).needed is None
