@@ -25,7 +25,7 @@ class StorageRates:
     opens: float | None = None  #: opens/s
 
 
-#: A storage of which nothing is known.
+#: A storage without known rates.
 UNLIMITED: Final = StorageRates()
 
 
@@ -51,9 +51,8 @@ class LoopNeeds:
     #: greatest share of the last epoch's bytes that the page cache of a node can have from the epochs before
     memory_share: float
     amplification: float | None  #: bytes that calls move for each byte asked, if units or pages are read whole
-    #: opens and read calls of all ranks in each second of the first epoch for the goal; None as `demand`
-    opens_per_second: float | None
-    calls_per_second: float | None
+    opens_per_second: float | None  #: opens of all ranks in a second of the first epoch for the goal; None as `demand`
+    calls_per_second: float | None  #: read calls, likewise
     reach: Reach | None  #: None without `demand`, and if no rate of the storage is known
 
 
