@@ -35,7 +35,7 @@ _NAMES: Final = {
     SIZE: "a size",
     TIME: "a time",
     RATE: "a rate",
-    FREQUENCY: "a number of samples per second",
+    FREQUENCY: "a number per second",
 }
 
 SIZES: Final[dict[str, int]] = {
@@ -55,7 +55,7 @@ UNITS: Final[dict[str, tuple[Fraction, Dimension]]] = {
     **{name: (Fraction(factor), SIZE) for name, factor in SIZES.items()},
     **{name: (factor, TIME) for name, factor in TIMES.items()},
     **{f"{name}/s": (Fraction(factor), RATE) for name, factor in SIZES.items()},
-    "samples/s": (Fraction(1), FREQUENCY),
+    **dict.fromkeys(("samples/s", "opens/s"), (Fraction(1), FREQUENCY)),
     "%": (Fraction(1, 100), RATIO),
 }
 

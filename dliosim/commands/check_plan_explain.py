@@ -17,7 +17,7 @@ from dliosim.commands.job.terminal import has_colours, print_text, user_terminal
 from dliosim.errors import ExecutionError, PlanError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.node.memory import whole_memory
-from dliosim.language.compile import compile_document, compile_pattern
+from dliosim.language.compile import compile_document, compile_pattern, compile_storage
 from dliosim.language.diagnostics import Diagnostic, Label, PatternError, render
 from dliosim.model import Job
 from dliosim.readable import count, printable
@@ -70,7 +70,7 @@ def plan_command(parsed: SimpleNamespace) -> int:
     from dliosim.plan.forecast.checkpoint_interval import LOSS
     from dliosim.plan.forecast.forecast import forecast, list_reads
     from dliosim.plan.forecast.interval_forecast import FailureModel, StateRisks, forecast_risks
-    from dliosim.plan.forecast.needs import StorageRates
+    from dliosim.plan.forecast.needs import StorageRates, storage_rates
     from dliosim.plan.samples.sample_index import concat_indexes
     from dliosim.report.plan.answer_lines import plan_lines
     from dliosim.report.plan.tables import plan_tables, risk_tables, write_csv
@@ -104,8 +104,10 @@ def plan_command(parsed: SimpleNamespace) -> int:
             found = _locate_errors(lambda: forecast(workload, indexes), path, parsed)
         risks: list[StateRisks] = []
         storage, loss = StorageRates(parsed.bandwidth, parsed.opens), parsed.loss or LOSS
+        if parsed.storage is not None:
+            storage = storage_rates(compile_storage(Path(parsed.storage), []), workload.job.nodes)
         if parsed.mtbf is not None:
-            failures = FailureModel(parsed.mtbf, parsed.save_time, parsed.bandwidth, parsed.restart_time, loss)
+            failures = FailureModel(parsed.mtbf, parsed.save_time, storage.bandwidth, parsed.restart_time, loss)
             risks = list(forecast_risks(workload, found, failures))
         if parsed.json:
             from dliosim.report.plan.answer_lines import plan_json

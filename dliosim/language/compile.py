@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from dliosim.dlio import OVERRIDE_MARKS
-from dliosim.language.blocks import checkpoints, datasets
+from dliosim.language.blocks import checkpoints, datasets, storages
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.blocks.verbs import VerbCompiler
 from dliosim.language.checks import checkpoint_checks
@@ -31,12 +31,14 @@ from dliosim.language.settings import access, setting_overlay
 from dliosim.language.settings.block_settings import CompileContext, CompiledNouns, Settings
 from dliosim.language.settings.setting_overlay import inherit_settings
 from dliosim.language.source import Span
-from dliosim.language.syntax.ast import Param, PatternBlock
+from dliosim.language.syntax.ast import Document, Param, PatternBlock
 from dliosim.language.syntax.loader import Loader
 from dliosim.language.values.evaluator import Scope
 from dliosim.language.values.quantities import MAX_SIZE, Value, literal_text, nearest_float
-from dliosim.model import EXPECTABLE, Checkpoint, Dataset, Expectation, Finder, Job, Transformer, Workload
+from dliosim.model import EXPECTABLE, Checkpoint, Dataset, Expectation, Finder, Job, StorageModel, Transformer, Workload
 from dliosim.units import COUNT, FREQUENCY, RATE, RATIO, TIME, format_bytes, format_seconds
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -73,8 +75,19 @@ def compile_document(
 ) -> CompiledPattern:
     """Do the work of `compile_pattern`, and return the document too, which says where each value comes from."""
     loader = Loader()
+    return _raise_with_help(loader, lambda: _compile_blocks(loader, path, given, job, finder))
+
+
+def compile_storage(path: Path, given: Sequence[tuple[str, str]]) -> StorageModel:
+    """Return the storage that a file describes, with the pairs of `-D name=value`; PatternError for every mistake."""
+    loader = Loader()
+    return _raise_with_help(loader, lambda: _compile_storage_block(loader, path, given))
+
+
+def _raise_with_help(loader: Loader, compile_file: Callable[[], T]) -> T:
+    """Return what a function makes of a file; PatternError with all that the loader found, and suggestions."""
     try:
-        return _compile_blocks(loader, path, given, job, finder)
+        return compile_file()
     except TooManyMistakes:
         found = _sort_diagnostics(loader.found)
     except PatternError as error:
@@ -90,17 +103,13 @@ def _compile_blocks(
     keys = [(name, value) for name, value in given if name.startswith(OVERRIDE_MARKS)]
     given = [pair for pair in given if pair not in keys]
     document = loader.load(path, [name if name[0] == "~" else f"{name}={value}" for name, value in keys])
-    scope = Scope(document.params, job, document.broken, writes_paths=finder is not missing_finder)
-    context = CompileContext(document, scope, loader.found)
-    setting_overlay.apply_overrides(context, given)
-    for param in document.params.values():
-        if param.name in context.scope.broken:
-            continue
-        try:
-            context.scope.check_param(param)
-        except Mistake as error:
-            context.report(error.note_attempt(_describe_param(context, param)))
-            context.scope.broken.add(param.name)
+    if document.workload is None and not loader.found:
+        here = document.source.span(0, len(document.source.line(1)))
+        hint = 'add `workload NAME "what it does"` below it'
+        if any(block.kind == "storage" for block in document.nouns.values()):
+            hint = "`dliosim plan PATTERN --storage FILE` reads a file with a storage alone"
+        loader.found.append(mistake("E003", "a pattern needs a `workload` line", here, hint=hint).diagnostic)
+    context = _apply_values(loader, document, given, job, finder)
     seed = _seed(context)
     known = _compile_nouns(context, seed, job)
     verbs = VerbCompiler(context, known, finder)
@@ -133,6 +142,38 @@ def _compile_blocks(
         accelerator=_accelerator(context, given),
     )
     return CompiledPattern(made, context, dict(known.settings), verbs.settings, tuple(diagnostics))
+
+
+def _apply_values(
+    loader: Loader, document: Document, given: Sequence[tuple[str, str]], job: Job, finder: Finder
+) -> CompileContext:
+    """Return the document with its overrides, and its parameters checked."""
+    scope = Scope(document.params, job, document.broken, writes_paths=finder is not missing_finder)
+    context = CompileContext(document, scope, loader.found)
+    setting_overlay.apply_overrides(context, given)
+    for param in document.params.values():
+        if param.name in context.scope.broken:
+            continue
+        try:
+            context.scope.check_param(param)
+        except Mistake as error:
+            context.report(error.note_attempt(_describe_param(context, param)))
+            context.scope.broken.add(param.name)
+    return context
+
+
+def _compile_storage_block(loader: Loader, path: Path, given: Sequence[tuple[str, str]]) -> StorageModel:
+    document = loader.load(path)
+    context = _apply_values(loader, document, given, Job(1), missing_finder)
+    blocks = [block for block in document.nouns.values() if block.kind == "storage"]
+    if len(blocks) != 1 and not loader.found:
+        here = blocks[1].place if blocks else document.source.span(0, len(document.source.line(1)))
+        message = f"a file describes one storage, not {len(blocks)}"
+        loader.found.append(mistake("E003", message, here, hint="write `storage NAME {`, and `}` below it").diagnostic)
+    built = storages.compile_storage(Settings(context, blocks[0], blocks[0].settings)) if blocks else None
+    if built is None or any(found.is_error for found in loader.found):
+        raise PatternError(_sort_diagnostics(loader.found))
+    return built
 
 
 def _seed(context: CompileContext) -> int:
@@ -187,6 +228,9 @@ def _compile_nouns(context: CompileContext, seed: int, job: Job) -> CompiledNoun
         if block.kind == "access":
             # Only its mistakes matter here; each loop that uses it compiles it again.
             access.compile_access(Settings(context, block, block.settings), None)
+            continue
+        if block.kind == "storage":
+            storages.compile_storage(Settings(context, block, block.settings))
             continue
         found = _noun_settings(context, block)
         if found is None:

@@ -31,6 +31,9 @@ SHOWN = {
     "TIME": "T",
     "TIMES": "T",
     "PACE": "P",
+    "RATE": "R",
+    "OPENS": "N opens/s",
+    "NUMBER": "X",
     "NAME": "NAME",
     "PATH": '"PATH"',
 }

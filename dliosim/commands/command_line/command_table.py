@@ -43,6 +43,7 @@ EXAMPLES: Final = {
     "--save-time": "30 s",
     "--bandwidth": "100 GB/s",
     "--opens": "1_000_000/s",
+    "--storage": "scratch.dlio",
     "--loss": "2 %",
     "--memory": "512 GB",
     "--stall-report": "600 s",
@@ -205,7 +206,9 @@ def _find_plan_contradiction(parsed: SimpleNamespace) -> str:
         return "--json and --csv: one prints an answer for scripts, the other a list of reads"
     if parsed.csv and parsed.mtbf is not None:
         return "--mtbf has a table of its own, and --csv prints none"
-    limits = [name for name in ("bandwidth", "opens", "loss") if getattr(parsed, name) is not None]
+    if parsed.storage is not None and (parsed.bandwidth is not None or parsed.opens is not None):
+        return "--storage: the file has the rates that --bandwidth and --opens give"
+    limits = [name for name in ("bandwidth", "opens", "storage", "loss") if getattr(parsed, name) is not None]
     if parsed.csv and limits:
         return f"--{limits[0]} is for the answer of a plan, and --csv prints a list of reads"
     return _find_missing_mtbf(parsed, "restart_time", "save_time")
@@ -344,6 +347,11 @@ COMMANDS: Final = {
                 "N/s",
                 "opens a second of storage, for all ranks together: another limit of loops",
                 type=types.parse_opens,
+            ),
+            _option(
+                "--storage",
+                "FILE",
+                "a .dlio file with a `storage` block, in place of --bandwidth and --opens (docs/reference.md#storage)",
             ),
             _option(
                 "--loss",

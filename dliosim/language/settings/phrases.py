@@ -16,7 +16,7 @@ from dliosim.language.syntax.parser import SyntaxNode
 from dliosim.language.values.evaluator import Scope
 from dliosim.language.values.quantities import MAX_SIZE, range_mistake
 from dliosim.model import Distribution, Pace
-from dliosim.units import RATE, SIZE, TIME, format_bytes, format_seconds
+from dliosim.units import COUNT, FREQUENCY, RATE, SIZE, TIME, format_bytes, format_seconds
 
 
 def read_phrase(setting: Declaration, scope: Scope, node: SyntaxNode) -> Any:
@@ -54,6 +54,30 @@ def read_pace(scope: Scope, node: SyntaxNode) -> Pace:
     if not 0 < value.amount <= MAX_SIZE:
         raise range_mistake(value, f"above 0 B/s, at most {MAX_SIZE:.3g} B/s")
     return Pace(bytes_per_second=float(value.amount))
+
+
+def _read_rate(scope: Scope, node: SyntaxNode) -> float:
+    """Return bytes per second; E111 for another dimension, E113 for a rate out of range."""
+    value = scope.require_dimension(node, RATE)
+    if not 0 < value.amount <= MAX_SIZE:
+        raise range_mistake(value, f"above 0 B/s, at most {MAX_SIZE:.3g} B/s")
+    return float(value.amount)
+
+
+def _read_opens(scope: Scope, node: SyntaxNode) -> float:
+    """Return opens per second; E111 for another dimension, E113 for a number out of range."""
+    value = scope.require_dimension(node, FREQUENCY)
+    if not 0 < value.amount <= MAX_SIZE:
+        raise range_mistake(value, f"above 0 opens/s, at most {MAX_SIZE:.3g} opens/s")
+    return float(value.amount)
+
+
+def _read_number(scope: Scope, node: SyntaxNode) -> float:
+    """Return a number above 1; E111 for another dimension, E113 for one out of range."""
+    value = scope.require_dimension(node, COUNT)
+    if not 1 < value.amount <= 1000:
+        raise range_mistake(value, "above 1, at most 1000")
+    return float(value.amount)
 
 
 def path_below_root(scope: Scope, node: SyntaxNode, keyword: str = "path") -> str:
@@ -95,6 +119,9 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
     "SIZE": Scope.size,
     "TIME": Scope.seconds,
     "PACE": read_pace,
+    "RATE": _read_rate,
+    "OPENS": _read_opens,
+    "NUMBER": _read_number,
     "SIZES": lambda scope, node: scope.quantity(node, SIZE),
     "TIMES": lambda scope, node: scope.quantity(node, TIME),
     "NAME": lambda _, node: node.text,
@@ -155,6 +182,9 @@ _WRITE: Final[dict[str, Callable[[Any], str]]] = {
     "SIZE": format_bytes,
     "TIME": format_seconds,
     "PACE": write_pace,
+    "RATE": lambda rate: f"{write_size(rate)}/s",
+    "OPENS": lambda rate: f"{rate:_.12g} opens/s",
+    "NUMBER": lambda number: f"{number:g}",
     "SIZES": lambda drawn: write_distribution(drawn, write_size),
     "TIMES": lambda drawn: write_distribution(drawn, format_seconds),
     "NAME": lambda named: str(getattr(named, "name", named)),

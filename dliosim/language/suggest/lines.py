@@ -114,7 +114,9 @@ def _replace_given(
     """Return the line of a setting to type, with the line of a block's text that it replaces, if there is one."""
     (meaning, rest), source = found, line.source
     phrases, keyword = find_phrases(meaning, rest, source), meaning.setting.keyword
-    forms = phrases or [fill_names(form, source) for form in synonyms.list_forms(meaning.setting, meaning.kind)]
+    forms = (
+        phrases or [fill_names(form, source) for form in synonyms.list_forms(meaning.setting, meaning.kind)] or ["…"]
+    )
     lines = [f"{keyword} {form}".strip() for form in forms]
     there = [" ".join(one.split()) for one in re.findall(rf"^[^\S\n]*({keyword}\b[^#\n{{}}]*)", body, re.MULTILINE)]
     if lines[0] in there:

@@ -21,14 +21,17 @@ from dliosim.language.source import SourceText
 from dliosim.language.syntax.declarations import BLOCKS, TOKEN, Declaration, find_rule, list_settings
 from dliosim.language.syntax.parser import SyntaxNode, parse
 from dliosim.plugins import APIS
-from dliosim.units import COUNT, RATE, SIZE, TIME, UNITS
+from dliosim.units import COUNT, FREQUENCY, RATE, SIZE, TIME, UNITS
 
 _EXAMPLES: Final = {
     "COUNT": "4", "SIZE": "1 MiB", "TIME": "10 ms", "PACE": "2 GB/s", "SIZES": "1 MB", "TIMES": "20 ms",
-    "NAME": "NAME", "PATH": '"data/train"',
+    "RATE": "6 GB/s", "OPENS": "80_000 opens/s", "NUMBER": "2.1", "NAME": "NAME", "PATH": '"data/train"',
 }  # fmt: skip
 
-_DIMENSIONS: Final = {"COUNT": (COUNT,), "SIZE": (SIZE,), "TIME": (TIME,), "PACE": (TIME, RATE)}
+_DIMENSIONS: Final = {
+    "COUNT": (COUNT,), "NUMBER": (COUNT,), "SIZE": (SIZE,), "TIME": (TIME,), "PACE": (TIME, RATE), "RATE": (RATE,),
+    "OPENS": (FREQUENCY,),
+}  # fmt: skip
 
 #: Words for statements, by what to write; `{}` is what stands behind the word.
 STATEMENTS_FOR: Final = {

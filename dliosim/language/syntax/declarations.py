@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from dliosim.model import Access, Checkpoint, Convert, Dataset, Loop, Prepare, Restore, Transformer
+from dliosim.model import Access, Checkpoint, Convert, Dataset, Loop, Prepare, Restore, StorageModel, Transformer
 from dliosim.model.phrase import Phrase
 
 #: A value with its bounds, a word that alone is in brackets, another bracket, or a word with its plural.
@@ -17,7 +17,7 @@ TOKEN: Final = re.compile(
     r"|(?P<word>[a-z-]+)(\((?P<plural>[a-z]+)\))?"
 )
 _SYMBOLS: Final = {
-    **dict.fromkeys(("COUNT", "SIZE", "TIME", "PACE"), "sum"),
+    **dict.fromkeys(("COUNT", "NUMBER", "SIZE", "TIME", "RATE", "OPENS", "PACE"), "sum"),
     **dict.fromkeys(("SIZES", "TIMES"), "quantity"),
     "NAME": "NAME",
     "PATH": "STRING",
@@ -119,6 +119,7 @@ BLOCKS: Final[dict[str, type]] = {
     "access": Access,
     "model": Transformer,
     "checkpoint": Checkpoint,
+    "storage": StorageModel,
     "prepare": Prepare,
     "convert": Convert,
     "restore": Restore,
@@ -134,7 +135,10 @@ def find_rule(setting: Declaration) -> str:
     """Return the rule of the grammar that reads the phrases of a setting."""
     if setting.phrase.rule or setting.body in _SHARED:
         return setting.phrase.rule or _SHARED[setting.body]
-    return RULES.setdefault(setting.body, setting.keyword.replace(" ", "_"))
+    name = setting.keyword.replace(" ", "_")
+    if name in RULES.values() and setting.body not in RULES:  # another block has a setting of that name
+        name = f"{setting.owner.__name__.lower()}_{name}"
+    return RULES.setdefault(setting.body, name)
 
 
 #: The settings of each kind of block, and the grammar rule of each.
@@ -142,7 +146,7 @@ SETTINGS: Final[dict[str, dict[str, str]]] = {
     kind: {setting.keyword: find_rule(setting) for setting in list_settings(owner, kind)}
     for kind, owner in BLOCKS.items()
 }
-NOUNS: Final = ("dataset", "model", "checkpoint", "access")
+NOUNS: Final = ("dataset", "model", "checkpoint", "access", "storage")
 #: Settings that one block may give several times; the first word of a phrase identifies the line.
 REPEATED: Final = ("part", "hint", "shuffle", "checkpoint")
 #: Settings that a loop without `read` takes.
@@ -175,11 +179,12 @@ STATEMENTS: Final = {
     "model": "model",
     "checkpoint": "checkpoint",
     "access": "access",
+    "storage": "storage",
     "expect": "expect",
     **VERBS,
 }
 
-MUST_OPEN: Final = ("dataset", "model", "checkpoint", "access", "train", "infer", "evaluate", "repeat")
+MUST_OPEN: Final = (*NOUNS, "train", "infer", "evaluate", "repeat")
 MAY_OPEN: Final = (*MUST_OPEN, "prepare", "convert", "restore")
 INCLUDABLE: Final = ("dlio", "param", *NOUNS, "include")
 

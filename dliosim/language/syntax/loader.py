@@ -63,10 +63,6 @@ class Loader:
             return Document(SourceText(str(path), ""), incomplete=True)
         document = self.document = self._load_file(source, (os.path.realpath(path),))
         self._check_loops(document)
-        if document.workload is None and not self.found:
-            here = source.span(0, len(source.line(1)))
-            hint = 'add `workload NAME "what it does"` below it'
-            self.found.append(mistake("E003", "a pattern needs a `workload` line", here, hint=hint).diagnostic)
         return document
 
     def _load_file(self, source: SourceText, chain: tuple[str, ...], *, included: bool = False) -> Document:

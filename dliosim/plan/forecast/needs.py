@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from dliosim.model.epoch_size import steps_of_epoch
+from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Cadence, Loop
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_footprint import save_interval
@@ -23,6 +25,12 @@ class StorageRates:
 
     bandwidth: float | None = None  #: B/s
     opens: float | None = None  #: opens/s
+
+
+def storage_rates(storage: StorageModel, nodes: int) -> StorageRates:
+    """Return the rates of a storage for the ranks of some nodes together."""
+    servers, clients = storage.servers.number * storage.servers.rate, nodes * (storage.client or math.inf)
+    return StorageRates(min(servers, clients), storage.metadata)
 
 
 #: A storage without known rates.

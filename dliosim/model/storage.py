@@ -1,0 +1,60 @@
+"""A storage that is described rather than measured: servers, clients, metadata, latencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from dliosim.model.dataset import Stripe
+from dliosim.model.phrase import Phrase
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The data servers of a storage, all alike."""
+
+    number: int  #: servers
+    rate: float  #: bytes per second that each of them reads
+
+
+@dataclass(frozen=True, slots=True)
+class StorageModel:
+    """The rates and latencies of a storage. A request waits in the queue of its servers and of its client node."""
+
+    name: str  #: name in the file
+    #: data servers, and the rate at which each reads: `16 of 6.25 GB/s`. Measure with reads of many nodes: rate of all
+    #: / number
+    servers: Annotated[Servers, Phrase("COUNT<=100_000 of RATE")]
+    #: rate of one client node, all its ranks together. Measure with reads of one node, many at a time. Default: no
+    #: limit
+    client: Annotated[float | None, Phrase("off | RATE")] = None
+    #: time of a request besides its transfer. Measure with small reads, one at a time
+    latency: Annotated[float, Phrase("TIME")] = 0.0
+    #: spread of latencies: `pareto 2.1` makes `latency` the least one, and a latency longer than x with probability
+    #: (latency / x)^2.1. Default: `off`, all latencies are equal
+    tail: Annotated[float | None, Phrase("off | pareto NUMBER")] = None
+    #: opens per second of all clients together: `80_000 opens/s`. Measure by opening different files on many nodes.
+    #: Default: no limit
+    metadata: Annotated[float | None, Phrase("off | OPENS")] = None
+    #: servers over which a file is spread: `1 MiB over 4 servers`; files begin round robin. Default: `off`, each file
+    #: is on one server
+    stripe: Annotated[Stripe | None, Phrase(f"off | SIZE>=1 over COUNT<={1 << 20} server(s)")] = None
+    #: the client's own time for each request, which no other rank feels
+    call_time: Annotated[float, Phrase("TIME", "call time")] = 0.0
+    #: the client's own time for each step, between data and compute: 730 us of cosmoflow's 3.5 ms with DLIO 2.0
+    step_time: Annotated[float, Phrase("TIME", "step time")] = 0.0
+
+
+#: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.
+OTHER_WORDS: Final = """
+servers: 16 of 6 GB/s
+    oss, osts, osds, targets, data_servers, bandwidth
+client: 7 GB/s
+    network, nic, client_bandwidth
+latency: 400 us
+    rtt, response_time
+metadata: 80_000 opens/s
+    mds, opens, iops
+stripe: 1 MiB over 4 servers
+    stripe_count, stripe_size, striping
+"""
