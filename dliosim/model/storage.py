@@ -44,6 +44,11 @@ class StorageModel:
     #: the client's own time for each step, between data and compute: 730 us of cosmoflow's 3.5 ms with DLIO 2.0
     step_time: Annotated[float, Phrase("TIME", "step time")] = 0.0
 
+    @property
+    def file_servers(self) -> int:
+        """Servers over which a file is spread."""
+        return self.stripe.targets if self.stripe is not None else 1
+
 
 #: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.
 OTHER_WORDS: Final = """

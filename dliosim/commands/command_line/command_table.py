@@ -43,6 +43,7 @@ EXAMPLES: Final = {
     "--save-time": "30 s",
     "--bandwidth": "100 GB/s",
     "--opens": "1_000_000/s",
+    "--per-node": "8",
     "--storage": "scratch.dlio",
     "--loss": "2 %",
     "--memory": "512 GB",
@@ -361,6 +362,27 @@ COMMANDS: Final = {
             ),
         ),
         find_contradiction=_find_plan_contradiction,
+    ),
+    "predict": Command(
+        "commands.predict:predict_command",
+        "say how busy accelerators would be on a storage that a file describes",
+        "dliosim predict cosmoflow --ranks 64,256,1024 --storage scratch.dlio",
+        (
+            _PATTERN,
+            *_VALUES,
+            _option(
+                "--storage",
+                "FILE",
+                "a .dlio file with a `storage` block (docs/reference.md#storage)",
+                required=True,
+            ),
+            _option(
+                "--ranks", "N,...", "ranks of the job; several for a table", type=types.parse_rank_list, required=True
+            ),
+            _option("--per-node", "M", "ranks of a node (default 8)", type=types.parse_ranks, default=8),
+            _option("--loop", "NAME", "which loop (default: the first that reads)"),
+            _flag("--json", "print the answer alone, as a line of JSON, for scripts (docs/answer.md)"),
+        ),
     ),
     "report": Command(
         "commands.report:report_command",

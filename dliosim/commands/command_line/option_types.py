@@ -101,6 +101,11 @@ def parse_ranks(text: str) -> int:
     return value
 
 
+def parse_rank_list(text: str) -> tuple[int, ...]:
+    """Return numbers of ranks, as `64,256,1024`."""
+    return tuple(parse_ranks(part.strip()) for part in text.split(","))
+
+
 def _parse_quantity(parse: Callable[[str], float], text: str) -> float:
     try:
         value = parse(text)

@@ -1,0 +1,1 @@
+"""Predictions: an epoch in virtual time, on a storage that is described."""

@@ -1,0 +1,110 @@
+"""Predictions of loops: how busy accelerators would be with a storage that is described, and what would limit them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from dliosim.errors import UsageError
+from dliosim.model.job import Job
+from dliosim.model.storage import StorageModel
+from dliosim.model.verbs import Loop
+from dliosim.model.workload import Workload
+from dliosim.plan.forecast.forecast_types import PhaseForecast
+from dliosim.plan.predict.queues import mean_latency
+from dliosim.plan.predict.virtual_epoch import StepDemand, run_epoch, stream_rate
+
+#: Predictions of the same epoch with other draws of sizes, servers, latencies and compute.
+DRAWS: Final = 5
+
+#: Steps of an epoch that are predicted; more are like these.
+MOST_STEPS: Final = 500
+
+#: From this utilization on, nothing but compute limits a loop.
+_BUSY: Final = 0.98
+
+#: What may limit a loop; `latency` is a rank's own chain of requests.
+Limit: TypeAlias = Literal["compute", "servers", "clients", "opens", "latency"]
+_READS: Final[tuple[Limit, ...]] = ("servers", "clients", "opens", "latency")
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The first epoch of a loop on a storage that is described; figures are means over the draws."""
+
+    loop: Loop  #: the loop
+    utilization: float  #: storage-limited utilization
+    lowest: float  #: the same of the draw with the lowest
+    highest: float  #: the same of the draw with the highest
+    step: float  #: time of a step after the first; seconds
+    ideal_step: float  #: the same if reads took no time
+    first_step: float  #: time of the first step, in which nothing was read ahead; seconds
+    steps: int  #: steps that were predicted
+    rate: float  #: bytes per second of all ranks
+    limit: Limit  #: what limits the loop
+    #: seconds of a step that each part would take alone
+    alone: dict[Limit, float]
+
+
+def predict_loop(workload: Workload, loop: Loop, epoch: PhaseForecast, storage: StorageModel) -> Prediction:
+    """Return the prediction of a loop by the forecast of its first epoch; UsageError for what the model cannot tell."""
+    _refuse_unmodelled(loop)
+    job = workload.job
+    steps, shares = min(epoch.steps, MOST_STEPS), job.ranks * epoch.steps
+    size = epoch.bytes.total * (epoch.amplification or 1.0) / shares
+    opens, calls, files = (amount.total / shares for amount in (epoch.opens, epoch.calls, epoch.files))
+    sample_size = workload.dataset(loop.dataset).size
+    demand = StepDemand(size, calls + opens, opens, max(math.ceil(files), 1), loop.batch, sample_size)
+    times, ideal = (
+        [run_epoch(loop, demand, steps, job, one, workload.seed + draw) for draw in range(DRAWS)]
+        for one in (storage, None)
+    )
+    # Without a second step the first one is all there is.
+    taken, least = ([one.others or one.first for one in each] for each in (times, ideal))
+    reached = [without / time for without, time in zip(least, taken, strict=True)]
+    step, ideal_step = (statistics.fmean(each) / max(steps - 1, 1) for each in (taken, least))
+    alone = _seconds_alone(loop, demand, storage, job, ideal_step)
+    mean = statistics.fmean(reached)
+    return Prediction(
+        loop,
+        mean,
+        min(reached),
+        max(reached),
+        step,
+        ideal_step,
+        statistics.fmean(one.first for one in times),
+        steps,
+        size * job.ranks / step if step > 0 else math.inf,
+        "compute" if mean >= _BUSY else max(_READS, key=lambda part: alone[part]),
+        alone,
+    )
+
+
+def _seconds_alone(
+    loop: Loop, demand: StepDemand, storage: StorageModel, job: Job, compute: float
+) -> dict[Limit, float]:
+    """Return the seconds of a step that compute, each part of a storage, and a rank's chain of requests take."""
+    chain = demand.requests * (mean_latency(storage) + storage.call_time) + demand.size / stream_rate(storage)
+    access = loop.access
+    at_once = max(access.readers, 1) if access.by == "sample" else min(max(access.readers, 1), max(access.prefetch, 1))
+    return {
+        "compute": compute + storage.step_time,
+        "servers": demand.size * job.ranks / (storage.servers.number * storage.servers.rate),
+        "clients": demand.size * job.ranks_per_node / (storage.client or math.inf),
+        "opens": demand.opens * job.ranks / (storage.metadata or math.inf),
+        "latency": chain / at_once,
+    }
+
+
+def _refuse_unmodelled(loop: Loop) -> None:
+    """Raise UsageError for a loop whose waits the model has no means for."""
+    reason = ""
+    if loop.arrivals is not None:
+        reason = "the latency of requests"
+    elif loop.access.collective:
+        reason = "what the two phases of a collective read take"
+    if reason:
+        hint = f"`dliosim plan` with a storage says what is reached at most; `-D {loop.name}.api=posix` is predicted"
+        raise UsageError(f"{loop.name}: {reason} is not predicted\n  = help: {hint}")

@@ -1,0 +1,103 @@
+"""First-come queues in virtual time: when each of many jobs is done, all queues at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dliosim.model.storage import StorageModel
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def serve_queues(arrival: Floats, service: Floats, queue: Ints, free: Floats) -> Floats:
+    """Return when each job is done in its queue, where jobs are served one after the other as they arrive; seconds.
+
+    `arrival` and `service` are seconds, `queue` the number of each job's queue, all of shape (jobs,). `free` has the
+    time from which on each queue is free, shape (queues,); it becomes the time after these jobs. Of jobs that arrive
+    together the first in the arrays is first.
+
+    In one queue job i is done at S_i + max over j <= i of (arrival_j - S_(j-1)), S being the sum of service times.
+    """
+    order = np.lexsort((arrival, queue))
+    number, took = queue[order], service[order]
+    first = np.flatnonzero(np.diff(number, prepend=-1))
+    place = np.cumsum(np.diff(number, prepend=number[:1]) > 0) if len(number) else number
+    served = np.cumsum(took)
+    served -= (served[first] - took[first])[place]
+    begun = arrival[order]
+    begun[first] = np.maximum(begun[first], free[number[first]])
+    ready = begun - (served - took)
+    # Each queue gets a range of its own, so that one running maximum serves all.
+    apart = (ready.max() - ready.min() + 1.0) * place if len(ready) else ready
+    done = np.maximum.accumulate(ready + apart) - apart + served
+    last = np.append(first[1:], len(number)) - 1
+    free[number[last]] = done[last]
+    result = np.empty_like(done)
+    result[order] = done
+    return result
+
+
+def mean_latency(storage: StorageModel) -> float:
+    """Return the mean latency of a request, in seconds."""
+    return storage.latency * (storage.tail / (storage.tail - 1) if storage.tail is not None else 1.0)
+
+
+def sum_latencies(storage: StorageModel, requests: float, uniform: Floats) -> Floats:
+    """Return the sum of the latencies of some requests, one after the other; seconds, the shape of `uniform`.
+
+    `uniform` has a draw in (0, 1) for each sum. With a tail the draw decides the longest latency of the sum. The others
+    have the mean of latencies that are shorter, so that the mean of all sums is exact.
+    """
+    least, power = storage.latency, storage.tail
+    if power is None or requests <= 1:
+        return (
+            np.full(uniform.shape, mean_latency(storage) * requests)
+            if power is None
+            else least * (uniform ** (-1 / power)) * requests
+        )
+    longest = least * (-np.expm1(np.log(uniform) / requests)) ** (-1 / power)
+    ratio = least / longest
+    shorter = least * power / (power - 1) * (1 - ratio ** (power - 1)) / (1 - ratio**power)
+    total: Floats = longest + (requests - 1.0) * shorter
+    return total
+
+
+class StorageQueues:
+    """The queues of a storage: its metadata, its servers, and its client nodes."""
+
+    def __init__(self, storage: StorageModel, nodes: int) -> None:
+        self._storage = storage
+        self._servers = np.zeros(storage.servers.number)
+        self._clients = np.zeros(nodes)
+        self._metadata = np.zeros(1)
+
+    def read(self, arrival: Floats, size: Floats, opens: float, node: Ints, server: Ints | None) -> Floats:
+        """Return when the requests of some ranks are served, without their latency; seconds, shape (ranks,).
+
+        `size` is bytes, `opens` the number of files that each request opens. `server` has the first server of each
+        request, whose bytes are spread over as many as a file is; None: over all.
+        """
+        storage = self._storage
+        done = arrival
+        if storage.metadata is not None and opens:
+            one = np.zeros(len(arrival), np.int64)
+            done = serve_queues(arrival, np.full(len(arrival), opens / storage.metadata), one, self._metadata)
+        if storage.client is not None:
+            done = np.maximum(done, serve_queues(arrival, size / storage.client, node, self._clients))
+        return np.maximum(done, self._read_from_servers(arrival, size, server))
+
+    def _read_from_servers(self, arrival: Floats, size: Floats, server: Ints | None) -> Floats:
+        servers = self._storage.servers
+        if server is None:  # all servers are one: each has an equal share of every request
+            whole = np.full(1, self._servers.max())
+            done = serve_queues(arrival, size / (servers.number * servers.rate), np.zeros(len(size), np.int64), whole)
+            self._servers[:] = whole
+            return done
+        spread = self._storage.file_servers
+        queue = (server[:, None] + np.arange(spread)) % servers.number
+        each = np.repeat(size / spread / servers.rate, spread)
+        done = serve_queues(np.repeat(arrival, spread), each, queue.ravel(), self._servers)
+        longest: Floats = done.reshape(-1, spread).max(axis=1)
+        return longest
