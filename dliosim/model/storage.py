@@ -11,7 +11,7 @@ from dliosim.model.phrase import Phrase
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The data servers of a storage, all alike."""
+    """The data servers of a storage, which are equal."""
 
     number: int  #: servers
     rate: float  #: bytes per second that each of them reads

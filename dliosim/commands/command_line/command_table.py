@@ -365,8 +365,8 @@ COMMANDS: Final = {
     ),
     "predict": Command(
         "commands.predict:predict_command",
-        "say how busy accelerators would be on a storage that a file describes",
-        "dliosim predict cosmoflow --ranks 64,256,1024 --storage scratch.dlio",
+        "say how busy a described storage keeps accelerators",
+        "dliosim predict cosmoflow --ranks 64,512 --storage scratch.dlio",
         (
             _PATTERN,
             *_VALUES,

@@ -50,6 +50,11 @@ _OF_ANSWERS = {
 #: Words of plans, of comparisons and of tables that no figure declares.
 _OF_TABLES = {
     "needs": "the bytes/s that storage must deliver for the goal",
+    "draws": "repetitions of a prediction with other sizes, servers, latencies and compute",
+    "step": "the predicted time from one step to the next",
+    "lowest": "the lowest storage-limited utilization of a prediction's draws",
+    "highest": "the highest storage-limited utilization of a prediction's draws",
+    "rate": "the bytes/s that all ranks would get together",
     "reach": "how busy accelerators can be at most, by the rates of a storage (`--bandwidth`, `--opens`)",
     "reading": "the bytes/s while a step's bytes are read",
     "data": "the bytes that all ranks and each rank read in an epoch",
@@ -100,7 +105,7 @@ _OF_TABLES = {
     "measured": "the variant that was ahead in a comparison that cannot say which to use",
     "holds": "the bytes that a data set or checkpoint needs on storage, where they are many",
     "room": "the memory that ranks need but their nodes do not have, and how many nodes would have it",
-    "limit": "what a comparison cannot show",
+    "limit": "what a comparison or a prediction cannot show; in a table of predictions, what limits the loop",
     "in calls": "the time of a verb that its calls took",
     "passed to ranks": "the time in which a restore sends what was read to other ranks",
     "samples /s": "samples in a second, over all ranks",

@@ -14,29 +14,29 @@ Ints = NDArray[np.int64]
 def serve_queues(arrival: Floats, service: Floats, queue: Ints, free: Floats) -> Floats:
     """Return when each job is done in its queue, where jobs are served one after the other as they arrive; seconds.
 
-    `arrival` and `service` are seconds, `queue` the number of each job's queue, all of shape (jobs,). `free` has the
-    time from which on each queue is free, shape (queues,); it becomes the time after these jobs. Of jobs that arrive
-    together the first in the arrays is first.
+    `arrival` and `service` are seconds, `queue` the number of each job's queue, all of shape (jobs,), at least one.
+    `free` has the time from which on each queue is free, shape (queues,); it becomes the time after these jobs. Of jobs
+    that arrive together the first in the arrays is first.
 
     In one queue job i is done at S_i + max over j <= i of (arrival_j - S_(j-1)), S being the sum of service times.
     """
     order = np.lexsort((arrival, queue))
     number, took = queue[order], service[order]
     first = np.flatnonzero(np.diff(number, prepend=-1))
-    place = np.cumsum(np.diff(number, prepend=number[:1]) > 0) if len(number) else number
+    place = np.cumsum(np.diff(number, prepend=number[0]) > 0)
     served = np.cumsum(took)
     served -= (served[first] - took[first])[place]
     begun = arrival[order]
     begun[first] = np.maximum(begun[first], free[number[first]])
     ready = begun - (served - took)
     # Each queue gets a range of its own, so that one running maximum serves all.
-    apart = (ready.max() - ready.min() + 1.0) * place if len(ready) else ready
+    apart = (ready.max() - ready.min() + 1.0) * place
     done = np.maximum.accumulate(ready + apart) - apart + served
     last = np.append(first[1:], len(number)) - 1
     free[number[last]] = done[last]
-    result = np.empty_like(done)
-    result[order] = done
-    return result
+    ordered: Floats = np.empty_like(done)
+    ordered[order] = done
+    return ordered
 
 
 def mean_latency(storage: StorageModel) -> float:
@@ -51,17 +51,13 @@ def sum_latencies(storage: StorageModel, requests: float, uniform: Floats) -> Fl
     have the mean of latencies that are shorter, so that the mean of all sums is exact.
     """
     least, power = storage.latency, storage.tail
-    if power is None or requests <= 1:
-        return (
-            np.full(uniform.shape, mean_latency(storage) * requests)
-            if power is None
-            else least * (uniform ** (-1 / power)) * requests
-        )
-    longest = least * (-np.expm1(np.log(uniform) / requests)) ** (-1 / power)
+    if power is None:
+        return np.full(uniform.shape, least * requests)
+    drawn = max(requests, 1.0)
+    longest: Floats = least * (-np.expm1(np.log(uniform) / drawn)) ** (-1 / power)
     ratio = least / longest
     shorter = least * power / (power - 1) * (1 - ratio ** (power - 1)) / (1 - ratio**power)
-    total: Floats = longest + (requests - 1.0) * shorter
-    return total
+    return (longest + (drawn - 1.0) * shorter) * min(requests, 1.0)
 
 
 class StorageQueues:

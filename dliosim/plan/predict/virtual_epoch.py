@@ -22,7 +22,7 @@ _DRAWN_SIZES = 64
 
 @dataclass(frozen=True, slots=True)
 class StepDemand:
-    """What a rank asks of a storage in a step, mean over ranks and steps."""
+    """The bytes, requests and files of a rank in a step, mean over ranks and steps."""
 
     size: float  #: bytes
     requests: float  #: read calls and opens
@@ -57,7 +57,7 @@ def run_epoch(
     started: deque[Floats] = deque(np.zeros(job.ranks) for _ in range(ahead))  # when the last steps had their batch
     ended, first = np.zeros(job.ranks), 0.0
     every = loop.sync.every if loop.sync.kind != "off" else 0
-    overhead = storage.step_time if storage is not None else 0.0
+    overhead, compute = storage.step_time if storage is not None else 0.0, key(seed, "compute")
     for step in range(steps):
         lane = np.full(job.ranks, step % lanes) if access.by == "batch in turn" else free.argmin(axis=0)
         begun = np.maximum(started.popleft() if ahead else ended, free[lane, rank])
@@ -65,7 +65,7 @@ def run_epoch(
         ended = np.maximum(ended, done)
         if ahead:
             started.append(ended)
-        ended = ended + overhead + _draw_compute(loop, step, rank, seed)
+        ended = ended + overhead + _draw_compute(loop, compute, step * job.ranks + rank)
         if every and (step + 1) % every == 0:
             ended = np.full(job.ranks, ended.max())
         if step == 0:
@@ -90,14 +90,15 @@ def _make_reads(
     requests = demand.requests / together
     uses_all_servers = demand.files * storage.file_servers >= storage.servers.number
     rate, called = stream_rate(storage) * together, requests * storage.call_time
+    sizes, servers, latencies = (key(seed, purpose) for purpose in ("size", "server", "latency"))
 
     def read(step: int, begun: Floats) -> Floats:
         counter = step * job.ranks + rank
-        size = _draw_sizes(demand, counter, seed)
+        size = _draw_sizes(demand, sizes, counter)
         server = None
         if not uses_all_servers:
-            server = (uniforms(key(seed, "server"), counter) * storage.servers.number).astype(np.int64)
-        latency = sum_latencies(storage, requests, uniforms(key(seed, "latency"), counter))
+            server = (uniforms(servers, counter) * storage.servers.number).astype(np.int64)
+        latency = sum_latencies(storage, requests, uniforms(latencies, counter))
         served = queues.read(begun, size, demand.opens, node, server)
         return np.maximum(served, begun + size / rate) + latency + called
 
@@ -112,18 +113,18 @@ def _processing_seconds(loop: Loop) -> float:
     return loop.preprocess.time.nonnegative_mean() * loop.batch / together
 
 
-def _draw_sizes(demand: StepDemand, counter: Ints, seed: int) -> Floats:
+def _draw_sizes(demand: StepDemand, stream: int, counter: Ints) -> Floats:
     """Return the bytes of a step of each rank, with the mean of `demand`; shape (ranks,)."""
     mean = demand.sample_size.nonnegative_mean() * demand.samples
     if demand.sample_size.is_constant or demand.samples > _DRAWN_SIZES or mean <= 0:
         return np.full(len(counter), demand.size)
-    return _sum_draws(demand.sample_size, demand.samples, key(seed, "size"), counter) * (demand.size / mean)
+    return _sum_draws(demand.sample_size, demand.samples, stream, counter) * (demand.size / mean)
 
 
-def _draw_compute(loop: Loop, step: int, rank: Ints, seed: int) -> Floats:
+def _draw_compute(loop: Loop, stream: int, counter: Ints) -> Floats:
     """Return the seconds for which each rank computes in a step; shape (ranks,)."""
     number = loop.batch if loop.compute.per_sample else 1
-    return _sum_draws(loop.compute.time, number, key(seed, "compute"), step * len(rank) + rank)
+    return _sum_draws(loop.compute.time, number, stream, counter)
 
 
 def _sum_draws(drawn: Distribution, number: int, stream: int, counter: Ints) -> Floats:

@@ -30,7 +30,7 @@ def prediction_lines(workload: Workload, one: Prediction, goal: float, storage: 
         ("STORAGE", f"would deliver {size(one.rate, 2)}/s, all ranks together (first epoch, no page cache)"),
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
         ("DRAWS", f"{DRAWS} of sizes, servers, latencies and compute, {count(one.steps, 'step')} each"),
-        ("LIMIT", "no other jobs, no page cache, no saves; the storage is as accurate as its file"),
+        ("LIMIT", "other jobs, the page cache and saves are not modelled"),
     ]
     return first_lines(*fit_rows(title, rows))
 

@@ -1,0 +1,94 @@
+"""`dliosim predict` and `dliosim plan --storage`, as they are typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dliosim.cli import main
+
+SLOW = "dlio 1\nstorage slow {\n servers 4 of 1 GB/s\n latency 200 us\n}\n"
+FAST = "dlio 1\nstorage fast {\n servers 4 of 1000 GB/s\n}\n"
+
+COLLECTIVE = ["cosmoflow", "-D", "layout=shared file", "-D", "api=mpi-collective", "-D", "train.readers=1"]
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> str:
+    path = tmp_path / "slow.dlio"
+    path.write_text(SLOW)
+    return str(path)
+
+
+def test_the_rate_of_the_servers_decides(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "cosmoflow", "--ranks", "64", "--storage", slow, "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["predicted"]
+    reached = 4e9 / (64 * 2.83e6) * 3.5e-3  # steps per second x compute
+    # Files are on random servers: the fullest of the four makes all wait.
+    assert 0.9 * reached < one["storage_utilization"]["mean"] <= reached
+    assert (one["ranks"], one["nodes"], one["limited_by"]) == (64, 8, "servers")
+    assert 0.9 * 4e9 < one["bytes_per_second"] <= 4e9
+
+
+def test_a_storage_that_is_fast_enough_feeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "fast.dlio").write_text(FAST)
+    assert main(["predict", "cosmoflow", "--ranks", "8", "--storage", str(tmp_path / "fast.dlio")]) == 0
+    out = capsys.readouterr().out
+    assert "ANSWER   would feed: train busy 100 %" in out
+    assert "PREDICTED" in out.splitlines()[0]
+
+
+def test_several_numbers_of_ranks_have_a_table_and_the_greatest_that_is_fed(
+    slow: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", "cosmoflow", "--ranks", "2,4,64", "--per-node", "4", "--storage", slow]) == 0
+    out = capsys.readouterr().out
+    assert "64 on 16" in out
+    assert "goal 70 %, reached by 4 ranks" in out
+
+
+def test_its_lines_fit_80_columns(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for pattern in ("cosmoflow", "unet3d", "resnet50"):
+        assert main(["predict", pattern, "--ranks", "4,16", "--storage", slow]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert lines.index("") <= 8
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["inference", "--ranks", "4"], "requests is not predicted"),
+        (
+            [
+                "cosmoflow",
+                "--ranks",
+                "4",
+                "-D",
+                "layout=shared file",
+                "-D",
+                "api=mpi-collective",
+                "-D",
+                "train.readers=1",
+            ],
+            "collective",
+        ),
+        (["cosmoflow", "--ranks", "4", "--loop", "x"], "loops that read: train"),
+        (["llama3_8b", "--ranks", "8"], "no loop reads"),
+    ],
+)
+def test_what_cannot_be_told_is_refused(
+    words: list[str], said: str, slow: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", *words, "--storage", slow]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_plan_takes_the_rates_of_the_file(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "cosmoflow", "--ranks", "64", "--storage", slow]) == 0
+    assert "REACH    train: accelerators busy 7.7 % at most (goal 70 %), limited by 4.0 GB/s" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["plan", "cosmoflow", "--ranks", "64", "--storage", slow, "--bandwidth", "1 GB/s"])
+    assert "--storage: the file has the rates" in capsys.readouterr().err

@@ -1,0 +1,93 @@
+"""Queues in virtual time, next to one that serves job after job."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dliosim.model import Servers, StorageModel, Stripe
+from dliosim.plan.predict.queues import StorageQueues, mean_latency, serve_queues, sum_latencies
+
+TIMES = st.floats(0, 100, allow_nan=False)
+JOBS = st.lists(st.tuples(TIMES, TIMES, st.integers(0, 3)), min_size=1, max_size=40)
+
+
+def storage(**settings: object) -> StorageModel:
+    return StorageModel(**{"name": "s", "servers": Servers(4, 1e9), **settings})  # type: ignore[arg-type]
+
+
+def serve_one_by_one(jobs: list[tuple[float, float, int]], free: list[float]) -> list[float]:
+    """The time at which each job is done, by a loop over the jobs in the order of their arrival."""
+    done = [0.0] * len(jobs)
+    for number, (arrival, service, queue) in sorted(enumerate(jobs), key=lambda one: one[1][0]):
+        free[queue] = max(free[queue], arrival) + service
+        done[number] = free[queue]
+    return done
+
+
+@given(JOBS, st.lists(TIMES, min_size=4, max_size=4))
+def test_jobs_are_done_as_if_they_were_served_one_by_one(
+    jobs: list[tuple[float, float, int]], free: list[float]
+) -> None:
+    arrival, service, queue = (np.array(column) for column in zip(*jobs, strict=True))
+    ends = np.array(free)
+    done = serve_queues(arrival, service, queue, ends)
+    assert done == pytest.approx(serve_one_by_one(jobs, free))
+    assert ends == pytest.approx(free)
+
+
+def test_a_file_on_one_of_several_servers_has_the_rate_of_that_one() -> None:
+    size, node, zeros = np.full(2, 1e9), np.zeros(2, np.int64), np.zeros(2)
+    apart = StorageQueues(storage(), 1).read(zeros, size, 0, node, np.array([0, 1]))
+    assert apart == pytest.approx([1, 1])
+    same = StorageQueues(storage(), 1).read(zeros, size, 0, node, np.array([3, 3]))
+    assert same == pytest.approx([1, 2])
+    wide = StorageQueues(storage(stripe=Stripe(1 << 20, 4)), 1).read(zeros, size, 0, node, np.array([3, 3]))
+    assert wide == pytest.approx([0.25, 0.5])
+    assert StorageQueues(storage(), 1).read(zeros, size, 0, node, None) == pytest.approx([0.25, 0.5])
+
+
+def test_ranks_of_a_node_share_the_rate_of_their_client() -> None:
+    size, zeros, server = np.full(4, 1e9), np.zeros(4), np.arange(4)
+    queues = StorageQueues(storage(client=0.5e9), 2)
+    assert queues.read(zeros, size, 0, np.array([0, 0, 1, 1]), server) == pytest.approx([2, 4, 2, 4])
+
+
+def test_opens_of_all_ranks_wait_in_one_queue() -> None:
+    queues = StorageQueues(storage(metadata=1000.0), 1)
+    done = queues.read(np.zeros(3), np.zeros(3), 10, np.zeros(3, np.int64), np.arange(3))
+    assert done == pytest.approx([0.01, 0.02, 0.03])
+
+
+def test_a_queue_goes_on_with_the_next_step() -> None:
+    queues, node = StorageQueues(storage(), 1), np.zeros(1, np.int64)
+    first = queues.read(np.zeros(1), np.full(1, 1e9), 0, node, node)
+    assert queues.read(np.full(1, 0.5), np.full(1, 1e9), 0, node, node) == pytest.approx(first + 1)
+
+
+@pytest.mark.parametrize("requests", [1, 2, 7, 300])
+def test_the_mean_of_summed_latencies_is_exact(requests: int) -> None:
+    one = storage(latency=400e-6, tail=3.0)
+    uniform = (np.arange(1_000_000) + 0.5) / 1_000_000
+    assert sum_latencies(one, requests, uniform).mean() == pytest.approx(requests * mean_latency(one), rel=2e-3)
+
+
+@pytest.mark.parametrize("ranks", [16, 256, 4096])
+def test_the_slowest_of_many_latencies_is_as_late_as_extreme_values_say(ranks: int) -> None:
+    """The mean of the greatest of R Pareto draws is xm R^(1/a) Gamma(1 - 1/a), for large R."""
+    one = storage(latency=400e-6, tail=2.1)
+    uniform = np.random.default_rng(1).random((4_000_000 // ranks, ranks))
+    slowest = sum_latencies(one, 1, uniform).max(axis=1)
+    expected = 400e-6 * ranks ** (1 / 2.1) * math.gamma(1 - 1 / 2.1)
+    exact = 400e-6 * math.gamma(1 - 1 / 2.1) * math.exp(math.lgamma(ranks + 1) - math.lgamma(ranks + 1 - 1 / 2.1))
+    assert exact == pytest.approx(expected, rel=0.03)
+    # A variance that is hardly finite: the mean of these draws scatters by a few per cent.
+    assert np.median(slowest) == pytest.approx(400e-6 * (1 - 0.5 ** (1 / ranks)) ** (-1 / 2.1), rel=0.03)
+
+
+def test_without_a_tail_all_latencies_are_equal() -> None:
+    assert sum_latencies(storage(latency=1e-3), 5, np.array([0.1, 0.9])) == pytest.approx([5e-3, 5e-3])

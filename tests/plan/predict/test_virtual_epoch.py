@@ -1,0 +1,146 @@
+"""Epochs in virtual time: closed forms, and a simulation that goes from event to event."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dliosim.model import Access, Compute, Distribution, Job, Loop, Servers, StorageModel, Sync, constant
+from dliosim.plan.predict.virtual_epoch import StepDemand, run_epoch
+
+STORAGE = StorageModel("s", Servers(1, 1e9))
+
+
+def loop(seconds: float, readers: int = 1, prefetch: int = 2, **changes: object) -> Loop:
+    access = Access(readers=readers, prefetch=prefetch if readers else 0)
+    return replace(Loop("train", "l", "d", access, compute=Compute(constant(seconds))), **changes)  # type: ignore[arg-type]
+
+
+def demand(size: float, requests: float = 1, opens: float = 0) -> StepDemand:
+    return StepDemand(size, requests, opens, 1, 1, constant(size))
+
+
+def test_without_readers_a_step_is_reading_and_computing() -> None:
+    times = run_epoch(loop(0.5, 0), demand(2e9), 4, Job(1), STORAGE, 0)
+    assert (times.first, times.others) == pytest.approx((2.5, 7.5))
+
+
+def test_readers_hide_what_is_shorter_than_compute() -> None:
+    times = run_epoch(loop(0.5), demand(0.4e9), 5, Job(1), STORAGE, 0)
+    assert (times.first, times.others) == pytest.approx((0.9, 2.0))
+
+
+def test_reading_that_is_longer_than_compute_decides() -> None:
+    times = run_epoch(loop(0.5), demand(2e9), 5, Job(1), STORAGE, 0)
+    assert times.others == pytest.approx(4 * 2.0)
+
+
+def test_ranks_share_a_server_and_a_barrier_makes_all_wait_for_the_last() -> None:
+    times = run_epoch(loop(0.5), demand(1e9), 20, Job(3), STORAGE, 0)
+    assert times.others / 19 == pytest.approx(3.0, rel=0.01)
+
+
+@pytest.mark.parametrize(("readers", "rate"), [(1, 1e9), (4, 4e9)])
+def test_readers_get_more_servers_until_their_client_is_full(readers: int, rate: float) -> None:
+    """Files are on one of many servers of 1 GB/s each; the client takes 4 GB/s."""
+    storage = StorageModel("s", Servers(1000, 1e9), client=4e9)
+    times = run_epoch(loop(0.0, readers, 8), demand(1e9), 200, Job(1), storage, 0)
+    assert 199e9 / times.others == pytest.approx(rate, rel=0.05)
+
+
+@pytest.mark.parametrize("compute", [0.5, 1.5, 4.0])
+@pytest.mark.parametrize("ahead", [1, 2, 4])
+def test_a_slow_read_is_hidden_by_the_batches_that_are_ahead(ahead: int, compute: float) -> None:
+    """A step waits max(0, d - k c) for a read of d with k batches ahead, each computed in c."""
+    storage = StorageModel("s", Servers(1, 1e9), latency=3.0)
+    times = run_epoch(loop(compute, ahead, ahead), demand(0.0), ahead + 1, Job(1), storage, 0)
+    assert times.others == pytest.approx(ahead * compute + max(0.0, 3.0 - ahead * compute))
+
+
+def test_without_a_storage_only_compute_and_preprocessing_take_time() -> None:
+    times = run_epoch(loop(0.25), demand(1e12), 9, Job(7, 2), None, 0)
+    assert (times.first, times.others) == pytest.approx((0.25, 2.0))
+
+
+def test_ranks_without_sync_do_not_wait_for_each_other() -> None:
+    drawn = Compute(Distribution("uniform", (0.0, 1.0)))
+    alone = run_epoch(loop(0.0, compute=drawn, sync=Sync("off")), demand(1.0), 200, Job(64), None, 0)
+    together = run_epoch(loop(0.0, compute=drawn), demand(1.0), 200, Job(64), None, 0)
+    assert together.others == pytest.approx(199 * 64 / 65, rel=0.01)
+    assert alone.others < 0.7 * together.others
+
+
+def test_the_same_seed_gives_the_same_epoch() -> None:
+    varied = replace(demand(1e6), sample_size=Distribution("normal", (1e6, 3e5)), samples=4)
+    storage = replace(STORAGE, servers=Servers(8, 1e9), latency=1e-3, tail=2.5)
+    first, second, other = (run_epoch(loop(1e-3), varied, 50, Job(5, 2), storage, seed) for seed in (1, 1, 2))
+    assert first == second
+    assert first != other
+
+
+def simulate_events(one: Loop, size: float, steps: int, ranks: int, rate: float) -> float:
+    """The end of an epoch on one server with a queue, from event to event; a barrier ends each step."""
+    readers, ahead = one.access.readers, one.access.prefetch
+    events: list[tuple[float, int, str, int, int]] = []
+    order = 0
+
+    def push(time: float, kind: str, rank: int, step: int) -> None:
+        nonlocal order
+        heapq.heappush(events, (time, order, kind, rank, step))
+        order += 1
+
+    waiting = [list(range(min(ahead, steps))) for _ in range(ranks)]
+    idle, there = [readers] * ranks, [set[int]() for _ in range(ranks)]
+    step_of, arrived, free, now = [0] * ranks, 0, 0.0, 0.0
+    wants = [True] * ranks
+    for rank in range(ranks):
+        push(0.0, "look", rank, 0)
+    while events:
+        now, _, kind, rank, step = heapq.heappop(events)
+        if kind == "read":
+            idle[rank] += 1
+            there[rank].add(step)
+        elif kind == "computed":
+            arrived += 1
+            if arrived == ranks:
+                arrived = 0
+                for other in range(ranks):
+                    step_of[other] += 1
+                    wants[other] = step_of[other] < steps
+                    push(now, "look", other, 0)
+            continue
+        if wants[rank] and step_of[rank] in there[rank]:
+            wants[rank] = False
+            push(now + one.compute.time.mean, "computed", rank, 0)
+            if step_of[rank] + ahead < steps:
+                waiting[rank].append(step_of[rank] + ahead)
+        while idle[rank] and waiting[rank]:
+            idle[rank] -= 1
+            free = max(free, now) + size / rate
+            push(free, "read", rank, waiting[rank].pop(0))
+    return now
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.sampled_from([0.05, 0.3, 1.0, 2.0]),
+    st.integers(1, 30),
+)
+def test_an_epoch_takes_as_long_as_by_events(ranks: int, readers: int, ahead: int, size: float, steps: int) -> None:
+    one = loop(0.5, readers, ahead)
+    times = run_epoch(one, demand(size * 1e9), steps, Job(ranks), STORAGE, 0)
+    assert times.first + times.others == pytest.approx(simulate_events(one, size * 1e9, steps, ranks, 1e9), rel=0.02)
+
+
+def test_times_are_finite_for_ranks_that_do_not_fill_their_nodes() -> None:
+    storage = replace(STORAGE, client=1e9, metadata=1e4)
+    times = run_epoch(loop(0.01), demand(1e6, 2, 1), 10, Job(5, 3), storage, 0)
+    assert np.isfinite(times.others)
+    assert times.others > 0
