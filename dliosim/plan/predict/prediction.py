@@ -19,8 +19,12 @@ from dliosim.plan.predict.virtual_epoch import StepDemand, run_epoch, stream_rat
 #: Predictions of the same epoch with other draws of sizes, servers, latencies and compute.
 DRAWS: Final = 5
 
-#: Steps of an epoch that are predicted; more are like these.
-MOST_STEPS: Final = 500
+#: Steps of an epoch that are predicted, at most; more are like these.
+_MOST_STEPS: Final = 500
+
+#: Steps of all ranks that are predicted, unless that is less than `_FEWEST_STEPS` of each.
+_MOST_OF_ALL: Final = 1 << 23
+_FEWEST_STEPS: Final = 32
 
 #: From this utilization on, nothing but compute limits a loop.
 _BUSY: Final = 0.98
@@ -52,7 +56,8 @@ def predict_loop(workload: Workload, loop: Loop, epoch: PhaseForecast, storage: 
     """Return the prediction of a loop by the forecast of its first epoch; UsageError for what the model cannot tell."""
     _refuse_unmodelled(loop)
     job = workload.job
-    steps, shares = min(epoch.steps, MOST_STEPS), job.ranks * epoch.steps
+    steps = min(epoch.steps, _MOST_STEPS, max(_MOST_OF_ALL // job.ranks, _FEWEST_STEPS))
+    shares = job.ranks * epoch.steps
     size = epoch.bytes.total * (epoch.amplification or 1.0) / shares
     opens, calls, files = (amount.total / shares for amount in (epoch.opens, epoch.calls, epoch.files))
     sample_size = workload.dataset(loop.dataset).size

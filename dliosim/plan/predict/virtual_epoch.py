@@ -16,8 +16,11 @@ from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
 from dliosim.plan.predict.queues import Floats, Ints, StorageQueues, sum_latencies
 
-#: Samples in a step up to which the size of each is drawn; the mean of more hardly varies.
-_DRAWN_SIZES = 64
+#: Draws in a step up to which each is made; the mean of more hardly varies.
+_MOST_DRAWS = 64
+
+#: Servers of the files of all ranks from which on all servers are used equally: queues of their own would take memory.
+_MOST_QUEUED = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,9 @@ def _make_reads(
     queues = StorageQueues(storage, job.nodes)
     together = loop.access.readers if loop.access.by == "sample" else 1
     requests = demand.requests / together
-    uses_all_servers = demand.files * storage.file_servers >= storage.servers.number
+    uses_all_servers = (
+        demand.files * storage.file_servers >= storage.servers.number or job.ranks * storage.file_servers > _MOST_QUEUED
+    )
     rate, called = stream_rate(storage) * together, requests * storage.call_time
     sizes, servers, latencies = (key(seed, purpose) for purpose in ("size", "server", "latency"))
 
@@ -116,7 +121,7 @@ def _processing_seconds(loop: Loop) -> float:
 def _draw_sizes(demand: StepDemand, stream: int, counter: Ints) -> Floats:
     """Return the bytes of a step of each rank, with the mean of `demand`; shape (ranks,)."""
     mean = demand.sample_size.nonnegative_mean() * demand.samples
-    if demand.sample_size.is_constant or demand.samples > _DRAWN_SIZES or mean <= 0:
+    if mean <= 0:
         return np.full(len(counter), demand.size)
     return _sum_draws(demand.sample_size, demand.samples, stream, counter) * (demand.size / mean)
 
@@ -128,9 +133,9 @@ def _draw_compute(loop: Loop, stream: int, counter: Ints) -> Floats:
 
 
 def _sum_draws(drawn: Distribution, number: int, stream: int, counter: Ints) -> Floats:
-    """Return a sum of `number` draws for each counter; draws below 0 count as 0."""
-    if drawn.is_constant:
-        return np.full(len(counter), drawn.mean * number)
+    """Return a sum of `number` draws for each counter; draws below 0 count as 0. Many draws are their mean."""
+    if drawn.is_constant or number > _MOST_DRAWS:
+        return np.full(len(counter), drawn.nonnegative_mean() * number)
     slots = (counter[:, None] * number + np.arange(number)).ravel()
     whole: Floats = np.maximum(draw(drawn, stream, slots), 0.0).reshape(-1, number).sum(axis=1)
     return whole

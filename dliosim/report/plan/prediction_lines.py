@@ -25,12 +25,12 @@ def prediction_lines(workload: Workload, one: Prediction, goal: float, storage: 
         [f"storage {storage.name}", ""],
     )
     rows = [
-        ("ANSWER", f"{_verdict(one, goal)}: {name} busy {_busy(one)} (only storage counted), goal {percent(goal, 2)}"),
-        ("WHY", _explain_limit(one, job, storage)),
+        ("ANSWER", f"{_verdict(one, goal)}: {name} busy {_busy(one)}, goal {percent(goal, 2)}"),
+        ("NOTE" if one.lowest >= goal else "WHY", _explain_limit(one, job, storage)),
         ("STORAGE", f"would deliver {size(one.rate, 2)}/s, all ranks together (first epoch, no page cache)"),
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
         ("DRAWS", f"{DRAWS} of sizes, servers, latencies and compute, {count(one.steps, 'step')} each"),
-        ("LIMIT", "other jobs, the page cache and saves are not modelled"),
+        ("LIMIT", "unproven by measurement; other jobs, page cache and saves are left out"),
     ]
     return first_lines(*fit_rows(title, rows))
 
@@ -71,8 +71,7 @@ def _explain_limit(one: Prediction, job: Job, storage: StorageModel) -> str:
         "opens": f"opens are the limit: {storage.metadata or 0:_.0f} per second",
         "latency": f"the requests of a rank, one after the other, take {seconds(one.alone['latency'], 2)} of a step",
     }
-    queued = one.limit != "compute" and one.alone[one.limit] < one.ideal_step
-    return text[one.limit] + ("; late ones among many make all wait" if queued else "")
+    return text[one.limit]
 
 
 _COLUMNS: Final[list[Column[Predicted]]] = [

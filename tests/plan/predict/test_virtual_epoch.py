@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.model import Access, Compute, Distribution, Job, Loop, Servers, StorageModel, Sync, constant
+from dliosim.model import Access, Compute, Distribution, Job, Loop, Servers, StorageModel, Stripe, Sync, constant
 from dliosim.plan.predict.virtual_epoch import StepDemand, run_epoch
 
 STORAGE = StorageModel("s", Servers(1, 1e9))
@@ -144,3 +144,9 @@ def test_times_are_finite_for_ranks_that_do_not_fill_their_nodes() -> None:
     times = run_epoch(loop(0.01), demand(1e6, 2, 1), 10, Job(5, 3), storage, 0)
     assert np.isfinite(times.others)
     assert times.others > 0
+
+
+def test_many_ranks_with_wide_stripes_use_all_servers() -> None:
+    storage = replace(STORAGE, servers=Servers(5000, 1e9), stripe=Stripe(1 << 20, 1000))
+    times = run_epoch(loop(0.0), demand(1e9), 3, Job(100_000), storage, 0)
+    assert times.others == pytest.approx(2 * 100_000 * 1e9 / 5e12, rel=0.01)
