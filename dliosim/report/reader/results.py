@@ -105,8 +105,6 @@ class SavedVariant:
     verdict: str  #: one of `VERDICTS`
     figures: Mapping[str, float | None]  #: other figures, by their keys in compare.json
     batch_latency: Quantiles | None = None  #: batch latency of loops; s
-    two_phase: str | None = None  #: two-phase: `engaged`, `not engaged` or `unknown`; None without collective reads
-    order_hash: str = ""  #: hash of the samples in their order, 16 hexadecimal digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +165,9 @@ def _read_variant(content: dict[str, Any], where: str, stalls: bool) -> SavedVar
     subject = STALL if stalls else LOOP
     kinds: dict[str, Any] = dict.fromkeys((*subject.means, *subject.medians, *subject.shares), float | None)
     kinds |= dict.fromkeys(subject.counts, int | None)
-    of_loops: dict[str, Any] = {"batch_latency": None, "two_phase": None, "order_hash": ""}
-    if not stalls:
-        of_loops = {"batch_latency": read_member(Quantiles | None, content, "batch_latency_seconds", where)}
+    latency = None if stalls else read_member(Quantiles | None, content, "batch_latency_seconds", where)
     figures = {key: read_member(kind, content, key, where) for key, kind in kinds.items()}
-    one = read_object(SavedVariant, content, where, figures=figures, **of_loops)
+    one = read_object(SavedVariant, content, where, figures=figures, batch_latency=latency)
     if one.verdict not in VERDICTS:
         raise UsageError(f"{where}.verdict is none of {', '.join(VERDICTS)}")
     if stalls and not one.seconds:
