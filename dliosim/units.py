@@ -118,6 +118,6 @@ def format_bytes(size: int) -> str:
 def format_seconds(seconds: float) -> str:
     """Return the exact text of a time, which `parse_seconds` reads back: 0.01 is `10 ms`."""
     exact = Decimal(repr(float(seconds)))
-    name = next((name for name in ("s", "ms", "us") if abs(exact) >= Decimal(float(TIMES[name])) or not exact), "ns")
+    name = next((name for name in ("s", "ms", "us") if abs(Fraction(exact)) >= TIMES[name] or not exact), "ns")
     text = f"{exact * int(1 / TIMES[name]):f}"
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {name}"

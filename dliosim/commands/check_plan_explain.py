@@ -10,14 +10,14 @@ from types import SimpleNamespace
 from typing import TypeVar
 
 from dliosim import PATTERNS
-from dliosim.commands.command_line.options import parse_roots, parse_values
+from dliosim.commands.command_line.options import parse_roots, parse_values, read_storage
 from dliosim.commands.command_line.pattern_files import find_pattern, list_names, locate_pattern
 from dliosim.commands.command_line.program import insert_program
 from dliosim.commands.job.terminal import has_colours, print_text, user_terminal
 from dliosim.errors import ExecutionError, PlanError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.node.memory import whole_memory
-from dliosim.language.compile import compile_document, compile_pattern, compile_storage
+from dliosim.language.compile import compile_document, compile_pattern, compile_storage, describes_storage
 from dliosim.language.diagnostics import Diagnostic, Label, PatternError, render
 from dliosim.model import Job
 from dliosim.readable import count, printable
@@ -47,6 +47,10 @@ def check_command(parsed: SimpleNamespace) -> int:
     for pattern in parsed.pattern:
         try:
             path = find_pattern(pattern, parsed.override)
+            if describes_storage(path):
+                storage = compile_storage(path, parse_values(parsed)).storage
+                sys.stdout.write(f"{printable(pattern)}: ok (storage {storage.name})\n")
+                continue
             workload, warnings = compile_pattern(path, parse_values(parsed), job, _make_finder(parsed))
         except PatternError as error:
             sys.stderr.write(render(error.diagnostics, has_colours(sys.stderr, 2)) + "\n")
@@ -79,7 +83,8 @@ def plan_command(parsed: SimpleNamespace) -> int:
     if rank >= parsed.ranks:
         raise UsageError(f"--rank {rank}: ranks count from 0, and there are {parsed.ranks}")
     path, finder = find_pattern(parsed.pattern, parsed.override), _make_finder(parsed)
-    workload, warnings = compile_pattern(path, parse_values(parsed), _make_job(parsed), finder)
+    described, values = read_storage(parsed)
+    workload, warnings = compile_pattern(path, values, _make_job(parsed), finder)
     if warnings:
         sys.stderr.write(render(warnings, has_colours(sys.stderr, 2)) + "\n")
     sources = dict(finder.sources)
@@ -104,8 +109,8 @@ def plan_command(parsed: SimpleNamespace) -> int:
             found = _locate_errors(lambda: forecast(workload, indexes), path, parsed)
         risks: list[StateRisks] = []
         storage, loss = StorageRates(parsed.bandwidth, parsed.opens), parsed.loss or LOSS
-        if parsed.storage is not None:
-            storage = storage_rates(compile_storage(Path(parsed.storage), []), workload.job.nodes)
+        if described is not None:
+            storage = storage_rates(described, workload.job.nodes)
         if parsed.mtbf is not None:
             failures = FailureModel(parsed.mtbf, parsed.save_time, storage.bandwidth, parsed.restart_time, loss)
             risks = list(forecast_risks(workload, found, failures))
@@ -148,12 +153,15 @@ def _title_notes(parsed: SimpleNamespace) -> list[str]:
 def explain_command(parsed: SimpleNamespace) -> int:
     """Print the entry of an error code, or a pattern resolved."""
     from dliosim.language.diagnostics import explain_code, is_code
-    from dliosim.language.unparse import explain_pattern
+    from dliosim.language.unparse import explain_pattern, explain_storage
 
     subject: str = parsed.subject
     if not is_code(subject) and (subject.endswith(".dlio") or locate_pattern(subject)):
         path = find_pattern(subject, parsed.override)
-        text = explain_pattern(path, parse_values(parsed), _make_job(parsed), _make_finder(parsed))
+        if describes_storage(path):
+            text = explain_storage(path, parse_values(parsed))
+        else:
+            text = explain_pattern(path, parse_values(parsed), _make_job(parsed), _make_finder(parsed))
         sys.stdout.write(printable(text, lines=True) + "\n")
     else:
         sys.stdout.write((explain_code(subject) if is_code(subject) else _explain_word(subject)) + "\n")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
-from dliosim.commands.command_line.options import parse_values
+from dliosim.commands.command_line.options import read_storage
 from dliosim.commands.command_line.pattern_files import find_pattern
 from dliosim.commands.job.terminal import print_text, user_terminal
 from dliosim.errors import UsageError
-from dliosim.language.compile import compile_pattern, compile_storage
+from dliosim.language.compile import compile_pattern
 from dliosim.model import Job, Loop, StorageModel, Workload
 from dliosim.model.expectation import GOAL, goals_of
 from dliosim.plan.forecast.forecast import forecast, loops_of
@@ -27,11 +26,12 @@ def predict_command(parsed: SimpleNamespace) -> int:
     from dliosim.report.plan.prediction_lines import prediction_content, prediction_lines, prediction_table
 
     path = find_pattern(parsed.pattern, parsed.override)
-    storage = compile_storage(Path(parsed.storage), [])
+    storage, values = read_storage(parsed)
+    assert storage is not None  # the option is required
     predicted: list[tuple[Job, Prediction]] = []
     for ranks in parsed.ranks:
         job = Job(ranks, -(-ranks // parsed.per_node))
-        workload = compile_pattern(path, parse_values(parsed), job)[0]
+        workload = compile_pattern(path, values, job)[0]
         loop = _choose_loop(workload, parsed.loop)
         goal = goals_of(workload.expectations).get(loop.name, GOAL)
         with show_elapsed(user_terminal(), f"predict {printable(parsed.pattern)} on {count(ranks, 'rank')}"):

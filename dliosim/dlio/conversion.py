@@ -10,7 +10,7 @@ from os.path import normpath
 from typing import Final, TypeAlias
 
 from dliosim.dlio.config import Config, Value
-from dliosim.dlio.keys import Version
+from dliosim.dlio.known_keys import Version
 from dliosim.errors import UsageError
 from dliosim.readable import count, seconds
 from dliosim.units import format_seconds

@@ -9,7 +9,7 @@ from typing import Final
 
 from dliosim.dlio.config import Config, read_config
 from dliosim.dlio.conversion import MUCH, Conversion, Line, Statement, write_lines
-from dliosim.dlio.keys import (
+from dliosim.dlio.known_keys import (
     IMPORTED,
     PLUGINS,
     VERSIONS,

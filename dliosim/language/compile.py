@@ -78,10 +78,32 @@ def compile_document(
     return _raise_with_help(loader, lambda: _compile_blocks(loader, path, given, job, finder))
 
 
-def compile_storage(path: Path, given: Sequence[tuple[str, str]]) -> StorageModel:
+@dataclass(slots=True)
+class CompiledStorage:
+    """A storage and the lines that it was made from."""
+
+    #: the compiled storage
+    storage: StorageModel
+    #: the document, the scope, and what was found
+    context: CompileContext
+    #: settings of the storage
+    settings: Settings
+
+
+def describes_storage(path: Path) -> bool:
+    """Return whether a file has a storage and is no pattern."""
+    document = Loader().load(path) if path.suffix == ".dlio" else None
+    return document is not None and document.workload is None and bool(_list_storages(document))
+
+
+def compile_storage(path: Path, given: Sequence[tuple[str, str]]) -> CompiledStorage:
     """Return the storage that a file describes, with the pairs of `-D name=value`; PatternError for every mistake."""
     loader = Loader()
     return _raise_with_help(loader, lambda: _compile_storage_block(loader, path, given))
+
+
+def _list_storages(document: Document) -> list[PatternBlock]:
+    return [block for block in document.nouns.values() if block.kind == "storage"]
 
 
 def _raise_with_help(loader: Loader, compile_file: Callable[[], T]) -> T:
@@ -106,7 +128,7 @@ def _compile_blocks(
     if document.workload is None and not loader.found:
         here = document.source.span(0, len(document.source.line(1)))
         hint = 'add `workload NAME "what it does"` below it'
-        if any(block.kind == "storage" for block in document.nouns.values()):
+        if _list_storages(document):
             hint = "`dliosim plan PATTERN --storage FILE` reads a file with a storage alone"
         loader.found.append(mistake("E003", "a pattern needs a `workload` line", here, hint=hint).diagnostic)
     context = _apply_values(loader, document, given, job, finder)
@@ -162,18 +184,20 @@ def _apply_values(
     return context
 
 
-def _compile_storage_block(loader: Loader, path: Path, given: Sequence[tuple[str, str]]) -> StorageModel:
+def _compile_storage_block(loader: Loader, path: Path, given: Sequence[tuple[str, str]]) -> CompiledStorage:
     document = loader.load(path)
     context = _apply_values(loader, document, given, Job(1), missing_finder)
-    blocks = [block for block in document.nouns.values() if block.kind == "storage"]
+    blocks = _list_storages(document)
     if len(blocks) != 1 and not loader.found:
         here = blocks[1].place if blocks else document.source.span(0, len(document.source.line(1)))
         message = f"a file describes one storage, not {len(blocks)}"
         loader.found.append(mistake("E003", message, here, hint="write `storage NAME {`, and `}` below it").diagnostic)
-    built = storages.compile_storage(Settings(context, blocks[0], blocks[0].settings)) if blocks else None
-    if built is None or any(found.is_error for found in loader.found):
-        raise PatternError(_sort_diagnostics(loader.found))
-    return built
+    for block in blocks[:1]:
+        settings = Settings(context, block, block.settings)
+        built = storages.compile_storage(settings)
+        if built is not None and not any(found.is_error for found in loader.found):
+            return CompiledStorage(built, context, settings)
+    raise PatternError(_sort_diagnostics(loader.found))
 
 
 def _seed(context: CompileContext) -> int:

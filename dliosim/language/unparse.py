@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 from dliosim.language.blocks.external_datasets import missing_finder
-from dliosim.language.compile import CompiledPattern, compile_document
+from dliosim.language.compile import CompiledPattern, compile_document, compile_storage
 from dliosim.language.diagnostics import Mistake
-from dliosim.language.settings.block_settings import Settings
+from dliosim.language.settings.block_settings import CompileContext, Settings
 from dliosim.language.settings.phrases import write_distribution, write_pace, write_phrase, write_size
 from dliosim.language.settings.setting_overlay import sub_names
 from dliosim.language.source import Span
@@ -37,6 +37,7 @@ from dliosim.model import (
     Repeat,
     Restore,
     Save,
+    StorageModel,
     Transformer,
     Verb,
 )
@@ -58,10 +59,18 @@ def explain_pattern(path: Path, overrides: Sequence[tuple[str, str]], job: Job, 
     return write_pattern(compile_document(path, overrides, job, finder))
 
 
+def explain_storage(path: Path, overrides: Sequence[tuple[str, str]]) -> str:
+    """Return the resolved file of a storage, with the origin of each value as a comment. Raises PatternError."""
+    compiled = compile_storage(path, overrides)
+    storage = compiled.storage
+    writer = _PatternWriter(compiled.context, {storage.name: compiled.settings}, {})
+    return _align_origins([_OutputLine("dlio 1"), *writer.params(), *writer.noun("storage", storage.name, storage)])
+
+
 def write_pattern(compiled: CompiledPattern) -> str:
     """Return the text of `dliosim explain FILE`; compiled for the same job, it gives the same workload."""
     workload = compiled.workload
-    writer = _PatternWriter(compiled)
+    writer = _PatternWriter(compiled.context, compiled.nouns, compiled.verbs)
     title = f' "{workload.title}"' if workload.title else ""
     seed = compiled.context.document.seed
     job = workload.job
@@ -87,6 +96,11 @@ def write_pattern(compiled: CompiledPattern) -> str:
         lines += writer.verb(verb)
     if workload.expectations:
         lines += [_OutputLine(""), *(_OutputLine(f"expect {found.text}") for found in workload.expectations)]
+    return _align_origins(lines)
+
+
+def _align_origins(lines: Sequence[_OutputLine]) -> str:
+    """Return lines as text, with their origins as comments below each other."""
     width = min(60, max(len(line.text) for line in lines if line.origin))
     return "\n".join(f"{line.text:<{width}}  # {line.origin}" if line.origin else line.text for line in lines)
 
@@ -100,19 +114,21 @@ def write_dataset(dataset: Dataset) -> str:
 
 @dataclass(slots=True)
 class _PatternWriter:
-    compiled: CompiledPattern
+    context: CompileContext
+    nouns: Mapping[str, Settings]
+    verbs: Mapping[int, Settings]
     _indent: str = field(default="")
 
     def origin(self, phrase: Span) -> str:
         """Return the location of a phrase, and the locations of the values of its parameters."""
         names = dict.fromkeys(re.findall(r"\$([A-Za-z_][A-Za-z0-9_]*)", phrase.text))
-        params = self.compiled.context.document.params
+        params = self.context.document.params
         given = [f"${name} from {params[name].value.location}" for name in names if name in params]
         return ", ".join([phrase.location, *given])
 
     def params(self) -> Iterator[_OutputLine]:
-        scope = self.compiled.context.scope
-        for param in self.compiled.context.document.params.values():
+        scope = self.context.scope
+        for param in self.context.document.params.values():
             text = param.value.text
             try:
                 value = str(scope.param_value(param))
@@ -122,11 +138,11 @@ class _PatternWriter:
             yield _OutputLine(f"# param {param.name} = {value}{meaning}", param.value.location)
 
     def noun(
-        self, kind: str, name: str, noun: Dataset | Transformer | Checkpoint, origin: str = ""
+        self, kind: str, name: str, noun: Dataset | Transformer | Checkpoint | StorageModel, origin: str = ""
     ) -> Iterator[_OutputLine]:
         yield _OutputLine("")
         yield _OutputLine(f"{kind} {name} {{", origin)
-        yield from self._settings(kind, noun, self.compiled.nouns[noun.name])
+        yield from self._settings(kind, noun, self.nouns[noun.name])
         yield _OutputLine("}")
 
     def _settings(self, kind: str, owner: Any, settings: Settings) -> Iterator[_OutputLine]:
@@ -150,7 +166,7 @@ class _PatternWriter:
             return
         yield _OutputLine(f"{indent}{head}{evaluates} {{")
         if not isinstance(verb, Repeat):
-            yield from self._settings(head.split()[0], verb, self.compiled.verbs[id(verb)])
+            yield from self._settings(head.split()[0], verb, self.verbs[id(verb)])
         self._indent = indent + "    "
         for inner in verb.body if isinstance(verb, Repeat) else ():
             yield from self.verb(inner)

@@ -86,6 +86,14 @@ def test_what_cannot_be_told_is_refused(
     assert said in capsys.readouterr().err
 
 
+def test_settings_of_the_storage_are_given_by_its_name(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "cosmoflow", "--ranks", "64", "--storage", slow, "-D", "train.readers=2"]
+    assert main([*words, "-D", "slow.servers=8 of 1 GB/s"]) == 0
+    assert "limited by 8.0 GB/s" in capsys.readouterr().out
+    assert main(["check", slow, "cosmoflow"]) == 0
+    assert "ok (storage slow)" in capsys.readouterr().out
+
+
 def test_a_plan_takes_the_rates_of_the_file(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "cosmoflow", "--ranks", "64", "--storage", slow]) == 0
     assert "REACH    train: accelerators busy 7.7 % at most (goal 70 %), limited by 4.0 GB/s" in capsys.readouterr().out

@@ -13,7 +13,7 @@ import pytest
 
 from dliosim.dlio.config import Config
 from dliosim.dlio.convert import Pattern, convert, import_pattern
-from dliosim.dlio.keys import VERSIONS, guess_version, suggest_key
+from dliosim.dlio.known_keys import VERSIONS, guess_version, suggest_key
 from dliosim.errors import UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.language.compile import compile_pattern

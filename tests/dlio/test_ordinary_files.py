@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.dlio.keys import VERSIONS
+from dliosim.dlio.known_keys import VERSIONS
 from tests.dlio.test_convert import LLAMA, UNET3D, compiled, imported
 
 #: Keys by what they are about, with a version of DLIO for those that only it reads.

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from dliosim.commands.command_line import descriptions
 from dliosim.commands.command_line import option_types as types
 from dliosim.dlio import ENDINGS
-from dliosim.dlio.keys import VERSIONS
+from dliosim.dlio.known_keys import VERSIONS
 
 #: Seconds after which a stall is reported. On Lustre and on NFS, a failover of a server or an eviction of a client ends
 #: within five minutes: anything longer is worth a look.

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 from dliosim.dlio import OVERRIDE_MARKS
 from dliosim.errors import UsageError
-from dliosim.model import Dataset, Workload
+from dliosim.model import Dataset, StorageModel, Workload
 
 
 def parse_overrides(parsed: SimpleNamespace) -> list[tuple[str, str]]:
@@ -37,6 +37,19 @@ def parse_values(parsed: SimpleNamespace) -> list[tuple[str, str]]:
             raise UsageError(f"{text}: expected an override such as ++workload.train.epochs=2")
         pairs.append((name if name[0] in OVERRIDE_MARKS else f"++{name}", value))
     return [*pairs, *parse_overrides(parsed)]
+
+
+def read_storage(parsed: SimpleNamespace) -> tuple[StorageModel | None, list[tuple[str, str]]]:
+    """Return the storage of --storage, if there is one, and what is said about the pattern: no -D of the storage."""
+    values = parse_values(parsed)
+    if parsed.storage is None:
+        return None, values
+    from dliosim.language.compile import compile_storage
+
+    path = Path(parsed.storage)
+    name = compile_storage(path, []).storage.name
+    about_storage = [pair for pair in values if pair[0].startswith(f"{name}.")]
+    return compile_storage(path, about_storage).storage, [pair for pair in values if pair not in about_storage]
 
 
 def describe_dataset(dataset: Dataset) -> str:

@@ -85,7 +85,7 @@ def print_report(name: str, pattern: Pattern) -> None:
 
 def _missing_pattern(given: str) -> PatternError:
     from dliosim.dlio.config import find_workload_file
-    from dliosim.dlio.keys import find_key
+    from dliosim.dlio.known_keys import find_key
     from dliosim.language.diagnostics import join_hints, suggest_word
 
     try:

@@ -19,7 +19,7 @@ from dliosim.commands.command_line.command_table import COMMANDS, EXAMPLES
 from dliosim.commands.command_line.parser import Misuse, parse_words, quote_word, split_overrides
 from dliosim.commands.command_line.pattern_files import locate_pattern
 from dliosim.dlio import ENDINGS
-from dliosim.dlio.keys import find_key
+from dliosim.dlio.known_keys import find_key
 from dliosim.language.setting_words import describe_setting, find_override
 from dliosim.language.suggest.synonyms import find_entry
 

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from dliosim.dlio.keys import find_key
+from dliosim.dlio.known_keys import find_key
 from dliosim.language.diagnostics import Attempt, Diagnostic, mistake
 from dliosim.language.settings.setting_overlay import blocks_by_name
 from dliosim.language.source import COMMAND_LINE, SourceText, Span

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dliosim.language.compile import compile_pattern, compile_storage
+from dliosim.language.compile import compile_pattern, compile_storage, describes_storage
 from dliosim.language.diagnostics import PatternError
+from dliosim.language.unparse import explain_storage
 from dliosim.model import Job, Servers, StorageModel, Stripe
 
 WHOLE = """dlio 1
@@ -28,7 +29,7 @@ storage scratch "a Lustre of 16 servers" {
 def compiled(place: Path, text: str, *given: tuple[str, str]) -> StorageModel:
     path = place / "scratch.dlio"
     path.write_text(text)
-    return compile_storage(path, given)
+    return compile_storage(path, given).storage
 
 
 def codes(place: Path, text: str) -> list[str]:
@@ -69,6 +70,16 @@ def test_parameters_and_settings_are_overridden(tmp_path: Path) -> None:
 )
 def test_a_mistake_is_found_at_its_line(tmp_path: Path, line: str, code: str) -> None:
     assert codes(tmp_path, f"dlio 1\nstorage s {{\n {line}\n}}\n") == [code]
+
+
+def test_it_is_explained_as_a_file_that_describes_the_same(tmp_path: Path) -> None:
+    given = [("scratch.latency", "1 ms")]
+    path, again = tmp_path / "scratch.dlio", tmp_path / "again.dlio"
+    path.write_text(WHOLE)
+    again.write_text(explain_storage(path, given))
+    assert describes_storage(path)
+    assert "latency    1 ms " in again.read_text()
+    assert compile_storage(again, []).storage == compile_storage(path, given).storage
 
 
 def test_a_file_describes_one_storage(tmp_path: Path) -> None:
