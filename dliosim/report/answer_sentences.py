@@ -13,9 +13,9 @@ from dliosim.readable import count, long_time, number, percent, seconds, size
 
 #: What else than storage does to a verdict, after the sentence about it.
 _EFFECT = (
-    "[, which does not explain it{is_too_small:?}][, which may explain it{may_explain:?}]"
-    "[: without it, the goal may be within the 95 % interval{may_hide:?}]"
+    "[, which may explain it{may_explain:?}][: without it, the goal may be within the 95 % interval{may_hide:?}]"
 )
+_ALSO_SLOW = "[storage is too slow; {is_too_small:?}]"
 _INTERVAL = "[: {low:%3} to {high:%3}]"
 _UNCOUNTED = "reads are not counted[ while a save drains{drains:?}]; "
 
@@ -51,13 +51,14 @@ _SENTENCES = {
     "goal_in_interval": f"the goal is within the 95 % interval of this run{_INTERVAL}",
     "error_unknown": "the error of one epoch with fewer than two syncs is unknown",
     "core_wait": (
-        "[readers{by_readers:?}][ranks{by_ranks:?}] waited {share:%2} of the loop for a core"
+        f"{_ALSO_SLOW}[readers{{by_readers:?}}][ranks{{by_ranks:?}}] waited {{share:%2}} of the loop for a core"
         f"[ (load average before: {{load:n2}} on {{cores:#core}})]{_EFFECT}{_INTERVAL}"
     ),
     "core_wait_uncounted": (
-        f"there are more ranks than cores, and the kernel does not count waits for a core{_EFFECT}{_INTERVAL}"
+        f"{_ALSO_SLOW}there are more ranks than cores, and the kernel does not count waits for a core"
+        f"{_EFFECT}{_INTERVAL}"
     ),
-    "late_compute": f"compute was late by {{share:%2}} of the time{_EFFECT}",
+    "late_compute": f"{_ALSO_SLOW}compute was late by {{share:%2}} of the time{_EFFECT}",
     "late_wakeups": "compute took up to {share:%3} longer than asked",
     "read_checked": "steps also checked what they read (--verify)",
     # Reasons and limits of comparisons.
@@ -92,8 +93,8 @@ _SENTENCES = {
     "wait_for_quiet": "repeat this when the machine is quiet[, or with fewer `readers`{has_readers:?}]",
     "other_work": "ranks waited although each has a core: repeat this when the machine is quiet",
     "core_per_rank": "give each rank a core",
-    "free_cores": "use more nodes, {ranks_per_node:#rank} each, or ask about {ranks:#rank} instead",
-    "fewer_readers": "use more nodes, {ranks_per_node:#rank} each, or ask about fewer readers instead",
+    "free_cores": "give each rank its cores: more nodes, {ranks_per_node:#rank} each, or ask about {ranks:#rank}",
+    "fewer_readers": "give each reader a core: more nodes, {ranks_per_node:#rank} each, or ask about fewer readers",
     "more_cores": "use a node of {cores:#core} for the rank and its readers",
     "use_posix": "use POSIX calls, which readers make in parallel",
     "read_ahead": "read ahead of the steps",
