@@ -12,9 +12,7 @@ from dliosim.measure.results.run_summary import Advice, Reason
 from dliosim.readable import count, long_time, number, percent, seconds, size
 
 #: What else than storage does to a verdict, after the sentence about it.
-_EFFECT = (
-    "[, which may explain it{may_explain:?}][: without it, the goal may be within the 95 % interval{may_hide:?}]"
-)
+_EFFECT = "[, which may explain it{may_explain:?}][: without it, the goal may be within the 95 % interval{may_hide:?}]"
 _ALSO_SLOW = "[storage is too slow; {is_too_small:?}]"
 _INTERVAL = "[: {low:%3} to {high:%3}]"
 _UNCOUNTED = "reads are not counted[ while a save drains{drains:?}]; "
