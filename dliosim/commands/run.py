@@ -17,12 +17,13 @@ from mpi4py import MPI
 from dliosim.commands.job.garbage import freeze_objects
 from dliosim.commands.job.setup import RankCommand, Setup, open_sessions, run_on_ranks
 from dliosim.commands.job.terminal import print_text
-from dliosim.errors import ExecutionError, UsageError
+from dliosim.errors import HELP, ExecutionError, UsageError
+from dliosim.execute.backends.modelled_reader import ModelledStorage
 from dliosim.execute.io_errors import rank_0_error
 from dliosim.execute.mpi.world import fullest_node
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.workload_runner import run_with_null, run_workload
-from dliosim.model import Loop, Workload
+from dliosim.model import Loop, StorageModel, Workload
 from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count
 
@@ -43,6 +44,7 @@ class RunCommand(RankCommand):
     unfinished = "no results were written"
 
     workload: Workload  #: what the pattern says
+    storage: StorageModel | None  #: the described storage of a run without files
     session: Session  #: the run of it on this rank
     phases: list[Phase]  #: what its verbs became
     finder: FileFinder | None = None  #: what looked for existing files, on rank 0
@@ -54,7 +56,7 @@ class RunCommand(RankCommand):
         if self.setup.world.rank == 0:
             with freeze_objects():
                 import dliosim.commands.run_results  # noqa: F401
-        self.workload = self.setup.world.run_on_rank_0("read the pattern", self._read_pattern)
+        self.workload, self.storage = self.setup.world.run_on_rank_0("read the pattern", self._read_pattern)
         self.setup.world.run_on_rank_0("look at the options", self._check_options)
 
     def open(self) -> None:
@@ -62,6 +64,8 @@ class RunCommand(RankCommand):
         setup, finder = self.setup, self.finder
         sources = {} if finder is None else finder.sources
         (self.session,) = open_sessions(setup, [self.workload], [self.workload], sources, self._options)
+        if self.storage is not None:
+            self.session = replace(self.session, modelled=ModelledStorage(setup.world.node.comm, self.storage))
         node = fullest_node(setup.world, setup.load)
         if finder is not None:
             from dliosim.commands.run_results import begin_record, shortage_error
@@ -91,17 +95,20 @@ class RunCommand(RankCommand):
 
     @property
     def _options(self) -> Options:
-        return Options(self.setup.parsed.null, self.setup.parsed.verify)
+        return Options(self.setup.parsed.null or self.storage is not None, self.setup.parsed.verify)
 
-    def _read_pattern(self) -> Workload:
+    def _read_pattern(self) -> tuple[Workload, StorageModel | None]:
         from dliosim.commands.run_results import read_pattern
 
-        workload, self.finder = read_pattern(self.setup)
-        return workload
+        workload, self.finder, storage = read_pattern(self.setup)
+        return workload, storage
 
     def _check_options(self) -> None:
         """Raise UsageError for --verify of existing files, whose bytes are not known, and for --trace of no rank."""
-        ranks, cut = self.setup.world.size, self.setup.parsed.trace
+        ranks, cut, nodes = self.setup.world.size, self.setup.parsed.trace, self.setup.world.nodes
+        if self.storage is not None and nodes > 1:
+            text = f"--storage: {count(nodes, 'node')} share no memory, in which ranks wait for each other's reads"
+            raise UsageError(f"{text}{HELP}run all ranks on one node")
         if cut is not None and not cut.count_ranks(ranks):
             text = f"--trace: none of its ranks is in this job, which has {count(ranks, 'rank')}"
             raise UsageError(f'{text}\n  = help: --trace "ranks 0 to {ranks - 1}" records all of them')

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from dliosim.commands.command_line.command_table import DATA_DIRECTORY
-from dliosim.commands.command_line.options import parse_roots, parse_values
+from dliosim.commands.command_line.options import parse_roots, read_storage
 from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
 from dliosim.commands.job.environment import describe_environment
 from dliosim.commands.job.results_dir import ResultsDirectory, results_line, write_and_print
@@ -32,7 +32,7 @@ from dliosim.measure.answers.expectations import evaluate
 from dliosim.measure.results.file_phases import SavePhase
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import RunSummary
-from dliosim.model import Job, Loop, Workload
+from dliosim.model import Job, Loop, StorageModel, Workload
 from dliosim.model.expectation import goals_of
 from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.forecast.checkpoint_footprint import complete_times
@@ -44,14 +44,18 @@ from dliosim.report.run.loops import latencies_by_loop
 from dliosim.report.run.screen import run_screen
 
 
-def read_pattern(setup: Setup) -> tuple[Workload, FileFinder]:
-    """Return the workload, and the finder of its existing files. Raises UsageError and ExecutionError."""
+def read_pattern(setup: Setup) -> tuple[Workload, FileFinder, StorageModel | None]:
+    """Return the workload, the finder of its existing files, and the described storage, if there is one.
+
+    Raises UsageError and ExecutionError.
+    """
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     finder = FileFinder(parse_roots(parsed), setup.progress)
-    overrides = parse_values(parsed)
-    return compile_or_explain(
+    storage, overrides = read_storage(parsed)
+    workload = compile_or_explain(
         lambda: compile_pattern(find_pattern(parsed.pattern, parsed.override), overrides, job, finder)
-    ), finder
+    )
+    return workload, finder, storage
 
 
 def shortage_error(setup: Setup, finder: FileFinder, number: int, message: str, why: str, cure: str) -> DliosimError:
@@ -61,7 +65,7 @@ def shortage_error(setup: Setup, finder: FileFinder, number: int, message: str, 
     """
     path = find_pattern(setup.parsed.pattern, setup.parsed.override)
     job = Job(setup.world.size, setup.world.nodes)
-    document = compile_document(path, parse_values(setup.parsed), job, finder).context.document
+    document = compile_document(path, read_storage(setup.parsed)[1], job, finder).context.document
     block = next(islice(_flatten_blocks(document.verbs), number, None))
     found = Diagnostic("R402", message, (Label(block.place, why),), (cure,))
     return DamageDiagnosticsError(render([found], has_colours(sys.stderr, 2)))
@@ -144,7 +148,8 @@ def begin_record(setup: Setup, session: Session, node: NodeLoad, finder: FileFin
         phases=(),
         program=setup.program,
         arguments=setup.arguments,
-        null=session.options.null,
+        null=session.reads_nothing,
+        modelled="" if session.modelled is None else session.modelled.model.name,
         verify=session.options.verify,
         mtbf=parsed.mtbf,
         restart_time=parsed.restart_time,
@@ -179,7 +184,7 @@ def _find_needless(setup: Setup, finder: FileFinder, override: tuple[str, str]) 
     """
     parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
     path = locate_pattern(parsed.pattern)
-    others = [given for given in parse_values(parsed) if given[0] != override[0]]
+    others = [given for given in read_storage(parsed)[1] if given[0] != override[0]]
 
     def digest(overrides: list[tuple[str, str]]) -> str:
         """Return the digest with some overrides; empty if the pattern cannot run with them."""

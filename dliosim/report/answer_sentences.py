@@ -22,6 +22,7 @@ _UNCOUNTED = "reads are not counted[ while a save drains{drains:?}]; "
 _SENTENCES = {
     # Reasons: where the bytes came from.
     "nothing_read": "nothing was read (--null)",
+    "modelled": "reads waited as {name} is described: no file was read",
     "reads_nothing": "it reads nothing",
     "memory_file_system": "the data are in a file system in memory",
     "page_cache": "all bytes came from the page cache",

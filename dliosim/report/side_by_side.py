@@ -152,7 +152,8 @@ def _kinds(run: RunSummary) -> str:
 
 
 def _option_marks(run: RunSummary) -> str:
-    return ", ".join(filter(None, ["--null" if run.null else "", "--verify" if run.verify else ""])) or ABSENT
+    storage = run.modelled and f"--storage {run.modelled}"
+    return ", ".join(filter(None, ["--null" if run.null else "", storage, "--verify" if run.verify else ""])) or ABSENT
 
 
 _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [

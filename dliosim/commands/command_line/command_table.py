@@ -163,6 +163,9 @@ _STALLS: Final = (
 
 
 def _find_run_contradiction(parsed: SimpleNamespace) -> str:
+    others = [name for name in ("null", "verify", "trace", "mtbf") if getattr(parsed, name) not in (None, False)]
+    if parsed.storage is not None and others:
+        return f"--storage and --{others[0]}: a run on a described storage reads no file"
     if parsed.null and (parsed.verify or parsed.with_null):
         other = "--verify" if parsed.verify else "--with-null"
         return f"--null and {other}: a run without I/O has nothing to {'check' if parsed.verify else 'compare with'}"
@@ -238,6 +241,7 @@ COMMANDS: Final = {
             *_VALUES,
             _output("results"),
             _flag("--null", "no I/O at all: measures the tool itself"),
+            _option("--storage", "FILE", "no I/O: reads wait as on the storage that FILE describes (docs/answer.md)"),
             _flag("--with-null", "run every loop again without I/O: gives the slowdown"),
             _flag("--verify", "check every byte read, not only the ends of each sample"),
             _flag(

@@ -14,6 +14,7 @@ from mpi4py import MPI
 
 from dliosim.errors import UsageError
 from dliosim.execute.backends.contract import Files, Reader, Writer
+from dliosim.execute.backends.modelled_reader import ModelledReader, ModelledStorage
 from dliosim.execute.backends.posix import PosixWriter
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import create_file, remove_file
@@ -175,6 +176,11 @@ def open_readers(access: Access, files: Files | None, null: bool = False) -> lis
         if reader.meter.log is not None and access.readers:
             reader.meter.log.thread = number + 1
     return readers
+
+
+def model_readers(access: Access, files: Files, storage: ModelledStorage, rank: int) -> list[Reader]:
+    """Make readers as `open_readers` does, which wait as on a described storage."""
+    return [ModelledReader(access, files, storage, rank, number) for number in range(access.handles)]
 
 
 def open_writer(access: Access, path: Path, comm: MPI.Intracomm, create: bool = True) -> Writer:

@@ -50,7 +50,7 @@ def prepare(
     """
     world, record = session.world, VerbRecord()
     if session.options.null:
-        return record, ("nothing written (--null)",)
+        return record, ("nothing written (--null)" if session.modelled is None else "nothing written (--storage)",)
     job, why = WriteJob(session, verb, session.files(dataset), bind(dataset), record, source), ""
     directory = job.files.directory
     planned = open_planned(session, dataset)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.execute.backends.contract import Files, allocate
-from dliosim.execute.backends.registry import open_readers
+from dliosim.execute.backends.modelled_reader import require_modelled
+from dliosim.execute.backends.registry import model_readers, open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.decode_preprocess import SampleCache
 from dliosim.execute.batches.node_reader import make_scattered_batches
@@ -75,6 +76,8 @@ class LoopRunner:
         self._salt, self._timed = salt, timed
         # Without data there is nothing to open, and reads return nothing, as without I/O.
         self._null = session.options.null or dataset is None
+        if session.modelled is not None and dataset is not None:
+            require_modelled(loop, dataset, session.modelled.model)
         self._data = None if dataset is None else _open_data(session, loop, dataset)
         self._files = None if self._data is None else _share_files(world, access, self._data)
         timers = CheckpointTimers(loop.checkpoints)
@@ -90,7 +93,11 @@ class LoopRunner:
         self._resident: float | None = None
         self._free_memory: int | None = None
         # Why the kernel's count of bytes from the device says nothing; empty if it counts them
-        self._uncounted = "" if self._null or self._data is None else find_uncounted_reads(session, self._data.path(0))
+        self._uncounted = ""
+        if session.modelled is not None:
+            self._uncounted = f"no file was read: storage {session.modelled.model.name} is modelled"
+        elif not self._null and self._data is not None:
+            self._uncounted = find_uncounted_reads(session, self._data.path(0))
         self._cache_notes: tuple[str, ...] = (self._uncounted,)
         self._batches: Batches | None = None  # threads, open files and buffers, from the first epoch on
         self._buffer_size = 0
@@ -152,7 +159,7 @@ class LoopRunner:
             loop.access.readers > 0,
         )
         account = StepAccount(plan, world.rank, source.series, batches.reading, self._manager.busy_intervals)
-        name = f"{loop.name} without I/O" if session.options.null else loop.name
+        name = f"{loop.name} without I/O" if session.reads_nothing else loop.name
         session.progress.start(name, number, loop.epochs, work.steps)
         trace, opened = recorder(), perf_counter_ns()
         if trace is not None:
@@ -177,11 +184,13 @@ class LoopRunner:
         if world.rank == 0 and (free := available_memory()) is not None:  # while buffers are in use
             self._free_memory = free if self._free_memory is None else min(self._free_memory, free)
         session.progress.end()
-        record = account.make_record(self._salt, epoch + 1, loop.batch if data else 0, session.options.null)
+        record = account.make_record(self._salt, epoch + 1, loop.batch if data else 0, session.reads_nothing)
         source.record_reads(record)
         counts.record_counts(record, loop, self.saves.core_wait_ns)
         if self._uncounted:
             record.read_bytes = -1
+        if session.modelled is not None:
+            record.rchar = -1
         if processing is not None:
             record.decode_ns, record.preprocess_ns = sum(processing.decode_ns), sum(processing.preprocess_ns)
         if data is not None:
@@ -233,6 +242,9 @@ class LoopRunner:
             if access.scatter and not self._null and self._files is not None:
                 return make_scattered_batches(world, access, self._files, size)
             slots = [allocate(size) for _ in range(access.batches)]
+            if self._session.modelled is not None and self._files is not None:
+                readers = model_readers(access, self._files, self._session.modelled, world.rank)
+                return make_batches(access, readers, slots)
             return make_batches(access, open_readers(access, self._files, self._null), slots)
 
         self._batches, self._buffer_size = world.run_on_all(build_batches), max(size, needed)
@@ -255,7 +267,11 @@ class LoopRunner:
         epochs = None if runs is None or loop.seconds is not None else runs * (1 if loop.arrivals else loop.epochs)
         data = self._data
         root = self._session.place_name(data.dataset.root, data.path(0)) if data else None
-        return RunningLoop(partial(_interim_summary, loop, root, self._null, self._resident, self._epochs), epochs)
+        if data is not None and self._session.modelled is not None:
+            root = f"storage {self._session.modelled.model.name}"
+        return RunningLoop(
+            partial(_interim_summary, loop, root, self._session.reads_nothing, self._resident, self._epochs), epochs
+        )
 
     def make_phase(self) -> Phase:
         """Return the phase of the loop, which is over."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import HELP, DliosimError, ExecutionError, UsageError
+from dliosim.execute.backends.modelled_reader import ModelledStorage
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.environment import find_mount
 from dliosim.execute.store.checkpoint_store import CheckpointStores
@@ -50,7 +51,7 @@ class Progress(Protocol):
 class Options:
     """Options of a run."""
 
-    #: without I/O
+    #: without files
     null: bool = False
     #: with a check of every byte read
     verify: bool = False
@@ -112,8 +113,15 @@ class Session:
     shortage: Callable[[int, str, str, str], DliosimError] = lambda number, message, why, cure: ExecutionError(
         f"{message} ({why}){HELP}{cure}", "R402"
     )
+    #: the described storage on which loops wait for their reads, in a run without files
+    modelled: ModelledStorage | None = None
     #: the phases so far
     finished: PhaseLog = field(default_factory=lambda: PhaseLog())
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Return True if reads take no time."""
+        return self.options.null and self.modelled is None
 
     def files(self, dataset: Dataset) -> DatasetFiles:
         """Return the files of a data set; of one `from files` after it was opened."""

@@ -66,7 +66,7 @@ def _require_room(sessions: Sequence[Session]) -> None:
 def run_with_null(session: Session) -> list[Phase]:
     """Run the workload as `run_workload`, then every loop once more without I/O, and add its slowdown to each loop."""
     phases = run_workload(session)
-    null = replace(session, options=replace(session.options, null=True), finished=PhaseLog())
+    null = replace(session, options=replace(session.options, null=True), modelled=None, finished=PhaseLog())
     # In a trace they would be epochs of the same loops, in which nothing is read.
     with pause_recording():
         loops = run_verbs(null, tuple(verb for verb in _unroll(session.workload.verbs) if isinstance(verb, Loop)))

@@ -12,7 +12,7 @@ from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Reason, RunSummary, Value
 
 #: Where bytes of an epoch may come from (`Answer.source`): of the sources of a loop the first one counts.
-SOURCES = ("device", "unknown", "mixed", "memory", "null")
+SOURCES = ("device", "unknown", "mixed", "memory", "null", "modelled")
 
 #: From this share of its bytes on, an epoch is the device's; below the other one it is memory's.
 _ALL, _NONE = 0.99, 0.01
@@ -40,6 +40,9 @@ class CountedEpochs:
 def count_epochs(run: RunSummary, runs: Sequence[LoopPhase]) -> CountedEpochs:
     """Return which epochs of all runs of a loop count: those that came from storage, if there are any."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
+    if run.modelled:
+        numbers = tuple(range(1, len(epochs) + 1))
+        return CountedEpochs("modelled", True, numbers, (Reason("modelled", {"name": run.modelled}),))
     in_memory, cold = run.is_stored_on(runs[0], MEMORY_KINDS), find_cold_epochs(runs)
     sources = [epoch_source(epoch, in_memory, number in cold) for number, epoch in enumerate(epochs)]
     source = next(each for each in SOURCES if each in sources)

@@ -93,7 +93,8 @@ class Answer:
     verdict: str
     #: why it is so, and what makes it doubtful
     reasons: tuple[Reason, ...]
-    #: where the bytes came from: `device`, `memory`, `mixed`, `null` (nothing was read), `unknown` (not counted)
+    #: where the bytes came from: `device`, `memory`, `mixed`, `null` (nothing was read), `unknown` (not counted),
+    #: `modelled` (no file was read: reads waited as on a described storage)
     source: str
     #: True if the bytes of the epochs that count are known to have come from storage
     from_storage: bool
@@ -161,6 +162,8 @@ class RunSummary:
     arguments: tuple[str, ...] = ()
     #: True for a run without I/O
     null: bool = False
+    #: name of the described storage on which reads were modelled; empty if files were read
+    modelled: str = ""
     #: True if every byte read was checked
     verify: bool = False
     #: mean time between failures as the user gave it, in s

@@ -116,7 +116,7 @@ def _unit(quantity: str) -> str:
     return "bytes" if quantity in ("bytes", "bytes_moved", "rchar", "read_bytes") else "1"
 
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 RESULTS = "results.json"
 #: The results so far of a run that did not end, or has not ended yet.
 PARTIAL = "results.partial.json"
@@ -144,6 +144,7 @@ def results_content(run: RunSummary) -> dict[str, Any]:
         "order_hash": f"{run.order_hash:016x}",
         "extent_hash": f"{run.extent_hash:016x}",
         "null": run.null,
+        "modelled": run.modelled,
         "verify": run.verify,
         "ranks": run.ranks,
         "nodes": run.nodes,

@@ -49,7 +49,7 @@ def warnings_of(run: RunSummary) -> list[str]:
         loops = [phase for phase in group if isinstance(phase, LoopPhase)]
         title = title_of(group[0])
         found += [f"{title}: {text}" for text in _loop_warnings(run.environment, loops, answers.get(title))]
-        if not run.null:
+        if not (run.null or run.modelled):
             found += _warn_each_run(group, lambda phase: _cache_warnings(run, phase))
             found += _warn_each_run(group, lambda phase: _checkpoint_warnings(run, phase))
         found += _warn_each_run(group, _hint_warnings)
@@ -82,7 +82,7 @@ def _machine_warnings(run: RunSummary) -> Iterator[str]:
     memories = [
         place.root for place in environment.file_systems if place.kind in MEMORY_KINDS and not {place.root, None} & read
     ]
-    if memories and not run.null:
+    if memories and not (run.null or run.modelled):
         is_or_are = "is" if len(memories) == 1 else "are"
         yield f"root {', '.join(memories)} {is_or_are} in memory: figures of data there say nothing about storage"
 
@@ -92,7 +92,7 @@ def _oversubscription_warnings(run: RunSummary, crowd: str) -> Iterator[str]:
     if any(aggregate.core_wait_share(loop.epochs) is None for loop in run.loops):
         turns = "all times include waiting for a core, which this kernel does not count"
         yield f"{crowd}: {_DOUBTFUL}, and {turns}"
-    elif run.saves or run.restores:
+    elif (run.saves or run.restores) and not run.modelled:
         yield f"{crowd}: saves and restores include waits for a core, which are only counted for loops"
 
 
@@ -121,6 +121,8 @@ def _core_wait_warnings(environment: Environment, runs: Sequence[LoopPhase], ans
 def _option_warnings(run: RunSummary) -> Iterator[str]:
     if run.null and not run.answers:
         yield "nothing was read or written (--null): the times are the tool's own, and say nothing about storage"
+    if run.modelled:
+        yield "only the reads of loops are modelled: nothing was prepared, saved, restored or decoded (--storage)"
     if run.verify:
         yield (
             "steps also checked what they read (--verify), which counts as tool time: do not quote utilization "
