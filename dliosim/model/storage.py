@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 from dliosim.model.dataset import Stripe
@@ -48,6 +49,20 @@ class StorageModel:
     def file_servers(self) -> int:
         """Servers over which a file is spread."""
         return self.stripe.targets if self.stripe is not None else 1
+
+    def select_servers(self, files: int, size: float) -> StorageModel:
+        """Return the storage with only those servers that have a part of some files, each of `size` bytes."""
+        number = min(files + self.count_servers(size) - 1, self.servers.number)
+        return replace(self, servers=replace(self.servers, number=number))
+
+    def count_servers(self, size: float) -> int:
+        """Return the number of servers that have a part of a file of `size` bytes."""
+        return 1 if self.stripe is None else max(min(math.ceil(size / self.stripe.size), self.stripe.targets), 1)
+
+    def server_seconds(self, call: float) -> float:
+        """Return the time that the server with most bytes of a call needs for them."""
+        stripe = self.stripe.size if self.stripe is not None else math.inf
+        return max(min(call, stripe), call / self.file_servers) / self.servers.rate
 
 
 #: What else the field calls these settings: `language/suggest/synonyms.py` says how it is read.

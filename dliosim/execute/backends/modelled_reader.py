@@ -88,7 +88,7 @@ class ModelledStorage:
             size = whole * stripe.size
             size -= (offset - first * stripe.size) * (place == first)
             size -= ((last + 1) * stripe.size - offset - length) * ((last - place) % stripe.targets == 0)
-            yield (file * stripe.targets + place % stripe.targets) % number, size
+            yield (file + place % stripe.targets) % number, size
 
 
 class ModelledReader(FileReader):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter_ns
 from typing import cast
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from dliosim.errors import ExecutionError
 from dliosim.execute.batches.decode_preprocess import BatchProcessor, SampleCache, UnitVerifier, sample_times
 from dliosim.execute.batches.prefetch import Batches
+from dliosim.execute.node.compute import sleep_until
 from dliosim.execute.payload.payload_format import Dress, content_edge_words, dress_function, find_bad_content
 from dliosim.execute.payload.sample_bytes import edges_match, sample_keys, word_windows
 from dliosim.execute.phases.context import OpenDataset, Session
@@ -237,6 +239,7 @@ class EpochSource:
         self._kept = kept
         self._data = cast(OpenDataset, data)  # only errors about samples need it
         self._whole = session.options.verify
+        self._step_ns = 0 if session.modelled is None else round(session.modelled.model.step_time * 1e9)
         self._buffer = memoryview(b"")
         self._needed = _step_bytes(work.stored.extents)
         self._bounds: list[int] = work.stored.extents.step_start.tolist()
@@ -259,6 +262,8 @@ class EpochSource:
         self._buffer, got = self._batches.wait(step)
         self.called, self.decoded = self._batches.called, self._batches.decoded
         self.processed = self._batches.processed
+        if self._step_ns:
+            sleep_until(perf_counter_ns() + self._step_ns, False)
         if got < self._needed[step]:
             self._batches.release(step)
             # Checked here for every backend: a step that read too little would count as a fast step.

@@ -14,7 +14,7 @@ from dliosim.model.verbs import Loop
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.forecast_types import PhaseForecast
 from dliosim.plan.predict.queues import mean_latency
-from dliosim.plan.predict.virtual_epoch import StepDemand, run_epoch, stream_rate
+from dliosim.plan.predict.virtual_epoch import StepDemand, call_seconds, mean_file_size, run_epoch
 
 #: Predictions of the same epoch with other draws of sizes, servers, latencies and compute.
 DRAWS: Final = 5
@@ -48,6 +48,7 @@ class Prediction:
     steps: int  #: steps that were predicted
     rate: float  #: bytes per second of all ranks
     limit: Limit  #: what limits the loop
+    servers: int  #: servers that have a part of the files
     #: seconds of a step that each part would take alone
     alone: dict[Limit, float]
 
@@ -59,11 +60,12 @@ def predict_loop(workload: Workload, loop: Loop, epoch: PhaseForecast, storage: 
     steps = min(epoch.steps, _MOST_STEPS, max(_MOST_OF_ALL // job.ranks, _FEWEST_STEPS))
     shares = job.ranks * epoch.steps
     size = epoch.bytes.total * (epoch.amplification or 1.0) / shares
-    opens, calls, files = (amount.total / shares for amount in (epoch.opens, epoch.calls, epoch.files))
-    sample_size = workload.dataset(loop.dataset).size
-    demand = StepDemand(size, calls + opens, opens, max(math.ceil(files), 1), loop.batch, sample_size)
+    opens, calls = epoch.opens.total / shares, epoch.calls.total / shares
+    dataset = workload.dataset(loop.dataset)
+    storage = storage.select_servers(dataset.layout.files, mean_file_size(dataset))
+    demand = StepDemand(size, calls + opens, opens, size / calls if calls else 0.0, loop.batch, dataset.size)
     times, ideal = (
-        [run_epoch(loop, demand, steps, job, one, workload.seed + draw) for draw in range(DRAWS)]
+        [run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw) for draw in range(DRAWS)]
         for one in (storage, None)
     )
     # Without a second step the first one is all there is.
@@ -83,6 +85,7 @@ def predict_loop(workload: Workload, loop: Loop, epoch: PhaseForecast, storage: 
         steps,
         size * job.ranks / step if step > 0 else math.inf,
         "compute" if mean >= _BUSY else max(_READS, key=lambda part: alone[part]),
+        storage.servers.number,
         alone,
     )
 
@@ -91,7 +94,9 @@ def _seconds_alone(
     loop: Loop, demand: StepDemand, storage: StorageModel, job: Job, compute: float
 ) -> dict[Limit, float]:
     """Return the seconds of a step that compute, each part of a storage, and a rank's chain of requests take."""
-    chain = demand.requests * (mean_latency(storage) + storage.call_time) + demand.size / stream_rate(storage)
+    reads = demand.size / demand.call if demand.call else 0.0
+    chain = demand.requests * (mean_latency(storage) + storage.call_time)
+    chain += reads * call_seconds(loop, demand, job, storage)
     access = loop.access
     at_once = max(access.readers, 1) if access.by == "sample" else min(max(access.readers, 1), max(access.prefetch, 1))
     return {

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.model.storage import StorageModel
+
+#: Rounds after which the mean response of a queue changes no more.
+_ROUNDS: Final = 60
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -60,6 +66,21 @@ def sum_latencies(storage: StorageModel, requests: float, uniform: Floats) -> Fl
     return (longest + (drawn - 1.0) * shorter) * min(requests, 1.0)
 
 
+def mean_response(service: float, think: Callable[[float], float], customers: int, servers: int) -> float:
+    """Return the mean time of a call in the queue of its server, in s: of customers that call one after the other.
+
+    Each call takes `service` seconds on one of some equal servers, and its customer does not call for `think` seconds,
+    which may depend on that mean. By approximate mean value analysis (Schweitzer 1979): a call finds the queue that the
+    others would have without its customer, and of the call that is served half is left, as all take the same time.
+    """
+    mean = service
+    for _ in range(_ROUNDS):
+        cycle = think(mean) + mean
+        found = (customers - 1) / servers * (mean - service / 2) / cycle if cycle > 0 else 0.0
+        mean = (mean + service * (1 + found)) / 2  # half a step, so that it does not swing
+    return mean
+
+
 class StorageQueues:
     """The queues of a storage: its metadata, its servers, and its client nodes."""
 
@@ -69,11 +90,13 @@ class StorageQueues:
         self._clients = np.zeros(nodes)
         self._metadata = np.zeros(1)
 
-    def read(self, arrival: Floats, size: Floats, opens: float, node: Ints, server: Ints | None) -> Floats:
+    def read(
+        self, arrival: Floats, size: Floats, opens: float, node: Ints, server: Ints | None, width: int = 1
+    ) -> Floats:
         """Return when the requests of some ranks are served, without their latency; seconds, shape (ranks,).
 
         `size` is bytes, `opens` the number of files that each request opens. `server` has the first server of each
-        request, whose bytes are spread over as many as a file is; None: over all.
+        request, whose bytes are spread over it and the next ones, `width` in all; None: over all servers.
         """
         storage = self._storage
         done = arrival
@@ -82,18 +105,17 @@ class StorageQueues:
             done = serve_queues(arrival, np.full(len(arrival), opens / storage.metadata), one, self._metadata)
         if storage.client is not None:
             done = np.maximum(done, serve_queues(arrival, size / storage.client, node, self._clients))
-        return np.maximum(done, self._read_from_servers(arrival, size, server))
+        return np.maximum(done, self._read_from_servers(arrival, size, server, width))
 
-    def _read_from_servers(self, arrival: Floats, size: Floats, server: Ints | None) -> Floats:
+    def _read_from_servers(self, arrival: Floats, size: Floats, server: Ints | None, width: int) -> Floats:
         servers = self._storage.servers
         if server is None:  # all servers are one: each has an equal share of every request
             whole = np.full(1, self._servers.max())
             done = serve_queues(arrival, size / (servers.number * servers.rate), np.zeros(len(size), np.int64), whole)
             self._servers[:] = whole
             return done
-        spread = self._storage.file_servers
-        queue = (server[:, None] + np.arange(spread)) % servers.number
-        each = np.repeat(size / spread / servers.rate, spread)
-        done = serve_queues(np.repeat(arrival, spread), each, queue.ravel(), self._servers)
-        longest: Floats = done.reshape(-1, spread).max(axis=1)
+        queue = (server[:, None] + np.arange(width)) % servers.number
+        each = np.repeat(size / width / servers.rate, width)
+        done = serve_queues(np.repeat(arrival, width), each, queue.ravel(), self._servers)
+        longest: Floats = done.reshape(-1, width).max(axis=1)
         return longest

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dliosim.model import Dataset
 from dliosim.model.counter_rng import draw, key, uniforms
 from dliosim.model.distributions import Distribution
 from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
-from dliosim.plan.predict.queues import Floats, Ints, StorageQueues, sum_latencies
+from dliosim.plan.predict.queues import Floats, Ints, StorageQueues, mean_latency, mean_response, sum_latencies
+
+#: Shuffles of samples after which the files of a step are random.
+_SHUFFLED = ("globally", "within shard")
 
 #: Draws in a step up to which each is made; the mean of more hardly varies.
 _MOST_DRAWS = 64
@@ -30,7 +34,7 @@ class StepDemand:
     size: float  #: bytes
     requests: float  #: read calls and opens
     opens: float  #: files that are opened
-    files: int  #: different files that are read, about
+    call: float  #: bytes of a read call
     samples: int  #: samples
     sample_size: Distribution  #: bytes of a sample's contents, whose spread is that of the requests
 
@@ -44,7 +48,7 @@ class EpochTimes:
 
 
 def run_epoch(
-    loop: Loop, demand: StepDemand, steps: int, job: Job, storage: StorageModel | None, seed: int
+    loop: Loop, dataset: Dataset, demand: StepDemand, steps: int, job: Job, storage: StorageModel | None, seed: int
 ) -> EpochTimes:
     """Return the times of an epoch of `steps` steps; without a storage, reads take no time.
 
@@ -52,7 +56,7 @@ def run_epoch(
     reader that is free first.
     """
     rank = np.arange(job.ranks)
-    read = _make_reads(loop, demand, job, storage, seed)
+    read = _make_reads(loop, dataset, demand, job, storage, seed)
     access, processing = loop.access, _processing_seconds(loop)
     ahead = access.prefetch if access.readers else 0
     lanes = 1 if access.by == "sample" else max(access.readers, 1)
@@ -76,13 +80,8 @@ def run_epoch(
     return EpochTimes(first, float(ended.max()) - first)
 
 
-def stream_rate(storage: StorageModel) -> float:
-    """Return the bytes per second of a reader alone, which reads one file at a time, on as many servers as it has."""
-    return min(storage.file_servers * storage.servers.rate, storage.client or math.inf)
-
-
 def _make_reads(
-    loop: Loop, demand: StepDemand, job: Job, storage: StorageModel | None, seed: int
+    loop: Loop, dataset: Dataset, demand: StepDemand, job: Job, storage: StorageModel | None, seed: int
 ) -> Callable[[int, Floats], Floats]:
     """Return the function of a step and the times at which ranks ask for its batch, to those at which they have it."""
     if storage is None:
@@ -91,23 +90,81 @@ def _make_reads(
     queues = StorageQueues(storage, job.nodes)
     together = loop.access.readers if loop.access.by == "sample" else 1
     requests = demand.requests / together
-    uses_all_servers = (
-        demand.files * storage.file_servers >= storage.servers.number or job.ranks * storage.file_servers > _MOST_QUEUED
-    )
-    rate, called = stream_rate(storage) * together, requests * storage.call_time
-    sizes, servers, latencies = (key(seed, purpose) for purpose in ("size", "server", "latency"))
+    width = _count_files(loop, dataset) - 1 + storage.count_servers(mean_file_size(dataset))
+    uses_all_servers = width >= storage.servers.number or job.ranks * width > _MOST_QUEUED
+    called = requests * storage.call_time
+    chained = call_seconds(loop, demand, job, storage) / together / demand.call if demand.call else 0.0  # for each byte
+    sizes, latencies = (key(seed, purpose) for purpose in ("size", "latency"))
+    find_file = _make_file_draws(loop, dataset, job, key(seed, "file"))
 
     def read(step: int, begun: Floats) -> Floats:
         counter = step * job.ranks + rank
         size = _draw_sizes(demand, sizes, counter)
-        server = None
-        if not uses_all_servers:
-            server = (uniforms(servers, counter) * storage.servers.number).astype(np.int64)
+        server = None if uses_all_servers else find_file(step, rank) % storage.servers.number
         latency = sum_latencies(storage, requests, uniforms(latencies, counter))
-        served = queues.read(begun, size, demand.opens, node, server)
-        return np.maximum(served, begun + size / rate) + latency + called
+        served = queues.read(begun, size, demand.opens, node, server, width)
+        return np.maximum(served, begun + size * chained) + latency + called
 
     return read
+
+
+def mean_file_size(dataset: Dataset) -> float:
+    """Return the mean bytes of the contents of a file."""
+    return dataset.size.nonnegative_mean() * dataset.samples / dataset.layout.files
+
+
+def call_seconds(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel) -> float:
+    """Return the mean time of a read call of a batch without its latency, in s.
+
+    `StorageQueues` has the wait of the first call, as it has that of a batch that is one call. The others wait for
+    calls of other readers in between.
+    """
+    readers, calls = loop.access.readers, demand.size / demand.call if demand.call else 1.0
+    latency = mean_latency(storage) * demand.requests / calls + storage.call_time
+    compute = loop.compute.time.nonnegative_mean() * (loop.batch if loop.compute.per_sample else 1) + storage.step_time
+
+    def think(response: float) -> float:
+        """Return for how long a reader does not read between two calls: readers may wait for the steps."""
+        return max(latency, readers * compute / calls - response) if readers else latency + compute / calls
+
+    service = storage.server_seconds(demand.call)
+    response = mean_response(service, think, job.ranks * max(readers, 1), storage.servers.number)
+    alone = max(service, demand.call / (storage.client or math.inf))
+    return (alone + max(calls - 1, 0.0) * max(response, alone)) / max(calls, 1.0)
+
+
+def _make_file_draws(loop: Loop, dataset: Dataset, job: Job, stream: int) -> Callable[[int, Ints], Ints]:
+    """Return the function of a step and of ranks to the file that each reads first; files of shuffled ones are random.
+
+    Without a shuffle, and within a buffer, ranks go through the samples as `plan.samples.sampler` shards them.
+    """
+    files, samples, shuffle = dataset.layout.files, dataset.samples, loop.shuffle
+
+    def find_place(step: int, rank: Ints) -> Ints:
+        """Return the place in the order of the files."""
+        if loop.shard == "by sample":
+            position = (step * job.ranks + rank) * loop.batch
+        elif loop.shard == "off":
+            position = np.full(len(rank), step * loop.batch)
+        else:
+            position = rank * samples // job.ranks + step * loop.batch
+        place: Ints = position % samples * files // samples
+        return place
+
+    def draw_file(step: int, rank: Ints) -> Ints:
+        counter = step * job.ranks + rank if shuffle.samples in _SHUFFLED else find_place(step, rank)
+        drawn: Ints = (uniforms(stream, counter) * files).astype(np.int64)
+        return drawn
+
+    return draw_file if shuffle.samples in _SHUFFLED or shuffle.files != "off" else find_place
+
+
+def _count_files(loop: Loop, dataset: Dataset) -> int:
+    """Return the number of different files that a rank reads in a step, about."""
+    files = dataset.layout.files
+    if loop.shuffle.samples in _SHUFFLED:
+        return max(round(files * (1 - (1 - 1 / files) ** loop.batch)), 1)
+    return -(-loop.batch * files // dataset.samples)
 
 
 def _processing_seconds(loop: Loop) -> float:

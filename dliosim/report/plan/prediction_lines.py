@@ -63,10 +63,11 @@ def _steps(one: Prediction) -> str:
 
 def _explain_limit(one: Prediction, job: Job, storage: StorageModel) -> str:
     """Return what limits a loop, with its rate."""
-    servers, each = storage.servers.number, size(storage.servers.rate, 3)
+    each = size(storage.servers.rate, 3)
+    servers = count(one.servers, "server") + (" with files" if one.servers < storage.servers.number else "")
     text: dict[Limit, str] = {
         "compute": "reads end before the steps need them",
-        "servers": f"{count(servers, 'server')} of {each}/s are the limit",
+        "servers": f"the limit: {servers}, {each}/s each",
         "clients": f"the client is the limit: {size(storage.client, 3)}/s for the {job.ranks_per_node} ranks of a node",
         "opens": f"opens are the limit: {storage.metadata or 0:_.0f} per second",
         "latency": f"the requests of a rank, one after the other, take {seconds(one.alone['latency'], 2)} of a step",

@@ -71,8 +71,8 @@ def test_opens_wait_for_the_metadata_alone() -> None:
 def test_a_striped_file_is_read_from_its_servers_at_once() -> None:
     storage = make_storage(stripe=Stripe(100, 2))
     assert storage.serve_read(0, 0, 0, 1000) == 500  # on servers 0 and 1
-    assert storage.serve_read(0, 1, 0, 1000) == 500  # on servers 2 and 3
-    assert storage.serve_read(0, 2, 0, 100) == 600  # on server 0 alone
+    assert storage.serve_read(0, 2, 0, 1000) == 500  # on servers 2 and 3
+    assert storage.serve_read(0, 4, 0, 100) == 600  # on server 0 alone
 
 
 @given(
@@ -87,7 +87,7 @@ def test_each_byte_of_a_range_is_on_the_server_of_its_stripe(
     file: int, offset: int, length: int, stripe: int, targets: int, servers: int
 ) -> None:
     storage = make_storage(servers=Servers(servers, 1e9), stripe=Stripe(stripe, targets))
-    expected = Counter((file * targets + byte // stripe % targets) % servers for byte in range(offset, offset + length))
+    expected = Counter((file + byte // stripe % targets) % servers for byte in range(offset, offset + length))
     divided = Counter[int]()
     for server, size in storage._divide(file, offset, length):
         assert size > 0

@@ -46,7 +46,7 @@ def test_a_file_on_one_of_several_servers_has_the_rate_of_that_one() -> None:
     assert apart == pytest.approx([1, 1])
     same = StorageQueues(storage(), 1).read(zeros, size, 0, node, np.array([3, 3]))
     assert same == pytest.approx([1, 2])
-    wide = StorageQueues(storage(stripe=Stripe(1 << 20, 4)), 1).read(zeros, size, 0, node, np.array([3, 3]))
+    wide = StorageQueues(storage(stripe=Stripe(1 << 20, 4)), 1).read(zeros, size, 0, node, np.array([3, 3]), 4)
     assert wide == pytest.approx([0.25, 0.5])
     assert StorageQueues(storage(), 1).read(zeros, size, 0, node, None) == pytest.approx([0.25, 0.5])
 

@@ -10,10 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dliosim.model import Access, Compute, Distribution, Job, Loop, Servers, StorageModel, Stripe, Sync, constant
+from dliosim.model import (
+    Access,
+    Compute,
+    Dataset,
+    Distribution,
+    Job,
+    Layout,
+    Loop,
+    Servers,
+    StorageModel,
+    Stripe,
+    Sync,
+    constant,
+)
 from dliosim.plan.predict.virtual_epoch import StepDemand, run_epoch
 
 STORAGE = StorageModel("s", Servers(1, 1e9))
+
+
+#: so many files that each step reads another one
+FILES = Dataset("d", 1, 1 << 20, constant(1.0), Layout("files", 1 << 20, 1), "d")
 
 
 def loop(seconds: float, readers: int = 1, prefetch: int = 2, **changes: object) -> Loop:
@@ -22,26 +39,26 @@ def loop(seconds: float, readers: int = 1, prefetch: int = 2, **changes: object)
 
 
 def demand(size: float, requests: float = 1, opens: float = 0) -> StepDemand:
-    return StepDemand(size, requests, opens, 1, 1, constant(size))
+    return StepDemand(size, requests, opens, size / requests, 1, constant(size))
 
 
 def test_without_readers_a_step_is_reading_and_computing() -> None:
-    times = run_epoch(loop(0.5, 0), demand(2e9), 4, Job(1), STORAGE, 0)
+    times = run_epoch(loop(0.5, 0), FILES, demand(2e9), 4, Job(1), STORAGE, 0)
     assert (times.first, times.others) == pytest.approx((2.5, 7.5))
 
 
 def test_readers_hide_what_is_shorter_than_compute() -> None:
-    times = run_epoch(loop(0.5), demand(0.4e9), 5, Job(1), STORAGE, 0)
+    times = run_epoch(loop(0.5), FILES, demand(0.4e9), 5, Job(1), STORAGE, 0)
     assert (times.first, times.others) == pytest.approx((0.9, 2.0))
 
 
 def test_reading_that_is_longer_than_compute_decides() -> None:
-    times = run_epoch(loop(0.5), demand(2e9), 5, Job(1), STORAGE, 0)
+    times = run_epoch(loop(0.5), FILES, demand(2e9), 5, Job(1), STORAGE, 0)
     assert times.others == pytest.approx(4 * 2.0)
 
 
 def test_ranks_share_a_server_and_a_barrier_makes_all_wait_for_the_last() -> None:
-    times = run_epoch(loop(0.5), demand(1e9), 20, Job(3), STORAGE, 0)
+    times = run_epoch(loop(0.5), FILES, demand(1e9), 20, Job(3), STORAGE, 0)
     assert times.others / 19 == pytest.approx(3.0, rel=0.01)
 
 
@@ -49,7 +66,7 @@ def test_ranks_share_a_server_and_a_barrier_makes_all_wait_for_the_last() -> Non
 def test_readers_get_more_servers_until_their_client_is_full(readers: int, rate: float) -> None:
     """Files are on one of many servers of 1 GB/s each; the client takes 4 GB/s."""
     storage = StorageModel("s", Servers(1000, 1e9), client=4e9)
-    times = run_epoch(loop(0.0, readers, 8), demand(1e9), 200, Job(1), storage, 0)
+    times = run_epoch(loop(0.0, readers, 8), FILES, demand(1e9), 200, Job(1), storage, 0)
     assert 199e9 / times.others == pytest.approx(rate, rel=0.05)
 
 
@@ -58,19 +75,19 @@ def test_readers_get_more_servers_until_their_client_is_full(readers: int, rate:
 def test_a_slow_read_is_hidden_by_the_batches_that_are_ahead(ahead: int, compute: float) -> None:
     """A step waits max(0, d - k c) for a read of d with k batches ahead, each computed in c."""
     storage = StorageModel("s", Servers(1, 1e9), latency=3.0)
-    times = run_epoch(loop(compute, ahead, ahead), demand(0.0), ahead + 1, Job(1), storage, 0)
+    times = run_epoch(loop(compute, ahead, ahead), FILES, demand(0.0), ahead + 1, Job(1), storage, 0)
     assert times.others == pytest.approx(ahead * compute + max(0.0, 3.0 - ahead * compute))
 
 
 def test_without_a_storage_only_compute_and_preprocessing_take_time() -> None:
-    times = run_epoch(loop(0.25), demand(1e12), 9, Job(7, 2), None, 0)
+    times = run_epoch(loop(0.25), FILES, demand(1e12), 9, Job(7, 2), None, 0)
     assert (times.first, times.others) == pytest.approx((0.25, 2.0))
 
 
 def test_ranks_without_sync_do_not_wait_for_each_other() -> None:
     drawn = Compute(Distribution("uniform", (0.0, 1.0)))
-    alone = run_epoch(loop(0.0, compute=drawn, sync=Sync("off")), demand(1.0), 200, Job(64), None, 0)
-    together = run_epoch(loop(0.0, compute=drawn), demand(1.0), 200, Job(64), None, 0)
+    alone = run_epoch(loop(0.0, compute=drawn, sync=Sync("off")), FILES, demand(1.0), 200, Job(64), None, 0)
+    together = run_epoch(loop(0.0, compute=drawn), FILES, demand(1.0), 200, Job(64), None, 0)
     assert together.others == pytest.approx(199 * 64 / 65, rel=0.01)
     assert alone.others < 0.7 * together.others
 
@@ -78,7 +95,7 @@ def test_ranks_without_sync_do_not_wait_for_each_other() -> None:
 def test_the_same_seed_gives_the_same_epoch() -> None:
     varied = replace(demand(1e6), sample_size=Distribution("normal", (1e6, 3e5)), samples=4)
     storage = replace(STORAGE, servers=Servers(8, 1e9), latency=1e-3, tail=2.5)
-    first, second, other = (run_epoch(loop(1e-3), varied, 50, Job(5, 2), storage, seed) for seed in (1, 1, 2))
+    first, second, other = (run_epoch(loop(1e-3), FILES, varied, 50, Job(5, 2), storage, seed) for seed in (1, 1, 2))
     assert first == second
     assert first != other
 
@@ -119,10 +136,11 @@ def simulate_events(one: Loop, size: float, steps: int, ranks: int, rate: float)
             push(now + one.compute.time.mean, "computed", rank, 0)
             if step_of[rank] + ahead < steps:
                 waiting[rank].append(step_of[rank] + ahead)
-        while idle[rank] and waiting[rank]:
+        if idle[rank] and waiting[rank]:
             idle[rank] -= 1
             free = max(free, now) + size / rate
             push(free, "read", rank, waiting[rank].pop(0))
+            push(now, "look", rank, 0)  # ranks that ask together ask in turn
     return now
 
 
@@ -135,18 +153,18 @@ def simulate_events(one: Loop, size: float, steps: int, ranks: int, rate: float)
 )
 def test_an_epoch_takes_as_long_as_by_events(ranks: int, readers: int, ahead: int, size: float, steps: int) -> None:
     one = loop(0.5, readers, ahead)
-    times = run_epoch(one, demand(size * 1e9), steps, Job(ranks), STORAGE, 0)
+    times = run_epoch(one, FILES, demand(size * 1e9), steps, Job(ranks), STORAGE, 0)
     assert times.first + times.others == pytest.approx(simulate_events(one, size * 1e9, steps, ranks, 1e9), rel=0.02)
 
 
 def test_times_are_finite_for_ranks_that_do_not_fill_their_nodes() -> None:
     storage = replace(STORAGE, client=1e9, metadata=1e4)
-    times = run_epoch(loop(0.01), demand(1e6, 2, 1), 10, Job(5, 3), storage, 0)
+    times = run_epoch(loop(0.01), FILES, demand(1e6, 2, 1), 10, Job(5, 3), storage, 0)
     assert np.isfinite(times.others)
     assert times.others > 0
 
 
 def test_many_ranks_with_wide_stripes_use_all_servers() -> None:
     storage = replace(STORAGE, servers=Servers(5000, 1e9), stripe=Stripe(1 << 20, 1000))
-    times = run_epoch(loop(0.0), demand(1e9), 3, Job(100_000), storage, 0)
+    times = run_epoch(loop(0.0), FILES, demand(1e9), 3, Job(100_000), storage, 0)
     assert times.others == pytest.approx(2 * 100_000 * 1e9 / 5e12, rel=0.01)
