@@ -14,7 +14,7 @@ from dliosim.model.verbs import Loop
 from dliosim.model.workload import Workload
 from dliosim.plan.forecast.forecast_types import PhaseForecast
 from dliosim.plan.predict.queues import mean_latency
-from dliosim.plan.predict.virtual_epoch import StepDemand, call_seconds, mean_file_size, run_epoch
+from dliosim.plan.predict.virtual_epoch import StepDemand, call_seconds, mean_file_size, run_epoch, wait_of_batch
 
 #: Predictions of the same epoch with other draws of sizes, servers, latencies and compute.
 DRAWS: Final = 5
@@ -63,7 +63,7 @@ def predict_loop(workload: Workload, loop: Loop, epoch: PhaseForecast, storage: 
     opens, calls = epoch.opens.total / shares, epoch.calls.total / shares
     dataset = workload.dataset(loop.dataset)
     storage = storage.select_servers(dataset.layout.files, mean_file_size(dataset))
-    demand = StepDemand(size, calls + opens, opens, size / calls if calls else 0.0, loop.batch, dataset.size)
+    demand = StepDemand(size, calls + opens, opens, max(calls, 1.0), loop.batch, dataset.size)
     times, ideal = (
         [run_epoch(loop, dataset, demand, steps, job, one, workload.seed + draw) for draw in range(DRAWS)]
         for one in (storage, None)
@@ -94,9 +94,8 @@ def _seconds_alone(
     loop: Loop, demand: StepDemand, storage: StorageModel, job: Job, compute: float
 ) -> dict[Limit, float]:
     """Return the seconds of a step that compute, each part of a storage, and a rank's chain of requests take."""
-    reads = demand.size / demand.call if demand.call else 0.0
     chain = demand.requests * (mean_latency(storage) + storage.call_time)
-    chain += reads * call_seconds(loop, demand, job, storage)
+    chain += demand.calls * call_seconds(demand, storage) + wait_of_batch(loop, demand, job, storage).nonnegative_mean()
     access = loop.access
     at_once = max(access.readers, 1) if access.by == "sample" else min(max(access.readers, 1), max(access.prefetch, 1))
     return {

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.model.distributions import Distribution, constant
 from dliosim.model.storage import StorageModel
 
-#: Rounds after which the mean response of a queue changes no more.
+#: Rounds after which the mean wait in a queue changes no more; the greatest load of a queue.
 _ROUNDS: Final = 60
+_FULL: Final = 0.999
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -66,19 +69,24 @@ def sum_latencies(storage: StorageModel, requests: float, uniform: Floats) -> Fl
     return (longest + (drawn - 1.0) * shorter) * min(requests, 1.0)
 
 
-def mean_response(service: float, think: Callable[[float], float], customers: int, servers: int) -> float:
-    """Return the mean time of a call in the queue of its server, in s: of customers that call one after the other.
+def wait_of_calls(service: float, think: Callable[[float], float], customers: int, servers: int) -> Distribution:
+    """Return the wait of a call in the queue of its server, in s, if customers call one after the other.
 
-    Each call takes `service` seconds on one of some equal servers, and its customer does not call for `think` seconds,
-    which may depend on that mean. By approximate mean value analysis (Schweitzer 1979): a call finds the queue that the
-    others would have without its customer, and of the call that is served half is left, as all take the same time.
+    Each call takes `service` seconds on one of some equal servers; `think` is the time from a call's end to the next
+    call of its customer, for a mean time of calls. The mean is that of approximate mean value analysis (Schweitzer
+    1979): a call finds the queue that the others would have without its customer, and half of the call that is served
+    is left, as all take the same time. The spread is that of a queue M/D/1 with the same load.
     """
-    mean = service
+    if service <= 0 or customers < 2:
+        return constant(0.0)
+    whole, load = service, 0.0
     for _ in range(_ROUNDS):
-        cycle = think(mean) + mean
-        found = (customers - 1) / servers * (mean - service / 2) / cycle if cycle > 0 else 0.0
-        mean = (mean + service * (1 + found)) / 2  # half a step, so that it does not swing
-    return mean
+        cycle = think(whole) + whole
+        load = min((customers - 1) / servers * service / cycle, _FULL)
+        ahead = (customers - 1) / servers * (whole - service / 2) / cycle
+        whole = (whole + service * (1 + ahead)) / 2  # half a step, so that it does not swing
+    mean = whole - service
+    return Distribution("gamma", (mean, mean * math.sqrt(1 + 4 * (1 - load) / (3 * load))))
 
 
 class StorageQueues:

@@ -11,11 +11,11 @@ import numpy as np
 
 from dliosim.model import Dataset
 from dliosim.model.counter_rng import draw, key, uniforms
-from dliosim.model.distributions import Distribution
+from dliosim.model.distributions import Distribution, constant
 from dliosim.model.job import Job
 from dliosim.model.storage import StorageModel
 from dliosim.model.verbs import Loop
-from dliosim.plan.predict.queues import Floats, Ints, StorageQueues, mean_latency, mean_response, sum_latencies
+from dliosim.plan.predict.queues import Floats, Ints, StorageQueues, mean_latency, sum_latencies, wait_of_calls
 
 #: Shuffles of samples after which the files of a step are random.
 _SHUFFLED = ("globally", "within shard")
@@ -34,9 +34,14 @@ class StepDemand:
     size: float  #: bytes
     requests: float  #: read calls and opens
     opens: float  #: files that are opened
-    call: float  #: bytes of a read call
+    calls: float  #: read calls
     samples: int  #: samples
     sample_size: Distribution  #: bytes of a sample's contents, whose spread is that of the requests
+
+    @property
+    def call(self) -> float:
+        """Bytes of a read call."""
+        return self.size / self.calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +98,20 @@ def _make_reads(
     width = _count_files(loop, dataset) - 1 + storage.count_servers(mean_file_size(dataset))
     uses_all_servers = width >= storage.servers.number or job.ranks * width > _MOST_QUEUED
     called = requests * storage.call_time
-    chained = call_seconds(loop, demand, job, storage) / together / demand.call if demand.call else 0.0  # for each byte
-    sizes, latencies = (key(seed, purpose) for purpose in ("size", "latency"))
+    alone = call_seconds(demand, storage) * demand.calls / together / max(demand.size, 1.0)  # seconds for each byte
+    wait = wait_of_batch(loop, demand, job, storage)
+    sizes, latencies, waits = (key(seed, purpose) for purpose in ("size", "latency", "wait"))
     find_file = _make_file_draws(loop, dataset, job, key(seed, "file"))
 
     def read(step: int, begun: Floats) -> Floats:
         counter = step * job.ranks + rank
         size = _draw_sizes(demand, sizes, counter)
         server = None if uses_all_servers else find_file(step, rank) % storage.servers.number
-        latency = sum_latencies(storage, requests, uniforms(latencies, counter))
+        latency = sum_latencies(storage, requests, uniforms(latencies, counter)) + called
         served = queues.read(begun, size, demand.opens, node, server, width)
-        return np.maximum(served, begun + size * chained) + latency + called
+        waited = draw(wait, waits, counter) / together
+        # Calls of others are served during latencies: after a full queue only that of the last call is left.
+        return np.maximum(served + latency / max(requests, 1.0), begun + size * alone + waited + latency)
 
     return read
 
@@ -113,24 +121,29 @@ def mean_file_size(dataset: Dataset) -> float:
     return dataset.size.nonnegative_mean() * dataset.samples / dataset.layout.files
 
 
-def call_seconds(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel) -> float:
-    """Return the mean time of a read call of a batch without its latency, in s.
+def call_seconds(demand: StepDemand, storage: StorageModel) -> float:
+    """Return the time of a read call without its latency, if no other reads, in s."""
+    return max(storage.server_seconds(demand.call), demand.call / (storage.client or math.inf))
 
-    `StorageQueues` has the wait of the first call, as it has that of a batch that is one call. The others wait for
-    calls of other readers in between.
+
+def wait_of_batch(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel) -> Distribution:
+    """Return for how long the calls of a batch after the first wait for calls of other readers, all together; in s.
+
+    `StorageQueues` has the wait of the first call, and so that of a batch that is one call.
     """
-    readers, calls = loop.access.readers, demand.size / demand.call if demand.call else 1.0
+    access, calls = loop.access, demand.calls
+    readers = min(access.readers, access.prefetch) if access.prefetch else access.readers
     latency = mean_latency(storage) * demand.requests / calls + storage.call_time
     compute = loop.compute.time.nonnegative_mean() * (loop.batch if loop.compute.per_sample else 1) + storage.step_time
 
-    def think(response: float) -> float:
+    def think(taken: float) -> float:
         """Return for how long a reader does not read between two calls: readers may wait for the steps."""
-        return max(latency, readers * compute / calls - response) if readers else latency + compute / calls
+        return max(latency, readers * compute / calls - taken) if readers else latency + compute / calls
 
-    service = storage.server_seconds(demand.call)
-    response = mean_response(service, think, job.ranks * max(readers, 1), storage.servers.number)
-    alone = max(service, demand.call / (storage.client or math.inf))
-    return (alone + max(calls - 1, 0.0) * max(response, alone)) / max(calls, 1.0)
+    service, customers = storage.server_seconds(demand.call), job.ranks * max(readers, 1)
+    mean, stdev, *_ = (*wait_of_calls(service, think, customers, storage.servers.number).parameters, 0.0)
+    later = max(calls - 1, 0.0)
+    return Distribution("gamma", (mean * later, stdev * math.sqrt(later))) if mean * later > 0 else constant(0.0)
 
 
 def _make_file_draws(loop: Loop, dataset: Dataset, job: Job, stream: int) -> Callable[[int, Ints], Ints]:

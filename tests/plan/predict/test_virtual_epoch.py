@@ -39,7 +39,7 @@ def loop(seconds: float, readers: int = 1, prefetch: int = 2, **changes: object)
 
 
 def demand(size: float, requests: float = 1, opens: float = 0) -> StepDemand:
-    return StepDemand(size, requests, opens, size / requests, 1, constant(size))
+    return StepDemand(size, requests, opens, requests, 1, constant(size))
 
 
 def test_without_readers_a_step_is_reading_and_computing() -> None:
