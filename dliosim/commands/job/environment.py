@@ -36,6 +36,8 @@ def describe_environment(session: Session, node: NodeLoad, phases: Sequence[Phas
     """Return the environment of a run, on rank 0; `node` is the result of `fullest_node`."""
     granted = next((dict(phase.hints_granted) for phase in phases if phase.hints_granted), {})
     below = sorted({phase.root for phase in phases if phase.root is not None} - set(session.roots))
+    if session.modelled is not None:  # its name is no place
+        below = []
     places = (  # a mount that data are on comes before the roots: titles name the first place
         *(_describe_mount(name, Path(name.partition(" at ")[2])) for name in below),
         *(_describe_root(name, session) for name in sorted(session.roots)),

@@ -107,7 +107,8 @@ class LoopRunner:
 
     def look_at_cache(self) -> None:
         """Measure how much of the data is in the page cache, before the first epoch."""
-        residency = Residency() if self._dataset is None else measure_dataset_residency(self._session, self._dataset)
+        dataset = self._dataset if self._session.modelled is None else None
+        residency = Residency() if dataset is None else measure_dataset_residency(self._session, dataset)
         counts = np.array(residency[:2], np.int64)
         resident, examined = self._session.world.allreduce(counts, "sum").tolist()
         self._resident = resident / examined if examined else None
