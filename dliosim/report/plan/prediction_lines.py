@@ -30,7 +30,7 @@ def prediction_lines(workload: Workload, one: Prediction, goal: float, storage: 
         ("STORAGE", f"would deliver {size(one.rate, 2)}/s, all ranks together (first epoch, no page cache)"),
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
         ("DRAWS", f"{DRAWS} of sizes, servers, latencies and compute, {count(one.steps, 'step')} each"),
-        ("LIMIT", "unproven by measurement; other jobs, page cache and saves are left out"),
+        ("LIMIT", "no file system was compared; other jobs, page cache, saves are left out"),
     ]
     return first_lines(*fit_rows(title, rows))
 
