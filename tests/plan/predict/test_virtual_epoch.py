@@ -29,7 +29,7 @@ from dliosim.plan.predict.virtual_epoch import StepDemand, run_epoch
 STORAGE = StorageModel("s", Servers(1, 1e9))
 
 
-#: so many files that each step reads another one
+#: more files than steps, so that each reads another one
 FILES = Dataset("d", 1, 1 << 20, constant(1.0), Layout("files", 1 << 20, 1), "d")
 
 
