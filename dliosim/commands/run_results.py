@@ -105,11 +105,11 @@ class RunRecord:
 
     def report(self, phases: Sequence[Phase]) -> tuple[int, Path | None]:
         """Write and print the results of all phases; return the status and their directory, as `report_run`."""
-        results = RunResults(self._summarize(phases), phases, self.setup.parsed.json)
+        results = RunResults(self.summarize(phases), phases, self.setup.parsed.json)
         with self.setup.partial.final_write():
             return report_run(self.directory, results, self.setup.parsed.strict)
 
-    def _summarize(self, phases: Sequence[Phase]) -> RunSummary:
+    def summarize(self, phases: Sequence[Phase]) -> RunSummary:
         """Return the run with its answers and expectations."""
         workload = self.session.workload
         summaries = tuple(_add_whole(phase.summary, workload) for phase in phases)

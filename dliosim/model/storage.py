@@ -29,6 +29,8 @@ class StorageModel:
     #: rate of one client node, all its ranks together. Measure with reads of one node, many at a time. Default: no
     #: limit
     client: Annotated[float | None, Phrase("off | RATE")] = None
+    #: rate of one reader alone, which waits for each call. Measure with large reads, one at a time. Default: no limit
+    stream: Annotated[float | None, Phrase("off | RATE")] = None
     #: time of a request besides its transfer. Measure with small reads, one at a time
     latency: Annotated[float, Phrase("TIME")] = 0.0
     #: spread of latencies: `pareto 2.1` makes `latency` the least one, and a latency longer than x with probability

@@ -367,6 +367,17 @@ COMMANDS: Final = {
         ),
         find_contradiction=_find_plan_contradiction,
     ),
+    "calibrate": Command(
+        "commands.calibrate:calibrate_command",
+        "measure a storage on one node, and describe it for predict",
+        "mpiexec -n 4 dliosim calibrate --dir /scratch/me -o here.dlio",
+        (
+            _option("-o", "FILE", "the file with the description", required=True),
+            *_VALUES[:2],
+            _option("--storage", "FILE", "no I/O: calibrate on a described storage, to see what is found of it"),
+            *_STALLS,
+        ),
+    ),
     "predict": Command(
         "commands.predict:predict_command",
         "say how busy a described storage keeps accelerators",

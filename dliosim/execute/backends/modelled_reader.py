@@ -63,7 +63,8 @@ class ModelledStorage:
         work = [(_SERVERS + server, size / model.servers.rate) for server, size in self._divide(file, offset, length)]
         if model.client is not None:
             work.append((_CLIENT, length / model.client))
-        return self._serve(work, arrival)
+        alone = 0 if model.stream is None else round(length / model.stream * 1e9)
+        return max(self._serve(work, arrival), arrival + alone)
 
     def _serve(self, work: list[tuple[int, float]], arrival: int) -> int:
         """Return when the last of some queues has served its seconds of work, which arrives at a time; ns."""

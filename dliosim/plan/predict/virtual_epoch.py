@@ -123,7 +123,8 @@ def mean_file_size(dataset: Dataset) -> float:
 
 def call_seconds(demand: StepDemand, storage: StorageModel) -> float:
     """Return the time of a read call without its latency, if no other reads, in s."""
-    return max(storage.server_seconds(demand.call), demand.call / (storage.client or math.inf))
+    rate = min(storage.client or math.inf, storage.stream or math.inf)
+    return max(storage.server_seconds(demand.call), demand.call / rate)
 
 
 def wait_of_batch(loop: Loop, demand: StepDemand, job: Job, storage: StorageModel) -> Distribution:

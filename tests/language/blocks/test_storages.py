@@ -16,6 +16,7 @@ param mds = 80_000 opens/s "opens of the metadata servers"
 storage scratch "a Lustre of 16 servers" {
     servers    16 of 6.25 GB/s
     client     7 GB/s
+    stream     3 GB/s
     latency    400 us
     tail       pareto 2.1
     metadata   $mds
@@ -40,7 +41,7 @@ def codes(place: Path, text: str) -> list[str]:
 
 def test_every_setting_is_read(tmp_path: Path) -> None:
     assert compiled(tmp_path, WHOLE) == StorageModel(
-        "scratch", Servers(16, 6.25e9), 7e9, 400e-6, 2.1, 80_000.0, Stripe(1 << 20, 4), 20e-6, 730e-6
+        "scratch", Servers(16, 6.25e9), 7e9, 3e9, 400e-6, 2.1, 80_000.0, Stripe(1 << 20, 4), 20e-6, 730e-6
     )
 
 

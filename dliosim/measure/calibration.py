@@ -1,0 +1,79 @@
+"""Parameters of a storage, fitted to the loops of profiles/calibrate.dlio on one node."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dliosim.measure.answers.intervals import mean_interval
+from dliosim.measure.figures.epoch_summaries import EpochSummary
+from dliosim.measure.results.run_summary import RunSummary, Spread
+
+#: Bytes are at least this much longer under way than nothing, s: the clock's own resolution.
+_SHORTEST: Final = 1e-7
+
+#: The exponent of the heaviest tail, and the one from which on latencies have none; halvings of what is between them.
+_HEAVIEST: Final = 1.05
+_NO_TAIL: Final = 10.0
+_HALVINGS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What one node got from a storage, each with its 95 % interval."""
+
+    latency: Spread  #: seconds of a call; the least one with a tail
+    tail: Spread | None  #: exponent of the latencies' Pareto tail; None without one
+    stream: Spread  #: bytes per second of a rank that reads one call after the other, without the latency
+    rate: Spread  #: bytes per second of all ranks with many readers
+    opens: Spread  #: opens per second of all ranks with many readers
+
+
+def calibrate(run: RunSummary) -> Calibration:
+    """Return the parameters from the loops `latency`, `stream`, `rate` and `opens` of a run."""
+    loops = {loop.name: loop.epochs for loop in run.loops}
+    small, large = loops["latency"], loops["stream"]
+    tail = _fit_tails(small)
+    least = 0.5 ** (1 / tail.mean) if tail is not None else 1.0  # of the median
+    mean = statistics.fmean(map(_mean_latency, small))
+    size = large[0].bytes / large[0].calls
+    return Calibration(
+        _spread(small, lambda epoch: _median_latency(epoch) * least),
+        tail,
+        _spread(large, lambda epoch: size / max(_mean_latency(epoch) - mean, _SHORTEST)),
+        _spread(loops["rate"], lambda epoch: epoch.bytes / epoch.loop_seconds),
+        _spread(loops["opens"], lambda epoch: epoch.opens / epoch.loop_seconds),
+    )
+
+
+def _fit_tails(epochs: Sequence[EpochSummary]) -> Spread | None:
+    """Return the exponent of the latencies' tail over epochs; None if they hardly differ."""
+    powers = _spread(epochs, lambda epoch: fit_tail(_mean_latency(epoch) / _median_latency(epoch)))
+    return powers if powers.mean < _NO_TAIL else None
+
+
+def fit_tail(ratio: float) -> float:
+    """Return the exponent of a Pareto distribution whose mean is `ratio` times its median, at most `_NO_TAIL`.
+
+    The mean decides how fast calls follow each other, so it is kept, and not a quantile of the tail.
+    """
+    low, high = _HEAVIEST, _NO_TAIL
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        is_lighter = middle / (middle - 1) * 0.5 ** (1 / middle) < ratio
+        low, high = (low, middle) if is_lighter else (middle, high)
+    return high
+
+
+def _median_latency(epoch: EpochSummary) -> float:
+    return epoch.call_latency.quantile(0.5) * 1e-9
+
+
+def _mean_latency(epoch: EpochSummary) -> float:
+    return epoch.call_latency.sum_ns / epoch.call_latency.count * 1e-9
+
+
+def _spread(epochs: Sequence[EpochSummary], figure: Callable[[EpochSummary], float]) -> Spread:
+    return mean_interval([figure(epoch) for epoch in epochs], [0.0] * len(epochs))

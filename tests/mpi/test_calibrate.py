@@ -1,0 +1,52 @@
+"""Calibrations on described storages: what is found of them, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dliosim.language.compile import compile_storage
+from dliosim.model import StorageModel
+from tests.mpi.jobs import only_error
+from tests.mpi.waiting import run_command
+
+KNOWN = """dlio 1
+storage known "all that one node can tell" {
+    servers   1 of 4 GB/s
+    stream    2 GB/s
+    latency   100 us
+    metadata  4_000 opens/s
+}
+"""
+
+
+def calibrate(ranks: int, directory: Path) -> tuple[str, StorageModel]:
+    """What a calibration prints, and the storage that it describes."""
+    (directory / "known.dlio").write_text(KNOWN)
+    arguments = ["calibrate", "--storage", "known.dlio", "-o", "here.dlio", "--dir", "data"]
+    done = run_command(ranks, arguments, directory, 120)
+    assert done.returncode == 0, done.stderr
+    assert not (directory / "data").exists()
+    return done.stdout, compile_storage(directory / "here.dlio", []).storage
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_no_parameter_is_better_than_the_storage(ranks: int, tmp_path: Path) -> None:
+    """Calls sleep at least as long as the storage takes; how much longer depends on the machine."""
+    printed, found = calibrate(ranks, tmp_path)
+    assert found.servers.number == 1
+    assert 0 < found.servers.rate <= 4.01e9
+    assert found.stream is not None
+    assert found.metadata is not None
+    assert 0 < found.metadata <= 4010
+    assert found.latency * (found.tail / (found.tail - 1) if found.tail else 1) >= 99e-6
+    assert "written: here.dlio" in printed
+
+
+def test_a_description_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "here.dlio").write_text("mine")
+    done = run_command(2, ["calibrate", "-o", "here.dlio"], tmp_path, 60)
+    assert "here.dlio exists" in only_error(done, 2)
+    assert (tmp_path / "here.dlio").read_text() == "mine"
+    assert not (tmp_path / "dliosim-data").exists()
