@@ -22,7 +22,7 @@ _HALVINGS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What one node got from a storage, each with its 95 % interval."""
+    """The parameters of a storage as one node sees it, each with its 95 % interval."""
 
     latency: Spread  #: seconds of a call; the least one with a tail
     tail: Spread | None  #: exponent of the latencies' Pareto tail; None without one

@@ -22,7 +22,7 @@ storage known "all that one node can tell" {
 
 
 def calibrate(ranks: int, directory: Path) -> tuple[str, StorageModel]:
-    """What a calibration prints, and the storage that it describes."""
+    """Calibrate; return the output, and the storage that it describes."""
     (directory / "known.dlio").write_text(KNOWN)
     arguments = ["calibrate", "--storage", "known.dlio", "-o", "here.dlio", "--dir", "data"]
     done = run_command(ranks, arguments, directory, 120)

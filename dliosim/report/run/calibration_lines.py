@@ -46,7 +46,7 @@ def storage_text(found: Calibration, run: RunSummary, name: str) -> str:
     return "\n".join(["dlio 1", *lines, f'storage {name} "{title}" {{', *settings, "}", ""])
 
 
-_UNKNOWN = """Not identifiable on one node: the rate of all servers, apart from that of this node.
+_UNKNOWN = """Not identifiable on one node: the rate of all servers, as this node may be slower.
 For several nodes write the rate above as `client`, and `servers N of RATE` by hand."""
 
 
