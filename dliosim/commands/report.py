@@ -13,7 +13,7 @@ from dliosim.readable import count, printable
 from dliosim.report.compare.results import comparison_json
 from dliosim.report.files.results import answer_json, write_atomic
 from dliosim.report.reader.load import SavedComparison, SavedRun, load_results
-from dliosim.report.run.all_tables import run_report
+from dliosim.report.run.screen import run_report
 from dliosim.report.side_by_side import format_side_by_side
 
 

@@ -39,9 +39,8 @@ from dliosim.plan.forecast.checkpoint_footprint import complete_times
 from dliosim.readable import count
 from dliosim.report.files.results import answer_json, write_partial, write_results
 from dliosim.report.phase_titles import group_phases
-from dliosim.report.run.all_tables import run_report
 from dliosim.report.run.loops import latencies_by_loop
-from dliosim.report.run.screen import run_screen
+from dliosim.report.run.screen import run_report, run_screen
 
 
 def read_pattern(setup: Setup) -> tuple[Workload, FileFinder, StorageModel | None]:

@@ -69,11 +69,10 @@ def _reasons(outcome: Outcome, source: str, choice: Choice | None) -> Iterator[t
         smallest = min((one.smallest for one in outcome.comparisons if one.smallest), default=1.0)
         yield NO_DIFFERENCE, Reason("no_difference", {"repetitions": outcome.repetitions, "smallest": smallest})
     yield from ((NO_STORAGE, reason) for reason in _memory_reasons(outcome, source))
-    shares = [one.core_wait for one in outcome.measured]
     waited = _longest_core_wait(outcome)
     if waited >= CORE_WAIT_LIMIT and choice and (choice.lead.low or 1.0) * (1 - waited) <= 1:
         yield CANNOT_SAY, Reason("core_wait_difference", {"share": waited})
-    if None in shares and outcome.environment.is_oversubscribed:
+    if any(one.core_wait is None for one in outcome.measured) and outcome.environment.is_oversubscribed:
         yield CANNOT_SAY, Reason("oversubscribed")
 
 
@@ -152,9 +151,7 @@ def _find_source(outcome: Outcome) -> str:
 
 
 def _variant_source(outcome: Outcome, one: VariantResult) -> str:
-    if _is_on(outcome, one, MEMORY_KINDS):
-        return "memory"
-    if not outcome.caches and not _is_synced(one):
+    if _is_on(outcome, one, MEMORY_KINDS) or not (outcome.caches or _is_synced(one)):
         return "memory"
     share = 1.0 if not outcome.caches else one.median("device_share")
     return "unknown" if share is None else share_source(share)
@@ -189,6 +186,9 @@ def _advise(
 ) -> Iterator[Advice]:
     """Yield what to do next; of changes by -D only those that the variants accept."""
     in_memory = [one for one in outcome.measured if _is_on(outcome, one, MEMORY_KINDS)]
+    was_busy = _longest_core_wait(outcome) >= CORE_WAIT_LIMIT
+    # Fewer ranks or readers would leave each a core; else other work had it.
+    frees_cores = outcome.environment.is_oversubscribed or _has_readers(outcome)
     if in_memory:
         yield leave_memory(outcome, disk if all(one.root == "data" for one in in_memory) else "")
     elif _is_unequal_work(outcome) and accepts(decoded := (f"{outcome.what}.decode", "on")):
@@ -197,11 +197,10 @@ def _advise(
         yield Advice("repeat_more", command=command_line(outcome, option=("--repeat", "8")))
     elif cold := _read_from_storage(outcome, source, accepts):
         yield cold
-    elif verdict == CANNOT_SAY or (_longest_core_wait(outcome) >= CORE_WAIT_LIMIT and _can_free_cores(outcome)):
+    elif verdict == CANNOT_SAY or (was_busy and frees_cores):
         yield _free_cores(outcome)
     elif verdict == NO_DIFFERENCE:
         more = ("--repeat", str(4 * outcome.repetitions))
-        was_busy = _longest_core_wait(outcome) >= CORE_WAIT_LIMIT
         yield Advice("repeat_for_half", {"was_busy": was_busy}, command_line(outcome, option=more))
 
 
@@ -215,11 +214,6 @@ def _read_from_storage(outcome: Outcome, source: str, accepts: Callable[[tuple[s
     if outcome.caches == "warm":
         return Advice("cold_caches", command=command_line(outcome, option=cold))
     return None
-
-
-def _can_free_cores(outcome: Outcome) -> bool:
-    """Return whether fewer ranks or readers would leave each a core; else other work had it."""
-    return outcome.environment.is_oversubscribed or _has_readers(outcome)
 
 
 def _has_readers(outcome: Outcome) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +14,6 @@ from dliosim.model import Access, Loop, Restore, Save, Workload
 
 #: Verb that a pass runs.
 Compared: TypeAlias = Union[Loop, Save, Restore]
-
-#: Largest number of variants: a table of more cannot be read.
-MOST_VARIANTS: Final = 64
 
 _MOST_LISTED: Final = 8  # numbers of a range that are all listed
 _OPENING, _CLOSING = "([{", ")]}"
@@ -123,20 +119,6 @@ def split_values(text: str) -> tuple[str, ...]:
         else:
             parts[-1] += letter
     return tuple(part.strip() for part in parts)
-
-
-def combine_values(varied: Sequence[VariedSetting]) -> list[tuple[tuple[str, str], ...]]:
-    """Return every combination as (name, value) pairs; the values of the last name change fastest.
-
-    UsageError if there are more than `MOST_VARIANTS`.
-    """
-    total = int(np.prod([len(one.values) for one in varied], dtype=np.int64))
-    if total > MOST_VARIANTS:
-        raise UsageError(
-            f"--vary: {total} combinations, and at most {MOST_VARIANTS} can be compared: vary less at a time"
-        )
-    named = [[(one.name, value) for value in one.values] for one in varied]
-    return [tuple(pairs) for pairs in itertools.product(*named)]
 
 
 def draw_pass_order(variants: int, blocks: int, seed: int) -> list[list[int]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -66,7 +65,7 @@ class Subject:
     histogram: Callable[[Measured], Histogram]  #: the latencies of a pass
     #: {key in compare.json: figure with a geometric mean there}: what is judged, so that quotients are the ratios
     means: Mapping[str, str]
-    medians: Mapping[str, str]  #: {key in compare.json: figure with a median there}
+    medians: tuple[str, ...]  #: figures with a median there
     shares: Mapping[str, str]  #: {key in compare.json: part of the time of all ranks with a share there}
     counts: tuple[str, ...] = ()  #: figures that are the same in every pass
     unsaved: tuple[str, ...] = ()  #: figures that only the verdict uses
@@ -131,8 +130,8 @@ def _hash(name: str) -> Figure:
     return lambda one: f"{sum(getattr(epoch, name) for epoch in one.epochs) % 2**64:016x}"
 
 
-def _epochs_figure(figure: Callable[[Sequence[EpochSummary]], float | None]) -> Figure:
-    return lambda one: figure(one.epochs)
+def _mean_by_bytes(name: str) -> Figure:
+    return lambda one: aggregate.mean_by_bytes(name, one.epochs)
 
 
 def _rate(amount: str) -> Figure:
@@ -240,23 +239,19 @@ _OPERATIONS: Final = (
 
 _LOOP_FIGURES: Final[dict[str, Figure]] = {
     "seconds": _loop_seconds,
-    "samples": _total("samples"),
-    "bytes": _total("bytes"),
-    "samples_per_second": _rate("samples"),
-    "bytes_per_second": _rate("bytes"),
+    **{name: _total(name) for name in ("samples", "bytes")},
+    **{f"{name}_per_second": _rate(name) for name in ("samples", "bytes")},
     **{name: _total(name) for name in ("bytes_moved", "calls", "opens")},
     **{f"{name}_seconds": _mean(f"{name}_seconds") for name in _TIMES},
-    "utilization": _epochs_figure(aggregate.utilization),
-    "amplification": _epochs_figure(partial(aggregate.mean_by_bytes, "amplification")),
-    "storage_amplification": _epochs_figure(partial(aggregate.mean_by_bytes, "storage_amplification")),
+    "utilization": lambda one: aggregate.utilization(one.epochs),
+    **{name: _mean_by_bytes(name) for name in ("amplification", "storage_amplification")},
     "depth": _depth,
     "resident_share": lambda one: one.phase.resident_share,
     "two_phase": find_two_phase_state,
     **_quantiles("batch_latency", _batch_latency, "p50", "p90", "p99", "p999"),
-    "order_hash": _hash("order_hash"),
-    "extent_hash": _hash("extent_hash"),
+    **{name: _hash(name) for name in ("order_hash", "extent_hash")},
     **{name: _mean(name) for name in ("decode_seconds", "preprocess_seconds", "processing_seconds")},
-    "core_wait_share": _epochs_figure(aggregate.core_wait_share),
+    "core_wait_share": lambda one: aggregate.core_wait_share(one.epochs),
     "device_share": _device_share,
     "reader_core_wait_share": _reader_core_wait_share,
     **{part: _mean(part) for part in time_parts(EpochSummary)},
@@ -269,13 +264,10 @@ LOOP: Final = Subject(
     latency="batch_latency",
     histogram=_batch_latency,
     means={f"rate_{name}": name for name in ("samples_per_second", "bytes_per_second")},
-    medians={
-        name: name
-        for name in (
-            *("utilization", "checkpoint_seconds", "decode_seconds", "preprocess_seconds"),
-            *("amplification", "storage_amplification", "depth"),
-        )
-    },
+    medians=(
+        *("utilization", "checkpoint_seconds", "decode_seconds", "preprocess_seconds"),
+        *("amplification", "storage_amplification", "depth"),
+    ),
     shares={
         f"{name.removesuffix('_seconds')}_share": name for name in _LOOP_FIGURES if name in time_parts(EpochSummary)
     },
@@ -284,8 +276,6 @@ LOOP: Final = Subject(
 
 #: Times of a save or restore: of the rank that took longest in each operation.
 _STALL_TIMES: Final = {
-    "stall_seconds": _stall,
-    "until_complete_seconds": _completion_time,
     "call_seconds": _longest("call_seconds"),
     "send_seconds": _longest("send_seconds", "broadcast_seconds"),  # a save sends, a restore broadcasts
     **{f"{name}_seconds": _longest(f"{name}_seconds") for name in _OPERATIONS},
@@ -308,7 +298,7 @@ STALL: Final = Subject(
     latency="call_latency",
     histogram=_call_latency,
     means={"rate_bytes_per_second": "bytes_per_second", "stall_seconds": "stall_seconds"},
-    medians={name: name for name in _STALL_TIMES if name != "stall_seconds"},
+    medians=("until_complete_seconds", *_STALL_TIMES),
     shares={},
     counts=("bytes", "files", "calls"),
     unsaved=("device_share",),

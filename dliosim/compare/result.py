@@ -168,10 +168,6 @@ class Outcome:
         """Return the compared time of every pass that counts, float64 seconds (blocks, variants)."""
         return block_figures(self.measured, self.subject.time)
 
-    def comparison_of(self, variant: int) -> VariantComparison | None:
-        """Return a variant's comparison with the first; None for the first itself."""
-        return self.comparisons[variant - 1] if variant else None
-
 
 def block_figures(measured: Sequence[VariantResult], figure: Callable[[Pass], float]) -> NDArray[np.float64]:
     """Return a figure of every pass that counts, float64 (blocks, variants)."""

@@ -7,12 +7,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.measure.answers.intervals import critical_value, two_sided_probability
+
+Floats: TypeAlias = NDArray[np.float64]
+
+#: The verdicts of a variant against the first.
+FASTER, SLOWER, EQUAL, UNJUDGED = "faster", "slower", "no difference shown", "not judged"
 
 #: Probability that any variant is called different if none is.
 LEVEL: Final = 0.05
@@ -56,15 +61,15 @@ class VariantComparison:
     def verdict(self) -> str:
         """`faster`, `slower`, `no difference shown`, or `not judged` for want of repetitions."""
         if self.p_adjusted is None:
-            return "not judged"
+            return UNJUDGED
         if self.p_adjusted > LEVEL:
-            return "no difference shown"
-        return "faster" if self.ratio > 1 else "slower"
+            return EQUAL
+        return FASTER if self.ratio > 1 else SLOWER
 
     @property
     def is_shown(self) -> bool:
         """True if the variants are shown to differ."""
-        return self.verdict in ("faster", "slower")
+        return self.verdict in (FASTER, SLOWER)
 
     def swap(self) -> VariantComparison:
         """Return the reference against the variant."""
@@ -82,7 +87,7 @@ class PairVerdict:
     p: float  #: adjusted for all pairs together
 
 
-def compare_variants(seconds: NDArray[np.float64]) -> list[VariantComparison]:
+def compare_variants(seconds: Floats) -> list[VariantComparison]:
     """Compare each variant but the first with the first.
 
     `seconds` (blocks, variants) is the time a sample of every pass, above 0. A row is one block, in which each variant
@@ -105,7 +110,7 @@ def _make_comparisons(judged: Sequence[PairVerdict]) -> list[VariantComparison]:
     return found
 
 
-def judge_pairs(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> list[PairVerdict]:
+def judge_pairs(logs: Floats, pairs: Sequence[tuple[int, int]]) -> list[PairVerdict]:
     """Judge whether the variants of each pair differ, by log times (blocks, variants); `LEVEL` holds for all pairs.
 
     The order of variants within a block is random. So if variants do not differ, chance alone assigns the times of a
@@ -140,7 +145,7 @@ def judge_pairs(logs: NDArray[np.float64], pairs: Sequence[tuple[int, int]]) -> 
     return [found[pair] for pair in pairs]
 
 
-def permute_blocks(logs: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+def permute_blocks(logs: Floats) -> Iterator[Floats]:
     """Yield permutations of the times in each row, as chunks (variants, blocks, permutations); one is the table itself.
 
     For two variants these are all ways in which they can differ, if there are no more than `DEALS`; else `DEALS` random
@@ -160,9 +165,7 @@ def permute_blocks(logs: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         yield np.ascontiguousarray(dealt.T)
 
 
-def pair_differences(
-    logs: NDArray[np.float64], ends: NDArray[np.intp]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def pair_differences(logs: Floats, ends: NDArray[np.intp]) -> tuple[Floats, Floats]:
     """Return mean and standard error (pairs, deals) of first less second, for logs (variants, blocks, deals).
 
     A deal is one permutation of `permute_blocks`.
@@ -174,9 +177,7 @@ def pair_differences(
     return means, np.sqrt(scatter / logs.shape[1] + _NOTHING)
 
 
-def compare_pairs(
-    times: NDArray[np.float64], comparisons: Sequence[VariantComparison]
-) -> dict[tuple[int, int], VariantComparison]:
+def compare_pairs(times: Floats, comparisons: Sequence[VariantComparison]) -> dict[tuple[int, int], VariantComparison]:
     """Return the second variant of each pair (lower number first) against the first one.
 
     `times` is (blocks, variants), with at least `FEWEST` blocks. `comparisons` is each variant but the first against
@@ -200,7 +201,7 @@ class Choice:
     ahead: tuple[int, ...]  #: those of `tied` whose mean is better
 
 
-def choose_variant(times: NDArray[np.float64], comparisons: Sequence[VariantComparison]) -> Choice | None:
+def choose_variant(times: Floats, comparisons: Sequence[VariantComparison]) -> Choice | None:
     """Return the fastest of the variants shown to be better than the first one; None if no difference is shown.
 
     `times` is (blocks, variants), `comparisons` each variant but the first against the first. If none is shown to be

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from dliosim.compare.experiment import (
-    MOST_VARIANTS,
-    Compared,
-    ComparisonPlan,
-    ExcludedVariant,
-    Variant,
-    VariedSetting,
-    combine_values,
-    verb_title,
-)
+from dliosim.compare.experiment import Compared, ComparisonPlan, ExcludedVariant, Variant, VariedSetting, verb_title
 from dliosim.errors import UsageError
 from dliosim.language.blocks.external_datasets import missing_finder
 from dliosim.language.compile import CompiledPattern, compile_document
@@ -29,6 +22,8 @@ from dliosim.model.verbs import flatten_verbs
 from dliosim.plan.checkpoints.equivalence import are_restores_equal, are_saves_equal
 from dliosim.readable import count
 from dliosim.units import format_bytes
+
+_KINDS: Final[dict[str, type[Save] | type[Restore]]] = {"save": Save, "restore": Restore}
 
 
 def choose_verb(workload: Workload, loop: str | None, what: str | None) -> Compared:
@@ -53,17 +48,15 @@ def choose_verb(workload: Workload, loop: str | None, what: str | None) -> Compa
         raise UsageError(f"say which loop to compare: --loop NAME; loops here: {', '.join(loops)}")
     if loops:
         return next(iter(loops.values()))
-    verbs = [verb for verb, _ in flatten_verbs(workload.verbs)]
-    if any(isinstance(verb, Save) for verb in verbs):
-        return _parse_what(workload, "save")
-    if any(isinstance(verb, Restore) for verb in verbs):
-        return _parse_what(workload, "restore")
+    for kind, wanted in _KINDS.items():
+        if any(isinstance(verb, wanted) for verb, _ in flatten_verbs(workload.verbs)):
+            return _parse_what(workload, kind)
     if any(_list_loops(workload)):
         raise UsageError("no loop here reads anything to compare; `--what save` compares a checkpoint that one saves")
     raise UsageError("this pattern has no loop (train, evaluate, infer), no save and no restore: nothing to compare")
 
 
-def find_same_verb(workload: Workload, chosen: Compared) -> Compared:
+def _find_same_verb(workload: Workload, chosen: Compared) -> Compared:
     """Return the chosen verb in another variant's workload; KeyError if it is not there."""
     if isinstance(chosen, Loop):
         return {one.name: one for one in _list_loops(workload)}[chosen.name]
@@ -107,21 +100,18 @@ def leave_saves_out(
 
     if any(name.endswith(".checkpoint") for name, _ in given) or any(is_of_checkpoint(one.name) for one in varied):
         return []
-    lines = ((loop.name, line.head) for loop in loops for layer in loop.layers for line in layer)
-    return [
-        (f"{name}.checkpoint", "off") for name in dict.fromkeys(name for name, head in lines if head == "checkpoint")
-    ]
+    saving = (loop.name for loop in loops if any(line.head == "checkpoint" for layer in loop.layers for line in layer))
+    return [(f"{name}.checkpoint", "off") for name in dict.fromkeys(saving)]
 
 
 def _parse_what(workload: Workload, what: str) -> Compared:
     kind, _, name = " ".join(what.split()).partition(" ")
-    if kind not in ("save", "restore"):
+    if kind not in _KINDS:
         raise UsageError(f"--what {what}: expected save or restore, and the name of a checkpoint if there are several")
     names = [one.name for one in workload.checkpoints]
     listed = f"checkpoints here: {', '.join(names) or 'none'}"
     if not name:
-        wanted = (Save, Restore)[kind == "restore"]
-        done = [verb.checkpoint for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, wanted)]
+        done = [verb.checkpoint for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, _KINDS[kind])]
         names = list(dict.fromkeys(done)) or names
         if len(names) != 1:
             raise UsageError(f'say which checkpoint to {kind}: --what "{kind} NAME"; {listed}')
@@ -154,6 +144,9 @@ def _setting_blocks(workload: Workload, chosen: Compared) -> list[tuple[str, str
 def _list_loops(workload: Workload) -> Iterator[Loop]:
     return (verb for verb, _ in flatten_verbs(workload.verbs) if isinstance(verb, Loop))
 
+
+#: Largest number of variants: a table of more cannot be read.
+MOST_VARIANTS: Final = 64
 
 #: Buffers of aggregators that `hints two-phase` tries, in addition to one of the stripe's size; bytes.
 _BUFFERS: Final = (16 << 20, 64 << 20)
@@ -203,12 +196,11 @@ def compile_variants(
         except PatternError as error:
             if not all(found.code.startswith(_IMPOSSIBLE) for found in error.diagnostics if found.is_error):
                 raise PatternError([_name_varied(one, varied, full) for one in error.diagnostics]) from None
-            left_out.append(
-                ExcludedVariant(label, next(found.message for found in error.diagnostics if found.is_error))
-            )
+            reason = next(found.message for found in error.diagnostics if found.is_error)
+            left_out.append(ExcludedVariant(label, reason))
             continue
-        own = find_same_verb(compiled.workload, chosen)
-        made.append((Variant(label, pairs, compiled.workload, own), compiled))
+        verb = _find_same_verb(compiled.workload, chosen)
+        made.append((Variant(label, pairs, compiled.workload, verb), compiled))
     variants: list[Variant] = []
     varying = _find_differing_settings([one.access for one, _ in made])
     for one, compiled in made:
@@ -233,6 +225,20 @@ def compile_variants(
         raise UsageError(f"{len(variants)} variants, and at most {MOST_VARIANTS} can be compared: vary less at a time")
     plan = ComparisonPlan(verb_title(chosen), tuple(varied), tuple(variants), tuple(left_out), without_saves)
     return plan, tuple(warned.values())
+
+
+def combine_values(varied: Sequence[VariedSetting]) -> list[tuple[tuple[str, str], ...]]:
+    """Return every combination as (name, value) pairs; the values of the last name change fastest.
+
+    UsageError if there are more than `MOST_VARIANTS`.
+    """
+    total = math.prod(len(one.values) for one in varied)
+    if total > MOST_VARIANTS:
+        raise UsageError(
+            f"--vary: {total} combinations, and at most {MOST_VARIANTS} can be compared: vary less at a time"
+        )
+    named = [[(one.name, value) for value in one.values] for one in varied]
+    return [tuple(pairs) for pairs in itertools.product(*named)]
 
 
 def _name_varied(found: Diagnostic, varied: Sequence[VariedSetting], full: dict[str, str]) -> Diagnostic:
@@ -265,7 +271,6 @@ def _refuse_duplicates(full: dict[str, str], given: Sequence[tuple[str, str]]) -
     for name, whole in full.items():
         if any(" ".join(other.split()) == whole for other, _ in given):
             raise UsageError(f"--vary {name} and -D {whole}: it cannot vary and be given")
-    for name, whole in full.items():
         other = next((one for one in full if one != name and full[one] == whole), None)
         if other is not None:
             raise UsageError(f"--vary {name} and --vary {other} are the same setting")
@@ -278,11 +283,8 @@ def _expand_hints(one: VariedSetting, full: str, workload: Workload, chosen: Com
     """
     if not full.endswith(".hints"):
         return one
-    if isinstance(chosen, Loop):
-        stripe = workload.dataset(chosen.dataset).stripe
-    else:
-        stripe = workload.checkpoint(chosen.checkpoint).stripe
-    tried = _two_phase_hints(stripe, workload.job)
+    stored = workload.dataset(chosen.dataset) if isinstance(chosen, Loop) else workload.checkpoint(chosen.checkpoint)
+    tried = _two_phase_hints(stored.stripe, workload.job)
     values = [phrase for value in one.values for phrase in (tried if value == _TWO_PHASE else [value])]
     return replace(one, values=tuple(dict.fromkeys([*values, _LIBRARY])))
 
@@ -306,9 +308,8 @@ def _find_differing_settings(accesses: Sequence[Access]) -> frozenset[str]:
     """Return the settings, as warnings name them, that differ between variants and may have no effect."""
     hints = {(access.hints, access.hint_set) for access in accesses}
     communicators = {access.communicator for access in accesses}
-    return frozenset(
-        [*(("`hint`", "`hints`") if len(hints) > 1 else ()), *(("`communicator`",) if len(communicators) > 1 else ())]
-    )
+    names = ["`hint`", "`hints`"] if len(hints) > 1 else []
+    return frozenset([*names, "`communicator`"] if len(communicators) > 1 else names)
 
 
 def _no_effect_reason(made: CompiledPattern, known: set[str], access: Access, varying: frozenset[str]) -> str:
@@ -406,11 +407,5 @@ def _replace_access(one: Variant, access: Access) -> tuple[Compared, Workload]:
 
 
 def _replace_loop(verbs: Sequence[Verb], loop: Loop) -> tuple[Verb, ...]:
-    return tuple(
-        loop
-        if isinstance(verb, Loop) and verb.name == loop.name
-        else replace(verb, body=_replace_loop(verb.body, loop))
-        if isinstance(verb, Repeat)
-        else verb
-        for verb in verbs
-    )
+    inner = (replace(verb, body=_replace_loop(verb.body, loop)) if isinstance(verb, Repeat) else verb for verb in verbs)
+    return tuple(loop if isinstance(verb, Loop) and verb.name == loop.name else verb for verb in inner)

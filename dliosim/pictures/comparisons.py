@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
+from dliosim.compare.statistics import EQUAL, FASTER, SLOWER, UNJUDGED
 from dliosim.pictures.style import FAINT, INK, figure, grid_lines, wrap_text
 from dliosim.readable import number, seconds, size
-from dliosim.report.reader.results import EQUAL, FASTER, REFERENCE, SLOWER, UNJUDGED, ComparisonResult, SavedVariant
+from dliosim.report.reader.results import REFERENCE, ComparisonResult, SavedVariant
 
 FOREST_CAPTION = (
     "How to read it: a dot is a variant's rate by the reference's, the line through it the interval that the "

@@ -25,12 +25,11 @@ from dliosim.pictures.catalogue import (
 from dliosim.pictures.style import render_figure
 from dliosim.readable import count
 from dliosim.report.answer_sentences import sentence
-from dliosim.report.compare.answer_lines import comparison_rows, more_limits
-from dliosim.report.compare.tables import comparison_tables, not_run_lines
+from dliosim.report.compare.tables import comparison_rows, comparison_tables, more_limits, not_run_lines
 from dliosim.report.reader.load import SavedComparison, SavedRun, loop_titles
-from dliosim.report.run.all_tables import expectation_line
 from dliosim.report.run.answer_lines import answer_rows, describe_answer
 from dliosim.report.run.conditions import conditions, environment_rows
+from dliosim.report.run.screen import expectation_line
 from dliosim.report.side_by_side import CONDITIONS, label_places, tables_of_runs, warnings_of_runs
 
 _HOW = (

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from dliosim.measure.results.machine import FileSystem
 from dliosim.readable import count
 from dliosim.report.text_table import SCREEN, shorten_name
 
@@ -38,11 +39,6 @@ _NAME = 9
 ROW = SCREEN - _NAME
 
 
-def name_nodes(nodes: int) -> str:
-    """Return the number of nodes for a title; for one node, with the warning not to extrapolate."""
-    return "1 node: do not extrapolate" if nodes == 1 else count(nodes, "node")
-
-
 def name_forms(name: str) -> list[str]:
     """Return the forms of a name for `fit_title`."""
     return [name, shorten_name(name, _LONGEST_NAME)]
@@ -63,6 +59,16 @@ def fit_title(*parts: Sequence[str]) -> str:
         tried = [[*chosen[:place], form, *chosen[place + 1 :]] for form in forms]
         chosen = next((one for one in tried if len(_join(one)) <= SCREEN), chosen)
     return _join(chosen)
+
+
+def title_results(names: Sequence[str], ranks: int, nodes: int, place: FileSystem | None, apis: Sequence[str]) -> str:
+    """Return the title of results on a file system: forms of a name, the job, where the data are, forms of the apis.
+
+    One node is named with the warning not to extrapolate.
+    """
+    kind, directory = (place.kind, place.directory) if place else ("", "")
+    on = "1 node: do not extrapolate" if nodes == 1 else count(nodes, "node")
+    return fit_title(names, [f"{count(ranks, 'rank')} on {on}"], [kind], apis, directory_forms(directory))
 
 
 def fit_rows(title: str, rows: Sequence[Row], advice: Sequence[Row] = (), large: Collection[str] = ()) -> FirstRows:

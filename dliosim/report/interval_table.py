@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from dliosim.plan.forecast.checkpoint_interval import (
     Costs,
+    Waste,
     best_interval,
     compute_waste,
     daly_interval,
@@ -16,7 +16,8 @@ from dliosim.plan.forecast.checkpoint_interval import (
     young_interval,
 )
 from dliosim.readable import long_time, seconds
-from dliosim.report.text_table import WIDTH, Column, format_columns, percent_cell
+from dliosim.report.cells import percent_cell
+from dliosim.report.text_table import WIDTH, Column, format_columns
 
 EXPLAINED = (
     "An interval is the work between the end of a save and the start of the next. A background save costs its stall "
@@ -42,9 +43,8 @@ class IntervalRow:
 
 def explain_intervals(rows: Sequence[IntervalRow]) -> str:
     """Return the text below a table of these rows."""
-    if not (
-        raised := list(dict.fromkeys(row.own for row in rows if row.own is not None and row.own < row.costs.flush))
-    ):
+    raised = list(dict.fromkeys(row.own for row in rows if row.own is not None and row.own < row.costs.flush))
+    if not raised:
         return EXPLAINED
     short = " and ".join(long_time(each) for each in raised)
     return f"{EXPLAINED} The pattern's interval of {short} is shorter than a flush, so it was raised to the flush."
@@ -55,21 +55,13 @@ def interval_table(title: str, first: str, rows: Sequence[IntervalRow], width: i
     return format_columns(title, first, [(row.name, row) for row in rows], _INTERVAL_COLUMNS, width)
 
 
-def _stall_figure(
-    heading: str, figure: Callable[[IntervalRow], float], show: Callable[[Any], str]
-) -> Column[IntervalRow]:
+def _stall_figure(name: str, figure: Callable[[IntervalRow], float], show: Callable[[Any], str]) -> Column[IntervalRow]:
     """Return a column of a figure that follows from the stall alone; None if the stall is not known."""
-    return Column(heading, lambda row: figure(row) if row.knows_stall else None, show)
+    return Column(name, lambda row: figure(row) if row.knows_stall else None, show)
 
 
-def _best_share(heading: str, share: str) -> Column[IntervalRow]:
-    """Return the column of a share of the time that is lost with the best interval."""
-    return Column(heading, partial(_best_loss, share), percent_cell)
-
-
-def _best_loss(share: str, row: IntervalRow) -> float:
-    loss: float = getattr(compute_waste(best_interval(row.costs), row.costs), share)
-    return loss
+def _best_loss(row: IntervalRow) -> Waste:
+    return compute_waste(best_interval(row.costs), row.costs)
 
 
 def _own_loss(row: IntervalRow) -> float | None:
@@ -88,10 +80,10 @@ _INTERVAL_COLUMNS: list[list[Column[IntervalRow]]] = [
         Column("save\nevery", lambda row: best_interval(row.costs), seconds),
     ],
     [
-        _stall_figure("saving", partial(_best_loss, "saving"), percent_cell),
-        _best_share("work\nagain", "rework"),
-        _best_share("re-\nstarting", "restart"),
-        _best_share("lost\nin all", "total"),
+        _stall_figure("saving", lambda row: _best_loss(row).saving, percent_cell),
+        Column("work\nagain", lambda row: _best_loss(row).rework, percent_cell),
+        Column("re-\nstarting", lambda row: _best_loss(row).restart, percent_cell),
+        Column("lost\nin all", lambda row: _best_loss(row).total, percent_cell),
     ],
     [
         Column("own\ninterval", lambda row: row.own_possible, seconds, optional=True),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.readable import ABSENT
+from dliosim.report.phase_titles import group_by
 
 # The lines of a pattern name it if they are no more characters than this in all.
 _LONGEST_LINES = 40
@@ -18,29 +19,26 @@ def input_differences(runs: Sequence[RunSummary]) -> list[list[str]]:
     """
     kinds = [
         _name_patterns(runs),
-        *(
-            [f"{row[0].removeprefix('-D ')}={cell}" if cell != ABSENT else "" for cell in row[1:]]
-            for row in override_rows(runs)
-        ),
-        ["--null" if run.null else "" for run in runs],
-        ["--verify" if run.verify else "" for run in runs],
+        *([f"{name}={cell}" if cell != ABSENT else "" for cell in cells] for name, *cells in override_rows(runs)),
+        *([f"--{option}" if getattr(run, option) else "" for run in runs] for option in ("null", "verify")),
         [", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems)) for run in runs],
     ]
     return [texts for texts in kinds if len(set(texts)) > 1]
 
 
 def override_rows(runs: Sequence[RunSummary]) -> list[tuple[str, ...]]:
-    """Return rows of `-D name` and its value in each run, for names with different values."""
+    """Return rows of a name that -D gives and its value in each run, for names with different values."""
     values = [_overrides(run) for run in runs]
     names = dict.fromkeys(name for of_run in values for name in of_run)
-    rows = [(f"-D {name}", *(of_run.get(name, ABSENT) for of_run in values)) for name in names]
+    rows = [(name, *(of_run.get(name, ABSENT) for of_run in values)) for name in names]
     return [row for row in rows if len(set(row[1:])) > 1]
 
 
 def pattern_names(runs: Sequence[RunSummary]) -> list[str]:
     """Return a letter for each run's pattern, or a number after the 26th; equal texts have the same one."""
     texts = list(dict.fromkeys(run.pattern for run in runs))
-    return [_letter(texts.index(run.pattern)) for run in runs]
+    letters = [chr(ord("A") + place) if place < 26 else str(place + 1) for place in range(len(texts))]
+    return [letters[texts.index(run.pattern)] for run in runs]
 
 
 def line_rows(runs: Sequence[RunSummary]) -> list[tuple[str, ...]]:
@@ -69,14 +67,8 @@ def _name_patterns(runs: Sequence[RunSummary]) -> list[str]:
 
 def _overrides(run: RunSummary) -> dict[str, str]:
     """Return values by name; a name that is given several times has all of them, as each may change another part."""
-    found: dict[str, str] = {}
-    for name, value in run.overrides:
-        found[name] = f"{found[name]}, {value}" if name in found else value
-    return found
-
-
-def _letter(index: int) -> str:
-    return chr(ord("A") + index) if index < 26 else str(index + 1)
+    pairs = group_by(run.overrides, lambda pair: pair[0])
+    return {name: ", ".join(value for _, value in some) for name, some in pairs.items()}
 
 
 def _lines(pattern: str) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from dliosim.measure.results.file_phases import RestorePhase
 from dliosim.measure.results.phase import PhaseSummary
 
+K = TypeVar("K")
+T = TypeVar("T")
 P = TypeVar("P", bound=PhaseSummary)
 
 
@@ -28,10 +30,15 @@ def _verb_of(phase: PhaseSummary) -> str:
 
 def group_phases(phases: Sequence[P]) -> list[list[P]]:
     """Return the runs of each verb or loop as a group, in the order of their first runs."""
-    groups: dict[str, list[P]] = {}
-    for phase in phases:
-        groups.setdefault(title_of(phase), []).append(phase)
-    return list(groups.values())
+    return list(group_by(phases, title_of).values())
+
+
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the items that have the same key as a group, in the order of their first ones."""
+    groups: dict[K, list[T]] = {}
+    for one in items:
+        groups.setdefault(key(one), []).append(one)
+    return groups
 
 
 def name_epochs(numbers: Sequence[int]) -> str:

@@ -15,15 +15,16 @@ from dliosim.measure.results.checkpoint_overhead import loop_overheads, save_tim
 from dliosim.measure.results.run_summary import NO_STORAGE, RunSummary, Spread
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.readable import ABSENT, hash_text, long_time, number, percent, seconds, size
+from dliosim.report.cells import percent_cell, rate_cell
 from dliosim.report.compare.tables import comparison_sections
 from dliosim.report.pattern_diff import line_rows, override_rows, pattern_names
-from dliosim.report.phase_titles import group_phases, name_epochs, title_of
+from dliosim.report.phase_titles import group_by, group_phases, name_epochs, title_of
 from dliosim.report.reader.load import LoopResult, SavedComparison, SavedRun, loop_titles
 from dliosim.report.run.answer_lines import answer_lines, device_share
 from dliosim.report.run.checkpoint_costs import checkpoint_costs
 from dliosim.report.run.conditions import cache_state
 from dliosim.report.run.loops import name_cause
-from dliosim.report.run.warnings import warnings_of
+from dliosim.report.run.warnings import format_warnings, warnings_of
 from dliosim.report.text_table import LINE, WIDTH, Table, format_table
 
 # Answers of more results than this are not shown: the tables compare them.
@@ -53,8 +54,7 @@ def format_side_by_side(results: Sequence[SavedRun | SavedComparison]) -> str:
     """Return all tables and warnings of results as text, at most 120 columns wide except for long paths."""
     runs = [one for one in results if isinstance(one, SavedRun)]
     sections = ["\n".join(label_places(results)), *answers_of_runs(runs), *map(format_table, tables_of_runs(runs))]
-    warned = [textwrap.fill(f"warning: {line}", WIDTH, subsequent_indent=" " * 9) for line in warnings_of_runs(runs)]
-    sections.append("\n".join(warned))
+    sections.append(format_warnings(warnings_of_runs(runs), WIDTH))
     for one in results:
         if isinstance(one, SavedComparison):
             sections += comparison_sections(one.comparison, one.label, one.comparison.notes)
@@ -72,8 +72,9 @@ def tables_of_runs(runs: Sequence[SavedRun]) -> list[Table]:
     """Return the conditions, a table for each loop that any run has, then the verbs and the saves."""
     summaries = [one.run for one in runs]
     tables = {CONDITIONS: _condition_rows(summaries), "lines that not all patterns have": _pattern_rows(summaries)}
+    loops = [{loop.title: loop for loop in one.loops} for one in runs]
     for title in loop_titles(runs):
-        tables[f"{title}: {_ABOUT_LOOPS}"] = _loop_rows([_find_loop(one, title) for one in runs])
+        tables[f"{title}: {_ABOUT_LOOPS}"] = _loop_rows([of_run.get(title) for of_run in loops])
     tables["files: mean time until a run of the verb was complete, and its rate"] = _verb_rows(summaries)
     tables[_ABOUT_BACKGROUND] = _background_rows(summaries)
     tables[_ABOUT_HELD] = _share_rows(summaries)
@@ -96,11 +97,9 @@ def label_places(results: Sequence[SavedRun | SavedComparison]) -> list[str]:
 
 def warnings_of_runs(runs: Sequence[SavedRun]) -> list[str]:
     """Return the warnings of runs; one that several runs share appears once, with their names and differing figures."""
-    labels: dict[str, list[tuple[str, str]]] = {}
-    for one in runs:
-        for line in warnings_of(one.run):
-            labels.setdefault(_FIGURE.sub("", line), []).append((one.label, line))
-    return [_join_warnings(found, len(runs)) for found in labels.values()]
+    lines = [(one.label, line) for one in runs for line in warnings_of(one.run)]
+    groups = group_by(lines, lambda labelled: _FIGURE.sub("", labelled[1]))
+    return [_join_warnings(found, len(runs)) for found in groups.values()]
 
 
 def _join_warnings(found: Sequence[tuple[str, str]], runs: int) -> str:
@@ -124,10 +123,6 @@ def _shorten(text: str, longest: int = _BRIEF) -> str:
     return text if len(text) <= longest else f"{text[:half]}...{text[-(longest - 3 - half) :]}"
 
 
-def _find_loop(one: SavedRun, title: str) -> LoopResult | None:
-    return next((loop for loop in one.loops if loop.title == title), None)
-
-
 _Rows = list[tuple[str, ...]]
 
 
@@ -137,7 +132,8 @@ def _condition_rows(runs: Sequence[RunSummary]) -> _Rows:
     names = pattern_names(runs)
     differing = [("pattern", *names)] if len(set(names)) > 1 else []
     # Values may differ only at their end, so they are cut at a larger length.
-    differing += [tuple(_shorten(cell, _LONGEST_VALUE) for cell in row) for row in override_rows(runs)]
+    overrides = [(f"-D {name}", *cells) for name, *cells in override_rows(runs)]
+    differing += [tuple(_shorten(cell, _LONGEST_VALUE) for cell in row) for row in overrides]
     return [*rows[:1], *differing, *rows[1:]]
 
 
@@ -151,11 +147,6 @@ def _kinds(run: RunSummary) -> str:
     return ", ".join(dict.fromkeys(place.kind for place in run.environment.file_systems)) or ABSENT
 
 
-def _option_marks(run: RunSummary) -> str:
-    storage = run.modelled and f"--storage {run.modelled}"
-    return ", ".join(filter(None, ["--null" if run.null else "", storage, "--verify" if run.verify else ""])) or ABSENT
-
-
 _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
     ("workload", lambda run: run.name),
     ("ranks", lambda run: str(run.ranks)),
@@ -165,7 +156,8 @@ _CONDITIONS: list[tuple[str, Callable[[RunSummary], str]]] = [
     ("load average before", lambda run: number(run.environment.load_average, 3)),
     ("MPI library", lambda run: run.environment.mpi_library),
     ("file systems", _kinds),
-    ("options", _option_marks),
+    ("options", lambda run: ", ".join(f"--{name}" for name in ("null", "verify") if getattr(run, name)) or ABSENT),
+    ("described storage", lambda run: run.modelled or ABSENT),
     ("finished", lambda run: ", ".join(filter(None, ("no", run.partial.signal))) if run.partial else "yes"),
     ("order hash", lambda run: hash_text(run.order_hash)),
     ("extent hash", lambda run: hash_text(run.extent_hash)),
@@ -182,7 +174,7 @@ _ABOUT_LOOPS = (
 def _loop_rows(loops: Sequence[LoopResult | None]) -> _Rows:
     """Return the answer and figures over the epochs that count for it, without rows that say nothing."""
     rows: _Rows = []
-    for group in _loop_figures():
+    for group in _LOOP_FIGURES:
         some = [(name, *(ABSENT if loop is None else show(loop) for loop in loops)) for name, show in group]
         some = [row for row in some if not set(row[1:]) <= {ABSENT, _USUAL.get(row[0], ABSENT)}]
         rows += [LINE, *some] if rows and some else some
@@ -190,22 +182,6 @@ def _loop_rows(loops: Sequence[LoopResult | None]) -> _Rows:
 
 
 _LoopFigure = tuple[str, Callable[[LoopResult], str]]
-
-
-def _loop_figures() -> list[list[_LoopFigure]]:
-    """Return name and text of each figure, in groups: parts of the time, latencies and checks as they are declared."""
-    parts = [name_part(part) for part in time_parts(EpochSummary) if part != "checkpoint_seconds"]
-    return [
-        _LOOP_CONDITIONS,
-        _ANSWER,
-        _RATES,
-        [(f"{kind} {tail}", _quantile(kind, tail)) for kind in latency_kinds(EpochSummary) for tail in ("p50", "p99")],
-        [*((f"time in {part}", _share(part)) for part in parts), *_OTHER_TIMES],
-        [
-            ("moved / asked", _transfer_ratio),
-            *((one.words, _check(one)) for one in result_figures(EpochSummary, "checks")),
-        ],
-    ]
 
 
 def _quantile(kind: str, tail: str) -> Callable[[LoopResult], str]:
@@ -223,29 +199,15 @@ def _check(one: ResultFigure) -> Callable[[LoopResult], str]:
     return lambda loop: number(aggregate.mean_by_bytes(one.name, loop.answer_epochs))
 
 
-def _rate(figure: Callable[[Sequence[EpochSummary]], float | None], unit: float = 1.0) -> Callable[[LoopResult], str]:
-    """Return the text of a rate."""
-
-    def show(loop: LoopResult) -> str:
-        rate = figure(loop.answer_epochs)
-        return ABSENT if rate is None else number(rate / unit)
-
-    return show
-
-
-def _utilization(loop: LoopResult) -> str:
-    share = aggregate.utilization(loop.answer_epochs)
-    return _percent(share)
-
-
-def _device_ratio(loop: LoopResult) -> str:
-    return number(aggregate.mean_by_bytes("storage_amplification", loop.answer_epochs))
-
-
 def _reader_share(loop: LoopResult) -> str:
     """Return the share of their time that readers decoded and preprocessed; without readers it is in processing."""
     readers = loop.phases[0].readers
     return _percent(aggregate.processing_share(loop.answer_epochs, readers) if readers else None)
+
+
+def _gigabyte_rate(loop: LoopResult) -> str:
+    rate = aggregate.bytes_per_second(loop.answer_epochs)
+    return number(rate and rate / 1e9)
 
 
 def _reader_core_wait(loop: LoopResult) -> str:
@@ -258,14 +220,6 @@ def _mean_of(loop: LoopResult, figure: str, show: Callable[[float], str]) -> str
         return ABSENT
     found: Spread | None = getattr(loop.answer, figure)
     return show(found.mean) if found else ABSENT
-
-
-def _share_text(share: float) -> str:
-    return percent(share, 3)
-
-
-def _byte_rate(rate: float) -> str:
-    return f"{size(rate, 3)}/s"
 
 
 def _main_cause(epochs: Sequence[EpochSummary]) -> str:
@@ -298,38 +252,38 @@ def _percent(share: float | None) -> str:
     return percent(share or None, 3)
 
 
-_LOOP_CONDITIONS: list[_LoopFigure] = [
-    ("ranks", lambda loop: str(loop.run.ranks)),
-    ("api", lambda loop: loop.phases[0].api or ABSENT),
-    ("page cache at first", _cache),
-    ("epochs", lambda loop: str(len(loop.epochs))),
-    ("epochs that count", _count_epochs),
-    ("steps an epoch", lambda loop: str(max(one.steps for one in loop.epochs))),
-]
-
-_ANSWER: list[_LoopFigure] = [
-    ("answer", lambda loop: loop.answer.verdict if loop.answer else ABSENT),
-    (
-        "storage-limited utilization",
-        lambda loop: _mean_of(loop, "storage_utilization", _share_text),
-    ),
-    ("needs", lambda loop: _mean_of(loop, "needs_bytes_per_second", _byte_rate)),
-    ("got", lambda loop: _mean_of(loop, "got_bytes_per_second", _byte_rate)),
-    ("from", lambda loop: loop.answer.source if loop.answer else ABSENT),
-]
-
-_RATES: list[_LoopFigure] = [
-    ("utilization with all waits", _utilization),
-    ("samples/s with all waits", _rate(aggregate.samples_per_second)),
-    ("GB/s asked with all waits", _rate(aggregate.bytes_per_second, 1e9)),
-    ("device / asked", _device_ratio),
-]
-
-_OTHER_TIMES: list[_LoopFigure] = [
-    ("of these waiting for a core", lambda loop: _percent(aggregate.core_wait_share(loop.answer_epochs))),
-    ("readers waiting for a core", _reader_core_wait),
-    ("readers' time decoding", _reader_share),
-    ("most steps' last rank spent most in", lambda loop: _main_cause(loop.answer_epochs)),
+#: Name and text of each figure of a loop, in groups: parts of the time, latencies and checks as they are declared.
+_LOOP_FIGURES: list[list[_LoopFigure]] = [
+    [
+        ("ranks", lambda loop: str(loop.run.ranks)),
+        ("api", lambda loop: loop.phases[0].api or ABSENT),
+        ("page cache at first", _cache),
+        ("epochs", lambda loop: str(len(loop.epochs))),
+        ("epochs that count", _count_epochs),
+        ("steps an epoch", lambda loop: str(max(one.steps for one in loop.epochs))),
+    ],
+    [
+        ("answer", lambda loop: loop.answer.verdict if loop.answer else ABSENT),
+        ("storage-limited utilization", lambda loop: _mean_of(loop, "storage_utilization", percent_cell)),
+        ("needs", lambda loop: _mean_of(loop, "needs_bytes_per_second", rate_cell)),
+        ("got", lambda loop: _mean_of(loop, "got_bytes_per_second", rate_cell)),
+        ("from", lambda loop: loop.answer.source if loop.answer else ABSENT),
+    ],
+    [
+        ("utilization with all waits", lambda loop: _percent(aggregate.utilization(loop.answer_epochs))),
+        ("samples/s with all waits", lambda loop: number(aggregate.samples_per_second(loop.answer_epochs))),
+        ("GB/s asked with all waits", _gigabyte_rate),
+        ("device / asked", lambda loop: number(aggregate.mean_by_bytes("storage_amplification", loop.answer_epochs))),
+    ],
+    [(f"{kind} {tail}", _quantile(kind, tail)) for kind in latency_kinds(EpochSummary) for tail in ("p50", "p99")],
+    [
+        *((f"time in {one}", _share(one)) for one in map(name_part, time_parts(EpochSummary)) if one != "checkpoint"),
+        ("of these waiting for a core", lambda loop: _percent(aggregate.core_wait_share(loop.answer_epochs))),
+        ("readers waiting for a core", _reader_core_wait),
+        ("readers' time decoding", _reader_share),
+        ("most steps' last rank spent most in", lambda loop: _main_cause(loop.answer_epochs)),
+    ],
+    [("moved / asked", _transfer_ratio), *((one.words, _check(one)) for one in result_figures(EpochSummary, "checks"))],
 ]
 
 

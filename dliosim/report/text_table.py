@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise, zip_longest
 from typing import Any, Generic, TypeVar
 
-from dliosim.readable import ABSENT, number, percent, seconds
+from dliosim.readable import number
 
 T = TypeVar("T")
 
@@ -52,26 +52,6 @@ class Column(Generic[T]):
 def select_columns(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
     """Return the columns without the optional ones that are uninformative."""
     return [one for one in columns if not (one.optional and all(map(one.is_usual, rows)))]
-
-
-def time_cell(value: float | None) -> str:
-    """Return seconds with the digits that a table has room for."""
-    return seconds(value, 3)
-
-
-def percent_cell(ratio: float | None) -> str:
-    """Return a ratio in per cent with the digits that a table has room for."""
-    return percent(ratio, 3)
-
-
-def count_cell(value: float | None) -> str:
-    """Return a whole number; 0 if there is none."""
-    return f"{value or 0:.0f}"
-
-
-def text_cell(value: str | None) -> str:
-    """Return a text, or the mark of a missing figure."""
-    return value or ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +107,12 @@ def split_columns(
     parts: list[list[list[int]]] = [[]]
     for begin, end in pairwise(ends):
         block = list(range(1 + begin, 1 + end))
-        if parts[-1] and _text_width(_draw_table(headings, rows, [*chain(*parts[-1]), *block])) > width:
+        if parts[-1] and max(map(len, _draw_table(headings, rows, [*chain(*parts[-1]), *block]).splitlines())) > width:
             parts.append([])
         parts[-1].append(block)
     if len(parts) > 1 and len([*chain(*parts[-1])]) == 1 < len(parts[-2]):
         parts[-1].insert(0, parts[-2].pop())  # a column alone is no table
     return [[*chain(*part)] for part in parts]
-
-
-def _text_width(text: str) -> int:
-    return max(map(len, text.splitlines()))
 
 
 def _draw_table(headings: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int]) -> str:

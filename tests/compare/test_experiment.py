@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dliosim.compare.experiment import combine_values, draw_pass_order, parse_varied, split_values
+from dliosim.compare.experiment import draw_pass_order, parse_varied, split_values
+from dliosim.compare.variants import combine_values
 from dliosim.errors import UsageError
 
 

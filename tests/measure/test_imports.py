@@ -10,7 +10,7 @@ HEAVY = ("tabulate", "h5py", "lark", "mpi4py", "dliosim.report")
     "modules",
     [
         "dliosim.measure.figures.summary, dliosim.measure.answers.expectations, dliosim.measure.rank.meter",
-        "dliosim.report.run.all_tables, dliosim.report.files.results, dliosim.report.progress.progress_line",
+        "dliosim.report.run.screen, dliosim.report.files.results, dliosim.report.progress.progress_line",
     ],
 )
 def test_measuring_and_reporting_import_no_library_that_most_ranks_do_not_need(modules):

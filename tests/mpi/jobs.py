@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dliosim.report.reader.load import SavedRun, load_results
-from dliosim.report.run.all_tables import run_report
+from dliosim.report.run.screen import run_report
 from tests.mpi.waiting import run_command
 
 HEAD = 'dlio 1\nworkload tiny "a test"\n'

@@ -65,7 +65,7 @@ FOR_RANK_0 = {
     "dliosim.commands.command_line.command_table", "dliosim.execute.run.capacity_check",
     "lark", "h5py", "tabulate", "importlib.metadata", "concurrent", "logging", "statistics", "tempfile", "email",
     "dliosim.language", "dliosim.execute.datasets.discovery", "dliosim.commands.run_results",
-    "dliosim.commands.job.environment", "dliosim.report.files.results", "dliosim.report.run.all_tables",
+    "dliosim.commands.job.environment", "dliosim.report.files.results", "dliosim.report.run.screen",
     "dliosim.measure.figures.epoch_summaries", "dliosim.measure.figures.declaration",
     "dliosim.measure.answers.expectations", "dliosim.measure.results.file_phases",
 }  # fmt: skip

@@ -14,9 +14,9 @@ from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import ExpectationResult, Reason
 from dliosim.report.files.results import results_content
 from dliosim.report.run import warnings
-from dliosim.report.run.all_tables import expectation_line
-from dliosim.report.run.all_tables import run_report as all_tables
 from dliosim.report.run.loops import latencies_by_loop
+from dliosim.report.run.screen import expectation_line
+from dliosim.report.run.screen import run_report as all_tables
 from tests.report.sample import change, epoch, run, spread, verb
 
 GOLDEN = Path(__file__).parent / "run.txt"

@@ -9,9 +9,8 @@ from pathlib import Path
 from dliosim.measure.results.file_phases import RestorePhase
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import Reason
-from dliosim.report.run.all_tables import run_report
 from dliosim.report.run.loops import latencies_by_loop
-from dliosim.report.run.screen import _tells, run_screen
+from dliosim.report.run.screen import _tells, run_report, run_screen
 from tests.report.sample import epoch, run, spread, verb
 
 GOLDEN = Path(__file__).with_name("screen.txt")

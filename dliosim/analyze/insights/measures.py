@@ -13,7 +13,7 @@ from dliosim.analyze.figures.job import Figures
 from dliosim.analyze.figures.time_split import TimeSplit, spread
 from dliosim.readable import count as count_words
 from dliosim.readable import size
-from dliosim.report.text_table import percent_cell, time_cell
+from dliosim.report.cells import percent_cell, time_cell
 
 #: Share of a file's bytes from which on one rank has moved them.
 _ONE_RANK: Final = 0.9

@@ -12,7 +12,7 @@ from typing import Final
 from dliosim.analyze.figures.job import Figures
 from dliosim.analyze.insights import measures
 from dliosim.analyze.insights.measures import AGGREGATORS, Measure, Measuring
-from dliosim.report.text_table import percent_cell, time_cell
+from dliosim.report.cells import percent_cell, time_cell
 
 #: Share of the job's time below which an insight is worth a line only.
 _LITTLE: Final = 0.01

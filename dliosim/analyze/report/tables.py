@@ -15,7 +15,8 @@ from dliosim.analyze.figures.time_split import Bandwidth, TimeSplit
 from dliosim.analyze.insights.jobs import Change, Changes, FleetRow
 from dliosim.analyze.insights.rules import Finding
 from dliosim.readable import ABSENT, number, printable, size
-from dliosim.report.text_table import LINE, Column, Table, percent_cell, shorten_name, text_cell, time_cell
+from dliosim.report.cells import percent_cell, text_cell, time_cell
+from dliosim.report.text_table import LINE, Column, Table, shorten_name
 
 T = TypeVar("T")
 

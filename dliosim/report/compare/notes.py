@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from dliosim.measure.answers.validity import CORE_WAIT_LIMIT
 from dliosim.measure.figures.declaration import name_part
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.readable import count, number, percent, seconds, size
+from dliosim.report.phase_titles import group_by
 
 _PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
 
@@ -97,13 +98,15 @@ def _loop_sentences(outcome: Outcome, use: int | None) -> Iterator[str]:
         read = one.median("amplification")
         if read is not None and read > _AMPLIFIED:
             yield f"{one.label} read {number(read, 3)} bytes for each byte asked."
-    states: dict[str, list[str]] = {}
-    for one in outcome.measured:
-        if one.two_phase:
-            states.setdefault(one.two_phase, []).append(one.label)
-    for state, labels in states.items():
-        yield f"Two-phase {state}: {'; '.join(labels)}."
+    for state, labels in _group_labels(outcome.measured, lambda one: one.two_phase).items():
+        if state:
+            yield f"Two-phase {state}: {'; '.join(labels)}."
     yield from _sample_order(outcome.measured)
+
+
+def _group_labels(measured: Sequence[VariantResult], figure: Callable[[VariantResult], Any]) -> dict[Any, list[str]]:
+    """Return the labels of the variants that have each value of a figure."""
+    return {value: [one.label for one in some] for value, some in group_by(measured, figure).items()}
 
 
 def _sample_order(measured: Sequence[VariantResult]) -> Iterator[str]:
@@ -142,18 +145,18 @@ def _stall_sentences(outcome: Outcome, use: int | None) -> Iterator[str]:
         if parts:
             text = ", ".join(f"{part} {percent(min(time / stall, 1.0), 2)}" for part, time in parts.items())
             yield f"Stall of `{one.label}`, by the rank that took longest in each part: {text}."
-    amounts: dict[int, list[str]] = {}
-    for one in outcome.measured:
-        amounts.setdefault(one.passes[0].figures["bytes"], []).append(f"`{one.label}`")
+    amounts = _group_labels(outcome.measured, lambda one: one.passes[0].figures["bytes"])
     if len(amounts) > 1:
-        text = ", ".join(f"{size(amount)} ({'; '.join(labels)})" for amount, labels in amounts.items())
+        text = ", ".join(f"{size(amount)} (`{'`; `'.join(labels)}`)" for amount, labels in amounts.items())
         yield f"Variants move different amounts: {text}."
 
 
 def _condition_notes(outcome: Outcome) -> Iterator[str]:
     """Yield all notes on conditions: how far the figures can be trusted, and what they cannot show."""
     yield from _hint_notes(outcome.measured)
-    yield from _striping_notes(outcome.measured)
+    for striping, labels in _group_labels(outcome.measured, lambda one: one.striping).items():
+        if striping:
+            yield f"Striping of {'; '.join(labels)}: {striping}."
     yield from _depth_note(outcome)
     yield from _residency_notes(outcome)
     yield from _machine_notes(outcome)
@@ -167,16 +170,6 @@ def _hint_notes(measured: Sequence[VariantResult]) -> Iterator[str]:
             if granted.get(key) != value:
                 got = f'became "{granted[key]}"' if key in granted else "was dropped by the MPI library"
                 yield f'HINT NOT GRANTED to {one.label}: "{key}" = "{value}" {got}.'
-
-
-def _striping_notes(measured: Sequence[VariantResult]) -> Iterator[str]:
-    """Yield the striping that was granted; variants without a known striping are left out."""
-    granted: dict[str, list[str]] = {}
-    for one in measured:
-        if one.striping:
-            granted.setdefault(one.striping, []).append(one.label)
-    for striping, labels in granted.items():
-        yield f"Striping of {'; '.join(labels)}: {striping}."
 
 
 def _depth_note(outcome: Outcome) -> Iterator[str]:

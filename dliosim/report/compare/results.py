@@ -16,7 +16,7 @@ from dliosim.compare.pass_figures import LOOP, STALL, Pass, Subject
 from dliosim.compare.result import ComparisonAnswer, Outcome
 from dliosim.report.answer_sentences import plain_content
 from dliosim.report.compare.notes import compose_notes
-from dliosim.report.files.results import COMPARE, COMPARE_VERSION, write_atomic
+from dliosim.report.files.results import COMPARE, COMPARE_VERSION, copy_members, write_atomic
 
 ROWS: Final = "rows.csv"
 
@@ -30,23 +30,14 @@ def comparison_content(outcome: Outcome, answer: ComparisonAnswer) -> dict[str, 
         "schema_version": COMPARE_VERSION,
         "kind": "compare",
         "dliosim_version": dliosim.__version__,
-        "name": outcome.name,
-        "title": outcome.title,
-        "pattern": outcome.pattern,
-        "overrides": [list(pair) for pair in outcome.overrides],
-        "arguments": list(outcome.arguments),
+        **copy_members(outcome, "name", "title", "pattern", "overrides", "arguments"),
         "environment": asdict(outcome.environment) | {"details": dict(outcome.environment.details)},
-        "ranks": outcome.ranks,
-        "nodes": outcome.nodes,
-        "started": outcome.started,
+        **copy_members(outcome, "ranks", "nodes", "started"),
         "seconds": outcome.total_seconds,
         **what,
         "varied": [{"name": one.name, "values": list(one.values)} for one in outcome.varied],
         "reference": outcome.measured[0].label,
-        "repetitions": outcome.repetitions,
-        "seed": outcome.seed,
-        "caches": outcome.caches,
-        "without_saves": outcome.without_saves,
+        **copy_members(outcome, "repetitions", "seed", "caches", "without_saves"),
         "variants": [_variant(outcome, number) for number in range(len(outcome.measured))],
         "not_run": [asdict(one) for one in outcome.not_run],
         "answer": plain_content(answer),
@@ -92,15 +83,13 @@ def write_comparison(directory: Path, outcome: Outcome, answer: ComparisonAnswer
 
 def _variant(outcome: Outcome, number: int) -> dict[str, Any]:
     """Return a variant: its settings, its comparison with the first, its figures and all passes, the warm-up first."""
-    one, against, subject = outcome.measured[number], outcome.comparison_of(number), outcome.subject
-    latency = one.latency
+    one, latency, subject = outcome.measured[number], outcome.measured[number].latency, outcome.subject
+    against = outcome.comparisons[number - 1] if number else None
     return {
         "label": one.label,
         "settings": dict(one.values),
         "added": one.added or None,
-        "digest": one.digest,
-        "api": one.api,
-        "notes": list(one.notes),
+        **copy_members(one, "digest", "api", "notes"),
         "ratio": against.ratio if against else 1.0,
         "ratio_low": against.low if against else None,
         "ratio_high": against.high if against else None,
@@ -113,7 +102,7 @@ def _variant(outcome: Outcome, number: int) -> dict[str, Any]:
         "hints_granted": dict(one.hints_granted),
         "seconds": one.values_of(subject.seconds),
         **{key: one.mean(name) for key, name in subject.means.items()},
-        **{key: one.median(name) for key, name in subject.medians.items()},
+        **{name: one.median(name) for name in subject.medians},
         **{key: one.share(name) for key, name in subject.shares.items()},
         **{name: one.block_passes[0].figures[name] for name in subject.counts},
         **({"two_phase": one.two_phase, "order_hash": one.passes[0].figures["order_hash"]} if subject is LOOP else {}),

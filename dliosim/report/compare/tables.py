@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from dliosim.compare.answer import EITHER, USE
 from dliosim.compare.result import ComparisonAnswer, Outcome
+from dliosim.measure.results.run_summary import CANNOT_SAY
 from dliosim.readable import ABSENT, count, number, seconds
-from dliosim.report.compare.answer_lines import comparison_lines, limits_below, name_target
+from dliosim.report.answer_sentences import advice_rows, sentence
+from dliosim.report.cells import count_cell, time_cell
 from dliosim.report.compare.notes import compose_notes
 from dliosim.report.compare.results import comparison_content
+from dliosim.report.first_lines import FirstRows, Row, first_lines, first_rows, fit_rows, name_forms, title_results
 from dliosim.report.reader.results import ComparisonResult, SavedVariant, parse_comparison
 from dliosim.report.run.conditions import environment_rows
-from dliosim.report.text_table import (
-    WIDTH,
-    Column,
-    Table,
-    align_rows,
-    count_cell,
-    format_table,
-    select_columns,
-    time_cell,
-)
+from dliosim.report.text_table import WIDTH, Column, Table, align_rows, format_table, select_columns
+
+#: Words for each source: of what was read, and of saves, which have no caches.
+_SOURCES = {
+    "device": ("from the device", "to storage, synced"),
+    "unknown": ("source not counted", "destination not counted"),
+    "mixed": ("partly from memory", "not all variants sync what they save"),
+    "memory": ("from memory, not from storage", "to memory, not to storage"),
+}
+_CACHES = {"cold": "caches dropped before", "warm": "caches filled before"}
 
 # Longer labels are numbers in tables.
 _LONGEST_VARIANT = 44
@@ -33,12 +38,11 @@ def _format_percent(share: float | None) -> str:
     return ABSENT if share is None else number(100 * share, 3)
 
 
-def _format_gigabytes(amount: float | None) -> str:
-    return number(None if amount is None else amount / 1e9)
+_three_digits = partial(number, digits=3)
 
 
-def _format_figure(value: float | None) -> str:
-    return number(value, 3)
+def _format_gigabytes(amount: float | None, digits: int = 4) -> str:
+    return number(None if amount is None else amount / 1e9, digits)
 
 
 def _figure(
@@ -72,31 +76,27 @@ _LOOP_COLUMNS: tuple[Column[SavedVariant], ...] = (
     _figure("decode", "decode_seconds", optional=True),
     _figure("pre-\nprocess", "preprocess_seconds", optional=True),
     _figure("tool\n%", "tool_share", _format_percent),
-    _figure("in\nflight", "depth", _format_figure),
+    _figure("in\nflight", "depth", _three_digits),
     _figure("read()\n/ asked", "amplification", number),
-    _figure("device\n/ asked", "storage_amplification", _format_figure, optional=True),
+    _figure("device\n/ asked", "storage_amplification", _three_digits, optional=True),
     _CACHED,
+)
+
+_STALL_PARTS = (
+    *(("passed\nto ranks", "send"), ("sync", "file_sync"), ("com-\nmit", "commit"), ("rename", "rename")),
+    *(("plan", "plan"), ("seria-\nlize", "serialize"), ("wait", "wait"), ("stage", "stage"), ("flush", "flush")),
+    *(("drain", "drain"), ("part-\nner", "partner")),
 )
 
 _STALL_COLUMNS: tuple[Column[SavedVariant], ...] = (
     Column("longest\nstall", lambda one: max(one.seconds), time_cell),
     _figure("complete\nafter", "until_complete_seconds"),
-    _figure("GB", "bytes", lambda amount: number(None if amount is None else amount / 1e9, 3)),
+    _figure("GB", "bytes", partial(_format_gigabytes, digits=3)),
     _figure("files", "files", count_cell),
     _figure("calls", "calls", count_cell),
     _figure("in\ncalls", "call_seconds"),
     _figure("open,\nclose", "open_seconds"),
-    _figure("passed\nto ranks", "send_seconds", optional=True),
-    _figure("sync", "file_sync_seconds", optional=True),
-    _figure("com-\nmit", "commit_seconds", optional=True),
-    _figure("rename", "rename_seconds", optional=True),
-    _figure("plan", "plan_seconds", optional=True),
-    _figure("seria-\nlize", "serialize_seconds", optional=True),
-    _figure("wait", "wait_seconds", optional=True),
-    _figure("stage", "stage_seconds", optional=True),
-    _figure("flush", "flush_seconds", optional=True),
-    _figure("drain", "drain_seconds", optional=True),
-    _figure("part-\nner", "partner_seconds", optional=True),
+    *(_figure(heading, f"{name}_seconds", optional=True) for heading, name in _STALL_PARTS),
     replace(_CACHED, optional=True),
 )
 
@@ -115,14 +115,58 @@ def comparison_report(outcome: Outcome, answer: ComparisonAnswer) -> str:
 def comparison_sections(found: ComparisonResult, title: str, notes: Sequence[str]) -> list[str]:
     """Return the first lines, the legend of variants, tables below a title, notes, and variants that did not run."""
     sections = [
-        comparison_lines(found),
-        limits_below(found),
+        first_lines(*comparison_rows(found)),
+        first_rows(more_limits(found)),
         wrap_lines(variant_legend(found)),
         *map(format_table, comparison_tables(found, title, variant_names([one.label for one in found.variants]))),
         wrap_lines(notes),
         wrap_lines(not_run_lines(found)),
     ]
     return list(filter(None, sections))
+
+
+def comparison_rows(found: ComparisonResult) -> FirstRows:
+    """Return the title and the rows of the first lines: a line for each question that the comparison can answer."""
+    names, place = name_forms(found.name), next(iter(found.environment.file_systems), None)
+    title = title_results([f"{name}: {found.what}" for name in names], found.ranks, found.nodes, place, [""])
+    return fit_rows(title, list(_answer_rows(found)), advice_rows(found.answer.advice))
+
+
+def more_limits(found: ComparisonResult) -> list[Row]:
+    """Return the limits for which the first lines have no room."""
+    shown = comparison_rows(found)[1]
+    return [row for row in _answer_rows(found) if row[0] == "LIMIT" and row not in shown]
+
+
+def _answer_rows(found: ComparisonResult) -> Iterator[tuple[str, str]]:
+    answer = found.answer
+    lead = _lead(answer, found.is_stall_comparison)
+    if answer.verdict == USE:
+        yield "ANSWER", f"use {answer.use}: {lead}"
+    elif answer.verdict == EITHER:
+        yield "ANSWER", f"{answer.verdict}: {sentence(answer.reasons[0])}"
+    else:
+        verdict = "" if answer.verdict == CANNOT_SAY else f"{answer.verdict}: "
+        yield "ANSWER", f"{verdict}cannot say what to use"
+        yield "WHY", sentence(answer.reasons[0])
+        if answer.use:
+            yield "MEASURED", f"{answer.use}: {lead}"
+    if answer.tied:
+        tied = (f"{one} (ahead, maybe by chance)" if one in answer.ahead else one for one in answer.tied)
+        yield "EQUAL", f"not shown to differ from it: {'; '.join(tied)}"
+    source = _SOURCES[answer.source][0 if found.caches else 1]
+    without = "no checkpoints" if found.without_saves else ""
+    parts = [source, _CACHES.get(found.caches, "") if answer.source != "memory" else "", without]
+    yield "MEMORY" if answer.source == "memory" else "STORAGE", "; ".join(filter(None, parts))
+    yield from (("LIMIT", sentence(one)) for one in answer.limits)
+
+
+def _lead(answer: ComparisonAnswer, is_stall: bool) -> str:
+    """Return by how much the variant to use is better than another, with the interval before the long name."""
+    times = f"{number(answer.ratio, 3)} times"
+    if answer.ratio_low is not None and answer.ratio_high is not None:
+        times += f" (95 %: {number(answer.ratio_low, 3)} to {number(answer.ratio_high, 3)})"
+    return f"stalls {times} less than {answer.against}" if is_stall else f"{times} as fast as {answer.against}"
 
 
 def comparison_tables(found: ComparisonResult, title: str, names: Sequence[str]) -> list[Table]:
@@ -144,23 +188,13 @@ def comparison_tables(found: ComparisonResult, title: str, names: Sequence[str])
         f"{meaning} (mean of the ratios within blocks), its 95 % interval and p, both adjusted for the number of "
         "variants"
     )
-    shown = select_columns(columns, found.variants)
+    shown, named = select_columns(columns, found.variants), list(zip(names, found.variants, strict=True))
+    headings = ("variant", main.heading, "GB/s", ratio, "from", "to", "p", "smallest\nshown", "verdict")
+    rows = [(name, main.cell(one), _GIGABYTES.cell(one), *_verdict_cells(one, found.reference)) for name, one in named]
+    figures = [(name, *(column.cell(one) for column in shown)) for name, one in named]
     tables = [
-        Table(
-            verdicts,
-            ("variant", main.heading, "GB/s", ratio, "from", "to", "p", "smallest\nshown", "verdict"),
-            tuple(
-                (name, main.cell(one), _GIGABYTES.cell(one), *_verdict_cells(one, found.reference))
-                for name, one in zip(names, found.variants, strict=True)
-            ),
-        ),
-        Table(
-            f"{title}: {about}",
-            ("variant", *(column.heading for column in shown)),
-            tuple(
-                (name, *(column.cell(one) for column in shown)) for name, one in zip(names, found.variants, strict=True)
-            ),
-        ),
+        Table(verdicts, headings, tuple(rows)),
+        Table(f"{title}: {about}", ("variant", *(column.heading for column in shown)), tuple(figures)),
     ]
     if len(found.varied) == 2 and min(len(one.values) for one in found.varied) > 1:
         tables.append(_sweep_table(found, main, f"{title}: {what}"))
@@ -202,15 +236,12 @@ def variant_legend(found: ComparisonResult) -> list[str]:
     for name, one in zip(variant_names([one.label for one in found.variants]), found.variants, strict=True):
         label = "" if name == one.label else f" {one.label}"
         added = f" (added: {one.added})" if one.added else ""
-        alone = ": independent reads in a collective call, no aggregation" if _has_no_aggregation(one) else ""
+        is_alone = one.api == "mpi-collective" and dict(one.hints_asked).get("romio_cb_read") == "disable"
+        alone = ": independent reads in a collective call, no aggregation" if is_alone else ""
         notes = "".join(f"; {note}" for note in one.notes if note not in common)
         if label or added or alone or notes:
             lines.append(f"{name}{label}{added}{alone}{notes}")
     return lines + [f"all variants: {note}" for note in common]
-
-
-def _has_no_aggregation(one: SavedVariant) -> bool:
-    return one.api == "mpi-collective" and dict(one.hints_asked).get("romio_cb_read") == "disable"
 
 
 def not_run_lines(found: ComparisonResult) -> list[str]:
@@ -229,8 +260,9 @@ def wrap_lines(lines: Sequence[str]) -> str:
 def _header(outcome: Outcome) -> str:
     passes, blocks = count(outcome.repetitions, "pass", "passes"), count(outcome.repetitions, "block")
     variants = count(len(outcome.measured), "variant")
+    target = outcome.what if outcome.is_stall_comparison else f"loop {outcome.what}"
     rows = [
-        ("comparison", f"{outcome.name}: {name_target(outcome.what)}, {variants}, {passes} of each"),
+        ("comparison", f"{outcome.name}: {target}, {variants}, {passes} of each"),
         *(("override", f"-D {name}={value}") for name, value in outcome.overrides),
         ("order", f"random in each of {blocks}, seed {outcome.seed}; a warm-up each before"),
         *environment_rows(outcome.environment, outcome.ranks, outcome.nodes),

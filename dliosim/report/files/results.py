@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 import dliosim
 from dliosim.boundedjson import drop_nonfinite
 from dliosim.errors import ExecutionError
-from dliosim.measure.figures.aggregate import Latencies
 from dliosim.measure.figures.declaration import result_figures
 from dliosim.measure.figures.epoch_summaries import EpochSummary, VerbSummary
 from dliosim.measure.figures.summary import RANK_COLUMNS
@@ -26,12 +25,7 @@ from dliosim.measure.rank.histogram import RELATIVE_ERROR
 from dliosim.measure.results.checkpoint_overhead import loop_overheads, total_overhead
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import RunSummary
-from dliosim.plan.forecast.checkpoint_interval import (
-    best_interval,
-    daly_interval,
-    possible_interval,
-    young_interval,
-)
+from dliosim.plan.forecast.checkpoint_interval import best_interval, daly_interval, possible_interval, young_interval
 from dliosim.report.answer_sentences import plain_content
 from dliosim.report.interval_table import interval_loss
 from dliosim.report.run.checkpoint_costs import CheckpointCosts, checkpoint_costs
@@ -40,6 +34,9 @@ from dliosim.report.run.loops import latencies_by_loop
 ARRAYS_VERSION = 2
 
 T = TypeVar("T")
+
+#: Loops with the figures of all ranks.
+RankRows: TypeAlias = Sequence[tuple[LoopPhase, NDArray[np.int64]]]
 
 _OVER = "the time that the step's data took to be read, on its readers' threads; without readers, its data wait"
 
@@ -61,7 +58,7 @@ def encode_timeline(phases: Sequence[tuple[LoopPhase, Timeline | None]]) -> memo
     return _encode_loops(phases, add_epochs)
 
 
-def encode_ranks(phases: Sequence[tuple[LoopPhase, NDArray[np.int64]]]) -> memoryview:
+def encode_ranks(phases: RankRows) -> memoryview:
     """Return the bytes of ranks.h5: for each loop a group (numbered, in order) with all `RANK_COLUMNS`.
 
     Each is a data set (epochs, ranks). The input arrays are (ranks, epochs, columns), as from `gather_ranks`.
@@ -75,9 +72,7 @@ def encode_ranks(phases: Sequence[tuple[LoopPhase, NDArray[np.int64]]]) -> memor
     return _encode_loops(phases, add_columns)
 
 
-def _encode_loops(
-    phases: Sequence[tuple[LoopPhase, T]], add_content: Callable[[Any, LoopPhase, T], None]
-) -> memoryview:
+def _encode_loops(phases: Sequence[tuple[LoopPhase, T]], add: Callable[[Any, LoopPhase, T], None]) -> memoryview:
     import h5py  # takes 100 ms and 10 MB: only the rank that writes imports it
 
     # Written to memory first: HDF5 repeats its error if the disk is full, and may crash.
@@ -87,7 +82,7 @@ def _encode_loops(
         for index, (phase, found) in enumerate(phases):
             group = file.create_group(f"{index:04d}")
             group.attrs["name"], group.attrs["kind"] = phase.name, phase.kind
-            add_content(group, phase, found)
+            add(group, phase, found)
     return content.getbuffer()
 
 
@@ -127,29 +122,23 @@ RANKS = "ranks.h5"
 TIMELINE = "timeline.h5"
 
 
+def copy_members(value: object, *names: str) -> dict[str, Any]:
+    """Return members that a file has as they are."""
+    return {name: getattr(value, name) for name in names}
+
+
 def results_content(run: RunSummary) -> dict[str, Any]:
     """Return the content of results.json: plain values, None for no figure. Epochs count from 1, ranks from 0."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "dliosim_version": dliosim.__version__,
-        "name": run.name,
-        "title": run.title,
-        "pattern": run.pattern,
-        "overrides": [list(pair) for pair in run.overrides],
-        "program": run.program,
-        "arguments": list(run.arguments),
+        **copy_members(run, "name", "title", "pattern", "overrides", "program", "arguments"),
         "environment": asdict(run.environment) | {"details": dict(run.environment.details)},
         "answer": plain_content(run.answers),
         "digest": run.digest,
         "order_hash": f"{run.order_hash:016x}",
         "extent_hash": f"{run.extent_hash:016x}",
-        "null": run.null,
-        "modelled": run.modelled,
-        "verify": run.verify,
-        "ranks": run.ranks,
-        "nodes": run.nodes,
-        "started": run.started,
-        "seconds": run.seconds,
+        **copy_members(run, "null", "modelled", "verify", "ranks", "nodes", "started", "seconds"),
         "verified_bytes": run.bytes_verified,
         "checkpoint_overhead": _overhead(run),
         "mtbf_seconds": run.mtbf,
@@ -158,7 +147,10 @@ def results_content(run: RunSummary) -> dict[str, Any]:
         "partial": run.partial and asdict(run.partial),
         "latency_relative_error": RELATIVE_ERROR,
         "phases": [_phase(phase) for phase in run.phases],
-        "loops": [_loop(title, found) for title, found in latencies_by_loop(run).items()],
+        "loops": [
+            {"title": title} | {f"{kind}_latency_seconds": found and asdict(found) for kind, found in latencies.items()}
+            for title, latencies in latencies_by_loop(run).items()
+        ],
         "expectations": plain_content(run.expectations),
     }
     return {name: drop_nonfinite(value) for name, value in content.items()}
@@ -181,12 +173,7 @@ def answer_json(run: RunSummary, place: Path | str | None) -> str:
     return json.dumps(drop_nonfinite(content), allow_nan=False) + "\n"
 
 
-def write_results(
-    directory: Path,
-    run: RunSummary,
-    phases: Sequence[tuple[LoopPhase, NDArray[np.int64]]],
-    timelines: Sequence[Timeline | None],
-) -> None:
+def write_results(directory: Path, run: RunSummary, phases: RankRows, timelines: Sequence[Timeline | None]) -> None:
     """Write ranks.h5 (see `encode_ranks`), timeline.h5, then results.json, into an existing directory.
 
     `timelines` has one for each of `phases`. Each file is there whole or not at all. So if there is a results.json,
@@ -194,9 +181,8 @@ def write_results(
     """
     text = _results_json(run)
     write_atomic(directory / RANKS, encode_ranks(phases))
-    write_atomic(
-        directory / TIMELINE, encode_timeline([(phase, one) for (phase, _), one in zip(phases, timelines, strict=True)])
-    )
+    recorded = [(phase, timeline) for (phase, _), timeline in zip(phases, timelines, strict=True)]
+    write_atomic(directory / TIMELINE, encode_timeline(recorded))
     write_atomic(directory / RESULTS, text)
     (directory / PARTIAL).unlink(missing_ok=True)
 
@@ -245,19 +231,14 @@ def _interval(one: CheckpointCosts) -> dict[str, Any]:
 
 #: What results.json has of phases that do not have it.
 _ABSENT: dict[str, Any] = {
-    "null_seconds": None,
-    "free_memory": None,
-    "cache": None,
+    **dict.fromkeys(("null_seconds", "free_memory", "cache")),
     "prefetch": 0,
     "readers": 0,
     "through": "direct",
     "epochs": (),
-    "within": None,
-    "fsync": None,
-    "commit": None,
+    **dict.fromkeys(("within", "fsync", "commit")),
     "part_of": "",
-    "whole_times": None,
-    "whole_ranks": None,
+    **dict.fromkeys(("whole_times", "whole_ranks")),
     "how": "",
     "verb": None,
 }
@@ -273,11 +254,6 @@ def _phase(phase: PhaseSummary) -> dict[str, Any]:
         "epochs": [_figures(epoch) for epoch in found["epochs"]],
         "files": verb and _figures(verb),
     }
-
-
-def _loop(title: str, latencies: Latencies) -> dict[str, Any]:
-    """Return the latencies of a loop."""
-    return {"title": title} | {f"{kind}_latency_seconds": found and asdict(found) for kind, found in latencies.items()}
 
 
 def _figures(summary: EpochSummary | VerbSummary) -> dict[str, Any]:

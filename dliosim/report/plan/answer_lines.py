@@ -65,25 +65,17 @@ def plan_lines(
     rows += [("ALSO" if rows else "NEEDS", f"{name}: nothing: it does not read") for name in unread[:1]]
     hint = "" if risks else "; `--mtbf D` gives the best interval"
     rows += [("HOLDS", _holding(one)) for one in forecast.storage if one.bytes * one.copies > _TOO_MUCH][:1]
-    rows += [
-        ("SAVES", _save(one, hint, workload.scale, storage.bandwidth, loss))
-        for one in save_needs(workload, forecast, loss)
-    ]
+    saves = save_needs(workload, forecast, loss)
+    rows += [("SAVES", _save(one, hint, workload.scale, storage.bandwidth, loss)) for one in saves]
     rows += [("INTERVAL", _best_intervals(one)) for one in risks]
     rows += [("NEEDS", _describe_need(one, loss)) for one in risks if one.needed or one.flush_rate]
-    rows += [
-        (
-            phase.verb.upper(),
-            f"{shorten_name(phase.name)}: {show_figure(phase.bytes.total, size, phase.bytes.estimated)} by all ranks"
-            f"{f', {phase.times} times' * (phase.times > 1)}",
-        )
-        for phase in forecast.phases
-        if phase.verb == "restore" or (phase.verb in ("prepare", "convert") and not loops)
-    ]
-    nodes = f"{count(forecast.nodes, 'node')} of {_show_memory(memory)}"
-    title = fit_title(
-        name_forms(forecast.workload), [f"{count(forecast.ranks, 'rank')} on {nodes}{note}" for note in notes]
-    )
+    for phase in forecast.phases:
+        if phase.verb == "restore" or (phase.verb in ("prepare", "convert") and not loops):
+            whole = show_figure(phase.bytes.total, size, phase.bytes.estimated)
+            times = f", {phase.times} times" * (phase.times > 1)
+            rows.append((phase.verb.upper(), f"{shorten_name(phase.name)}: {whole} by all ranks{times}"))
+    job = f"{count(forecast.ranks, 'rank')} on {count(forecast.nodes, 'node')} of {_show_memory(memory)}"
+    title = fit_title(name_forms(forecast.workload), [f"{job}{note}" for note in notes])
     return first_lines(*fit_rows(title, rows, large=["SAVES"] if storage.bandwidth else []))
 
 
@@ -98,16 +90,10 @@ def _missing_memory(forecast: Forecast, memory: float) -> Iterator[tuple[str, st
     room, others = memory - once - forecast.rank_bytes, forecast.node_bytes - once - forecast.rank_bytes
     # Next to the rank that needs most, the others of the fullest node stand for those of any node.
     each = max(others, 1) / max(-(-forecast.ranks // forecast.nodes) - 1, 1)
-    cure = (
-        f"`--nodes {-(-forecast.ranks // (1 + int(room // each)))}` has room"
-        if room >= 0
-        else "one rank alone needs more"
-    )
+    nodes = -(-forecast.ranks // (1 + int(max(room, 0) // each)))
+    cure = f"`--nodes {nodes}` has room" if room >= 0 else "one rank alone needs more"
     needed, there = _two_digits(forecast.node_bytes), _show_memory(memory)
-    yield (
-        "ROOM",
-        f"none: {what} needs {needed} of a node's {there}{buffers}; {cure}, or give a node's `--memory`",
-    )
+    yield "ROOM", f"none: {what} needs {needed} of a node's {there}{buffers}; {cure}, or give a node's `--memory`"
 
 
 def _loop_rows(needs: LoopNeeds, workload: Workload, left: float, storage: StorageRates) -> Iterator[tuple[str, str]]:

@@ -8,8 +8,9 @@ from typing import Final
 from dliosim.model import Job, StorageModel, Workload
 from dliosim.plan.predict.prediction import DRAWS, Limit, Prediction
 from dliosim.readable import count, percent, seconds, size
+from dliosim.report.cells import percent_cell, time_cell
 from dliosim.report.first_lines import first_lines, fit_rows, fit_title, name_forms
-from dliosim.report.text_table import SCREEN, Column, format_columns, percent_cell, shorten_name, time_cell
+from dliosim.report.text_table import SCREEN, Column, format_columns, shorten_name
 
 #: One job of a prediction.
 Predicted = tuple[Job, Prediction]
@@ -18,12 +19,8 @@ Predicted = tuple[Job, Prediction]
 def prediction_lines(workload: Workload, one: Prediction, goal: float, storage: StorageModel) -> str:
     """Return the first lines of the prediction of a loop, in 80 columns."""
     job, name = workload.job, shorten_name(one.loop.name)
-    title = fit_title(
-        name_forms(workload.name),
-        [f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"],
-        ["PREDICTED"],
-        [f"storage {storage.name}", ""],
-    )
+    where = f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
+    title = fit_title(name_forms(workload.name), [where], ["PREDICTED"], [f"storage {storage.name}", ""])
     rows = [
         ("ANSWER", f"{_verdict(one, goal)}: {name} busy {_busy(one)}, goal {percent(goal, 2)}"),
         ("NOTE" if one.lowest >= goal else "WHY", _explain_limit(one, job, storage)),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import TextIO
 
 from dliosim.model import Background, Checkpoint, Loop, Pace, Transformer, Workload
 from dliosim.plan.forecast.forecast import loops_of
-from dliosim.plan.forecast.forecast_types import Demand, Forecast, Listing, PhaseForecast, RankSpread, StateForecast
+from dliosim.plan.forecast.forecast_types import Demand, Forecast, Listing, PhaseForecast, StateForecast
 from dliosim.plan.forecast.interval_forecast import StateRisks
 from dliosim.readable import ABSENT, count, long_time, number, percent, seconds, size
 from dliosim.report.interval_table import IntervalRow, explain_intervals, interval_table
@@ -32,15 +33,6 @@ _UNKNOWN = (
     "{names}: nothing says how long the copy to buffers holds the ranks (-), so what is lost is without it, and "
     "more in fact: `staging` in the pattern or --save-time says it."
 )
-
-
-def state_tables(workload: Workload, forecast: Forecast) -> str:
-    """Return a block of lines for each checkpoint that is saved."""
-    blocks = [
-        f"checkpoint {state.checkpoint}\n{align_rows(list(_rows(workload, forecast, state)))}"
-        for state in forecast.states
-    ]
-    return "\n\n".join(blocks)
 
 
 def risk_tables(mtbf: float, found: list[StateRisks]) -> str:
@@ -66,13 +58,8 @@ def _interval_rows(one: StateRisks) -> list[IntervalRow]:
     return [
         IntervalRow(f"{size(risk.bandwidth)}/s" if risk.bandwidth else "as given", risk.costs, own, one.knows_stall)
         for risk in one.risks
-        for own in _intervals(one)
+        for _, own in one.own or [("", None)]
     ]
-
-
-def _intervals(one: StateRisks) -> list[float | None]:
-    """Return the checkpoint's own intervals, s; [None] if it has none."""
-    return [time for _, time in one.own] or [None]
 
 
 def _title(mtbf: float, one: StateRisks) -> str:
@@ -162,11 +149,15 @@ def plan_tables(workload: Workload, forecast: Forecast) -> str:
         _amount_table(forecast),
         _rank_table(forecast),
         _demand_table(workload, forecast),
-        state_tables(workload, forecast),
+        *(
+            f"checkpoint {state.checkpoint}\n{align_rows(list(_rows(workload, forecast, state)))}"
+            for state in forecast.states
+        ),
         _storage_table(forecast),
         _memory_text(forecast),
     ]
-    if any(spread.estimated for phase in forecast.phases for spread in _spreads(phase)):
+    figures = attrgetter("samples", "bytes", "files", "opens", "calls")
+    if any(spread.estimated for phase in forecast.phases for spread in figures(phase)):
         sections.append("~ estimated: not all ranks or epochs were planned, sizes are means, or epochs differ")
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -180,10 +171,6 @@ def write_csv(stream: TextIO, listings: Iterable[Listing]) -> None:
             column.tolist() for column in (listing.step, listing.sample, listing.offset, listing.length)
         )
         writer.writerows(zip(step, sample, listing.file, offset, length, strict=True))
-
-
-def _spreads(phase: PhaseForecast) -> tuple[RankSpread, ...]:
-    return phase.samples, phase.bytes, phase.files, phase.opens, phase.calls
 
 
 def _name(phase: PhaseForecast) -> str:
@@ -257,19 +244,9 @@ def _demand_table(workload: Workload, forecast: Forecast) -> str:
             asked = show_figure(demand.step_bytes, size, phase.bytes.estimated)
             cells = [percent(demand.goal, 2), asked, *times, *rates]
         rows.append([_name(phase), *cells, number(phase.span_ratio, 2), number(phase.amplification, 2)])
-    headings = [
-        "",
-        "goal",
-        "bytes\na step",
-        *["pre-\nprocess"] * processed,
-        "time to\nread",
-        "needs:\na rank",
-        "needs:\nall ranks",
-        "reading:\na rank",
-        "reading:\nall ranks",
-        "file span /\nbatch",
-        "moved /\nasked",
-    ]
+    headings = ["", "goal", "bytes\na step", *["pre-\nprocess"] * processed, "time to\nread"]
+    headings += [f"{rate}:\n{whose}" for rate in ("needs", "reading") for whose in ("a rank", "all ranks")]
+    headings += ["file span /\nbatch", "moved /\nasked"]
     title = (
         "what storage must deliver for the goal, a storage-limited utilization: `needs` is the mean rate, `reading` "
         "the rate while a step's bytes are read (requests: to keep up)"
@@ -310,16 +287,10 @@ def _storage_limits(loop: Loop, demand: Demand) -> Iterator[str]:
 
 
 def _storage_table(forecast: Forecast) -> str:
-    rows = [
-        [
-            f"{_KINDS[item.kind]} {item.name}",
-            item.root,
-            show_figure(item.bytes * item.copies, size, item.estimated),
-            _count(item.files * item.copies),
-            str(item.copies),
-        ]
-        for item in forecast.storage
-    ]
+    rows = []
+    for item in forecast.storage:
+        whole, files = show_figure(item.bytes * item.copies, size, item.estimated), _count(item.files * item.copies)
+        rows.append([f"{_KINDS[item.kind]} {item.name}", item.root, whole, files, str(item.copies)])
     title = "most that is on storage at once (a new checkpoint is complete before an old one is deleted)"
     table = grid(title, ["", "root", "bytes", "files", "copies"], rows) if rows else ""
     notes = [_SIDECARS.format(item.name) for item in forecast.storage if item.kind == "sidecar"]

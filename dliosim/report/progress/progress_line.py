@@ -34,11 +34,6 @@ class _Task:
     started: int = 0  #: begin, ns of perf_counter_ns
     total: Callable[[], int] = lambda: 0  #: returns the bytes of this rank; 0 if they are unknown
 
-    @property
-    def label(self) -> str:
-        """Return the phase with its epoch."""
-        return f"{self.phase}, epoch {self.epoch} of {self.epochs}" if self.epochs > 1 else self.phase
-
 
 _IDLE = _Task("between phases")
 
@@ -134,15 +129,13 @@ class ProgressLine:
             amount = f"{size(done_bytes, 3)} of {size(total, 3)}" if total else size(done_bytes, 3)
             parts += [amount, f"{size(done_bytes / elapsed, 3)}/s on rank 0"]
         if task.steps and step:
-            parts += [
-                f"{task.unit} {step} of {task.steps}",
-                f"{seconds(elapsed / step * (task.steps - step), 2)} left",
-            ]
+            left = seconds(elapsed / step * (task.steps - step), 2)
+            parts += [f"{task.unit} {step} of {task.steps}", f"{left} left"]
         elif total and done_bytes:
             parts.append(f"{seconds(elapsed / done_bytes * (total - done_bytes), 2)} left")
         stage = f"{self._stage}; " if self._stage else ""
-        text = f"{stage}{task.label}: {', '.join(parts) or f'{seconds(elapsed, 2)} so far'}"
-        self._write(text)
+        epoch = f", epoch {task.epoch} of {task.epochs}" if task.epochs > 1 else ""
+        self._write(f"{stage}{task.phase}{epoch}: {', '.join(parts) or f'{seconds(elapsed, 2)} so far'}")
         self._shown = True
         self._due = self._next = now_ns + self._every
 

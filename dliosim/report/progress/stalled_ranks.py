@@ -57,7 +57,7 @@ def _group_ranks(late: Sequence[RankStatus]) -> list[list[RankStatus]]:
 def _late_line(group: Sequence[RankStatus], host: str) -> str:
     one = group[0]
     pids = ", ".join(str(each.pid) for each in group[:4]) + ", ..." * (len(group) > 4)
-    who = f"{_rank_phrase([each.rank for each in group])} on {host} (pid {pids})"
+    who = f"rank{'s' * (len(group) > 1)} {format_ranks([each.rank for each in group])} on {host} (pid {pids})"
     where = [one.phase or "start"]
     if one.epoch:
         where.append(f"epoch {one.epoch}")
@@ -73,10 +73,6 @@ def _late_line(group: Sequence[RankStatus], host: str) -> str:
     if one.meeting:
         state += f"; it had reached {one.meeting}"
     return f"{who}, {', '.join(where)}: {state}, for {seconds(min(each.quiet for each in group), 2)}"
-
-
-def _rank_phrase(ranks: Sequence[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {format_ranks(ranks)}"
 
 
 def _wait_state(one: RankStatus) -> str:

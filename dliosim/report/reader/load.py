@@ -18,7 +18,7 @@ from dliosim.measure.results.run_summary import Answer, RunSummary, select_epoch
 from dliosim.readable import count, printable
 from dliosim.report.files.results import COMPARE, PARTIAL, RANKS, RESULTS, TIMELINE
 from dliosim.report.pattern_diff import input_differences
-from dliosim.report.phase_titles import title_of
+from dliosim.report.phase_titles import group_by, title_of
 from dliosim.report.reader.arrays import TIME_COLUMNS, Ints, RecordedEpoch, read_rank_times, read_timelines
 from dliosim.report.reader.results import ComparisonResult, read_comparison, read_run
 
@@ -106,12 +106,10 @@ def _load_directory(directory: Path, with_arrays: bool) -> SavedRun | SavedCompa
     if with_arrays and timeline_file.exists():
         recorded = read_timelines(timeline_file, phases, run.ranks)
     # The same groups as `group_phases`, but with the arrays of each phase.
-    groups: dict[str, list[int]] = {}
-    for i, phase in enumerate(phases):
-        groups.setdefault(title_of(phase), []).append(i)
+    groups = group_by(zip(phases, times, recorded, strict=True), lambda part: title_of(part[0]))
     loops = tuple(
-        _join_phases(run, answer, latencies[title], [(phases[i], times[i], recorded[i]) for i in indices])
-        for (title, indices), answer in zip_longest(groups.items(), run.answers)
+        _join_phases(run, answer, latencies[title], parts)
+        for (title, parts), answer in zip_longest(groups.items(), run.answers)
     )
     missing = tuple(one.name for one in (ranks_file, timeline_file) if not one.exists())
     return SavedRun("", printable(str(directory)), run, loops, missing)
@@ -143,22 +141,21 @@ _Part = tuple[LoopPhase, dict[str, Ints], list[RecordedEpoch]]
 
 def _join_phases(run: RunSummary, answer: Answer | None, latencies: Latencies, parts: Sequence[_Part]) -> LoopResult:
     """Return all runs of a loop as one result."""
-    phases = [phase for phase, *_ in parts]
+    phases, times, recorded = zip(*parts, strict=True)
     firsts = [0, *accumulate(len(phase.epochs) for phase in phases)]
     epochs = [epoch for phase in phases for epoch in phase.epochs]
-    times = [found for _, found, _ in parts]
     return LoopResult(
         run=run,
         answer=answer,
         title=title_of(phases[0]),
-        phases=tuple(phases),
+        phases=phases,
         epochs=tuple(replace(epoch, epoch=i) for i, epoch in enumerate(epochs, 1)),
         latencies=latencies,
         rank_times={name: np.concatenate([one[name] for one in times]) for name in TIME_COLUMNS} if all(times) else {},
         timeline=tuple(
             replace(epoch, epoch=first + epoch.epoch)
-            for first, (_, _, recorded) in zip(firsts, parts, strict=False)
-            for epoch in recorded
+            for first, some in zip(firsts, recorded, strict=False)
+            for epoch in some
         ),
     )
 
@@ -168,7 +165,7 @@ def label_results(results: Sequence[RunSummary | ComparisonResult], places: Sequ
 
     If nothing else differs, it is the time of the start of runs, and the directory of comparisons, in `places`.
     """
-    names = [_name_result(one) for one in results]
+    names = [one.name if isinstance(one, RunSummary) else f"{one.name}: variants of {one.what}" for one in results]
     labels = list(names)
     for name in set(names):
         alike = [i for i, each in enumerate(names) if each == name]
@@ -184,10 +181,6 @@ def label_results(results: Sequence[RunSummary | ComparisonResult], places: Sequ
     return [f"{label} #{i + 1}" if labels.count(label) > 1 else label for i, label in enumerate(labels)]
 
 
-def _name_result(one: RunSummary | ComparisonResult) -> str:
-    return one.name if isinstance(one, RunSummary) else f"{one.name}: variants of {one.what}"
-
-
 def _label_alike(name: str, results: Sequence[RunSummary | ComparisonResult]) -> list[str]:
     """Return the name with what differs between results of that name, which are all runs or all comparisons."""
     runs = [one for one in results if isinstance(one, RunSummary)]
@@ -201,14 +194,11 @@ def _label_alike(name: str, results: Sequence[RunSummary | ComparisonResult]) ->
 
 def _label_inputs(runs: Sequence[RunSummary]) -> list[list[str]]:
     """Return the apis of runs, and a text of each for each difference; an override that repeats its api is left out."""
-    apis, inputs = [_apis(run) for run in runs], input_differences(runs)
+    apis = [", ".join(dict.fromkeys(loop.api for loop in run.loops if loop.api and loop.api != "null")) for run in runs]
+    inputs = input_differences(runs)
     if len(set(apis)) > 1:
         inputs = [
             ["" if text.endswith(f"api={api}") else text for text, api in zip(texts, apis, strict=True)]
             for texts in inputs
         ]
     return [apis, *inputs]
-
-
-def _apis(run: RunSummary) -> str:
-    return ", ".join(dict.fromkeys(loop.api for loop in run.loops if loop.api and loop.api != "null"))

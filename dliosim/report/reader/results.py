@@ -11,6 +11,7 @@ from dliosim.compare.answer import USE
 from dliosim.compare.experiment import ExcludedVariant, VariedSetting
 from dliosim.compare.pass_figures import LOOP, STALL
 from dliosim.compare.result import ComparisonAnswer
+from dliosim.compare.statistics import EQUAL, FASTER, SLOWER, UNJUDGED
 from dliosim.errors import UsageError
 from dliosim.measure.answers.sources import SOURCES
 from dliosim.measure.figures.aggregate import Latencies
@@ -75,14 +76,9 @@ _KINDS = ("loop", "save", "restore")
 # Axes of ratios are logarithmic.
 _LEAST_RATIO = 1e-9
 
-#: The verdicts of a variant against the reference.
-FASTER, SLOWER, EQUAL, UNJUDGED, REFERENCE = VERDICTS = (
-    "faster",
-    "slower",
-    "no difference shown",
-    "not judged",
-    "reference",
-)
+#: The verdict of the reference, and those of all variants.
+REFERENCE = "reference"
+VERDICTS = (FASTER, SLOWER, EQUAL, UNJUDGED, REFERENCE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,35 +5,17 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from dliosim.measure.answers.advice import command_line
 from dliosim.measure.figures.declaration import name_part, time_parts
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import FilePhase, SavePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.phase import LoopPhase
 from dliosim.measure.results.run_summary import FEEDS, NO_STORAGE, Answer, RunSummary, select_epochs
-from dliosim.plan.forecast.checkpoint_interval import best_interval, compute_waste
-from dliosim.readable import count, long_time, percent, seconds, size
+from dliosim.readable import percent, seconds, size
 from dliosim.report.answer_sentences import advice_rows, sentence
-from dliosim.report.first_lines import (
-    ROW,
-    FirstRows,
-    directory_forms,
-    first_lines,
-    fit_rows,
-    fit_title,
-    name_forms,
-    name_nodes,
-)
+from dliosim.report.first_lines import ROW, FirstRows, Row, first_lines, fit_rows, name_forms, title_results
 from dliosim.report.phase_titles import group_phases, name_epochs
-from dliosim.report.run.checkpoint_costs import (
-    TELLING_BYTES,
-    CheckpointCosts,
-    checkpoint_costs,
-    larger_scale,
-    memory_checkpoints,
-    rank_bytes,
-)
+from dliosim.report.run.checkpoint_costs import best_intervals
 from dliosim.report.text_table import shorten_name
 
 #: Saves and restores that held the ranks for more than this share always have their row.
@@ -41,18 +23,6 @@ _LARGE = 0.1
 
 #: Parts of the time are named from this share on, and no more than this many.
 _WORTH_A_WORD, _PARTS = 0.01, 3
-
-#: Characters of the name of a checkpoint.
-_LONGEST_CHECKPOINT = 16
-
-#: Above this share that is lost, a job makes no progress.
-_NO_PROGRESS = 0.99
-
-#: The longest save may take this many times as long as the shortest one.
-_UNEVEN = 2.0
-
-#: Words for what is lost with the best interval, the longest first; '' for no room.
-_LOST = (" lost in all", " lost", "")
 
 #: Where bytes came from.
 _GOT_FROM = {"device": " from the device", "memory": " from memory, not from storage"}
@@ -85,67 +55,12 @@ def _answer_rows(run: RunSummary, with_all: bool) -> FirstRows:
     # After the verdict, as who gives an MTBF asks how often to save.
     rows[1:1] = [
         *(("ALSO", text) for text in _other_answers(answers[1:])),
-        *(("INTERVAL", text) for text in _best_intervals(run)),
+        *(("INTERVAL", text) for text in best_intervals(run)),
     ]
     phases: dict[str, Sequence[FilePhase]] = {"SAVES": run.saves, "RESTORES": run.restores}
     rows += [row for name, some in phases.items() for row in _file_rows(name, some, run)]
     large = [name for name, some in phases.items() if _greatest_share(some, run) > _LARGE]
     return fit_rows(_title(run), rows, advice_rows(answers[0].advice if answers else ()), large)
-
-
-def _best_intervals(run: RunSummary) -> Iterator[str]:
-    """Yield how often it is best to save each checkpoint, or why that is unknown; nothing without an MTBF."""
-    if run.mtbf is None:
-        return
-    if run.null or not run.saves:
-        yield f"unknown, as nothing was saved{' (--null)' if run.null else ''}"
-        return
-    costs = list(checkpoint_costs(run))
-    if known := [one for one in costs if not one.is_estimate]:
-        yield _best_in_row(known, f"best, as {_failing(run)}") + "".join(map(_unevenness, known))
-    for one in costs:
-        if one.is_estimate:
-            guess = f", a low guess from {size(one.rank_bytes, 2)} per rank" if one.rank_bytes < TELLING_BYTES else ""
-            kept = f"if storage keeps the {size(one.rate, 3)}/s of this part{guess}"
-            estimate = f"an estimate for all {size(one.whole_bytes, 3)}, {kept}{_unevenness(one)}"
-            yield f"{_best(one, _LOST[0])} if {_failing(run)}: {estimate}"
-    in_memory = [name for name in dict.fromkeys(phase.name for phase in run.saves) if name in memory_checkpoints(run)]
-    if in_memory:
-        names = shorten_name(", ".join(in_memory), _LONGEST_CHECKPOINT)
-        yield f"{names}: unknown, as saves in memory say nothing about storage"
-    for name in dict.fromkeys(phase.name for phase in run.saves if phase.name not in in_memory):
-        if more := larger_scale(run, name):
-            part = size(rank_bytes(run, name), 2)
-            short = shorten_name(name, _LONGEST_CHECKPOINT)
-            yield f"{short}: unknown: {part} per rank is too little for a rate; save more:\n{command_line(run, more)}"
-            return
-
-
-def _best_in_row(known: Sequence[CheckpointCosts], why: str) -> str:
-    forms = [f"{', '.join(_best(one, lost) for one in known)}: {why}" for lost in _LOST]
-    return next((form for form in forms if len(form) <= ROW), forms[-1])
-
-
-def _unevenness(one: CheckpointCosts) -> str:
-    """Return that saves differ much, after a semicolon; empty if they do not."""
-    times = f"{seconds(one.shortest, 2)} to {seconds(one.longest, 2)}"
-    saves = f"saves of {shorten_name(one.checkpoint, _LONGEST_CHECKPOINT)}"
-    return f"; {saves} took {times}: repeat it" if one.longest > _UNEVEN * one.shortest else ""
-
-
-def _failing(run: RunSummary) -> str:
-    return f"the job fails every {long_time(run.mtbf or 0.0, 3)}"
-
-
-def _best(one: CheckpointCosts, lost: str) -> str:
-    """Return how often it is best to save a checkpoint, and what is lost with it, with the words `lost` if any."""
-    best, digits = best_interval(one.costs), 2 if one.is_estimate else 3
-    whole = compute_waste(best, one.costs).total
-    name = shorten_name(one.checkpoint, _LONGEST_CHECKPOINT)
-    if whole > _NO_PROGRESS:
-        return f"{name} at no interval (over {percent(_NO_PROGRESS, 2)} lost)"
-    share = f" ({percent(whole, digits)}{lost})" if lost else ""
-    return f"{name} {long_time(best, digits)}{share}"
 
 
 def _other_answers(answers: Sequence[Answer]) -> Iterator[str]:
@@ -166,20 +81,12 @@ def _title(run: RunSummary) -> str:
         return fit_title(name_forms(run.name), [where], [f"MODELLED storage {run.modelled}"])
     places = {one.root: one for one in run.environment.file_systems}
     place = places.get(root) or next(iter(places.values()), None)
-    kind, directory = (place.kind, place.directory) if place else ("", "")
     used = list(dict.fromkeys(api for api in apis if api != "null"))
-    return fit_title(
-        name_forms(run.name),
-        [f"{count(run.ranks, 'rank')} on {name_nodes(run.nodes)}"],
-        [kind],
-        [", ".join(used), f"{used[0]} and others" if used else "", ""],
-        directory_forms(directory),
-    )
+    forms = [", ".join(used), f"{used[0]} and others" if used else "", ""]
+    return title_results(name_forms(run.name), run.ranks, run.nodes, place, forms)
 
 
-def _main_rows(
-    runs: Sequence[LoopPhase], answer: Answer, with_all: bool, accelerators: str
-) -> Iterator[tuple[str, str]]:
+def _main_rows(runs: Sequence[LoopPhase], answer: Answer, with_all: bool, accelerators: str) -> Iterator[Row]:
     """Yield the rows about a loop; LOOP with all of its largest waits if `with_all`, else in one line."""
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     counted = select_epochs(epochs, answer)
@@ -278,7 +185,7 @@ def _greatest_share(phases: Sequence[FilePhase], run: RunSummary) -> float:
     return max(held, in_loops / whole if whole > 0 and phases == run.saves else 0.0)
 
 
-def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Iterator[tuple[str, str]]:
+def _file_rows(name: str, phases: Sequence[FilePhase], run: RunSummary) -> Iterator[Row]:
     """Yield number, mean time and rate of saves or restores, and the share of the run in which they held the ranks."""
     verbs = [phase.verb for phase in phases]
     whole = sum(one.seconds for one in verbs)

@@ -8,13 +8,8 @@ from dliosim.measure.results.machine import Environment
 from dliosim.measure.results.phase import LoopPhase, PhaseSummary
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.readable import count, number, percent
-from dliosim.report.phase_titles import title_of
-from dliosim.report.text_table import align_rows, wrap_text
-
-
-def header(run: RunSummary) -> str:
-    """Return the conditions of a run as text."""
-    return align_rows(conditions(run))
+from dliosim.report.phase_titles import group_by, title_of
+from dliosim.report.text_table import wrap_text
 
 
 def conditions(run: RunSummary) -> list[tuple[str, str]]:
@@ -77,10 +72,7 @@ def _hints(phases: Sequence[PhaseSummary]) -> list[tuple[str, str]]:
     """Return the hints asked and granted: a row for all phases with the same hints; results.json has the defaults."""
     asked = [(title_of(phase), _format_hints(phase.hints_asked)) for phase in phases if phase.hints_asked]
     granted = [(title_of(phase), _format_granted(phase)) for phase in phases if phase.hints_granted]
-    return [
-        *(("hints asked", text) for text in _group_by_text(asked)),
-        *(("hints granted", text) for text in _group_by_text(granted)),
-    ]
+    return [*_group_rows("hints asked", asked), *_group_rows("hints granted", granted)]
 
 
 def _format_granted(phase: PhaseSummary) -> str:
@@ -99,7 +91,7 @@ def _cache_rows(phases: Sequence[LoopPhase]) -> list[tuple[str, str]]:
     """Return the state of the page cache: a row for all loops with the same state."""
     read = [phase for phase in phases if phase.api != "null" and not phase.reads_nothing]
     states = [(title_of(phase), _cache_at_start(phase)) for phase in read]
-    return [("page cache", text) for text in _group_by_text(states)]
+    return _group_rows("page cache", states)
 
 
 def _cache_at_start(phase: LoopPhase) -> str:
@@ -111,9 +103,7 @@ def _cache_at_start(phase: LoopPhase) -> str:
     return f"{state}, {percent(phase.resident_share, 3)} of the bytes in the page cache"
 
 
-def _group_by_text(texts: Sequence[tuple[str, str]]) -> list[str]:
-    """Return `prepare d, train: ...` for each text, with the names of all phases that have it."""
-    names: dict[str, dict[str, None]] = {}
-    for name, text in texts:
-        names.setdefault(text, {})[name] = None
-    return [f"{', '.join(those)}: {text}" for text, those in names.items()]
+def _group_rows(row: str, texts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return a row `prepare d, train: ...` for each text, with the names of all phases that have it."""
+    groups = group_by(dict.fromkeys(texts), lambda pair: pair[1])
+    return [(row, f"{', '.join(name for name, _ in pairs)}: {text}") for text, pairs in groups.items()]

@@ -22,9 +22,10 @@ from dliosim.measure.results.run_summary import Answer, Reason, RunSummary, sele
 from dliosim.model import MPI_APIS
 from dliosim.readable import ABSENT, count, number, percent, seconds
 from dliosim.report.answer_sentences import sentence
+from dliosim.report.cells import percent_cell, time_cell
 from dliosim.report.phase_titles import group_phases, name_epochs, title_of
 from dliosim.report.run.conditions import format_notes
-from dliosim.report.text_table import LINE, WIDTH, Column, grid, percent_cell, select_columns, time_cell
+from dliosim.report.text_table import LINE, WIDTH, Column, grid, select_columns
 
 #: Of more epochs than this, only the first ones and the last are printed; results.json has all.
 MOST_EPOCHS = 12
@@ -51,11 +52,10 @@ _CLIENT_NOTE: Final = (
 
 def latencies_by_loop(run: RunSummary) -> dict[str, aggregate.Latencies]:
     """Return the latencies of each loop by its title, over the epochs that count for its answer; all if none do."""
-    found: dict[str, aggregate.Latencies] = {}
-    for runs, answer in zip_longest(group_phases(run.loops), run.answers):
-        epochs = [epoch for phase in runs for epoch in phase.epochs]
-        found[title_of(runs[0])] = aggregate.latencies(select_epochs(epochs, answer))
-    return found
+    return {
+        title_of(runs[0]): aggregate.latencies(select_epochs([one for phase in runs for one in phase.epochs], answer))
+        for runs, answer in zip_longest(group_phases(run.loops), run.answers)
+    }
 
 
 def name_cause(cause: str) -> str:
@@ -73,10 +73,8 @@ def loop_tables(
     """
     name = title_of(runs[0])
     # Epochs are numbered across runs, so that only the very first epoch is separate.
-    epochs = [
-        replace(epoch, epoch=number)
-        for number, epoch in enumerate((epoch for phase in runs for epoch in phase.epochs), 1)
-    ]
+    ran = [epoch for phase in runs for epoch in phase.epochs]
+    epochs = [replace(epoch, epoch=place) for place, epoch in enumerate(ran, 1)]
     counted = select_epochs(epochs, answer)
     numbers = [one.epoch for one in counted]
     most, fewest = max(one.steps for one in epochs), min(one.fewest_steps for one in epochs)
@@ -87,13 +85,9 @@ def loop_tables(
     title += "; means over ranks, utilization without first steps"
     title += f"; ?: not to be trusted: {sentence(doubt)}" if doubt else ""
     causes = f"{name}: bound by (shares of steps, by what delayed the last rank most), and checks"
+    rates = _rate_columns("?" if doubt else "", answer)
     tables = [
-        _figure_table(
-            title,
-            [_rate_columns(bool(doubt), answer), _table_columns("times"), _table_columns("core waits")],
-            epochs,
-            numbers,
-        ),
+        _figure_table(title, [rates, _table_columns("times"), _table_columns("core waits")], epochs, numbers),
         _shares_line(name, counted),
         _latency_table(f"{name}: latencies", epochs, latencies, numbers),
         _figure_table(causes, [_CAUSES, _CHECKS, _table_columns("DLIO")], epochs, numbers),
@@ -162,29 +156,19 @@ def _sync_notes(waited: float, epochs: Sequence[EpochSummary]) -> Iterator[str]:
 
 
 def _processing_parts(epochs: Sequence[EpochSummary]) -> str:
-    parts = {
-        "decoding": any(epoch.decode_seconds.max for epoch in epochs),
-        "preprocessing": any(epoch.preprocess_seconds.max for epoch in epochs),
-    }
-    return " and ".join(part for part, is_done in parts.items() if is_done)
+    parts = {"decoding": "decode_seconds", "preprocessing": "preprocess_seconds"}
+    return " and ".join(part for part, name in parts.items() if any(getattr(epoch, name).max for epoch in epochs))
 
 
-def _rate_columns(doubtful: bool, answer: Answer | None) -> list[Column[EpochSummary]]:
-    mark = "?" if doubtful else ""
+def _rate_columns(mark: str, answer: Answer | None) -> list[Column[EpochSummary]]:
+    def mark_doubt(share: float | None) -> str:
+        return number(share) + mark * (share is not None)
+
     return [
         Column("samples\n/s", lambda one: one.samples_per_second),
         Column("GB/s\nasked", lambda one: _scale(one.bytes_per_second, 1e-9)),
-        Column(
-            "device /\nasked",
-            lambda one: None if one.null else one.storage_amplification,
-            optional=True,
-            usual=math.nan,
-        ),
-        Column(
-            "utili-\nzation %",
-            lambda one: _scale(one.utilization, 100),
-            lambda share: number(share) + (mark if share is not None else ""),
-        ),
+        Column("device /\nasked", lambda one: None if one.null else one.storage_amplification, number, True, math.nan),
+        Column("utili-\nzation %", lambda one: _scale(one.utilization, 100), mark_doubt),
         Column("storage\nlimited %", partial(storage_alone, answer=answer), _alone_cell, optional=True, usual=math.nan),
         Column("slow-\ndown", lambda one: one.slowdown, optional=True),
     ]
@@ -235,22 +219,15 @@ _CHECKS = [
 
 
 def _figure_table(
-    title: str,
-    groups: Sequence[Sequence[Column[EpochSummary]]],
-    epochs: Sequence[EpochSummary],
-    counted: Sequence[int],
+    title: str, groups: Sequence[Sequence[Column[EpochSummary]]], epochs: Sequence[EpochSummary], counted: Sequence[int]
 ) -> str:
     """Return a row for each epoch, then mean and standard deviation in per cent of those that count."""
     shown = [select_columns(group, epochs) for group in groups]
     columns = [one for group in shown for one in group]
-    rows = [(str(epoch.epoch), *(one.cell(epoch) for one in columns)) for epoch in epochs]
-    rows = _separate_first(rows)
+    rows = _separate_first([(str(epoch.epoch), *(one.cell(epoch) for one in columns)) for epoch in epochs])
     if len(counted) > 1:
         values = [_amounts(one, [epochs[number - 1] for number in counted]) for one in columns]
-        means = [
-            one.show(statistics.fmean(amounts) if amounts else None)
-            for one, amounts in zip(columns, values, strict=True)
-        ]
+        means = [one.show(statistics.fmean(some) if some else None) for one, some in zip(columns, values, strict=True)]
         rows += [LINE, (_numbers(counted), *means), ("+- %", *map(_variation, values))]
     return grid(title, ["epoch", *(one.heading for one in columns)], rows, [len(group) for group in shown if group])
 

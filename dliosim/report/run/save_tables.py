@@ -12,10 +12,11 @@ from dliosim.measure.figures.declaration import ResultFigure, result_figures
 from dliosim.measure.figures.epoch_summaries import VerbSummary
 from dliosim.measure.results.file_phases import FilePhase, RestorePhase, SavePhase
 from dliosim.readable import number, seconds, size
+from dliosim.report.cells import percent_cell, rate_cell, size_cell, time_cell
 from dliosim.report.phase_titles import group_phases, short_titles, title_of
 from dliosim.report.run.conditions import format_notes
 from dliosim.report.run.loops import latency_cells
-from dliosim.report.text_table import Column, format_columns, grid, percent_cell, shorten_name, time_cell
+from dliosim.report.text_table import Column, format_columns, grid, shorten_name
 
 #: A column of a table: a row is about all runs of a verb.
 _VerbColumn: TypeAlias = Column[list[FilePhase]]
@@ -25,8 +26,6 @@ _LONGEST_VERB = 24
 
 #: Words for what is left of a verb's time.
 _REST = "rest_seconds"
-
-_size_cell = partial(size, digits=3)
 
 
 def screen_table(phases: Sequence[FilePhase]) -> str:
@@ -47,11 +46,8 @@ def full_table(phases: Sequence[FilePhase]) -> str:
         return format_notes(phases)
     verbs = [phase.verb for phase in phases]
     saves = [phase.verb for phase in phases if isinstance(phase, SavePhase)]
-    amounts = [
-        one
-        for one in result_figures(VerbSummary, "amounts")
-        if any(getattr(verb, one.name) is not None for verb in verbs)
-    ]
+    amounts = result_figures(VerbSummary, "amounts")
+    amounts = [one for one in amounts if any(getattr(verb, one.name) is not None for verb in verbs)]
     extremes = [_extreme("least", min), _extreme("most", max)] if any(len(group) > 1 for group in groups) else []
     columns: list[list[_VerbColumn]] = [
         [
@@ -81,7 +77,7 @@ def background_table(saves: Sequence[SavePhase]) -> str:
     times = _times_of([one.verb for group in groups for one in group], "background")
     columns: list[Column[list[SavePhase]]] = [
         Column("saves", len, str),
-        *(_median_column(one) for one in times),
+        *(Column(one.heading, partial(_median, one.name), time_cell) for one in times),
         Column("flush\nGB/s", _flush_rate),
     ]
     title = "saves in the background: medians over saves, of the slowest rank in each; steps waited for the stall alone"
@@ -117,10 +113,6 @@ _storage_rate = partial(_rate, lambda verb: verb.bytes_once)
 _source_rate = partial(_rate, lambda verb: verb.source_bytes)
 
 
-def _rate_cell(rate: float | None) -> str:
-    return f"{_size_cell(rate)}/s" if rate is not None else size(None)
-
-
 def _drain_seconds(group: Sequence[FilePhase]) -> float | None:
     """Return the mean time of the drains of saves, after they were complete; None without drains."""
     drained = [one.verb.drain_seconds.max for one in group if one.verb.drain_bytes]
@@ -129,14 +121,14 @@ def _drain_seconds(group: Sequence[FilePhase]) -> float | None:
 
 _SCREEN_COLUMNS: list[_VerbColumn] = [
     Column("runs", len, str),
-    Column("bytes", lambda group: statistics.fmean(one.verb.bytes for one in group), _size_cell),
-    Column("read", _source_bytes, _size_cell, True, math.nan),
-    Column("from the\ndevice", _device_bytes, _size_cell, True, math.nan),
+    Column("bytes", lambda group: statistics.fmean(one.verb.bytes for one in group), size_cell),
+    Column("read", _source_bytes, size_cell, True, math.nan),
+    Column("from the\ndevice", _device_bytes, size_cell, True, math.nan),
     Column("time", _mean_seconds, time_cell),
     Column("longest", lambda group: max(one.seconds for one in group) if len(group) > 1 else None, time_cell, True),
     Column("then\ndrained", _drain_seconds, time_cell, True, math.nan),
-    Column("bytes /\ntime", _storage_rate, _rate_cell),
-    Column("read /\ntime", _source_rate, _rate_cell, True, math.nan),
+    Column("bytes /\ntime", _storage_rate, rate_cell),
+    Column("read /\ntime", _source_rate, rate_cell, True, math.nan),
 ]
 
 
@@ -169,11 +161,7 @@ def _part_columns(phases: Sequence[FilePhase]) -> list[_VerbColumn]:
 
 def _extreme(heading: str, choose: Callable[[Iterable[float]], float]) -> _VerbColumn:
     """Return the column of the shortest or the longest time; empty if there was one run."""
-    return Column(
-        heading,
-        lambda group: seconds(choose(phase.seconds for phase in group)) if len(group) > 1 else "",
-        str,
-    )
+    return Column(heading, lambda runs: seconds(choose(one.seconds for one in runs)) if len(runs) > 1 else "", str)
 
 
 def _mean(heading: str, figure: str, show: Callable[[float], str]) -> _VerbColumn:
@@ -211,11 +199,8 @@ def _resident_share(group: list[FilePhase]) -> float | None:
     return statistics.fmean(shares) if shares else None
 
 
-def _median_column(one: ResultFigure) -> Column[list[SavePhase]]:
-    """Return the column of the median of a time over saves."""
-    return Column(
-        one.heading, lambda group: statistics.median(getattr(each.verb, one.name).max for each in group), time_cell
-    )
+def _median(figure: str, group: Sequence[SavePhase]) -> float:
+    return float(statistics.median(getattr(one.verb, figure).max for one in group))
 
 
 def _has_background(verb: VerbSummary) -> bool:

@@ -35,15 +35,16 @@ _TOO_QUICK = 0.95
 _DOUBTFUL = "utilization is not to be trusted"
 
 
-def format_warnings(run: RunSummary) -> str:
-    """Return all warnings, a paragraph each; empty if there are none."""
-    lines = [textwrap.fill(f"warning: {line}", SCREEN, subsequent_indent=" " * 9) for line in warnings_of(run)]
-    return "\n".join(lines)
+def format_warnings(warnings: Sequence[str], width: int = SCREEN) -> str:
+    """Return warnings, a paragraph each; empty if there are none."""
+    return "\n".join(textwrap.fill(f"warning: {line}", width, subsequent_indent=" " * 9) for line in warnings)
 
 
 def warnings_of(run: RunSummary) -> list[str]:
     """Return the texts of all warnings, without those that the run's answers already give."""
-    found = [*_partial_warnings(run), *_machine_warnings(run), *_option_warnings(run)]
+    found = [*_machine_warnings(run), *_option_warnings(run)]
+    if run.partial is not None:
+        found.insert(0, f"these are partial results: {describe_partial(run.partial)}; later work is not included")
     answers = {title_of(runs[0]): one for runs, one in zip(group_phases(run.loops), run.answers, strict=False)}
     for group in group_phases(run.phases):
         loops = [phase for phase in group if isinstance(phase, LoopPhase)]
@@ -54,11 +55,6 @@ def warnings_of(run: RunSummary) -> list[str]:
             found += _warn_each_run(group, lambda phase: _checkpoint_warnings(run, phase))
         found += _warn_each_run(group, _hint_warnings)
     return found
-
-
-def _partial_warnings(run: RunSummary) -> Iterator[str]:
-    if run.partial is not None:
-        yield f"these are partial results: {describe_partial(run.partial)}; later work is not included"
 
 
 def describe_partial(partial: PartialProgress) -> str:
@@ -76,7 +72,13 @@ def _format_done(done: int, planned: int | None, what: str) -> str:
 def _machine_warnings(run: RunSummary) -> Iterator[str]:
     environment = run.environment
     if environment.is_oversubscribed:
-        yield from _oversubscription_warnings(run, _ranks_on_cores(environment))
+        # Times which are not counted may include waits for a core.
+        crowd = _ranks_on_cores(environment)
+        if any(aggregate.core_wait_share(loop.epochs) is None for loop in run.loops):
+            turns = "all times include waiting for a core, which this kernel does not count"
+            yield f"{crowd}: {_DOUBTFUL}, and {turns}"
+        elif (run.saves or run.restores) and not run.modelled:
+            yield f"{crowd}: saves and restores include waits for a core, which are only counted for loops"
     said = {answer.loop for answer in run.answers if answer.source == "memory"}
     read = {loop.root for loop in run.loops if loop.name in said}
     memories = [
@@ -85,15 +87,6 @@ def _machine_warnings(run: RunSummary) -> Iterator[str]:
     if memories and not (run.null or run.modelled):
         is_or_are = "is" if len(memories) == 1 else "are"
         yield f"root {', '.join(memories)} {is_or_are} in memory: figures of data there say nothing about storage"
-
-
-def _oversubscription_warnings(run: RunSummary, crowd: str) -> Iterator[str]:
-    """Warn that times which are not counted may include waits for a core; `crowd` describes the ranks and cores."""
-    if any(aggregate.core_wait_share(loop.epochs) is None for loop in run.loops):
-        turns = "all times include waiting for a core, which this kernel does not count"
-        yield f"{crowd}: {_DOUBTFUL}, and {turns}"
-    elif (run.saves or run.restores) and not run.modelled:
-        yield f"{crowd}: saves and restores include waits for a core, which are only counted for loops"
 
 
 def _ranks_on_cores(environment: Environment) -> str:
@@ -214,8 +207,7 @@ def _loop_cache_warnings(run: RunSummary, phase: LoopPhase) -> Iterator[str]:
             f"{cached} read less than half of its bytes from the device, the rest from the page cache: use more "
             "data than memory, or `drop caches` and the loop in a `repeat`"
         )
-    repeated = [one for one in phase.epochs if _has_repeated_reads(one.bytes_from_storage, one)]
-    shared = name_epochs([epoch.epoch for epoch in repeated])
+    shared = name_epochs([one.epoch for one in phase.epochs if _has_repeated_reads(one.bytes_from_storage, one)])
     if shared:
         epoch = max(phase.epochs, key=lambda one: one.bytes_from_storage - one.bytes_once)
         yield f"in {shared} {_describe_repeats(epoch.bytes_from_storage, epoch)}; rates are what ranks got"
@@ -232,9 +224,8 @@ def _has_repeated_reads(asked: int, one: EpochSummary | VerbSummary) -> bool:
 
 
 def _describe_repeats(asked: int, one: EpochSummary | VerbSummary) -> str:
-    different = size(one.distinct_bytes)
-    whence = "the page cache or another rank delivered the rest"
-    return f"ranks asked for {size(asked)}, but only {different} are distinct bytes: {whence}"
+    few = f"ranks asked for {size(asked)}, but only {size(one.distinct_bytes)} are distinct bytes"
+    return f"{few}: the page cache or another rank delivered the rest"
 
 
 def _checkpoint_warnings(run: RunSummary, phase: PhaseSummary) -> Iterator[str]:
