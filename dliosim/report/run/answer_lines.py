@@ -77,8 +77,7 @@ def _title(run: RunSummary) -> str:
     apis = [phase.api for phase in run.loops if phase.api] or [phase.api for phase in run.phases if phase.api]
     root = next((phase.root for phase in (*run.loops, *run.phases) if phase.root is not None), "")
     if run.modelled:
-        where = f"{count(run.ranks, 'rank')} on {name_nodes(run.nodes)}"
-        return fit_title(name_forms(run.name), [where], [f"MODELLED storage {run.modelled}"])
+        return title_results(name_forms(run.name), run.ranks, run.nodes, None, [f"MODELLED storage {run.modelled}"])
     places = {one.root: one for one in run.environment.file_systems}
     place = places.get(root) or next(iter(places.values()), None)
     used = list(dict.fromkeys(api for api in apis if api != "null"))
