@@ -37,12 +37,13 @@ def parse_json(data: bytes) -> object:
     """Return the value of a text; ValueError if it is no JSON, is nested too deeply, or is too large."""
     check_json_size(data)
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        return json.loads(data, parse_constant=refuse_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN and Infinity, which Python's parser takes; ValueError."""
     raise ValueError(f"{name} is no number of JSON")
 
 

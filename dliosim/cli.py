@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from time import sleep
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dliosim.commands.command_line.program import insert_program
 from dliosim.commands.job.garbage import freeze_objects
@@ -23,7 +23,7 @@ from dliosim.errors import HELP, DiagnosticsError, DliosimError, ExecutionError,
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-#: Commands that run on all ranks of a job, by the function of `NAME_command` in the module of that name.
+#: Commands that run on all ranks of a job, each by the class `NameCommand` in the module of its name.
 _ON_RANKS: Final = ("run", "compare", "verify", "calibrate")
 
 #: Seconds after which ranks other than 0 exit where rank 0 prints: a launcher may end all when the first one fails.
@@ -60,8 +60,10 @@ def _run_on_ranks(given: Sequence[str]) -> int:
     warnings.filterwarnings("ignore", "suspicious MPI", RuntimeWarning)
     with freeze_objects(), library_environment():
         world = _load_comm_world()
-        run = _load_function(f"commands.{given[0]}:{given[0]}_command")
-    return run(world, given, parsed)
+        from dliosim.commands.job.setup import run_on_ranks
+
+        command = _load_named(f"commands.{given[0]}:{given[0].title()}Command")
+    return run_on_ranks(world, given, parsed, command)
 
 
 def _run_alone(parsed: SimpleNamespace) -> int:
@@ -69,7 +71,7 @@ def _run_alone(parsed: SimpleNamespace) -> int:
     try:
         # Else numpy would start a thread for each core, for linear algebra that no command uses.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        status = _load_function(parsed.function)(parsed)
+        status: int = _load_named(parsed.function)(parsed)
         sys.stdout.flush()
     except (BrokenPipeError, DliosimError):
         raise
@@ -79,11 +81,10 @@ def _run_alone(parsed: SimpleNamespace) -> int:
     return status
 
 
-def _load_function(place: str) -> Callable[..., int]:
-    """Return a function of `dliosim` by its place, `module:function`."""
+def _load_named(place: str) -> Any:
+    """Return a function or class of `dliosim` by its place, `module:name`."""
     module, name = place.split(":")
-    function: Callable[..., int] = getattr(import_module(f"dliosim.{module}"), name)
-    return function
+    return getattr(import_module(f"dliosim.{module}"), name)
 
 
 def _load_comm_world() -> MPI.Intracomm:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def find_resident_pages(descriptor: int, first: int, length: int) -> NDArray[np.intp]:
@@ -25,15 +27,9 @@ def find_resident_pages(descriptor: int, first: int, length: int) -> NDArray[np.
     pages = np.empty(-(-length // mmap.PAGESIZE), np.uint8)
     with mmap.mmap(descriptor, length, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, offset=first) as mapped:
         window = np.frombuffer(mapped, np.uint8)
-        outcome = _libc().mincore(
-            ctypes.c_void_p(window.ctypes.data), ctypes.c_size_t(length), ctypes.c_void_p(pages.ctypes.data)
-        )
+        window_at, pages_at = (ctypes.c_void_p(array.ctypes.data) for array in (window, pages))
+        outcome = _LIBC.mincore(window_at, ctypes.c_size_t(length), pages_at)
         del window
     if outcome != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return np.flatnonzero(pages & 1)
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

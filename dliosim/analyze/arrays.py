@@ -35,20 +35,23 @@ def split_processes(events: Events) -> list[slice]:
     return [slice(first, last) for first, last in pairwise(ends)]
 
 
+def split_blocks(rows: int, size: int) -> Iterator[slice]:
+    """Yield a number of rows, block by block."""
+    for first in range(0, rows, size):
+        yield slice(first, min(first + size, rows))
+
+
 def sort_groups(keys: NDArray[Any]) -> tuple[Ints, Ints]:
     """Return rows in order of their key, equal keys in their own order, and the place where each key begins."""
     if len(keys) and keys.min() >= 0 and keys.max() < 1 << 16:
         keys = keys.astype(np.uint16)  # sorted by radix, in a tenth of the time
     order = np.argsort(keys, kind="stable")
-    changes = np.flatnonzero(np.diff(keys[order])) + 1
-    return order, np.concatenate([np.zeros(min(len(keys), 1), np.int64), changes])
+    return order, np.flatnonzero(find_starts(keys[order]))
 
 
 def quantiles(values: Ints, *shares: float) -> list[float]:
     """Return the value that each share of the values does not exceed: the ceil(share * n)-th smallest."""
-    places = [max(int(np.ceil(share * len(values))) - 1, 0) for share in shares]
-    found = np.partition(values, sorted(set(places)))
-    return [float(found[place]) for place in places]
+    return [float(value) for value in np.quantile(values, shares, method="inverted_cdf")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def spread_amounts(
     total = np.zeros(shape[0] * bins)
     steps = np.zeros(shape[0] * (bins + 1))
     under_way = np.zeros(len(steps), np.int64)
-    for part in _blocks(len(begin)):
+    for part in split_blocks(len(begin), _BLOCK):
         low, high, amount, row = begin[part], end[part], amounts[part].astype(np.float64), rows[part]
         first = np.clip((low / width).astype(np.int64), 0, bins - 1)
         last = np.clip(np.ceil(high / width).astype(np.int64) - 1, first, bins - 1)
@@ -142,8 +145,3 @@ def spread_amounts(
     between, count = (np.cumsum(each.reshape(shape[0], -1), axis=1)[:, :bins] for each in (steps, under_way))
     # What rounding leaves behind the last interval is no amount.
     return total.reshape(shape) + np.where(count > 0, between, 0.0)
-
-
-def _blocks(count: int) -> Iterator[slice]:
-    for first in range(0, count, _BLOCK):
-        yield slice(first, first + _BLOCK)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
-from mpi4py import MPI
-
 from dliosim import PATTERNS
-from dliosim.commands.job.setup import Setup, run_on_ranks
+from dliosim.commands.job.setup import Setup
 from dliosim.commands.job.terminal import print_text
 from dliosim.commands.run import RunCommand
 from dliosim.errors import HELP, UsageError
@@ -33,11 +29,6 @@ _WITHOUT: Final[dict[str, Any]] = {
     "restart_time": None,
     "output": None,
 }
-
-
-def calibrate_command(comm: MPI.Intracomm, arguments: Sequence[str], parsed: SimpleNamespace | None) -> int:
-    """Measure a storage on all ranks of `comm` and describe it; return the exit status, the same on every rank."""
-    return run_on_ranks(comm, arguments, parsed, CalibrateCommand)
 
 
 class CalibrateCommand(RunCommand):
@@ -67,7 +58,7 @@ class CalibrateCommand(RunCommand):
     def report(self) -> int:
         """Write the description and print its parameters on rank 0; return the exit status."""
 
-        def describe() -> int:
+        def describe() -> None:
             from dliosim.measure.calibration import calibrate
             from dliosim.report.run.calibration_lines import calibration_table, storage_text
 
@@ -75,7 +66,7 @@ class CalibrateCommand(RunCommand):
             run, place = self.record.summarize(self.phases), Path(self.setup.parsed.o)
             found = calibrate(run)
             place.write_text(storage_text(found, run, _NAME))
-            error = print_text(f"{calibration_table(found)}\nwritten: {place}\n")
-            return 0 if error is None else 1
+            print_text(f"{calibration_table(found)}\nwritten: {place}\n")
 
-        return self.setup.world.run_on_rank_0("describe the storage", describe)
+        self.setup.world.run_on_rank_0("describe the storage", describe)
+        return 0

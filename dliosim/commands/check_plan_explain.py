@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypeVar
 
 from dliosim import PATTERNS
 from dliosim.commands.command_line.options import parse_roots, parse_values, read_storage
@@ -22,8 +20,6 @@ from dliosim.language.diagnostics import Diagnostic, Label, PatternError, render
 from dliosim.model import Job
 from dliosim.readable import count, printable
 from dliosim.report.progress.progress_line import ProgressLine, show_elapsed
-
-T = TypeVar("T")
 
 
 def _make_job(parsed: SimpleNamespace) -> Job:
@@ -76,7 +72,7 @@ def plan_command(parsed: SimpleNamespace) -> int:
     from dliosim.plan.forecast.interval_forecast import FailureModel, StateRisks, forecast_risks
     from dliosim.plan.forecast.needs import StorageRates, storage_rates
     from dliosim.plan.samples.sample_index import concat_indexes
-    from dliosim.report.plan.answer_lines import plan_lines
+    from dliosim.report.plan.answer_lines import plan_json, plan_lines
     from dliosim.report.plan.tables import plan_tables, risk_tables, write_csv
 
     rank, epoch = parsed.rank or 0, (parsed.epoch or 1) - 1
@@ -106,7 +102,12 @@ def plan_command(parsed: SimpleNamespace) -> int:
     else:
         memory = parsed.memory or whole_memory() or 0
         with show_elapsed(user_terminal(), f"plan {printable(parsed.pattern)} on {count(parsed.ranks, 'rank')}"):
-            found = _locate_errors(lambda: forecast(workload, indexes), path, parsed)
+            try:
+                found = forecast(workload, indexes)
+            except PlanError as error:
+                if not error.noun:
+                    raise
+                raise _locate_error(error, path, parsed) from error
         risks: list[StateRisks] = []
         storage, loss = StorageRates(parsed.bandwidth, parsed.opens), parsed.loss or LOSS
         if described is not None:
@@ -115,31 +116,21 @@ def plan_command(parsed: SimpleNamespace) -> int:
             failures = FailureModel(parsed.mtbf, parsed.save_time, storage.bandwidth, parsed.restart_time, loss)
             risks = list(forecast_risks(workload, found, failures))
         if parsed.json:
-            from dliosim.report.plan.answer_lines import plan_json
-
             text = plan_json(workload, found, memory, parsed.memory is not None, parsed.mtbf, risks, storage, loss)
         else:
             first = plan_lines(workload, found, memory, risks, _title_notes(parsed), storage, loss)
             text = f"{first}\n\n{plan_tables(workload, found)}"
             if parsed.mtbf is not None:
                 text += f"\n{risk_tables(parsed.mtbf, risks)}\n"
-        if (unprinted := print_text(text)) is not None:
-            raise unprinted
+        print_text(text)
     return 0
 
 
-def _locate_errors(plan: Callable[[], T], path: Path, parsed: SimpleNamespace) -> T:
-    """Return a plan; a data set that cannot be planned is shown in its pattern, which is compiled once more for it."""
-    try:
-        return plan()
-    except PlanError as error:
-        if not error.noun:
-            raise
-        document = compile_document(
-            path, parse_values(parsed), _make_job(parsed), _make_finder(parsed)
-        ).context.document
-        place = Label(document.nouns[error.noun].place, "too many")
-        raise PatternError([Diagnostic(error.code or "E113", error.message, (place,))]) from error
+def _locate_error(error: PlanError, path: Path, parsed: SimpleNamespace) -> PatternError:
+    """Return the error of a data set that cannot be planned, with its place in the pattern, compiled once more."""
+    compiled = compile_document(path, parse_values(parsed), _make_job(parsed), _make_finder(parsed))
+    place = Label(compiled.context.document.nouns[error.noun].place, "too many")
+    return PatternError([Diagnostic(error.code or "E113", error.message, (place,))])
 
 
 def _title_notes(parsed: SimpleNamespace) -> list[str]:

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import perf_counter_ns
-from types import SimpleNamespace
+from time import perf_counter
 from typing import TYPE_CHECKING
-
-from mpi4py import MPI
 
 from dliosim.commands.command_line.command_table import DATA_DIRECTORY
 from dliosim.commands.command_line.options import parse_overrides, parse_roots, parse_values
 from dliosim.commands.command_line.pattern_files import find_pattern, locate_pattern
-from dliosim.commands.job.environment import describe_environment
+from dliosim.commands.job.environment import describe_environment, read_back_striping
 from dliosim.commands.job.results_dir import ResultsDirectory, results_line, write_and_print
-from dliosim.commands.job.setup import RankCommand, Setup, compile_or_explain, open_sessions, run_on_ranks
+from dliosim.commands.job.setup import RankCommand, Setup, compile_or_explain, open_sessions
 from dliosim.compare.answer import answer_comparison
 from dliosim.compare.experiment import ComparisonPlan, ExcludedVariant, Variant, draw_pass_order, parse_varied
 from dliosim.compare.pass_figures import LOOP, STALL, Measured, Pass, Subject, make_pass
-from dliosim.compare.result import ComparisonAnswer, Outcome, VariantResult
+from dliosim.compare.result import Outcome, VariantResult
 from dliosim.errors import DliosimError, ExecutionError, UsageError
 from dliosim.execute.datasets.discovery import FileFinder
 from dliosim.execute.mpi.world import NodeLoad, fullest_node
 from dliosim.execute.node.environment import find_mount
-from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.phases.context import Options, Phase, Session
 from dliosim.execute.run.benchmark_pass import (
     lock_variant_directories,
@@ -42,7 +38,6 @@ from dliosim.model.verbs import flatten_verbs
 from dliosim.readable import count, printable, seconds
 from dliosim.report.compare.results import comparison_json, write_comparison, write_rows
 from dliosim.report.compare.tables import comparison_report
-from dliosim.report.progress.progress_line import ProgressLine
 
 
 @dataclass(slots=True)
@@ -56,73 +51,8 @@ class VariantRun:
     failed: str = ""  #: why the variant failed; empty while it runs
 
 
-def run_blocks(
-    running: Sequence[VariantRun],
-    repetitions: int,
-    seed: int,
-    subject: Subject,
-    cold: bool,
-    progress: ProgressLine,
-    after_block: Callable[[], None],
-) -> None:
-    """Run the warm-ups, then every block, with each variant once; a variant that fails is not run again. Collective.
-
-    Caches are dropped before each pass if `cold`, else read through. `after_block` is called on every rank after each
-    block, the warm-ups included. Rank 0 prints on standard error how many passes there will be and, after the warm-ups,
-    how long they will take, as a log has no progress line.
-    """
-    blocks = draw_pass_order(len(running), repetitions + 1, seed)
-    total, position, begun = len(running) * len(blocks), 0, perf_counter_ns()
-    first = running[0].session.world.rank == 0
-    if first:
-        each = f"{count(repetitions, 'pass', 'passes')} of each that count"
-        sys.stderr.write(f"comparing {count(len(running), 'variant')}: a warm-up and {each}\n")
-    for block, order in enumerate(blocks):
-        for number in order:
-            one = running[number]
-            left = ""
-            if position:
-                spent = (perf_counter_ns() - begun) * 1e-9
-                left = f", {seconds(spent / position * (total - position), 2)} left"
-            progress.stage(f"pass {position + 1} of {total}{left}: {one.variant.label}")
-            if not one.failed:
-                _run_variant_pass(one, subject, cold, block, position)
-            position += 1
-        after_block()
-        if first and block == 0:
-            took = (perf_counter_ns() - begun) * 1e-9
-            left = seconds(took * repetitions, 2)
-            sys.stderr.write(f"the warm-ups took {seconds(took, 2)}: about {left} to go\n")
-    progress.stage("")
-
-
-def _run_variant_pass(one: VariantRun, subject: Subject, cold: bool, block: int, position: int) -> None:
-    variant, session = one.variant, one.session
-    try:
-        phase = run_pass(session, variant.verb, cold, first=block == 0)
-    except DliosimError as error:
-        # An error that all ranks share leaves no rank waiting: the other variants can still run.
-        if not error.shared and session.world.size > 1:
-            raise
-        one.failed = f"failed in {'its warm-up' if block == 0 else f'block {block}'}: {error.message}"
-        return
-    one.last = phase.summary
-    together = communicator_size(variant.access.communicator, variant.workload.job)
-    found = make_pass(subject, Measured(phase.summary, phase.rank_rows, together), block, position)
-    if found is not None:
-        one.passes.append(found)
-
-
 if TYPE_CHECKING:
     from dliosim.language.diagnostics import Diagnostic
-
-
-def compare_command(comm: MPI.Intracomm, arguments: Sequence[str], parsed: SimpleNamespace | None) -> int:
-    """Compare variants of a pattern's loop, save or restore on all ranks of `comm`.
-
-    Returns the exit status, the same on every rank.
-    """
-    return run_on_ranks(comm, arguments, parsed, CompareCommand)
 
 
 class CompareCommand(RankCommand):
@@ -146,7 +76,7 @@ class CompareCommand(RankCommand):
 
         def compile_plan() -> ComparisonPlan:
             path = find_pattern(parsed.pattern, parsed.override)
-            return compile_or_explain(lambda: _compile_variants(self.setup, path, self.finder))
+            return compile_or_explain(lambda: self._compile_variants(path, self.finder))
 
         self.plan = world.run_on_rank_0("read the pattern", compile_plan)
         self.caches = world.run_on_rank_0("look at the options", lambda: _choose_caches(self.plan, parsed.caches))
@@ -158,25 +88,63 @@ class CompareCommand(RankCommand):
         sessions = open_sessions(setup, [one.workload for one in variants], run, self.finder.sources, Options())
         self.running = [VariantRun(one, session) for one, session in zip(variants, sessions, strict=True)]
         setup.stack.enter_context(lock_variant_directories(sessions))
-        self.prepared = _prepare_variants(self.running)
-        name = variants[0].workload.name
-        self.directory = setup.stack.enter_context(
-            ResultsDirectory(setup.parsed.output, name, setup.started, "compare")
-        )
+        # Saves of a pass are deleted before the next pass, so each variant needs room alone; prepared data stay.
+        require_all(sessions, at_once=not isinstance(variants[0].verb, Save))
+        done: set[Path] = set()
+        self.prepared = [phase for session in sessions for phase in prepare_datasets(session, done)]
+        directory = ResultsDirectory(setup.parsed.output, variants[0].workload.name, setup.started, "compare")
+        self.directory = setup.stack.enter_context(directory)
 
     def run(self) -> None:
-        """Run all passes."""
-        parsed, is_cold = self.setup.parsed, self.caches == "cold"
-        run_blocks(
-            self.running, parsed.repeat, parsed.seed, self._subject, is_cold, self.setup.progress, self._write_rows
-        )
+        """Run the warm-ups, then every block, with each variant once; a variant that fails is not run again.
+
+        Rank 0 prints on standard error how many passes there will be and, after the warm-ups, how long they will take,
+        as a log has no progress line.
+        """
+        running, repeat, progress = self.running, self.setup.parsed.repeat, self.setup.progress
+        blocks = draw_pass_order(len(running), repeat + 1, self.setup.parsed.seed)
+        total, position, begun = len(running) * len(blocks), 0, perf_counter()
+        is_first = self.setup.world.rank == 0
+        if is_first:
+            each = f"{count(repeat, 'pass', 'passes')} of each that count"
+            sys.stderr.write(f"comparing {count(len(running), 'variant')}: a warm-up and {each}\n")
+        for block, order in enumerate(blocks):
+            for number in order:
+                one, left = running[number], ""
+                if position:
+                    left = f", {seconds((perf_counter() - begun) / position * (total - position), 2)} left"
+                progress.stage(f"pass {position + 1} of {total}{left}: {one.variant.label}")
+                if not one.failed:
+                    self._run_pass(one, block, position)
+                position += 1
+            self._write_rows()
+            if is_first and block == 0:
+                took = perf_counter() - begun
+                sys.stderr.write(f"the warm-ups took {seconds(took, 2)}: about {seconds(took * repeat, 2)} to go\n")
+        progress.stage("")
+
+    def _run_pass(self, one: VariantRun, block: int, position: int) -> None:
+        """Run a variant once. Caches are dropped before, or read through."""
+        variant, session = one.variant, one.session
+        try:
+            phase = run_pass(session, variant.verb, self.caches == "cold", first=block == 0)
+        except DliosimError as error:
+            # An error that all ranks share leaves no rank waiting: the other variants can still run.
+            if not error.shared and session.world.size > 1:
+                raise
+            one.failed = f"failed in {'its warm-up' if block == 0 else f'block {block}'}: {error.message}"
+            return
+        one.last = phase.summary
+        together = communicator_size(variant.access.communicator, variant.workload.job)
+        found = make_pass(self._subject, Measured(phase.summary, phase.rank_rows, together), block, position)
+        if found is not None:
+            one.passes.append(found)
 
     def report(self) -> int:
         """Judge the variants, write the results and print them; return the exit status."""
         world = self.setup.world
         node = fullest_node(world, self.setup.load)
-        status = _write_report(self.setup, self.finder, self._outcome(node), self.directory) if world.rank == 0 else 0
-        return world.broadcast_object(status)
+        return world.broadcast_object(self._write_results(self._outcome(node)) if world.rank == 0 else 0)
 
     @property
     def _subject(self) -> Subject:
@@ -222,25 +190,41 @@ class CompareCommand(RankCommand):
             prepared=tuple(phase.summary for phase in self.prepared),
         )
 
+    def _write_results(self, outcome: Outcome) -> int:
+        """Write the results, and print them, on rank 0; return the exit status."""
+        if len(outcome.measured) < 2:
+            reasons = "".join(f"\n  {one.label}: {one.reason}" for one in outcome.not_run)
+            ran = "only one variant ran" if outcome.measured else "no variant ran"
+            sys.stderr.write(printable(f"error: {ran}; nothing to compare{reasons}\n", lines=True))
+            return ExecutionError.exit_code
+        disk = "" if find_mount(Path()).is_memory_backed else DATA_DIRECTORY
+        answer = answer_comparison(outcome, self._accepts_override, disk)
 
-def _compile_variants(
-    setup: Setup, path: Path, finder: Finder, more: Sequence[tuple[str, str]] = ()
-) -> tuple[ComparisonPlan, tuple[Diagnostic, ...]]:
-    """Compile the variants on rank 0, as no other rank loads the language; `more` overrides are added."""
-    from dliosim.compare.variants import compile_variants
+        def report(place: Path | None) -> str:
+            if self.setup.parsed.json:
+                return comparison_json(outcome.name, answer, place)
+            return comparison_report(outcome, answer) + results_line(place)
 
-    parsed, job = setup.parsed, Job(setup.world.size, setup.world.nodes)
-    overrides, varied = [*parse_values(parsed), *more], parse_varied(parsed.vary)
-    return compile_variants(path, overrides, job, varied, parsed.loop, parsed.what, parsed.checkpoints, finder)
+        _, done = write_and_print(self.directory, lambda place: write_comparison(place, outcome, answer), report)
+        return 0 if done else ExecutionError.exit_code
 
+    def _accepts_override(self, override: tuple[str, str]) -> bool:
+        """Return whether the variants can run with one more override, so that advice works when it is typed."""
+        path = locate_pattern(self.setup.parsed.pattern)
+        try:
+            return path is not None and bool(self._compile_variants(path, self.finder.find_known, [override]))
+        except (DliosimError, OSError):  # the pattern may have changed since
+            return False
 
-def _accepts_override(setup: Setup, finder: FileFinder, override: tuple[str, str]) -> bool:
-    """Return whether the variants can run with one more override, so that advice works when it is typed."""
-    path = locate_pattern(setup.parsed.pattern)
-    try:
-        return path is not None and bool(_compile_variants(setup, path, finder.find_known, [override]))
-    except (DliosimError, OSError):  # the pattern may have changed since
-        return False
+    def _compile_variants(
+        self, path: Path, finder: Finder, more: Sequence[tuple[str, str]] = ()
+    ) -> tuple[ComparisonPlan, tuple[Diagnostic, ...]]:
+        """Compile the variants on rank 0, as no other rank loads the language; `more` overrides are added."""
+        from dliosim.compare.variants import compile_variants
+
+        parsed, job = self.setup.parsed, Job(self.setup.world.size, self.setup.world.nodes)
+        overrides, varied = [*parse_values(parsed), *more], parse_varied(parsed.vary)
+        return compile_variants(path, overrides, job, varied, parsed.loop, parsed.what, parsed.checkpoints, finder)
 
 
 def _choose_caches(found: ComparisonPlan, asked: str | None) -> str:
@@ -260,15 +244,6 @@ def _choose_caches(found: ComparisonPlan, asked: str | None) -> str:
     return "cold" if drops or isinstance(first.verb, Restore) else "warm"
 
 
-def _prepare_variants(running: Sequence[VariantRun]) -> list[Phase]:
-    """Prepare what each variant needs, once, if there is room for all of it."""
-    sessions = [one.session for one in running]
-    # Saves of a pass are deleted before the next pass, so each variant needs room alone; prepared data stay.
-    require_all(sessions, at_once=not isinstance(running[0].variant.verb, Save))
-    done: set[Path] = set()
-    return [phase for session in sessions for phase in prepare_datasets(session, done)]
-
-
 def _list_failed_variants(running: Sequence[VariantRun]) -> list[ExcludedVariant]:
     """Return the variants that failed; for the first one also the variant that replaces it as the reference."""
     gone = [ExcludedVariant(one.variant.label, one.failed) for one in running if one.failed]
@@ -280,8 +255,8 @@ def _list_failed_variants(running: Sequence[VariantRun]) -> list[ExcludedVariant
 
 def _make_variant_result(one: VariantRun) -> VariantResult:
     last, variant, loop = one.last, one.variant, one.variant.verb if isinstance(one.variant.verb, Loop) else None
-    is_raw = loop is not None and loop.access.through == "direct"
-    data = variant.workload.dataset(loop.dataset) if loop is not None and is_raw else None
+    dataset = variant.workload.dataset(loop.dataset) if loop is not None else None
+    data = dataset if loop is not None and loop.access.through == "direct" else None
     asked, granted = (last.hints_asked, last.hints_granted) if last is not None else ((), ())
     return VariantResult(
         variant.label,
@@ -296,52 +271,8 @@ def _make_variant_result(one: VariantRun) -> VariantResult:
         loop.epochs if loop else 1,
         data.format if data is not None else "",
         bool(data is not None and loop and not loop.decode and (data.compress or data.source)),
-        _read_back_striping(one),
+        read_back_striping(one.session, dataset) if dataset is not None and dataset.stripe is not None else "",
         # The time of reading an index differs between variants, and is in none of the passes.
         tuple(note for note in (last.notes if last is not None else ()) if not note.startswith("index:")),
         tuple(one.passes),
     )
-
-
-def _read_back_striping(one: VariantRun) -> str:
-    """Return the striping that a file system granted to a data set, read back; for rank 0."""
-    if not isinstance(one.variant.verb, Loop):
-        return ""
-    dataset = one.variant.workload.dataset(one.variant.verb.dataset)
-    if dataset.stripe is None:
-        return ""
-    return read_striping(one.session.directory(dataset.root, dataset.path, dataset.digest())) or NO_STRIPING
-
-
-def _write_report(setup: Setup, finder: FileFinder, outcome: Outcome, directory: ResultsDirectory) -> int:
-    """Write the results to `directory`, made if it is not there yet, and print them; return the exit status."""
-    if len(outcome.measured) < 2:
-        reasons = "".join(f"\n  {one.label}: {one.reason}" for one in outcome.not_run)
-        ran = "only one variant ran" if outcome.measured else "no variant ran"
-        text = f"error: {ran}; nothing to compare{reasons}\n"
-        sys.stderr.write(printable(text, lines=True))
-        return ExecutionError.exit_code
-
-    disk = "" if find_mount(Path()).is_memory_backed else DATA_DIRECTORY
-    answer = answer_comparison(outcome, lambda override: _accepts_override(setup, finder, override), disk)
-    _, done = write_and_print(directory, ComparisonResults(outcome, answer, setup.parsed.json))
-    return 0 if done else ExecutionError.exit_code
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonResults:
-    """The results of a comparison, as files and as text."""
-
-    outcome: Outcome  #: all passes
-    answer: ComparisonAnswer  #: the verdict
-    as_json: bool  #: print JSON instead of tables
-
-    def write(self, place: Path) -> None:
-        """Write rows.csv and compare.json. Raises OSError."""
-        write_comparison(place, self.outcome, self.answer)
-
-    def report(self, place: Path | None) -> str:
-        """Return the answer and the tables."""
-        if self.as_json:
-            return comparison_json(self.outcome.name, self.answer, place)
-        return comparison_report(self.outcome, self.answer) + results_line(place)

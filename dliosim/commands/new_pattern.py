@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import count, islice
 from pathlib import Path
@@ -147,7 +148,8 @@ def new_command(parsed: SimpleNamespace) -> int:
         hint = f"write `dliosim new {free}`, or change the one that is there"
         raise ExecutionError(f"cannot write {path}: it is there already{HELP}{hint}")
     text, place = _choose_text(parsed.source, given.name)
-    write_new(path, _rename(text, name))
+    renamed = re.sub(r"^workload \w+", f"workload {name}", text, count=1, flags=re.MULTILINE)
+    write_new(path, renamed.replace('"NAME/', f'"{name}/'))  # the template has its name in its paths, too
     for line in _describe_files(place, re.findall('from files "(.*)"', text)[0]) if place else ():
         sys.stderr.write(f"note: {printable(line)}\n")
     shown = printable(str(path)) + (f" --dir {printable(quote_word(str(place)))}" if place else "")
@@ -156,9 +158,8 @@ def new_command(parsed: SimpleNamespace) -> int:
     then, compute = ("then, with your step time", " -D 'compute=20 ms'") if place else ("then", "")
     sys.stderr.write(insert_program(f"{indent}{then}: mpiexec -n 2 dliosim run {shown}{compute}\n"))
     if place and re.search(_HDF5_FILES, text):
-        sys.stderr.write(
-            insert_program(f"{indent}or, next to h5py: mpiexec -n 2 dliosim compare {shown} {_READERS_OF_HDF5}\n")
-        )
+        line = f"or, next to h5py: mpiexec -n 2 dliosim compare {shown} {_READERS_OF_HDF5}"
+        sys.stderr.write(insert_program(f"{indent}{line}\n"))
     return 0
 
 
@@ -221,15 +222,13 @@ def _name_data(path: Path) -> tuple[Path, str] | None:
 
     Of a folder, those with the commonest ending; those at any depth below, if it has no files itself.
     """
-    try:
+    with suppress(OSError, ValueError):  # the name cannot be opened, or the folder not be read
         if path.is_file():
             return path.parent, _plain_name(path.name)
-        for names in ("*", "**/*"):
-            suffixes = Counter(one.suffix for one in islice(path.glob(names), _LOOKED_AT) if one.is_file())
+        for below in ("", "**/"):
+            suffixes = Counter(one.suffix for one in islice(path.glob(f"{below}*"), _LOOKED_AT) if one.is_file())
             for suffix, _ in suffixes.most_common(1):
-                return path, f"{'**/' if '/' in names else ''}*{_plain_name(suffix)}"
-    except (OSError, ValueError):  # the name cannot be opened, or the folder not be read
-        pass
+                return path, f"{below}*{_plain_name(suffix)}"
     return None
 
 
@@ -276,19 +275,11 @@ def _read_shipped(name: str, made: str) -> str:
     if stem not in list_names() and Path(name).suffix not in ("", ".dlio"):
         raise UsageError(f"--from {name}: there is no such file\n  = help: name a file of data, or its folder")
     if stem not in list_names():
-        hint = join_hints(
-            suggest_word(stem, list_names()), "`dliosim patterns` lists the patterns that come with dliosim"
-        )
+        near, listed = suggest_word(stem, list_names()), "`dliosim patterns` lists the patterns that come with dliosim"
+        hint = join_hints(near, listed)
         raise UsageError(f"--from {name}: there is no such pattern\n  = help: {hint}")
     text = (PATTERNS / f"{stem}.dlio").read_text(encoding="utf-8")
     return re.sub(r"^# small: .*\n", "", text, flags=re.MULTILINE)
-
-
-def _rename(text: str, name: str) -> str:
-    """Return a pattern with another name, which the template has in its paths, too."""
-    return re.sub(r"^workload \w+", f"workload {name}", text, count=1, flags=re.MULTILINE).replace(
-        '"NAME/', f'"{name}/'
-    )
 
 
 def import_command(parsed: SimpleNamespace) -> int:
@@ -310,8 +301,7 @@ def import_command(parsed: SimpleNamespace) -> int:
         raise
     print_report(parsed.file, pattern)
     if parsed.output is None:
-        if (unprinted := print_text(pattern.text)) is not None:
-            raise unprinted
+        print_text(pattern.text)
         return 0
     write_new(Path(parsed.output), pattern.text)
     place = f" --dir {printable(pattern.place)}" if pattern.place else ""
@@ -322,11 +312,6 @@ def import_command(parsed: SimpleNamespace) -> int:
 
 def _is_text(path: Path) -> bool:
     """Return whether the first bytes of a file are text."""
-    try:
-        with path.open("rb") as file:
-            file.read(1000).decode("ascii")
-    except UnicodeDecodeError:
-        return False
-    except OSError:
-        pass
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(1000).isascii()
     return True

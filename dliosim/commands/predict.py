@@ -10,7 +10,7 @@ from dliosim.commands.command_line.pattern_files import find_pattern
 from dliosim.commands.job.terminal import print_text, user_terminal
 from dliosim.errors import UsageError
 from dliosim.language.compile import compile_pattern
-from dliosim.model import Job, Loop, StorageModel, Workload
+from dliosim.model import Job, Loop, Workload
 from dliosim.model.expectation import GOAL, goals_of
 from dliosim.plan.forecast.forecast import forecast, loops_of
 from dliosim.plan.predict.prediction import Prediction, predict_loop
@@ -35,7 +35,9 @@ def predict_command(parsed: SimpleNamespace) -> int:
         loop = _choose_loop(workload, parsed.loop)
         goal = goals_of(workload.expectations).get(loop.name, GOAL)
         with show_elapsed(user_terminal(), f"predict {printable(parsed.pattern)} on {count(ranks, 'rank')}"):
-            predicted.append((job, _predict(workload, loop, storage)))
+            phases = forecast(workload).phases
+            phase = next(one for one in phases if (one.verb, one.name) == (loop.kind, loop.name))
+            predicted.append((job, predict_loop(workload, loop, phase, storage)))
     if parsed.json:
         content = {"schema_version": _VERSION, "name": workload.name, "storage": storage.name}
         text = json.dumps(content | {"predicted": list(prediction_content(predicted, goal))}) + "\n"
@@ -43,8 +45,7 @@ def predict_command(parsed: SimpleNamespace) -> int:
         text = f"{prediction_lines(workload, predicted[-1][1], goal, storage)}\n"
         if len(predicted) > 1:
             text += f"\n{prediction_table(predicted, goal)}\n"
-    if (unprinted := print_text(text)) is not None:
-        raise unprinted
+    print_text(text)
     return 0
 
 
@@ -57,8 +58,3 @@ def _choose_loop(workload: Workload, name: str | None) -> Loop:
         what = f"--loop {name}: the pattern has no such loop that reads" if name else f"{workload.name}: no loop reads"
         raise UsageError(f"{what}\n  = help: loops that read: {names}")
     return found
-
-
-def _predict(workload: Workload, loop: Loop, storage: StorageModel) -> Prediction:
-    phase = next(one for one in forecast(workload).phases if (one.verb, one.name) == (loop.kind, loop.name))
-    return predict_loop(workload, loop, phase, storage)

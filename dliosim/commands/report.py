@@ -22,21 +22,26 @@ def report_command(parsed: SimpleNamespace) -> int:
     if parsed.html is None and parsed.png is None:
         results = load_results(parsed.results, with_arrays=False)
         show = _show_json if parsed.json else _show_all if parsed.full else format_side_by_side
-        if (error := print_text(show(results))) is not None:
-            raise error
+        print_text(show(results))
         return 0
     check_matplotlib()
     if parsed.html is not None and not parsed.html.lower().endswith((".html", ".htm")):
         # So the page never overwrites a result, in any order of arguments.
         raise UsageError(f"--html {parsed.html}: name a file that ends in .html")
-    from dliosim.pictures.catalogue import draws_each
+    from dliosim.pictures.catalogue import draws_each, write_pictures
 
     results = load_results(parsed.results, with_arrays=draws_each(parsed.results))
     try:
         if parsed.html is not None:
-            _write_page(results, Path(parsed.html))
+            from dliosim.pictures.html_report import page
+
+            write_atomic(Path(parsed.html), page(results).encode())
+            sys.stdout.write(f"page: {printable(str(Path(parsed.html)))}\n")
         if parsed.png is not None:
-            _write_pictures(results, Path(parsed.png))
+            place = Path(parsed.png)
+            names, left_out = write_pictures(results, place)
+            made = f"{count(len(names), 'picture')}, each as PNG and SVG, in {printable(str(place))}"
+            sys.stdout.writelines(f"{line}\n" for line in (*left_out, f"pictures: {made}"))
     except OSError as error:
         raise ExecutionError(f"{error.filename or 'the report'} cannot be written: {error.strerror}") from error
     return 0
@@ -62,22 +67,6 @@ def _show_all(results: Sequence[SavedRun | SavedComparison]) -> str:
     ]
     heads = [f"{one.label}: {one.place}\n\n" if len(results) > 1 else "" for one in results]
     return "\n".join(map(str.__add__, heads, texts))
-
-
-def _write_page(results: Sequence[SavedRun | SavedComparison], path: Path) -> None:
-    from dliosim.pictures.html_report import page
-
-    write_atomic(path, page(results).encode())
-    sys.stdout.write(f"page: {printable(str(path))}\n")
-
-
-def _write_pictures(results: Sequence[SavedRun | SavedComparison], directory: Path) -> None:
-    from dliosim.pictures.catalogue import write_pictures
-
-    names, left_out = write_pictures(results, directory)
-    sys.stdout.writelines(f"{line}\n" for line in left_out)
-    where = printable(str(directory))
-    sys.stdout.write(f"pictures: {count(len(names), 'picture')}, each as PNG and SVG, in {where}\n")
 
 
 def check_matplotlib() -> None:

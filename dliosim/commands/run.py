@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from mpi4py import MPI
-
 from dliosim.commands.job.garbage import freeze_objects
-from dliosim.commands.job.setup import RankCommand, Setup, open_sessions, run_on_ranks
+from dliosim.commands.job.setup import RankCommand, Setup, open_sessions
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.execute.backends.modelled_reader import ModelledStorage
@@ -31,11 +27,6 @@ if TYPE_CHECKING:
     from dliosim.commands.run_results import RunRecord
     from dliosim.execute.datasets.discovery import FileFinder
     from dliosim.execute.run.trace_recording import Recording
-
-
-def run_command(comm: MPI.Intracomm, arguments: Sequence[str], parsed: SimpleNamespace | None) -> int:
-    """Run a pattern on all ranks of `comm`; return the exit status, the same on every rank."""
-    return run_on_ranks(comm, arguments, parsed, RunCommand)
 
 
 class RunCommand(RankCommand):
@@ -63,7 +54,8 @@ class RunCommand(RankCommand):
         """Make the directories, and begin to keep results and to record."""
         setup, finder = self.setup, self.finder
         sources = {} if finder is None else finder.sources
-        (self.session,) = open_sessions(setup, [self.workload], [self.workload], sources, self._options)
+        options = Options(setup.parsed.null or self.storage is not None, setup.parsed.verify)
+        (self.session,) = open_sessions(setup, [self.workload], [self.workload], sources, options)
         if self.storage is not None:
             self.session = replace(self.session, modelled=ModelledStorage(setup.world.node.comm, self.storage))
         node = fullest_node(setup.world, setup.load)
@@ -75,7 +67,10 @@ class RunCommand(RankCommand):
         if setup.parsed.trace is not None:
             from dliosim.execute.run.trace_recording import Recording  # most runs need none of it
 
-            recording = Recording(setup.world, setup.parsed.trace, _spill_folder(setup))
+            # What memory has no room for is written near the results.
+            given = Path(setup.parsed.output or ".").absolute()
+            folder = next(each for each in (given, *given.parents) if each.is_dir())
+            recording = Recording(setup.world, setup.parsed.trace, folder)
             self.recording = setup.stack.enter_context(recording)
 
     def run(self) -> None:
@@ -93,10 +88,6 @@ class RunCommand(RankCommand):
                 status = ExecutionError.exit_code
         return self.setup.world.broadcast_object(status)
 
-    @property
-    def _options(self) -> Options:
-        return Options(self.setup.parsed.null or self.storage is not None, self.setup.parsed.verify)
-
     def _read_pattern(self) -> tuple[Workload, StorageModel | None]:
         from dliosim.commands.run_results import read_pattern
 
@@ -113,7 +104,7 @@ class RunCommand(RankCommand):
             text = f"--trace: none of its ranks is in this job, which has {count(ranks, 'rank')}"
             raise UsageError(f'{text}\n  = help: --trace "ranks 0 to {ranks - 1}" records all of them')
         given = ", ".join(f"`{dataset.name}`" for dataset in self.workload.datasets if dataset.source)
-        if self._options.verify and given:
+        if self.setup.parsed.verify and given:
             text = f"--verify: {given}: existing files cannot be verified, since their right bytes are not known"
             raise UsageError(f"{text}; `decode on` runs the checks that their format has")
 
@@ -123,10 +114,12 @@ def _print_line(line: str, as_json: bool) -> bool:
     if as_json:
         sys.stderr.write(f"{line}\n")
         return True
-    error = print_text(f"{line}\n")
-    if error is not None:
+    try:
+        print_text(f"{line}\n")
+    except OSError as error:
         sys.stderr.write(f"{rank_0_error('print the line about the trace', error)}\n")
-    return error is None
+        return False
+    return True
 
 
 def _describe_run(setup: Setup, workload: Workload) -> dict[str, str]:
@@ -146,9 +139,3 @@ def _list_settings(loop: Loop) -> dict[str, str]:
     found |= {"readers": str(access.readers), "shard": loop.shard, "cache": access.cache}
     found["transfer"] = "whole sample" if access.transfer is None else str(access.transfer)
     return found | {"checkpoint": loop.checkpoints[0].checkpoint if loop.checkpoints else ""}
-
-
-def _spill_folder(setup: Setup) -> Path:
-    """Return the folder on each rank for what of a trace memory has no room for: near the results."""
-    given = Path(setup.parsed.output or ".").absolute()
-    return next(each for each in (given, *given.parents) if each.is_dir())

@@ -104,9 +104,9 @@ class RunRecord:
 
     def report(self, phases: Sequence[Phase]) -> tuple[int, Path | None]:
         """Write and print the results of all phases; return the status and their directory, as `report_run`."""
-        results = RunResults(self.summarize(phases), phases, self.setup.parsed.json)
+        run, parsed = self.summarize(phases), self.setup.parsed
         with self.setup.partial.final_write():
-            return report_run(self.directory, results, self.setup.parsed.strict)
+            return report_run(self.directory, run, phases, parsed.json, parsed.strict)
 
     def summarize(self, phases: Sequence[Phase]) -> RunSummary:
         """Return the run with its answers and expectations."""
@@ -201,45 +201,33 @@ def _find_needless(setup: Setup, finder: FileFinder, override: tuple[str, str]) 
     return needless if changed else None
 
 
-@dataclass(frozen=True, slots=True)
-class RunResults:
-    """The results of a run, as files and as text."""
-
-    run: RunSummary  #: all figures
-    phases: Sequence[Phase]  #: the phases with their arrays
-    as_json: bool  #: print JSON instead of the screen
-
-    def write(self, place: Path) -> None:
-        """Write results.json and the arrays of the loops. Raises OSError."""
-        measured = [phase for phase in self.phases if phase.rank_rows is not None]
-        loops = [
-            (phase.summary, phase.rank_rows)
-            for phase in measured
-            if isinstance(phase.summary, LoopPhase) and phase.rank_rows is not None
-        ]
-        write_results(place, self.run, loops, [phase.timeline for phase in measured])
-
-    def report(self, place: Path | None) -> str:
-        """Return the first screen; all tables if the files could not be written."""
-        if self.as_json:
-            return answer_json(self.run, place)
-        if place is None:
-            return run_report(self.run, latencies_by_loop(self.run))
-        more = f"all tables: {shlex.join([self.run.program, 'report', str(place), '--full'])}\n"
-        return run_screen(self.run) + more + results_line(place)
-
-
-def report_run(directory: ResultsDirectory, results: RunResults, is_strict: bool) -> tuple[int, Path | None]:
+def report_run(
+    directory: ResultsDirectory, run: RunSummary, phases: Sequence[Phase], as_json: bool, is_strict: bool
+) -> tuple[int, Path | None]:
     """Write and print results; return the exit status and their directory, None if they could not be written.
 
-    A missed `expect` line is a failure only if `is_strict`.
+    `phases` have the arrays. A missed `expect` line is a failure only if `is_strict`.
     """
-    place, done = write_and_print(directory, results)
+
+    def write(place: Path) -> None:
+        measured = [(phase, phase.rank_rows) for phase in phases if phase.rank_rows is not None]
+        loops = [(phase.summary, rows) for phase, rows in measured if isinstance(phase.summary, LoopPhase)]
+        write_results(place, run, loops, [phase.timeline for phase, _ in measured])
+
+    def report(place: Path | None) -> str:
+        """Return the first screen; all tables if the files could not be written."""
+        if as_json:
+            return answer_json(run, place)
+        if place is None:
+            return run_report(run, latencies_by_loop(run))
+        more = f"all tables: {shlex.join([run.program, 'report', str(place), '--full'])}\n"
+        return run_screen(run) + more + results_line(place)
+
+    place, done = write_and_print(directory, write, report)
     if not done:
         return ExecutionError.exit_code, place
-    expectations = results.run.expectations
-    missed = sum(result.is_missed for result in expectations)
+    missed = sum(result.is_missed for result in run.expectations)
     if missed and is_strict:
-        sys.stderr.write(f"error: {missed} of {count(len(expectations), 'expect line')} missed\n")
+        sys.stderr.write(f"error: {missed} of {count(len(run.expectations), 'expect line')} missed\n")
         return ExpectationMissed.exit_code, place
     return 0, place

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 
-from mpi4py import MPI
-
-from dliosim.commands.job.setup import RankCommand, Setup, run_on_ranks
+from dliosim.commands.job.setup import RankCommand, Setup
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import HELP, DliosimError, UsageError
 from dliosim.execute.mpi.world import World
@@ -47,21 +45,16 @@ def find_targets(place: Path, stores: CheckpointStores) -> Iterator[Target]:
     while left:
         directory = left.pop()
         try:
-            if _DIGEST.fullmatch(directory.name):
-                yield from _read_directory(directory, stores)
-            else:
+            if not _DIGEST.fullmatch(directory.name):
                 with os.scandir(directory) as entries:
                     inner = sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
                 left += map(Path, reversed(inner))
+            elif list_entries(directory):
+                yield from _read_checkpoints(directory, stores)
+            elif any(entry.name != LOCK for entry in directory.iterdir()):
+                yield _read_dataset(directory)
         except OSError as error:
             yield Target(directory, "directory", fault=_fault(error))
-
-
-def _read_directory(directory: Path, stores: CheckpointStores) -> Iterator[Target]:
-    if list_entries(directory):
-        yield from _read_checkpoints(directory, stores)
-    elif any(entry.name != LOCK for entry in directory.iterdir()):
-        yield _read_dataset(directory)
 
 
 def _read_checkpoints(base: Path, stores: CheckpointStores, only: Path | None = None) -> Iterator[Target]:
@@ -119,13 +112,8 @@ def _fault(error: Exception) -> Fault:
 _SHOWN = 10
 
 
-def verify_command(comm: MPI.Intracomm, arguments: Sequence[str], parsed: SimpleNamespace | None) -> int:
-    """Compare all data below a directory with what was written; return 1 if any of them are wrong, else 0."""
-    return run_on_ranks(comm, arguments, parsed, VerifyCommand)
-
-
 class VerifyCommand(RankCommand):
-    """One verification of all data below a directory."""
+    """One verification of all data below a directory; its status is 1 if any of them are wrong, else 0."""
 
     unfinished = "what is not listed is not verified"
 
@@ -133,7 +121,7 @@ class VerifyCommand(RankCommand):
         super().__init__(setup)
         self.targets: Iterator[Target] = iter(())
         self.seen = self.wrong = 0
-        self.counts = {"data set": 0, "checkpoint": 0}
+        self.counts: Counter[str] = Counter()
         self.total = Tally()
 
     def read(self) -> None:
@@ -148,7 +136,7 @@ class VerifyCommand(RankCommand):
             found = verify_target(world, self.setup.progress, target)
             self.seen += 1
             if not target.is_leftover:
-                self.counts[target.kind] = self.counts.get(target.kind, 0) + 1
+                self.counts[target.kind] += 1
                 self.wrong += bool(found.faults)
             self.total.files += found.files
             self.total.bytes += found.bytes
@@ -200,9 +188,4 @@ def _help(target: Target, kind: FaultKind) -> str:
 
 
 def _print(world: World, text: str) -> None:
-    def write() -> None:
-        error = print_text(text + "\n")
-        if error is not None:
-            raise error
-
-    world.run_on_rank_0("print what was found", write)
+    world.run_on_rank_0("print what was found", lambda: print_text(text + "\n"))

@@ -12,14 +12,14 @@ import pytest
 from dliosim.cli import main
 from dliosim.commands.command_line.program import insert_program, name_program
 from dliosim.commands.job.results_dir import ResultsDirectory
-from dliosim.commands.run_results import RunResults, report_run
+from dliosim.commands.run_results import report_run
 from dliosim.measure.results.run_summary import Reason, RunSummary
 from tests.report.sample import run
 
 
 def report(summary: RunSummary, place: Path, as_json: bool, is_strict: bool) -> tuple[int, Path | None]:
     with ResultsDirectory(str(place), "sample", datetime.now(timezone.utc)) as directory:
-        return report_run(directory, RunResults(summary, (), as_json), is_strict)
+        return report_run(directory, summary, (), as_json, is_strict)
 
 
 @pytest.mark.parametrize(

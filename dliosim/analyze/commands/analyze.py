@@ -18,7 +18,7 @@ from dliosim.analyze.report.first_screen import explain_insight, format_analysis
 from dliosim.analyze.report.json import analysis_json, changes_json, fleet_json
 from dliosim.analyze.report.tables import fleet_table
 from dliosim.commands.job.terminal import print_text
-from dliosim.errors import DliosimError, ExecutionError, TraceError, UsageError
+from dliosim.errors import DliosimError, TraceError, UsageError
 from dliosim.measure.results.run_summary import RunSummary
 from dliosim.readable import count, printable
 from dliosim.report.files.results import PARTIAL, RESULTS, write_atomic
@@ -29,9 +29,9 @@ from dliosim.trace.file import FILE_NAME
 
 
 def analyze_command(parsed: SimpleNamespace) -> int:
-    """Print the analysis of traces, or write a page. Raises UsageError, TraceError and ExecutionError."""
+    """Print the analysis of traces, or write a page. Raises UsageError, TraceError and OSError."""
     if parsed.explain is not None:
-        _print(_explain(parsed.explain))
+        print_text(_explain(parsed.explain))
         return 0
     jobs = group_jobs([Path(path) for path in parsed.traces])
     if parsed.html is not None:
@@ -39,15 +39,14 @@ def analyze_command(parsed: SimpleNamespace) -> int:
     names = name_jobs(jobs)
     if len(jobs) == 1:
         figures, findings = _analyze(View(open_trace(jobs[0])))
-        _print(analysis_json(figures, findings) if parsed.json else format_analysis(figures, findings, parsed.full))
+        print_text(analysis_json(figures, findings) if parsed.json else format_analysis(figures, findings, parsed.full))
     elif len(jobs) == 2:
         (first, before), (second, after) = (_analyze(View(open_trace(job))) for job in jobs)
         changes = find_changes(first, second, before, after)
-        both = (names[0], names[1])
-        _print(changes_json(changes, both) if parsed.json else format_changes(changes, both))
+        print_text(changes_json(changes, names) if parsed.json else format_changes(changes, names))
     else:
         rows = _analyze_fleet(names, jobs)
-        _print(fleet_json(rows) if parsed.json else f"{format_table(fleet_table(rows))}\n")
+        print_text(fleet_json(rows) if parsed.json else f"{format_table(fleet_table(rows))}\n")
     return 0
 
 
@@ -107,15 +106,6 @@ def _write_page(jobs: Sequence[Sequence[Path]], path: Path) -> int:
 
     view = View(open_trace(jobs[0]))
     figures, findings = _analyze(view)
-    content = page(view, figures, findings).encode()
-    try:
-        write_atomic(path, content)
-    except OSError as error:
-        raise ExecutionError(f"{error.filename or path} cannot be written: {error.strerror}") from error
-    _print(f"{format_analysis(figures, findings, full=False)}\npage: {printable(str(path))}\n")
+    write_atomic(path, page(view, figures, findings).encode())
+    print_text(f"{format_analysis(figures, findings, full=False)}\npage: {printable(str(path))}\n")
     return 0
-
-
-def _print(text: str) -> None:
-    if (error := print_text(text)) is not None:
-        raise error

@@ -66,21 +66,15 @@ def _cut_trace(trace: Trace, part: TracePart) -> Trace:
         raise TraceError(f"{trace.path} has counters alone and no events: there is nothing to export")
     events = select_part(trace.events, part)
     if not len(events):
+        ranks = f"ranks 0 to {len(trace.events.processes) - 1}"
+        steps, seconds = max(int(trace.events.step.max()), 0), trace.duration / 1e9
         raise UsageError(
-            f"{trace.path} has no event in this part: {_describe_extent(trace)}"
-            f'\n  = help: dliosim trace export {trace.path} --part "ranks 0 to {len(trace.events.processes) - 1}"'
+            f"{trace.path} has no event in this part: it has {ranks}, steps to {steps}, times to {seconds:.3f} s"
+            f'\n  = help: dliosim trace export {trace.path} --part "{ranks}"'
         )
-    return (
-        trace
-        if events is trace.events
-        else replace(trace, events=events, notes=(*trace.notes, f"exported: {part.text}"))
-    )
-
-
-def _describe_extent(trace: Trace) -> str:
-    events = trace.events
-    ranks, seconds = len(events.processes), trace.duration / 1e9
-    return f"it has ranks 0 to {ranks - 1}, steps to {max(int(events.step.max()), 0)}, times to {seconds:.3f} s"
+    if events is trace.events:
+        return trace
+    return replace(trace, events=events, notes=(*trace.notes, f"exported: {part.text}"))
 
 
 def _name_output(place: Path, ending: str) -> str:

@@ -26,8 +26,7 @@ class TextOutput:
 
     def __init__(self, file: BinaryIO, is_gzip: bool) -> None:
         self._file, self._is_gzip = file, is_gzip
-        self._pending: list[bytes] = []
-        self._kept = 0
+        self._pending = bytearray()
         #: bytes of text so far
         self.size = 0
 
@@ -38,16 +37,15 @@ class TextOutput:
         if not self._is_gzip:
             self._file.write(data)
             return
-        self._pending.append(data)
-        self._kept += len(data)
-        if self._kept >= _MEMBER:
+        self._pending += data
+        if len(self._pending) >= _MEMBER:
             self.flush()
 
     def flush(self) -> None:
         """Write what is kept for the next member of gzip."""
         if self._pending:
-            self._file.write(gzip.compress(b"".join(self._pending), _LEVEL, mtime=0))
-            self._pending, self._kept = [], 0
+            self._file.write(gzip.compress(self._pending, _LEVEL, mtime=0))
+            self._pending.clear()
 
 
 def encode_text(text: str) -> bytes:

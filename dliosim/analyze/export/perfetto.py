@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from dliosim.analyze.arrays import Ints, split_processes, spread_amounts
 from dliosim.analyze.export.output import TextOutput, encode_text, open_text
-from dliosim.analyze.export.rows import RowWords, escape_percent, format_events, rank_of, split_time
+from dliosim.analyze.export.rows import escape_percent, format_events, rank_of
 from dliosim.analyze.read.dftracer.calls import VECTOR_CALLS, kind_of_call, plain_call
 from dliosim.errors import ExecutionError
 from dliosim.readable import size
@@ -175,22 +176,20 @@ def _write_events(out: TextOutput, events: Events, number: int, lane: Ints, iden
     shown[np.isin(events.name, vectors), 1] = False
 
     def columns(rows: slice) -> Sequence[Ints]:
-        begin, duration = split_time(events.begin[rows], 1000), split_time(events.duration[rows], 1000)
+        begin, duration = np.divmod(events.begin[rows], 1000), np.divmod(events.duration[rows], 1000)
         return np.arange(rows.start, rows.stop) + identity, pid + lane[rows], *begin, *duration
 
-    for text in format_events(events, columns, args, shown, lambda words: _event_template(words, pid, host)):
+    for text in format_events(events, columns, args, shown, partial(_event_template, pid, host)):
         out.write(text)
 
 
-def _event_template(words: RowWords, pid: int, host: str) -> str:
-    name, category, path = (
-        escape_percent(json.dumps(each, ensure_ascii=False))
-        for each in (words.name, category_of(words.kind, words.layer, words.name), words.path)
-    )
-    file = f',"fname":{path}' if words.path else ""
-    args = "".join(f',"{arg}":%d' for arg, is_shown in zip(_ARGS, words.shown, strict=True) if is_shown)
+def _event_template(pid: int, host: str, kind: str, layer: str, name: str, path: str, shown: Sequence[bool]) -> str:
+    texts = name, category_of(kind, layer, name), path
+    call, category, quoted = (escape_percent(json.dumps(each, ensure_ascii=False)) for each in texts)
+    file = f',"fname":{quoted}' if path else ""
+    args = "".join(f',"{arg}":%d' for arg, is_shown in zip(_ARGS, shown, strict=True) if is_shown)
     return (
-        f'{{"id":%d,"name":{name},"cat":{category},"pid":{pid},"tid":%d,"ts":%d.%03d,"dur":%d.%03d,"ph":"X",'
+        f'{{"id":%d,"name":{call},"cat":{category},"pid":{pid},"tid":%d,"ts":%d.%03d,"dur":%d.%03d,"ph":"X",'
         f'"args":{{"hhash":"{host}"{file}{args}}}}}\n'
     )
 

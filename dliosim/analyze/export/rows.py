@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.analyze.arrays import Bools, Ints
+from dliosim.analyze.arrays import Bools, Ints, split_blocks
 from dliosim.trace.cut import TracePart
 from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events
 
@@ -41,47 +40,28 @@ def escape_percent(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def split_time(ns: Ints, unit: int) -> tuple[Ints, Ints]:
-    """Return times in whole units of `unit` ns, and the ns that are left, each (n,)."""
-    whole = ns // unit
-    return whole, ns - whole * unit
-
-
-def split_blocks(rows: int) -> Iterator[slice]:
-    """Yield a number of rows, block by block."""
-    for first in range(0, rows, BLOCK):
-        yield slice(first, min(first + BLOCK, rows))
-
-
-@dataclass(frozen=True, slots=True)
-class RowWords:
-    """Words of an event."""
-
-    kind: str  #: as in `KINDS`
-    layer: str  #: as in `LAYERS`
-    name: str  #: name of the call
-    path: str  #: path of the file; empty if there is none
-    shown: tuple[bool, ...]  #: which of its values are shown
-
-
 def format_events(
     events: Events,
     columns: Callable[[slice], Sequence[NDArray[Any]]],
     values: Ints,
     shown: Bools,
-    template: Callable[[RowWords], str],
+    template: Callable[[str, str, str, str, list[bool]], str],
 ) -> Iterator[str]:
     """Yield a line for each event, in pieces of text.
 
-    A line has the numbers of `columns` of its row, then its `values` (n, at most 7) that are `shown`; `template` has a
-    `%d` for each.
+    A line has the numbers of `columns` of its row, then its `values` (n, at most 7) that are `shown`. `template` takes
+    its kind, layer, name, path (empty if there is none), and which values are shown; it returns a text with a `%d` for
+    each.
     """
 
     @lru_cache(_TEMPLATES)
     def find_template(key: int) -> str:
-        return template(_split_key(key, events, shown.shape[1]))
+        file, words = (key >> 31) - 1, key >> 7
+        kind, layer, name = KINDS[words >> 4 & 31], LAYERS[words & 15], events.names[words >> 9 & 32767]
+        bits = [bool(key >> bit & 1) for bit in range(shown.shape[1])]
+        return template(kind, layer, name, "" if file < 0 else events.files[file], bits)
 
-    for rows in split_blocks(len(events)):
+    for rows in split_blocks(len(events), BLOCK):
         always = columns(rows)
         numbers = np.column_stack([*always, values[rows]])
         is_shown = np.column_stack([np.ones((len(numbers), len(always)), np.bool_), shown[rows]])
@@ -93,18 +73,6 @@ def _row_keys(events: Events, shown: Bools) -> Ints:
     pattern = shown.astype(np.int64) @ (1 << np.arange(shown.shape[1]))
     words = (events.name.astype(np.int64) << 9) | (events.kind.astype(np.int64) << 4) | events.layer
     return ((events.file.astype(np.int64) + 1) << 31) | (words << 7) | pattern
-
-
-def _split_key(key: int, events: Events, values: int) -> RowWords:
-    """Return what a key means, of events with that number of values."""
-    file, words = (key >> 31) - 1, key >> 7
-    return RowWords(
-        KINDS[words >> 4 & 31],
-        LAYERS[words & 15],
-        events.names[words >> 9 & 32767],
-        "" if file < 0 else events.files[file],
-        tuple(bool(key >> bit & 1) for bit in range(values)),
-    )
 
 
 def select_part(events: Events, part: TracePart) -> Events:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -10,17 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.analyze.arrays import Ints, find_starts, split_processes
+from dliosim.analyze.arrays import Ints, find_starts, split_blocks, split_processes
 from dliosim.analyze.export.output import STANDARD, encode_text, open_new, open_text
-from dliosim.analyze.export.rows import (
-    RowWords,
-    escape_percent,
-    format_events,
-    format_rows,
-    rank_of,
-    split_blocks,
-    split_time,
-)
+from dliosim.analyze.export.rows import BLOCK, escape_percent, format_events, format_rows, rank_of
 from dliosim.errors import HELP, UsageError, install_hint
 from dliosim.readable import printable
 from dliosim.trace.events import KINDS, LAYERS, UNKNOWN, Events, Trace, kind_number, layer_number
@@ -53,13 +46,13 @@ def _format_process(events: Events, number: int) -> Iterator[str]:
         lambda rows: (events.thread[rows], events.begin[rows], events.duration[rows]),
         values,
         values != UNKNOWN,
-        lambda words: _row_template(head, words),
+        partial(_row_template, head),
     )
 
 
-def _row_template(head: str, words: RowWords) -> str:
-    texts = [escape_percent(_quote(each)) for each in (words.kind, words.layer, words.name, words.path)]
-    numbers = ["%d" if is_shown else "" for is_shown in words.shown]
+def _row_template(head: str, kind: str, layer: str, name: str, path: str, shown: Sequence[bool]) -> str:
+    texts = [escape_percent(_quote(each)) for each in (kind, layer, name, path)]
+    numbers = ["%d" if is_shown else "" for is_shown in shown]
     return ",".join([head, *texts, "%d,%d,%d", *numbers]) + "\n"
 
 
@@ -98,8 +91,8 @@ def write_parquet(trace: Trace, path: str) -> list[str]:
             column_encoding=dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
         ) as writer,
     ):
-        for begin in range(0, len(events), _GROUP):
-            writer.write_table(_make_table(events.select(slice(begin, begin + _GROUP))))
+        for rows in split_blocks(len(events), _GROUP):
+            writer.write_table(_make_table(events.select(rows)))
     return []
 
 
@@ -142,8 +135,7 @@ def _words(column: NDArray[Any], words: Sequence[str]) -> Any:
     return pa.DictionaryArray.from_arrays(numbers, pa.array(plain, pa.string()))
 
 
-_MODULES: Final = {"X_POSIX": ("posix",), "X_MPIIO": ("mpi-io", "mpi-io collective")}
-_NAMES: Final = {"X_POSIX": "DXT_POSIX", "X_MPIIO": "DXT_MPIIO"}
+_MODULES: Final = {"POSIX": ("posix",), "MPIIO": ("mpi-io", "mpi-io collective")}
 _VERBS: Final = ("read", "write")
 _WRITE: Final = kind_number("write")
 _SECOND: Final = 1_000_000_000
@@ -161,7 +153,7 @@ def write_dxt(trace: Trace, path: str) -> list[str]:
             written += len(rows)
             if len(rows):
                 stars = "# ***************************************************\n"
-                out.write(f"\n{stars}# {_NAMES[module]} module data\n{stars}")
+                out.write(f"\n{stars}# DXT_{module} module data\n{stars}")
             for text in _format_module(events.select(rows), module):
                 out.write(text)
     transfers = int(events.is_kind(*_VERBS).sum())
@@ -196,7 +188,7 @@ def _format_module(events: Events, module: str) -> Iterator[str]:
     writes, all_ = np.bincount(block, is_write, len(first)).astype(np.int64), np.bincount(block, minlength=len(first))
     segment = np.arange(len(events)) - first[block] - np.where(is_write, 0, writes[block])
     length = np.where(events.moved == UNKNOWN, np.maximum(events.asked, 0), events.moved)
-    times = (*split_time(events.begin, _SECOND), *split_time(events.end, _SECOND))
+    times = (*np.divmod(events.begin, _SECOND), *np.divmod(events.end, _SECOND))
     verbs = events.process.astype(np.int64) * 2 + is_write
     keys = np.where(is_first, -1 - block, verbs)
 
@@ -206,9 +198,9 @@ def _format_module(events: Events, module: str) -> Iterator[str]:
             head = _describe_block(events, row, int(writes[number]), int(all_[number] - writes[number]))
             return escape_percent(head) + template(int(verbs[row]))
         verb = "write" if key % 2 else "read"
-        return f"{module:>8}{rank_of(events, key // 2):8}{verb:>7}%9d %15d %15d %5d.%09d %5d.%09d\n"
+        return f"{f'X_{module}':>8}{rank_of(events, key // 2):8}{verb:>7}%9d %15d %15d %5d.%09d %5d.%09d\n"
 
-    for rows in split_blocks(len(events)):
+    for rows in split_blocks(len(events), BLOCK):
         values = np.column_stack([each[rows] for each in (segment, events.offset, length, *times)])
         yield format_rows(keys[rows], template, values, None)
 

@@ -83,7 +83,10 @@ class Access:
 def describe_access(view: View) -> Access:
     """Return how a trace's bytes were accessed."""
     events = view.events
-    rows, starts = _sort_by_process_and_file(view)
+    rows = np.flatnonzero(view.basic & events.is_kind("read", "write"))
+    keys = events.process[rows].astype(np.int64) * (len(events.files) + 1) + events.file[rows] + 1
+    order, starts = sort_groups(keys)
+    rows = rows[order]  # by process, file and time
     follows = np.ones(len(rows), np.bool_)
     follows[starts] = False
     pairs = events.file[rows[starts]]  # of each process
@@ -107,15 +110,6 @@ def describe_access(view: View) -> Access:
     )
 
 
-def _sort_by_process_and_file(view: View) -> tuple[Ints, Ints]:
-    """Return the counted reads and writes by process, file and time, and where each pair of the first two begins."""
-    events = view.events
-    rows = np.flatnonzero(view.basic & events.is_kind("read", "write"))
-    keys = events.process[rows].astype(np.int64) * (len(events.files) + 1) + events.file[rows] + 1
-    order, starts = sort_groups(keys)
-    return rows[order], starts
-
-
 def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
     """Return the figures of some rows of one direction, in order of process, file and time."""
     events = view.events
@@ -127,8 +121,12 @@ def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
     small = sized & (size < SMALL)
     placed = (offset >= 0) & (file >= 0)
     misaligned = placed & (offset % ALIGNMENT != 0)
-    extents, again, again_in_epoch = _measure_repetition(view, rows[placed])
-    first, ahead = _find_order(view, rows[placed])
+    # The first call of a process on a file in an epoch follows nothing: to read it from its begin again is no jump.
+    some = rows[placed]
+    first = find_starts(events.process[some], events.file[some], events.epoch[some])
+    ahead = np.zeros(len(some), np.int64)
+    ahead[1:] = events.offset[some[1:]] - events.offset[some[:-1]] - view.bytes[some[:-1]]
+    extents, again, again_in_epoch = _measure_repetition(view, some)
     backward = np.flatnonzero(placed)[~first & (ahead < 0)]
     return Direction(
         len(rows),
@@ -153,18 +151,6 @@ def _describe(view: View, rows: Ints, shared: Bools) -> Direction:
         int(np.append(shared, False)[file].sum()),
         extents,
     )
-
-
-def _find_order(view: View, rows: Ints) -> tuple[Bools, Ints]:
-    """Return which calls follow nothing, and how far each begins behind the last one's end.
-
-    These are the first ones of a process on a file in an epoch: to read it from its begin again is no jump.
-    """
-    events, offset = view.events, view.events.offset[rows]
-    first = find_starts(events.process[rows], events.file[rows], events.epoch[rows])
-    ahead = np.zeros(len(rows), np.int64)
-    ahead[1:] = offset[1:] - offset[:-1] - view.bytes[rows[:-1]]
-    return first, ahead
 
 
 def _measure_repetition(view: View, rows: Ints) -> tuple[int, int, int | None]:

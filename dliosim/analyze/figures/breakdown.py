@@ -51,24 +51,13 @@ def list_functions(view: View) -> tuple[Function, ...]:
     for rows in np.split(order, starts[1:]) if len(order) else ():
         first = rows[0]
         durations, moved = events.duration[rows], events.moved[rows]
-        p50, p99, longest = quantiles(durations, 0.5, 0.99, 1.0)
+        times = (time / 1e9 for time in quantiles(durations, 0.5, 0.99, 1.0))
         kind = KINDS[events.kind[first]]
         moved = moved[moved >= 0] if kind in ("read", "write") else moved[:0]
         name = events.names[events.name[first]] if len(events.names) > events.name[first] >= 0 else kind
-        found.append(
-            Function(
-                name,
-                LAYERS[events.layer[first]],
-                kind,
-                len(rows),
-                int(durations.sum()) / 1e9,
-                int(moved.sum()),
-                _sizes(moved) if len(moved) else None,
-                p50 / 1e9,
-                p99 / 1e9,
-                longest / 1e9,
-            )
-        )
+        about = name, LAYERS[events.layer[first]], kind, len(rows)
+        sizes = _sizes(moved) if len(moved) else None
+        found.append(Function(*about, int(durations.sum()) / 1e9, int(moved.sum()), sizes, *times))
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.name)))
 
 
@@ -153,7 +142,7 @@ class Layer:
 
 
 #: Each layer with its parent and its events. A file's purpose is known by its path: `View.purpose_of`.
-JOB_JOB_LAYERS: Final[dict[str, tuple[str, Callable[[View], Bools]]]] = {
+_JOB_LAYERS: Final[dict[str, tuple[str, Callable[[View], Bools]]]] = {
     "app": ("", lambda view: view.events.is_kind("phase")),
     "training": ("app", lambda view: view.events.is_kind("epoch")),
     "compute": ("training", lambda view: view.events.is_kind("compute")),
@@ -170,7 +159,7 @@ JOB_JOB_LAYERS: Final[dict[str, tuple[str, Callable[[View], Bools]]]] = {
 def list_layers(view: View) -> tuple[Layer, ...]:
     """Return all layers, also those that the trace does not have."""
     found, times = [], {}
-    for name, (parent, select) in JOB_JOB_LAYERS.items():
+    for name, (parent, select) in _JOB_LAYERS.items():
         rows = select(view)
         times[name] = view.unite(rows)
         own = [one.length for one in times[name]]
@@ -179,17 +168,7 @@ def list_layers(view: View) -> tuple[Layer, ...]:
         overlap = None
         if parent and sum(own) and sum(one.length for one in times[parent]):
             overlap = sum(map(overlap_length, times[name], times[parent])) / sum(own)
-        events = int(np.count_nonzero(rows))
-        found.append(
-            Layer(
-                name,
-                parent,
-                events,
-                sum(own) / max(len(own), 1) / 1e9,
-                events / all_ranks if all_ranks else None,
-                moved,
-                moved / all_ranks if all_ranks and moved else None,
-                overlap,
-            )
-        )
+        events, mean = int(np.count_nonzero(rows)), sum(own) / max(len(own), 1) / 1e9
+        rate, bandwidth = (events / all_ranks, moved / all_ranks or None) if all_ranks else (None, None)
+        found.append(Layer(name, parent, events, mean, rate, moved, bandwidth, overlap))
     return tuple(found)

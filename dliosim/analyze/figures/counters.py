@@ -37,6 +37,9 @@ _COLLECTIVE: Final = ("COLL_READS", "COLL_WRITES", "SPLIT_READS", "SPLIT_WRITES"
 #: Modules with sizes of calls.
 _SIZED: Final = ("POSIX", "DFS", "DAOS")
 
+#: The counters of a module that a log does not have.
+_NOTHING: Final = FileCounters("", np.zeros(0, np.int32), np.zeros(0, np.int32), {}, {})
+
 _NO_METADATA: Final = "DXT has reads and writes alone: I/O in the time split is without opens and stats"
 
 
@@ -64,7 +67,7 @@ def add_counters(view: View, figures: Figures) -> Figures:
     found = replace(
         figures,
         job=job,
-        access=_describe_access(bases, tables.get("MPI-IO"), figures.job.ranks),
+        access=_describe_access(bases, tables.get("MPI-IO", _NOTHING), figures.job.ranks),
         files=_list_files(bases),
         functions=_list_functions(list(tables.values())),
         ranks=ranks,
@@ -128,7 +131,7 @@ def _list_ranks(
         waited = np.maximum(_rank_times(inside, groups, ranks) - accessed, 0)
         times += waited
         mean, longest = float(waited.sum()) / ranks, float(accessed.max(initial=0.0))
-        waits = _describe_wait(inside, below, tables.get("LUSTRE"), mean, longest, ranks)
+        waits = _describe_wait(inside, below, tables.get("LUSTRE", _NOTHING), mean, longest, ranks)
     found = tuple(
         replace(
             one,
@@ -144,12 +147,7 @@ def _list_ranks(
 
 
 def _describe_wait(
-    inside: FileCounters,
-    below: FileCounters,
-    layouts: FileCounters | None,
-    waited: float,
-    longest: float,
-    ranks: int,
+    inside: FileCounters, below: FileCounters, layouts: FileCounters, waited: float, longest: float, ranks: int
 ) -> MpiWait | None:
     """Return the waits in MPI-IO of `waited` s a rank, with the file that has most of it; None without files.
 
@@ -160,7 +158,7 @@ def _describe_wait(
     if not any(times.values()):
         return None
     file = max(times, key=lambda path: times[path] - own.get(path, 0.0))
-    stripes = layouts.count("STRIPE_COUNT")[layouts.is_of({file})] if layouts else np.zeros(0, np.int64)
+    stripes = layouts.count("STRIPE_COUNT")[layouts.is_of({file})]
     moved = below.count("BYTES_READ", "BYTES_WRITTEN")
     # Of a file that all ranks use, Darshan has the bytes of the slowest and of the fastest of them.
     extremes = [below.count(f"{which}_RANK_BYTES") for which in ("SLOWEST", "FASTEST")]
@@ -192,7 +190,8 @@ def _differ(module: FileCounters, ranks: int) -> Floats:
     """
     more = np.zeros(ranks)
     total = module.time(*TIMES)
-    slowest, fastest = (_find_rank(module, f"{which}_RANK") for which in ("SLOWEST", "FASTEST"))
+    unknown = np.full(len(module), -1, np.int64)
+    slowest, fastest = (module.counts.get(f"{which}_RANK", unknown) for which in ("SLOWEST", "FASTEST"))
     longest, shortest = (module.time(f"F_{which}_RANK_TIME") for which in ("SLOWEST", "FASTEST"))
     rest = total - longest - shortest
     # Without a rest there are two ranks, or the times are not known.
@@ -204,11 +203,6 @@ def _differ(module: FileCounters, ranks: int) -> Floats:
     np.add.at(more, slowest[is_known], longest[is_known] - each)
     np.add.at(more, fastest[is_known], shortest[is_known] - each)
     return more
-
-
-def _find_rank(module: FileCounters, name: str) -> Ints:
-    """Return a rank of each row; -1 if Darshan has none."""
-    return module.counts.get(name, np.full(len(module), -1, np.int64))
 
 
 def _time_by_slowest(bases: Sequence[FileCounters], groups: int, ranks: int) -> float:
@@ -223,11 +217,9 @@ def _time_by_slowest(bases: Sequence[FileCounters], groups: int, ranks: int) -> 
     return float(own.max(initial=0.0)) + shared
 
 
-def _describe_access(bases: Sequence[FileCounters], mpi: FileCounters | None, ranks: int) -> Access:
+def _describe_access(bases: Sequence[FileCounters], mpi: FileCounters, ranks: int) -> Access:
     shared = {path for one in bases for path in _shared_files(one)}
-    on_shared = mpi.is_of(shared | _shared_files(mpi)) if mpi else None
-    calls = mpi.count(*MPI_CALLS) if mpi else np.zeros(0, np.int64)
-    collective = mpi.count("COLL_READS", "COLL_WRITES") if mpi else calls
+    on_shared, calls = mpi.is_of(shared | _shared_files(mpi)), mpi.count(*MPI_CALLS)
     stdio = [one for one in bases if one.module == "STDIO"]
     return Access(
         _describe(bases, "read", shared, ranks),
@@ -236,9 +228,9 @@ def _describe_access(bases: Sequence[FileCounters], mpi: FileCounters | None, ra
         len({path for one in bases for path in one.files}),
         len(shared),
         int(calls.sum()),
-        int(calls[on_shared].sum()) if mpi else 0,
-        int(collective[on_shared].sum()) if mpi else 0,
-        int(mpi.count("NB_READS", "NB_WRITES").sum()) if mpi else 0,
+        int(calls[on_shared].sum()),
+        int(mpi.count("COLL_READS", "COLL_WRITES")[on_shared].sum()),
+        int(mpi.count("NB_READS", "NB_WRITES").sum()),
         int(sum(one.count("BYTES_READ", "BYTES_WRITTEN").sum() for one in stdio)),
     )
 
@@ -256,42 +248,38 @@ def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks:
     Times of random and misaligned calls are taken as their share of all calls.
     """
     name, moved, furthest, time = SIDES[side]
-    count = bytes_moved = small = first = consecutive = sequential = misaligned = again = on_shared = placed = sized = 0
+    other = "write" if side == "read" else "read"
+    count = bytes_moved = on_shared = sized = small = 0
     seconds = small_seconds = 0.0
-    bins = np.zeros(len(_BINS), np.int64)
-    common: Counter[int] = Counter()
+    bins, common = np.zeros(len(_BINS), np.int64), Counter[int]()
     for one in bases:
-        calls, others = one.calls(side), one.calls("write" if side == "read" else "read")
+        calls = one.calls(side)
         count += int(calls.sum())
         seconds += float(one.time(time).sum())
-        size = one.count(moved)
-        bytes_moved += int(size.sum())
+        bytes_moved += int(one.count(moved).sum())
         on_shared += int(calls[one.is_of(shared)].sum())
-        if one.module not in _SIZED:
-            continue
-        sized += int(calls.sum())
-        of_rows = [one.count(f"SIZE_{side.upper()}_{each}") for each in _BINS]
-        bins += [int(column.sum()) for column in of_rows]
-        common += _common_sizes(one, others == 0)
-        exact = np.minimum(_count_size(one, SMALL) * (others == 0), of_rows[_SMALL_BINS - 1])
-        small_rows = sum(of_rows[:_SMALL_BINS]) - exact
-        small += int(small_rows.sum())
-        small_seconds += float((one.time(time) * (small_rows / np.maximum(calls, 1)).clip(0, 1)).sum())
-        if one.module != "POSIX":
-            continue  # only POSIX has order and alignment
-        placed += int(calls.sum())
-        # Each rank has a first call on a file that all use.
-        first += int(np.minimum(calls, np.where(one.rank < 0, ranks, 1)).sum())
-        consecutive += int(one.count(f"CONSEC_{name}").sum())
-        sequential += int(one.count(f"SEQ_{name}").sum())
-        share = calls / np.maximum(calls + others, 1)
-        misaligned += round(float((one.count("FILE_NOT_ALIGNED") * share).sum()))
-        # Bytes above the byte furthest behind in the file, over all ranks.
-        ends = np.zeros(len(one.files), np.int64)
-        np.maximum.at(ends, one.file, one.count(furthest) + (calls > 0))
-        again += int(np.maximum(one.sum_files(size) - ends, 0).sum())
-    first = min(first, max(placed - sequential, 0))  # Darshan counts the first call at offset 0 as no sequential one
+        if one.module in _SIZED:
+            is_alone, of_rows = one.calls(other) == 0, [one.count(f"SIZE_{side.upper()}_{each}") for each in _BINS]
+            sized += int(calls.sum())
+            bins += [int(column.sum()) for column in of_rows]
+            common += _common_sizes(one, is_alone)
+            small_rows = sum(of_rows[:_SMALL_BINS])
+            small_rows -= np.minimum(_count_size(one, SMALL) * is_alone, of_rows[_SMALL_BINS - 1])
+            small += int(small_rows.sum())
+            small_seconds += float((one.time(time) * (small_rows / np.maximum(calls, 1)).clip(0, 1)).sum())
+    # Only POSIX has order and alignment.
+    posix = next((one for one in bases if one.module == "POSIX"), _NOTHING)
+    calls = posix.calls(side)
+    placed, sequential = int(calls.sum()), int(posix.count(f"SEQ_{name}").sum())
+    # Each rank has a first call on a file that all use; Darshan counts the first call at offset 0 as no sequential one.
+    first = min(int(np.minimum(calls, np.where(posix.rank < 0, ranks, 1)).sum()), max(placed - sequential, 0))
     random = max(placed - sequential - first, 0)
+    share = calls / np.maximum(calls + posix.calls(other), 1)
+    misaligned = round(float((posix.count("FILE_NOT_ALIGNED") * share).sum()))
+    # Bytes above the byte furthest behind in the file, over all ranks.
+    ends = np.zeros(len(posix.files), np.int64)
+    np.maximum.at(ends, posix.file, posix.count(furthest) + (calls > 0))
+    again = int(np.maximum(posix.sum_files(posix.count(moved)) - ends, 0).sum())
     mean = bytes_moved / count if count else None
     each = seconds / count if count else 0.0
     commonest = sorted(common.items(), key=lambda pair: (-pair[1], pair[0]))[:4]
@@ -306,7 +294,7 @@ def _describe(bases: Sequence[FileCounters], side: str, shared: set[str], ranks:
         small=small,
         small_seconds=small_seconds,
         first=first,
-        consecutive=consecutive,
+        consecutive=int(posix.count(f"CONSEC_{name}").sum()),
         sequential=sequential,
         random=random,
         random_seconds=random * each,
@@ -359,9 +347,8 @@ def _list_functions(modules: Sequence[FileCounters]) -> tuple[Function, ...]:
         calls.append(("opens, stats, ...", "metadata", one.count(*METADATA), one.time("F_META_TIME"), 0))
         for name, kind, counts, times, moved in calls:
             about = f"{one.module} {name}", one.module.lower(), kind
-            found.append(
-                Function(*about, int(counts.sum()), float(times.sum()), moved, None, math.nan, math.nan, math.nan)
-            )
+            quantiles = math.nan, math.nan, math.nan
+            found.append(Function(*about, int(counts.sum()), float(times.sum()), moved, None, *quantiles))
     return tuple(sorted((one for one in found if one.count), key=lambda one: (-one.seconds, one.name)))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dliosim.analyze.arrays import Floats, Ints
+from dliosim.analyze.arrays import Ints
 from dliosim.analyze.figures.view import METADATA, View
 from dliosim.trace.events import kind_number
 
@@ -54,27 +54,16 @@ def list_ranks(view: View) -> tuple[Rank, ...]:
     rows = np.flatnonzero(view.basic)
     group = view.groups_of(rows)
 
-    def add_up(weights: Floats | Ints) -> list[float]:
-        sums: list[float] = np.bincount(group, weights, count).tolist()
-        return sums
+    def add_up(weights: Ints, *kinds: str) -> Ints:
+        return np.bincount(group, np.where(events.is_kind(*kinds)[rows], weights[rows], 0), count).astype(np.int64)
 
-    read, written = (add_up(np.where(events.is_kind(kind)[rows], view.bytes[rows], 0)) for kind in ("read", "write"))
-    metadata = add_up(np.where(events.is_kind(*METADATA)[rows], events.duration[rows], 0))
+    read, written = (add_up(view.bytes, kind).tolist() for kind in ("read", "write"))
+    metadata = (add_up(events.duration, *METADATA) / 1e9).tolist()
     operations = np.bincount(group, minlength=count).tolist()
-    io = [one.length for one in view.unite(view.operations)]
+    io = [one.length / 1e9 for one in view.unite(view.operations)]
     hosts = dict(zip(view.group_of.tolist(), (one.host for one in events.processes), strict=True))
-    return tuple(
-        Rank(
-            view.groups[one],
-            hosts.get(one, ""),
-            int(read[one]),
-            int(written[one]),
-            operations[one],
-            io[one] / 1e9,
-            metadata[one] / 1e9,
-        )
-        for one in range(count)
-    )
+    named = (hosts.get(number, "") for number in range(count))
+    return tuple(map(Rank, view.groups, named, read, written, operations, io, metadata))
 
 
 def find_straggler(view: View, ranks: tuple[Rank, ...]) -> Straggler | None:

@@ -153,11 +153,9 @@ def spread_bytes(view: View, *kinds: str) -> Floats:
     """Return the bytes that each rank moved in each bin; (ranks, bins)."""
     events = view.events
     rows = np.flatnonzero(view.basic & events.is_kind(*kinds))
-    begin = events.begin[rows]
-    shape = (len(view.groups), BINS)
-    return spread_amounts(
-        begin, begin + events.duration[rows], view.bytes[rows], view.groups_of(rows), shape, view.trace.duration
-    )
+    begin, shape = events.begin[rows], (len(view.groups), BINS)
+    end, group = begin + events.duration[rows], view.groups_of(rows)
+    return spread_amounts(begin, end, view.bytes[rows], group, shape, view.trace.duration)
 
 
 def measure_activity(view: View, name: str) -> Floats:

@@ -121,19 +121,9 @@ def list_fleet(names: Sequence[str], jobs: Sequence[tuple[Figures, Sequence[Find
     """Return a row for each job, those with the longest I/O first."""
     rows = []
     for name, (figures, findings) in zip(names, jobs, strict=True):
-        moved = sum(one.read + one.written for one in figures.ranks)
-        slowest = figures.job.time_by_slowest
+        job, moved = figures.job, sum(one.read + one.written for one in figures.ranks)
+        perf = moved / job.time_by_slowest if job.time_by_slowest else 0.0
         met = next((one.insight.name for one in findings if one.is_met and is_costly(one, figures)), "")
-        rows.append(
-            FleetRow(
-                name,
-                figures.job.seconds,
-                len(figures.ranks),
-                moved,
-                slowest,
-                moved / slowest if slowest else 0.0,
-                met,
-                bool(figures.job.incomplete),
-            )
-        )
+        about = name, job.seconds, len(figures.ranks), moved
+        rows.append(FleetRow(*about, job.time_by_slowest, perf, met, bool(job.incomplete)))
     return tuple(sorted(rows, key=lambda one: -one.time_by_slowest))

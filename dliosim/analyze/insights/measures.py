@@ -74,13 +74,10 @@ def writes_alone(figures: Figures) -> Measure | None:
 def _measure_alone(figures: Figures, alone: float, base: str, what: str, doing: str) -> Measure | None:
     """Return the share of a time, a field of `Split`, that is spent `alone`, s."""
     split, times, whose = _times_of(figures)
-    if not split.has_compute or not times[base]:
+    if not split.has_compute or not (whole := times[base]):
         return None
-    share = alone / times[base]
-    words = (
-        f"{percent_cell(share)} {whose.format(what)} ({time_cell(times[base])}) is {doing} without compute next to it"
-    )
-    return Measure(share, words, alone)
+    words = f"{percent_cell(alone / whole)} {whose.format(what)} ({time_cell(whole)})"
+    return Measure(alone / whole, f"{words} is {doing} without compute next to it", alone)
 
 
 def _times_of(figures: Figures) -> tuple[TimeSplit, dict[str, float], str]:
@@ -99,9 +96,8 @@ def data_wait(figures: Figures) -> Measure | None:
     if not wait or not compute:
         return None
     share = wait / (wait + compute)
-    return Measure(
-        share, f"{percent_cell(share)} of the time of steps is waiting for data ({time_cell(wait)} a rank)", wait
-    )
+    words = f"{percent_cell(share)} of the time of steps is waiting for data ({time_cell(wait)} a rank)"
+    return Measure(share, words, wait)
 
 
 def straggler_lag(figures: Figures) -> Measure | None:
@@ -125,11 +121,10 @@ def mpi_wait_share(figures: Figures) -> Measure | None:
     if one is None or not one.mpi_seconds:
         return None
     waits = f"of {time_cell(one.mpi_seconds)} in MPI-IO a mean rank waits {time_cell(one.seconds)}"
+    share = one.seconds / one.mpi_seconds
     if not one.is_collective:
-        words = (
-            f"{waits} in independent calls, most for {one.file}: for locks or copies, as POSIX calls take no such time"
-        )
-        return Measure(one.seconds / one.mpi_seconds, words, one.seconds, cure=_LOCKS)
+        why = "for locks or copies, as POSIX calls take no such time"
+        return Measure(share, f"{waits} in independent calls, most for {one.file}: {why}", one.seconds, cure=_LOCKS)
     moved = f"one rank of {figures.job.ranks} moved {percent_cell(one.busiest)} of its bytes"
     causes = [f"its stripe count is {one.stripes}"] if one.stripes else []
     causes += [moved] if one.busiest >= _ONE_RANK else []
@@ -139,7 +134,7 @@ def mpi_wait_share(figures: Figures) -> Measure | None:
     )
     folder = shlex.quote(str(PurePosixPath(one.file).parent))
     cure = _STRIPE.format(folder=folder) if one.stripes == 1 else AGGREGATORS if one.stripes else ""
-    return Measure(one.seconds / one.mpi_seconds, words, one.seconds, cure=cure)
+    return Measure(share, words, one.seconds, cure=cure)
 
 
 def bytes_spread(figures: Figures) -> Measure | None:
@@ -169,13 +164,12 @@ def time_spread(figures: Figures) -> Measure | None:
     if len(figures.ranks) < 2 or not io.max or not _is_of_ranks(figures):
         return None
     share = (io.max - io.min) / io.max
-    words = (
-        f"I/O takes {io.max_rank} {time_cell(io.max)}, {io.min_rank} {time_cell(io.min)}: {percent_cell(share)} less"
-    )
+    least = f"{io.min_rank} {time_cell(io.min)}: {percent_cell(share)} less"
+    words = f"I/O takes {io.max_rank} {time_cell(io.max)}, {least}"
     written = {one.name: one.written for one in figures.ranks}
-    most, least = written.get(io.max_rank, 0), written.get(io.min_rank, 0)
-    if most > 2 * least:
-        words += f"; the first writes {size(most, 3)}, the other {size(least, 3)}"
+    first, other = written.get(io.max_rank, 0), written.get(io.min_rank, 0)
+    if first > 2 * other:
+        words += f"; the first writes {size(first, 3)}, the other {size(other, 3)}"
     return Measure(share, words, io.max - io.mean)
 
 
@@ -221,9 +215,8 @@ def metadata_seconds(figures: Figures) -> Measure | None:
     if not figures.ranks:
         return None
     slowest = max(figures.ranks, key=lambda one: one.metadata)
-    mean = sum(one.metadata for one in figures.ranks) / len(figures.ranks)
     words = f"{slowest.name} spends {time_cell(slowest.metadata)} in opens, closes and other calls without bytes"
-    return Measure(slowest.metadata, words, _a_rank(figures, mean * len(figures.ranks)))
+    return Measure(slowest.metadata, words, _a_rank(figures, sum(one.metadata for one in figures.ranks)))
 
 
 def _operation_seconds(figures: Figures) -> float:
@@ -281,8 +274,5 @@ def mix_share(figure: str, word: str, figures: Figures) -> Measure | None:
     if not read + written:  # or if no size is known
         return None
     side, most = max(("read", read), ("written" if figure == "bytes" else "write", written), key=lambda one: one[1])
-    share = most / (read + written)
-    return Measure(
-        abs(read - written) / (read + written),
-        f"{percent_cell(share)} of {word} are {side}{'s' if figure == 'count' else ''}",
-    )
+    words = f"{percent_cell(most / (read + written))} of {word} are {side}{'s' if figure == 'count' else ''}"
+    return Measure(abs(read - written) / (read + written), words)

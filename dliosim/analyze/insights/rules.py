@@ -59,10 +59,8 @@ class Finding:
 
 def judge(figures: Figures) -> tuple[Finding, ...]:
     """Return all insights as they are in a trace: those that are met first, the most costly before the others."""
-    found = []
-    for one in INSIGHTS:
-        measured = one.measure(figures)
-        found.append(Finding(one, measured, measured is not None and one.is_met(measured)))
+    measured = ((one, one.measure(figures)) for one in INSIGHTS)
+    found = (Finding(one, figure, figure is not None and one.is_met(figure)) for one, figure in measured)
     return tuple(sorted(found, key=_costs_least))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from dliosim.analyze.read.darshan.job import make_trace
 from dliosim.analyze.read.darshan.log import read_logs
 from dliosim.analyze.read.dftracer.job import read_dftracer
+from dliosim.analyze.read.dftracer.lines import GZIP, GZIP_BITS
 from dliosim.errors import DliosimError, TraceError, UsageError
 from dliosim.readable import printable
 from dliosim.trace.events import Trace
@@ -21,8 +22,6 @@ from dliosim.trace.file import FILE_NAME, read_trace
 
 #: What is read of a file to recognise it; bytes.
 _HEAD: Final = 4096
-_GZIP: Final = b"\x1f\x8b"
-_GZIP_BITS: Final = 31
 #: Sums of a column, in bytes or ns, are below this: half of what an int64 holds.
 _MOST: Final = float(1 << 62)
 
@@ -129,9 +128,9 @@ def _recognise(path: Path) -> str:
         head = file.read(_HEAD)
     if not head:
         return "empty: its process was killed before it wrote, or is still running"
-    if head.startswith(_GZIP):
+    if head.startswith(GZIP):
         try:
-            head = zlib.decompressobj(_GZIP_BITS).decompress(head, _HEAD)
+            head = zlib.decompressobj(GZIP_BITS).decompress(head, _HEAD)
         except zlib.error:
             return "damaged: it cannot be inflated"
     # Darshan's header: the version of the format in 8 bytes, and a number, in the order of the machine that wrote it.
@@ -150,11 +149,8 @@ def _recognise(path: Path) -> str:
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text[:64].replace(b" ", b"").replace(b"\n", b"").startswith(b'{"traceEvents"'):
         return "a trace of another program: DFTracer's has one event a line"
-    return "dftracer" if text.startswith((b"[", b"{")) else f"no trace: it begins with {_begin(head)}"
-
-
-def _begin(head: bytes) -> str:
-    return repr(printable(head[:16].decode(errors="replace")))
+    start = printable(head[:16].decode(errors="replace"))
+    return "dftracer" if text.startswith((b"[", b"{")) else f"no trace: it begins with {start!r}"
 
 
 #: Entries of a folder that are looked at.

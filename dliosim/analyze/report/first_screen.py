@@ -143,12 +143,7 @@ def _insight_lines(
 def explain_insight(name: str) -> str:
     """Return definition, threshold, source and cure of an insight; KeyError for a name that none has."""
     one = {one.name: one for one in INSIGHTS}[name]
-    rows = [
-        ("figure", one.figure),
-        ("found if", one.threshold),
-        ("from", one.source),
-        ("try", one.cure),
-    ]
+    rows = [("figure", one.figure), ("found if", one.threshold), ("from", one.source), ("try", one.cure)]
     if one.own:
         rows.append(("dliosim", one.own.format(loop="train", checkpoint="model", readers=_READERS)))
     lines = [f"{one.name}: {one.about}"]
@@ -157,7 +152,7 @@ def explain_insight(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def format_changes(changes: Changes, names: tuple[str, str]) -> str:
+def format_changes(changes: Changes, names: Sequence[str]) -> str:
     """Return what changed from one job to another, as text."""
     lines = _wrap([f"From {names[0]} to {names[1]}:"])
     for word, found in (("new", changes.appeared), ("gone", changes.gone)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -12,6 +11,7 @@ from dliosim.analyze.figures.access import BIN_NAMES
 from dliosim.analyze.figures.job import Figures
 from dliosim.analyze.insights.jobs import Changes
 from dliosim.analyze.insights.rules import Finding
+from dliosim.boundedjson import drop_nonfinite
 
 #: Version of the names and their meaning.
 SCHEMA_VERSION = 1
@@ -26,7 +26,7 @@ def analysis_json(figures: Figures, findings: Sequence[Finding]) -> str:
     return _line(content)
 
 
-def changes_json(changes: Changes, names: tuple[str, str]) -> str:
+def changes_json(changes: Changes, names: Sequence[str]) -> str:
     """Return what changed between two jobs as a line of JSON."""
     content = {
         "schema_version": SCHEMA_VERSION,
@@ -58,13 +58,4 @@ def _finding(one: Finding) -> dict[str, Any]:
 
 
 def _line(content: Any) -> str:
-    return json.dumps(_finite(content), allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    """Return a value with null for numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(drop_nonfinite(content), allow_nan=False) + "\n"

@@ -58,20 +58,17 @@ def _insight_pieces(figures: Figures, findings: Sequence[Finding]) -> Iterator[s
     for one in costly:
         assert one.found is not None
         cost = "all figures are in doubt" if one.found.cost is None else f"up to {seconds(one.found.cost, 3)} a rank"
-        text = f"{one.found.words} (threshold {one.insight.threshold})"
+        text = printable(f"{one.found.words} (threshold {one.insight.threshold})", lines=True)
         words, *lines = cure_lines(one, figures)
-        rows = [("FOUND", text), ("TRY", "\n".join([words, *lines]))]
-        yield html.answer(
-            f"{one.insight.name}  {cost}", [(name, printable(row, lines=True)) for name, row in rows], "", "bad"
-        )
+        tried = printable("\n".join([words, *lines]), lines=True)
+        yield html.answer(f"{one.insight.name}  {cost}", [("FOUND", text), ("TRY", tried)], "", "bad")
     rest = [one for one in met if one not in costly]
     if rest:
         yield html.paragraph(f"Little to gain: {', '.join(one.insight.name for one in rest)}.", "faint")
     if not met:
         looked = count(sum(one.found is not None for one in findings), "insight")
-        yield html.answer(
-            "No insight", [("FOUND", f"{looked} were looked at, and none is beyond its threshold.")], "", "good"
-        )
+        text = f"{looked} were looked at, and none is beyond its threshold."
+        yield html.answer("No insight", [("FOUND", text)], "", "good")
     yield html.paragraph(_HOW, "faint")
 
 
@@ -81,15 +78,7 @@ MOST_ROWS: Final = 48
 #: What a rank did less than this share of a column leaves it white.
 _LEAST_SHARE = 0.02
 
-_COLOURS: Final = {
-    "read": style.READS,
-    "write": "#0B4F7D",
-    "metadata": "#B0B0B0",
-    "compute": style.PARTS["compute"],
-    "checkpoint": style.PARTS["checkpoint"],
-    "processing": style.PARTS["processing"],
-    "sync wait": style.PARTS["sync wait"],
-}
+_COLOURS: Final = {**style.PARTS, "read": style.READS, "write": "#0B4F7D", "metadata": "#B0B0B0"}
 
 _TIMELINE = (
     "How to read it: a row is a rank, its I/O above and all else below; where there is I/O and no compute below it, "
@@ -114,25 +103,18 @@ _SIZES = (
 
 def list_pictures(view: View, figures: Figures) -> Iterator[tuple[str, str, Figure]]:
     """Yield title, caption and figure of each picture that a trace has something for."""
+    rows, note = choose_rows(figures), ""
+    if len(rows) < len(figures.ranks):
+        note = f" Of {len(figures.ranks)} ranks {len(rows)} are shown, evenly chosen by their I/O time."
     if len(view.events) and view.trace.duration:
-        yield from _list_pictures_over_time(view, figures)
+        width = seconds(figures.job.seconds / FINE_BINS, 3)
+        caption = _TIMELINE.format(columns=FINE_BINS, width=width, rows=note)
+        yield "What each rank did", caption, activity_map(view, figures, rows)
+        if any(figures.bandwidth.read) or any(figures.bandwidth.written):
+            yield "Bandwidth of all ranks", _SUM, bandwidth_curve(figures)
+            yield "Bandwidth of each rank", _MAP.format(rows=note), bytes_map(view, figures, rows)
     if any(figures.access.read.bins) or any(figures.access.write.bins):
         yield "Sizes of calls", _SIZES, sizes_chart(figures)
-
-
-def _list_pictures_over_time(view: View, figures: Figures) -> Iterator[tuple[str, str, Figure]]:
-    rows = choose_rows(figures)
-    note = (
-        ""
-        if len(rows) == len(figures.ranks)
-        else f" Of {len(figures.ranks)} ranks {len(rows)} are shown, evenly chosen by their I/O time."
-    )
-    width = seconds(figures.job.seconds / FINE_BINS, 3)
-    caption = _TIMELINE.format(columns=FINE_BINS, width=width, rows=note)
-    yield "What each rank did", caption, activity_map(view, figures, rows)
-    if any(figures.bandwidth.read) or any(figures.bandwidth.written):
-        yield "Bandwidth of all ranks", _SUM, bandwidth_curve(figures)
-        yield "Bandwidth of each rank", _MAP.format(rows=note), bytes_map(view, figures, rows)
 
 
 def choose_rows(figures: Figures) -> Ints:
@@ -195,10 +177,8 @@ def bandwidth_curve(figures: Figures) -> Figure:
     unit = style.time_axis(axes.xaxis, figures.job.seconds, "time since the job's start")
     edges = np.linspace(0, figures.job.seconds * unit, len(figures.bandwidth.read) + 1)
     handles = []
-    for name, moved, colour in (
-        ("read", figures.bandwidth.read, style.SERIES[0]),
-        ("written", figures.bandwidth.written, style.SERIES[1]),
-    ):
+    sides = ("read", figures.bandwidth.read), ("written", figures.bandwidth.written)
+    for (name, moved), colour in zip(sides, style.SERIES, strict=False):
         if any(moved):
             rate = np.array(moved) / figures.bandwidth.bin_seconds
             axes.stairs(rate, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
@@ -217,11 +197,8 @@ def sizes_chart(figures: Figures) -> Figure:
     """Draw the calls in each of Darshan's bins of sizes."""
     drawn = style.figure(height=2.8)
     axes = drawn.add_subplot()
-    sides = [
-        one
-        for one in (("reads", figures.access.read, style.SERIES[0]), ("writes", figures.access.write, style.SERIES[1]))
-        if any(one[1].bins)
-    ]
+    both = ("reads", figures.access.read, style.SERIES[0]), ("writes", figures.access.write, style.SERIES[1])
+    sides = [one for one in both if any(one[1].bins)]
     width = 0.8 / len(sides)
     for index, (name, side, colour) in enumerate(sides):
         places = np.arange(len(BIN_NAMES)) + (index - (len(sides) - 1) / 2) * width

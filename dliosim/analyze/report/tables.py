@@ -52,11 +52,11 @@ def list_tables(figures: Figures, findings: Sequence[Finding]) -> Iterator[Table
     """Yield all tables of one job that have rows, the time split first."""
     tables = [
         split_table(figures.split, figures.epochs),
-        _functions_table(figures.functions),
+        _draw_longest(_ALL_FUNCTIONS, "more", _FUNCTIONS, figures.functions, _MOST_FUNCTIONS),
         _sizes_table(figures.functions),
         _layers_table(figures.layers),
         *_access_tables(figures.access),
-        _files_table(figures.files),
+        _draw_longest(_ALL_FILES, "more kinds", _FILES, figures.files, _MOST_FILES),
         _ranks_table(figures.ranks, figures.straggler),
         _bandwidth_table(figures.bandwidth),
         _draw("insights that were looked at", _FINDINGS, findings),
@@ -83,6 +83,15 @@ def _draw(title: str, columns: Sequence[Column[T]], rows: Iterable[T]) -> Table:
     return Table(title, tuple(column.heading for column in columns), cells)
 
 
+def _draw_longest(title: str, others: str, columns: Sequence[Column[T]], rows: Sequence[T], most: int) -> Table:
+    """Return a table of those rows that took longest, which are first."""
+    more = len(rows) - most
+    return _draw(f"{title}; {more} {others} took less" if more > 0 else title, columns, rows[:most])
+
+
+_ALL_FUNCTIONS: Final = "functions: time of all ranks and of one call; bytes of all calls"
+_ALL_FILES: Final = "files by purpose and ending: calls, bytes, time of all ranks"
+
 _FUNCTIONS: Final[tuple[Column[Function], ...]] = (
     Column("function", lambda one: one.name, _name),
     Column("layer", lambda one: one.layer, str),
@@ -93,14 +102,6 @@ _FUNCTIONS: Final[tuple[Column[Function], ...]] = (
     Column("max", lambda one: one.max, time_cell),
     Column("bytes", lambda one: one.bytes if one.sizes or one.bytes else None, _bytes),
 )
-
-
-def _functions_table(functions: Sequence[Function]) -> Table:
-    """Return the functions, those that took longest first."""
-    more = len(functions) - _MOST_FUNCTIONS
-    note = f"; {more} more took less" if more > 0 else ""
-    title = f"functions: time of all ranks and of one call; bytes of all calls{note}"
-    return _draw(title, _FUNCTIONS, functions[:_MOST_FUNCTIONS])
 
 
 def _sizes_table(functions: Sequence[Function]) -> Table:
@@ -138,9 +139,8 @@ def _layers_table(layers: Sequence[Layer]) -> Table:
         rows.append((name, *(cells if one.events else ("absent", *[ABSENT] * 5))))
     headings = ("layer", "events", "a rank", "events/s", "bytes", "bandwidth", "within\nits parent")
     has_any = any(one.events for one in layers)
-    return Table(
-        "layers: time of a mean rank; rates over the union of all ranks", headings, tuple(rows) if has_any else ()
-    )
+    title = "layers: time of a mean rank; rates over the union of all ranks"
+    return Table(title, headings, tuple(rows) if has_any else ())
 
 
 #: Rows of the table of access.
@@ -160,24 +160,20 @@ _ACCESS: Final[tuple[Column[Direction], ...]] = (
 
 
 def _access_tables(access: Access) -> Iterator[Table]:
-    names = {"reads": access.read, "writes": access.write}
-    headings = ("", *(name for name, one in names.items() if one.count))
-    sides = [one for one in names.values() if one.count]
+    sides = {name: one for name, one in (("reads", access.read), ("writes", access.write)) if one.count}
     if not sides:
         return
-    order = (
-        f"{access.switches} times the direction changes on a file; {access.shared_files} of {access.files} files shared"
-    )
-    rows = tuple((row.heading, *map(row.cell, sides)) for row in _ACCESS)
-    yield Table(f"access, by process and file: {order}", headings, rows)
-    bins = [(name, *(str(one.bins[at]) for one in sides)) for at, name in enumerate(BIN_NAMES)]
-    common = [[f"{_bytes(size)}: {calls}" for size, calls in one.common] for one in sides]
-    commonest = [
-        (f"commonest, {place}", *cells) for place, cells in enumerate(zip_longest(*common, fillvalue=ABSENT), 1)
-    ]
-    yield Table(
-        "sizes of calls, in Darshan's bins; the commonest sizes, with their calls", headings, (*bins, LINE, *commonest)
-    )
+    headings, both = ("", *sides), sides.values()
+    order = f"{access.switches} times the direction changes on a file"
+    shared = f"{access.shared_files} of {access.files} files shared"
+    rows = tuple((row.heading, *map(row.cell, both)) for row in _ACCESS)
+    yield Table(f"access, by process and file: {order}; {shared}", headings, rows)
+    bins = [(name, *(str(one.bins[at]) for one in both)) for at, name in enumerate(BIN_NAMES)]
+    common = [[f"{_bytes(size)}: {calls}" for size, calls in one.common] for one in both]
+    places = enumerate(zip_longest(*common, fillvalue=ABSENT), 1)
+    commonest = [(f"commonest, {place}", *cells) for place, cells in places]
+    title = "sizes of calls, in Darshan's bins; the commonest sizes, with their calls"
+    yield Table(title, headings, (*bins, LINE, *commonest))
 
 
 _FILES: Final[tuple[Column[FileKind], ...]] = (
@@ -190,13 +186,6 @@ _FILES: Final[tuple[Column[FileKind], ...]] = (
     Column("written", lambda one: one.written, _bytes),
     Column("all ranks", lambda one: one.seconds, time_cell),
 )
-
-
-def _files_table(files: Sequence[FileKind]) -> Table:
-    more = len(files) - _MOST_FILES
-    note = f"; {more} more kinds took less" if more > 0 else ""
-    title = f"files by purpose and ending: calls, bytes, time of all ranks{note}"
-    return _draw(title, _FILES, files[:_MOST_FILES])
 
 
 _RANKS: Final[tuple[Column[Rank], ...]] = (
@@ -220,10 +209,8 @@ def _ranks_table(ranks: Sequence[Rank], straggler: Straggler | None) -> Table:
         slowest = [*slowest[:half], *slowest[-half:]]
     if straggler:
         where = f"last in {straggler.last} of {straggler.steps} steps" if straggler.by == "step" else "by its I/O"
-        behind, cost = time_cell(straggler.behind), time_cell(straggler.cost)
-        note += (
-            f"; the others wait longest for {straggler.name}: {where}, then {behind} behind their median, {cost} in all"
-        )
+        amount = f"{time_cell(straggler.behind)} behind their median, {time_cell(straggler.cost)} in all"
+        note += f"; the others wait longest for {straggler.name}: {where}, then {amount}"
     table = _draw(f"ranks, the longest I/O first{note}", _RANKS, slowest)
     return table if is_whole else replace(table, rows=(*table.rows[:half], LINE, *table.rows[half:]))
 
@@ -251,7 +238,7 @@ _FINDINGS: Final[tuple[Column[Finding], ...]] = (
 )
 
 
-def changes_tables(changes: Changes, names: tuple[str, str]) -> Iterator[Table]:
+def changes_tables(changes: Changes, names: Sequence[str]) -> Iterator[Table]:
     """Yield the tables of what changed from one job to another."""
     columns: tuple[Column[Change], ...] = (
         Column("", lambda one: shorten_name(printable(one.what), 36), str),

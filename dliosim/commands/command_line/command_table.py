@@ -26,51 +26,18 @@ DATA_DIRECTORY: Final = "dliosim-data"
 
 #: What stands behind options, and in the place of arguments, in a line to type: for --help and for suggestions.
 EXAMPLES: Final = {
-    "PATTERN": "cosmoflow",
-    "RESULTS": "dliosim-results-*",
-    "CODE|PATTERN": "E204",
-    "PATTERN|FILE": "cosmoflow",
-    "SHELL": "bash",
-    "DIR": "dliosim-data",
-    "-D": "train.epochs=1",
-    "--dir": "/scratch/me",
-    "--root": "fast=/mnt/nvme",
-    "--output": "my-results",
-    "--ranks": "8",
-    "--nodes": "2",
-    "--mtbf": "4 h",
-    "--restart-time": "10 min",
-    "--save-time": "30 s",
-    "--bandwidth": "100 GB/s",
-    "--opens": "1_000_000/s",
-    "--per-node": "8",
-    "--storage": "scratch.dlio",
-    "--loss": "2 %",
-    "--memory": "512 GB",
-    "--stall-report": "600 s",
-    "--stall-timeout": "600 s",
-    "--vary": "api=posix,mpi-independent",
-    "--loop": "train",
-    "--what": "save",
-    "--repeat": "8",
-    "--caches": "cold",
-    "--seed": "1",
-    "--rank": "0",
-    "--epoch": "1",
-    "--trace": "steps 1 to 100, ranks 0 to 7, at most 1 GB",
-    "--html": "page.html",
-    "--png": "pictures",
-    "--dlio": "mlperf-v2",
-    "-o": "unet3d.dlio",
-    "TRACE": "my-results",
-    "--explain": "unoverlapped-io",
-    "export": "export",
-    "--format": "csv",
-    "--part": "steps 1 to 100, ranks 0 to 7",
-    "FILE.yaml": "unet3d_h100.yaml",
-    "NAME": "mine",
-    "--from": "cosmoflow",
-}
+    "PATTERN": "cosmoflow", "RESULTS": "dliosim-results-*", "CODE|PATTERN": "E204",
+    "SHELL": "bash", "DIR": "dliosim-data", "-D": "train.epochs=1", "--dir": "/scratch/me", "--root": "fast=/mnt/nvme",
+    "--output": "my-results", "--ranks": "8", "--nodes": "2", "--mtbf": "4 h", "--restart-time": "10 min",
+    "--save-time": "30 s", "--bandwidth": "100 GB/s", "--opens": "1_000_000/s", "--per-node": "8",
+    "--storage": "scratch.dlio", "--loss": "2 %", "--memory": "512 GB", "--stall-report": "600 s",
+    "--stall-timeout": "600 s", "--vary": "api=posix,mpi-independent", "--loop": "train", "--what": "save",
+    "--repeat": "8", "--caches": "cold", "--seed": "1", "--rank": "0", "--epoch": "1",
+    "--trace": "steps 1 to 100, ranks 0 to 7, at most 1 GB", "--html": "page.html", "--png": "pictures",
+    "--dlio": "mlperf-v2", "-o": "unet3d.dlio", "TRACE": "my-results", "--explain": "unoverlapped-io",
+    "export": "export", "--format": "csv", "--part": "steps 1 to 100, ranks 0 to 7", "FILE.yaml": "unet3d_h100.yaml",
+    "NAME": "mine", "--from": "cosmoflow",
+}  # fmt: skip
 
 #: Names and arguments of `add_argument`.
 Option: TypeAlias = "tuple[tuple[str, ...], dict[str, Any]]"
@@ -80,7 +47,7 @@ Option: TypeAlias = "tuple[tuple[str, ...], dict[str, Any]]"
 class Command:
     """One command of the command line."""
 
-    function: str  #: `module:function` in `dliosim`, called with the parsed options
+    function: str  #: `module:function` in `dliosim`, called with the parsed options; on ranks a class
     help: str  #: line of `dliosim --help`
     example: str  #: line to type
     options: tuple[Option, ...]  #: options and arguments, in the order of `--help`
@@ -88,8 +55,10 @@ class Command:
     find_contradiction: Callable[[SimpleNamespace], str] = lambda parsed: ""  #: returns which options contradict, or ""
 
 
-def _option(name: str, metavar: str, text: str | None = None, **more: Any) -> Option:
-    return (name,), {"metavar": metavar, "help": text} | more
+def _option(declared: str, text: str, **more: Any) -> Option:
+    """Return an option or argument that is declared by its names and what --help shows for its value."""
+    *names, metavar = declared.split(" ")
+    return tuple(names), {"metavar": metavar, "help": text} | more
 
 
 def _flag(name: str, text: str) -> Option:
@@ -100,8 +69,8 @@ def _job(default: int | None) -> tuple[Option, ...]:
     """Return the options for the size of a job; without a default the ranks must be given."""
     text = f"ranks of the job, {default} if not given" if default else "ranks of the job"
     return (
-        _option("--ranks", "N", text, type=types.parse_ranks, default=default, required=default is None),
-        _option("--nodes", "M", "nodes of the job, 1 if not given", type=types.parse_positive),
+        _option("--ranks N", text, type=types.parse_ranks, default=default, required=default is None),
+        _option("--nodes M", "nodes of the job, 1 if not given", type=types.parse_positive),
     )
 
 
@@ -111,64 +80,64 @@ def _failures(restart: str) -> tuple[Option, ...]:
         "best to save (Young, Daly), and what failures and saves cost then"
     )
     until = f"with --mtbf: from a failure until the job continues (default: {restart})"
-    return (
-        _option("--mtbf", "D", mtbf, type=types.parse_time),
-        _option("--restart-time", "D", until, type=types.parse_time),
-    )
+    return (_option("--mtbf D", mtbf, type=types.parse_time), _option("--restart-time D", until, type=types.parse_time))
 
 
 def _output(kind: str) -> Option:
-    return _option("--output", "DIR", f"where results go, a directory without any (default: a new dliosim-{kind}-*)")
+    return _option("--output DIR", f"where results go, a directory without any (default: a new dliosim-{kind}-*)")
 
 
 _PATTERN_HELP: Final = (
     "a pattern file (.dlio), the name of a pattern that `dliosim patterns` lists, or a workload file of DLIO (.yaml), "
     "with overrides of its keys where needed: ++workload.train.epochs=2"
 )
-_PATTERN: Final = _option("pattern", "PATTERN", _PATTERN_HELP)
+_PATTERN: Final = _option("pattern PATTERN", _PATTERN_HELP)
 
 #: Values of the pattern's parameters, and its roots.
 _VALUES: Final = (
     _option(
-        "-D",
-        "NAME=VALUE",
+        "-D NAME=VALUE",
         "a parameter (-D batch=4) or a setting of a named block or verb (-D train.readers=0, "
         '-D universe.layout="shared file"); may be given several times',
         dest="define",
         action="append",
         default=[],
     ),
-    _option("--dir", "DIR", "where data are stored (default: ./dliosim-data)", default=DATA_DIRECTORY),
-    _option("--root", "NAME=DIR", "another tier, for `root NAME` in a pattern", action="append", default=[]),
+    _option("--dir DIR", "where data are stored (default: ./dliosim-data)", default=DATA_DIRECTORY),
+    _option("--root NAME=DIR", "another tier, for `root NAME` in a pattern", action="append", default=[]),
 )
 
+_PAGE: Final = _option("--html FILE", "write one page with all tables and pictures, complete in itself")
 _JSON: Final = _flag("--json", "print the answer alone, as a line of JSON, for scripts (docs/answer.md)")
 
 _STALLS: Final = (
     _option(
-        "--stall-report",
-        "D",
+        "--stall-report D",
         "when no step, chunk or call has ended for this time, say which rank the others wait for "
         f'(default {_STALL / 60:.0f} min; "off": never)',
         type=types.parse_time_or_off,
         default=_STALL,
     ),
     _option(
-        "--stall-timeout",
-        "D",
+        "--stall-timeout D",
         "when nothing has ended for this time, say so and end the job with 1 (default: off)",
         type=types.parse_time_or_off,
     ),
 )
 
 
+def _list_given(parsed: SimpleNamespace, *names: str) -> list[str]:
+    """Return those of some options that are on the line."""
+    values = {name: getattr(parsed, name) for name in names}
+    return [f"--{name.replace('_', '-')}" for name, value in values.items() if value is not None and value is not False]
+
+
 def _find_run_contradiction(parsed: SimpleNamespace) -> str:
-    others = [name for name in ("null", "verify", "trace", "mtbf") if getattr(parsed, name) not in (None, False)]
-    if parsed.storage is not None and others:
-        return f"--storage and --{others[0]}: a run on a described storage reads no file"
-    if parsed.null and (parsed.verify or parsed.with_null):
-        other = "--verify" if parsed.verify else "--with-null"
-        return f"--null and {other}: a run without I/O has nothing to {'check' if parsed.verify else 'compare with'}"
+    if parsed.storage is not None and (others := _list_given(parsed, "null", "verify", "trace", "mtbf")):
+        return f"--storage and {others[0]}: a run on a described storage reads no file"
+    if parsed.null and (others := _list_given(parsed, "verify", "with_null")):
+        done = "check" if parsed.verify else "compare with"
+        return f"--null and {others[0]}: a run without I/O has nothing to {done}"
     return _find_missing_mtbf(parsed, "restart_time")
 
 
@@ -182,46 +151,45 @@ def _find_check_contradiction(parsed: SimpleNamespace) -> str:
 
 
 def _find_report_contradiction(parsed: SimpleNamespace) -> str:
-    if parsed.json and parsed.full:
+    printed = _list_given(parsed, "json", "full")
+    if len(printed) > 1:
         return "--json and --full: one prints an answer for scripts, the other tables"
-    if (parsed.json or parsed.full) and (parsed.html is not None or parsed.png is not None):
-        return f"{'--json' if parsed.json else '--full'} prints, and --html and --png write files"
+    if printed and _list_given(parsed, "html", "png"):
+        return f"{printed[0]} prints, and --html and --png write files"
     return ""
 
 
 def _find_analyze_contradiction(parsed: SimpleNamespace) -> str:
+    given = _list_given(parsed, "json", "full", "html")
     if parsed.explain is not None:
-        given = next((f"--{name}" for name in ("json", "full", "html") if getattr(parsed, name)), "")
-        return f"--explain and {given}: an explanation is of no trace" if given else ""
+        return f"--explain and {given[0]}: an explanation is of no trace" if given else ""
     if not parsed.traces:
         return "the following arguments are required: TRACE"
     if parsed.json and parsed.full:
         return "--json and --full: one prints figures for scripts, the other tables"
-    if (parsed.json or parsed.full) and parsed.html is not None:
-        return f"{'--json' if parsed.json else '--full'} and --html: one prints, the other writes a page"
-    return ""
+    return f"{given[0]} and --html: one prints, the other writes a page" if len(given) > 1 else ""
 
 
 def _find_plan_contradiction(parsed: SimpleNamespace) -> str:
-    given = [name for name in ("rank", "epoch", "loop") if getattr(parsed, name) is not None]
-    if given and not parsed.csv:
-        return f"--{given[0]} chooses what --csv lists, and there is no --csv"
+    chosen = _list_given(parsed, "rank", "epoch", "loop")
+    if chosen and not parsed.csv:
+        return f"{chosen[0]} chooses what --csv lists, and there is no --csv"
     if parsed.json and parsed.csv:
         return "--json and --csv: one prints an answer for scripts, the other a list of reads"
     if parsed.csv and parsed.mtbf is not None:
         return "--mtbf has a table of its own, and --csv prints none"
-    if parsed.storage is not None and (parsed.bandwidth is not None or parsed.opens is not None):
+    limits = _list_given(parsed, "bandwidth", "opens", "storage", "loss")
+    if parsed.storage is not None and {"--bandwidth", "--opens"} & {*limits}:
         return "--storage: the file has the rates that --bandwidth and --opens give"
-    limits = [name for name in ("bandwidth", "opens", "storage", "loss") if getattr(parsed, name) is not None]
     if parsed.csv and limits:
-        return f"--{limits[0]} is for the answer of a plan, and --csv prints a list of reads"
+        return f"{limits[0]} is for the answer of a plan, and --csv prints a list of reads"
     return _find_missing_mtbf(parsed, "restart_time", "save_time")
 
 
 def _find_missing_mtbf(parsed: SimpleNamespace, *names: str) -> str:
-    given = [name for name in names if getattr(parsed, name) is not None]
+    given = _list_given(parsed, *names)
     if given and parsed.mtbf is None:
-        return f"--{given[0].replace('_', '-')} goes with --mtbf, the mean time between failures, and there is none"
+        return f"{given[0]} goes with --mtbf, the mean time between failures, and there is none"
     return ""
 
 
@@ -233,7 +201,7 @@ COMMANDS: Final = {
         (),
     ),
     "run": Command(
-        "commands.run:run_command",
+        "commands.run:RunCommand",
         "run a pattern with real I/O, and print what was measured",
         "mpiexec -n 4 dliosim run cosmoflow",
         (
@@ -241,7 +209,7 @@ COMMANDS: Final = {
             *_VALUES,
             _output("results"),
             _flag("--null", "no I/O at all: measures the tool itself"),
-            _option("--storage", "FILE", "no I/O: reads wait as on the storage that FILE describes (docs/answer.md)"),
+            _option("--storage FILE", "no I/O: reads wait as on the storage that FILE describes (docs/answer.md)"),
             _flag("--with-null", "run every loop again without I/O: gives the slowdown"),
             _flag("--verify", "check every byte read, not only the ends of each sample"),
             _flag(
@@ -249,8 +217,7 @@ COMMANDS: Final = {
                 "end with status 3 where an `expect` line is missed, for CI (default: 0, as it was measured)",
             ),
             _option(
-                "--trace",
-                "PART",
+                "--trace PART",
                 "record every operation, all or a part, in trace.h5 in the results, for dliosim analyze",
                 type=types.parse_trace,
                 nargs="?",
@@ -265,14 +232,13 @@ COMMANDS: Final = {
         find_contradiction=_find_run_contradiction,
     ),
     "compare": Command(
-        "commands.compare:compare_command",
+        "commands.compare:CompareCommand",
         "say which of several ways is faster, and if the difference is real",
         "dliosim compare cosmoflow --vary api=posix,mpi-independent",
         (
             _PATTERN,
             _option(
-                "--vary",
-                "NAME=A,B,...",
+                "--vary NAME=A,B,...",
                 "what differs between variants: anything that -D takes, or a setting of the loop, its data set or its "
                 "checkpoint without their name (api, hints, order, transfer, layout, writers, ...); may be given "
                 "several times, for all combinations",
@@ -280,25 +246,23 @@ COMMANDS: Final = {
                 required=True,
             ),
             *_VALUES,
-            _option("--loop", "NAME", "which loop to compare, if the pattern has several"),
+            _option("--loop NAME", "which loop to compare, if the pattern has several"),
             _flag("--checkpoints", "let the loop save its checkpoints, which it does not while it is compared"),
             _option(
-                "--what",
-                "VERB",
+                "--what VERB",
                 "compare how long the job stalls for a checkpoint: save, restore, or with its name "
                 '"save NAME" (default for patterns without a loop)',
             ),
             _option(
-                "--repeat", "N", "passes of each variant that count (default 8)", type=types.parse_positive, default=8
+                "--repeat N", "passes of each variant that count (default 8)", type=types.parse_positive, default=8
             ),
             _option(
-                "--caches",
-                "{cold,warm}",
+                "--caches {cold,warm}",
                 "drop the page cache before each pass, or read all data through it (default: cold if the pattern has "
                 "`drop caches` or restores are compared, else warm)",
                 choices=("cold", "warm"),
             ),
-            _option("--seed", "S", "of the order of passes (default 0)", type=types.parse_natural, default=0),
+            _option("--seed S", "of the order of passes (default 0)", type=types.parse_natural, default=0),
             _output("compare"),
             _JSON,
             *_STALLS,
@@ -306,17 +270,17 @@ COMMANDS: Final = {
         descriptions.COMPARE,
     ),
     "verify": Command(
-        "commands.verify:verify_command",
+        "commands.verify:VerifyCommand",
         "say whether the data on storage are still what was written",
         "dliosim verify dliosim-data",
-        (_option("place", "DIR", "a directory of --dir or --root, or of one data set or checkpoint"), *_STALLS),
+        (_option("place DIR", "a directory of --dir or --root, or of one data set or checkpoint"), *_STALLS),
         descriptions.VERIFY,
     ),
     "check": Command(
         "commands.check_plan_explain:check_command",
         "say whether patterns are right, without running them",
         "dliosim check cosmoflow",
-        (_option("pattern", "PATTERN", _PATTERN_HELP, nargs="+"), *_VALUES, *_job(4)),
+        (_option("pattern PATTERN", _PATTERN_HELP, nargs="+"), *_VALUES, *_job(4)),
         find_contradiction=_find_check_contradiction,
     ),
     "plan": Command(
@@ -328,39 +292,34 @@ COMMANDS: Final = {
             *_VALUES,
             *_job(None),
             _flag("--csv", "reads of one rank and epoch: step, sample, file, offset, length"),
-            _option("--rank", "R", "with --csv: which rank, from 0 (default 0)", type=types.parse_natural),
-            _option("--epoch", "E", "with --csv: which epoch, from 1 (default 1)", type=types.parse_positive),
-            _option("--loop", "NAME", "with --csv: which loop (default: the first)"),
-            _flag("--json", "print the answer alone, as a line of JSON, for scripts (docs/answer.md)"),
+            _option("--rank R", "with --csv: which rank, from 0 (default 0)", type=types.parse_natural),
+            _option("--epoch E", "with --csv: which epoch, from 1 (default 1)", type=types.parse_positive),
+            _option("--loop NAME", "with --csv: which loop (default: the first)"),
+            _JSON,
             _option(
-                "--memory",
-                "SIZE",
+                "--memory SIZE",
                 "of a node (default: that of this machine, or what its control groups allow)",
                 type=types.parse_size,
             ),
             *_failures("as long as reading what all ranks restore, as fast as a save is written"),
-            _option("--save-time", "D", "with --mtbf: how long a save holds the ranks", type=types.parse_time),
+            _option("--save-time D", "with --mtbf: how long a save holds the ranks", type=types.parse_time),
             _option(
-                "--bandwidth",
-                "B",
+                "--bandwidth B",
                 "of storage, for all ranks together: says the utilization that loops reach at most, and how long saves "
                 "take (with --mtbf, default: a table of 1, 10, 100 GB/s and 1 TB/s)",
                 type=types.parse_bandwidth,
             ),
             _option(
-                "--opens",
-                "N/s",
+                "--opens N/s",
                 "opens a second of storage, for all ranks together: another limit of loops",
                 type=types.parse_opens,
             ),
             _option(
-                "--storage",
-                "FILE",
+                "--storage FILE",
                 "a .dlio file with a `storage` block, in place of --bandwidth and --opens (docs/reference.md#storage)",
             ),
             _option(
-                "--loss",
-                "SHARE",
+                "--loss SHARE",
                 "time that saves may cost, with --mtbf saves and failures (default: 5 %%)",
                 type=types.parse_share,
             ),
@@ -368,13 +327,13 @@ COMMANDS: Final = {
         find_contradiction=_find_plan_contradiction,
     ),
     "calibrate": Command(
-        "commands.calibrate:calibrate_command",
+        "commands.calibrate:CalibrateCommand",
         "measure a storage on one node, and describe it for predict",
         "mpiexec -n 4 dliosim calibrate --dir /scratch/me -o here.dlio",
         (
-            _option("-o", "FILE", "the file with the description", required=True),
+            _option("-o FILE", "the file with the description", required=True),
             *_VALUES[:2],
-            _option("--storage", "FILE", "no I/O: calibrate on a described storage, to see what is found of it"),
+            _option("--storage FILE", "no I/O: calibrate on a described storage, to see what is found of it"),
             *_STALLS,
         ),
     ),
@@ -385,18 +344,13 @@ COMMANDS: Final = {
         (
             _PATTERN,
             *_VALUES,
+            _option("--storage FILE", "a .dlio file with a `storage` block (docs/reference.md#storage)", required=True),
             _option(
-                "--storage",
-                "FILE",
-                "a .dlio file with a `storage` block (docs/reference.md#storage)",
-                required=True,
+                "--ranks N,...", "ranks of the job; several for a table", type=types.parse_rank_list, required=True
             ),
-            _option(
-                "--ranks", "N,...", "ranks of the job; several for a table", type=types.parse_rank_list, required=True
-            ),
-            _option("--per-node", "M", "ranks of a node (default 8)", type=types.parse_ranks, default=8),
-            _option("--loop", "NAME", "which loop (default: the first that reads)"),
-            _flag("--json", "print the answer alone, as a line of JSON, for scripts (docs/answer.md)"),
+            _option("--per-node M", "ranks of a node (default 8)", type=types.parse_ranks, default=8),
+            _option("--loop NAME", "which loop (default: the first that reads)"),
+            _JSON,
         ),
     ),
     "report": Command(
@@ -404,11 +358,11 @@ COMMANDS: Final = {
         "show results again: tables, a page, pictures; several side by side",
         "dliosim report dliosim-results-*",
         (
-            _option("results", "RESULTS", "directories that `dliosim run` or `dliosim compare` wrote", nargs="+"),
+            _option("results RESULTS", "directories that `dliosim run` or `dliosim compare` wrote", nargs="+"),
             _JSON,
             _flag("--full", "print all tables of each result, one result after the other"),
-            _option("--html", "FILE", "write one page with all tables and pictures, complete in itself"),
-            _option("--png", "DIR", "write each picture into DIR, as PNG and as SVG"),
+            _PAGE,
+            _option("--png DIR", "write each picture into DIR, as PNG and as SVG"),
         ),
         descriptions.REPORT,
         find_contradiction=_find_report_contradiction,
@@ -418,11 +372,11 @@ COMMANDS: Final = {
         "say why a job is slow, by its trace (also Darshan, DFTracer)",
         "dliosim analyze my-results",
         (
-            _option("traces", "TRACE", "a results folder, a .darshan log, a folder or files of DFTracer", nargs="*"),
+            _option("traces TRACE", "a results folder, a .darshan log, a folder or files of DFTracer", nargs="*"),
             _flag("--json", "print all figures, as a line of JSON, for scripts (docs/analysis.schema.json)"),
             _flag("--full", "print all tables"),
-            _option("--html", "FILE", "write one page with all tables and pictures, complete in itself"),
-            _option("--explain", "NAME", "say what an insight means, where its threshold is from, and what to try"),
+            _PAGE,
+            _option("--explain NAME", "say what an insight means, where its threshold is from, and what to try"),
         ),
         descriptions.ANALYZE,
         find_contradiction=_find_analyze_contradiction,
@@ -432,28 +386,23 @@ COMMANDS: Final = {
         "give a trace to Perfetto, or as CSV, Parquet or Darshan's text",
         "dliosim trace export my-results",
         (
-            (("action",), {"metavar": "export", "choices": ("export",), "help": "what to do: export"}),
-            _option("trace", "TRACE", "a results folder of `dliosim run --trace`, or what `dliosim analyze` reads"),
+            _option("action export", "what to do: export", choices=("export",)),
+            _option("trace TRACE", "a results folder of `dliosim run --trace`, or what `dliosim analyze` reads"),
             _option(
-                "--format",
-                "FORMAT",
+                "--format FORMAT",
                 "perfetto, csv, parquet or dxt (default: perfetto)",
                 choices=("perfetto", "csv", "parquet", "dxt"),
                 default="perfetto",
             ),
             _option(
-                "--part",
-                "PART",
+                "--part PART",
                 "steps, epochs, ranks and times, each where it is given; what belongs to no step is kept with any",
                 type=types.parse_trace_part,
             ),
-            (
-                ("-o", "--output"),
-                {
-                    "metavar": "FILE",
-                    "help": "where it goes, - for standard output (default: the name of TRACE, with .pfw.gz, .csv, "
-                    ".parquet or .dxt.txt); as -o events.csv",
-                },
+            _option(
+                "-o --output FILE",
+                "where it goes, - for standard output (default: the name of TRACE, with .pfw.gz, .csv, .parquet or "
+                ".dxt.txt); as -o events.csv",
             ),
         ),
         descriptions.TRACE,
@@ -463,10 +412,9 @@ COMMANDS: Final = {
         "write a pattern: a template, a copy, or for your files",
         "dliosim new mine",
         (
-            _option("name", "NAME", "of the pattern; the file is NAME.dlio"),
+            _option("name NAME", "of the pattern; the file is NAME.dlio"),
             _option(
-                "--from",
-                "PATTERN|FILE",
+                "--from PATTERN|FILE",
                 "copy a pattern that comes with dliosim, or read this file of yours, or the files of this folder",
                 dest="source",
             ),
@@ -481,17 +429,16 @@ COMMANDS: Final = {
         "make a pattern of a workload file of DLIO or MLPerf Storage",
         "dliosim import unet3d_h100.yaml -o unet3d.dlio",
         (
-            _option("file", "FILE.yaml", "a workload file, or the config.yaml that DLIO leaves with its results"),
-            _option("override", "++KEY=VALUE", "as DLIO takes it: ++workload.train.epochs=2", nargs="*"),
+            _option("file FILE.yaml", "a workload file, or the config.yaml that DLIO leaves with its results"),
+            _option("override ++KEY=VALUE", "as DLIO takes it: ++workload.train.epochs=2", nargs="*"),
             _option(
-                "--dlio",
-                "VERSION",
+                "--dlio VERSION",
                 f"which version of DLIO the file is for: {', '.join(VERSIONS)} (default: guessed from its keys)",
                 choices=tuple(VERSIONS),
             ),
             _flag("--as-run", "what that version really does, instead of what the file asks for"),
             _flag("--from-files", "read the files that DLIO has written, instead of writing some like them"),
-            (("-o", "--output"), {"metavar": "FILE.dlio", "help": "where the pattern goes (default: it is printed)"}),
+            _option("-o --output FILE.dlio", "where the pattern goes (default: it is printed)"),
         ),
         descriptions.IMPORT,
     ),
@@ -499,12 +446,12 @@ COMMANDS: Final = {
         "commands.check_plan_explain:explain_command",
         "explain an error code, or where each value of a pattern is from",
         "dliosim explain E204",
-        (_option("subject", "CODE|PATTERN", "a code such as E204, or a pattern (file or name)"), *_VALUES, *_job(4)),
+        (_option("subject CODE|PATTERN", "a code such as E204, or a pattern (file or name)"), *_VALUES, *_job(4)),
     ),
     "completion": Command(
         "commands.completion:completion_command",
         "print a script by which bash or zsh completes commands",
         'eval "$(dliosim completion bash)"',
-        (_option("shell", "SHELL", "bash or zsh", choices=("bash", "zsh")),),
+        (_option("shell SHELL", "bash or zsh", choices=("bash", "zsh")),),
     ),
 }

@@ -1,17 +1,51 @@
-"""Types of options: texts of the command line to values, with messages for argparse. Nothing large is imported."""
+"""Types of options: texts of the command line to values, with messages for argparse."""
 
 from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from dliosim.trace.cut import TraceCut, TracePart
+from dliosim import units
+from dliosim.trace import cut
+
+T = TypeVar("T")
 
 #: Seconds, and bytes a second: larger values of options are mistakes.
 _GREATEST = 1e18
+
+
+def _show_errors(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a type whose ValueError is a message of argparse."""
+
+    def parse_option(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return parse_option
+
+
+def _check_range(parse: Callable[[str], float]) -> Callable[[str], float]:
+    """Return the type of a quantity above 0."""
+
+    def parse_option(text: str) -> float:
+        value = parse(text)
+        if not 0 < value < _GREATEST:
+            raise ValueError(f"{text!r} is out of range: above 0, below {_GREATEST:g}")
+        return value
+
+    return _show_errors(parse_option)
+
+
+#: The part of a run that is recorded, and the part of a trace that is exported.
+parse_trace, parse_trace_part = _show_errors(cut.parse_cut), _show_errors(cut.parse_part)
+
+#: A time in seconds, bytes a second, opens a second, and bytes.
+parse_time, parse_bandwidth = _check_range(units.parse_seconds), _check_range(units.parse_rate)
+parse_opens, parse_size = _check_range(units.parse_opens), _check_range(units.parse_size)
 
 
 def parse_time_or_off(text: str) -> float | None:
@@ -19,62 +53,12 @@ def parse_time_or_off(text: str) -> float | None:
     return None if text == "off" else parse_time(text)
 
 
-def parse_time(text: str) -> float:
-    """Return a time in seconds."""
-    from dliosim.units import parse_seconds
-
-    return _parse_quantity(parse_seconds, text)
-
-
-def parse_bandwidth(text: str) -> float:
-    """Return bytes a second."""
-    from dliosim.units import parse_rate
-
-    return _parse_quantity(parse_rate, text)
-
-
-def parse_opens(text: str) -> float:
-    """Return opens a second."""
-    from dliosim import units
-
-    return _parse_quantity(units.parse_opens, text)
-
-
 def parse_share(text: str) -> float:
     """Return a share, between 0 and 1."""
-    from dliosim.units import parse_ratio
-
-    share = _parse_quantity(parse_ratio, text)
+    share = _check_range(units.parse_ratio)(text)
     if share >= 1:
         raise ArgumentTypeError(f"{text!r} is out of range: above 0 %, below 100 %")
     return share
-
-
-def parse_size(text: str) -> float:
-    """Return bytes."""
-    from dliosim import units
-
-    return _parse_quantity(units.parse_size, text)
-
-
-def parse_trace(text: str) -> TraceCut:
-    """Return the part of a run that is recorded."""
-    from dliosim.trace.cut import parse_cut
-
-    try:
-        return parse_cut(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
-
-
-def parse_trace_part(text: str) -> TracePart:
-    """Return the part of a trace that is exported."""
-    from dliosim.trace.cut import parse_part
-
-    try:
-        return parse_part(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
 
 
 def parse_natural(text: str, least: int = 0) -> int:
@@ -104,13 +88,3 @@ def parse_ranks(text: str) -> int:
 def parse_rank_list(text: str) -> tuple[int, ...]:
     """Return numbers of ranks, as `64,256,1024`."""
     return tuple(parse_ranks(part.strip()) for part in text.split(","))
-
-
-def _parse_quantity(parse: Callable[[str], float], text: str) -> float:
-    try:
-        value = parse(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
-    if not 0 < value < _GREATEST:
-        raise ArgumentTypeError(f"{text!r} is out of range: above 0, below {_GREATEST:g}")
-    return value

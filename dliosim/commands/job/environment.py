@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from dliosim.execute.node.striping import NO_STRIPING, read_striping
 from dliosim.execute.phases.context import Session
 from dliosim.measure.results.machine import Environment, FileSystem
 from dliosim.measure.results.phase import PhaseSummary
+from dliosim.model import Dataset
 from dliosim.model.direct_io import DIRECT_ALIGNMENT
 from dliosim.readable import size
 
@@ -57,7 +58,8 @@ def describe_environment(session: Session, node: NodeLoad, phases: Sequence[Phas
             ("first host", MPI.Get_processor_name()),
             *([("accelerator", session.workload.accelerator)] if session.workload.accelerator else []),
             *_describe_direct_io(session),
-            *_list_variables(os.environ),
+            # Variables by which a site changes MPI-IO without a word in the pattern.
+            *((name, os.environ[name]) for name in _MPI_IO_VARIABLES if os.environ.get(name)),
         ),
         whole_memory() or 0,
     )
@@ -70,19 +72,16 @@ def _describe_direct_io(session: Session) -> Iterator[tuple[str, str]]:
         yield "O_DIRECT", f"calls are widened to {size(asked)}, as a file system asks, and not to 4 KiB as in `plan`"
 
 
-def _list_variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the variables by which a site changes MPI-IO without a word in the pattern."""
-    yield from ((name, environ[name]) for name in _MPI_IO_VARIABLES if environ.get(name))
-
-
 def _describe_root(name: str, session: Session) -> FileSystem:
     directory = session.roots[name]
     striped = next((each for each in session.workload.datasets if each.root == name and each.stripe is not None), None)
-    path = session.directory(name, striped.path, striped.digest()) if striped is not None else directory
-    striping = read_striping(path)
-    if striped is not None and not striping:
-        striping = NO_STRIPING
+    striping = read_striping(directory) if striped is None else read_back_striping(session, striped)
     return _describe_mount(name, directory, striping)
+
+
+def read_back_striping(session: Session, dataset: Dataset) -> str:
+    """Return the striping that a file system granted to a data set that asks for it."""
+    return read_striping(session.directory(dataset.root, dataset.path, dataset.digest())) or NO_STRIPING
 
 
 def _describe_mount(name: str, directory: Path, striping: str = "") -> FileSystem:

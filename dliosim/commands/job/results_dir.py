@@ -8,11 +8,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import Protocol
 
 from dliosim.commands.job.terminal import print_text
 from dliosim.errors import HELP, UsageError
@@ -59,7 +59,7 @@ class ResultsDirectory:
     """
 
     def __init__(self, given: str | None, name: str, started: datetime, kind: str = "results") -> None:
-        self._given, self._stem, self._started = given, f"dliosim-{kind}-{name}", started
+        self._given, self._stem = given, f"dliosim-{kind}-{name}-{started.strftime('%Y%m%dT%H%M%S')}"
         self._made: Path | None = None
         self._is_new = False
 
@@ -74,20 +74,19 @@ class ResultsDirectory:
     def make(self) -> Path:
         """Return the directory; OSError if it cannot be made, or if another run has written its results there."""
         if self._made is None:
-            self._made, self._is_new = _make_directory(self._given, self._stem, self._started)
+            self._made, self._is_new = _make_directory(self._given, self._stem)
         for last in LAST:
             if (self._made / last).exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._made / last))
         return self._made
 
 
-def _make_directory(given: str | None, stem: str, started: datetime) -> tuple[Path, bool]:
+def _make_directory(given: str | None, stem: str) -> tuple[Path, bool]:
     if given is not None:
         directory = Path(given).absolute()
         is_new = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
         return directory, is_new
-    stem = f"{stem}-{started.strftime('%Y%m%dT%H%M%S')}"
     number = 0
     while True:
         directory = Path(f"{stem}-{number}" if number else stem).absolute()
@@ -99,33 +98,28 @@ def _make_directory(given: str | None, stem: str, started: datetime) -> tuple[Pa
             return directory, True
 
 
-class Results(Protocol):
-    """Measured results that can be written and printed."""
-
-    def write(self, place: Path) -> None:
-        """Write all files to an existing directory. Raises OSError."""
-
-    def report(self, place: Path | None) -> str:
-        """Return the text to print; `place` is None if the files could not be written."""
-
-
-def write_and_print(directory: ResultsDirectory, results: Results) -> tuple[Path | None, bool]:
+def write_and_print(
+    directory: ResultsDirectory, write: Callable[[Path], None], report: Callable[[Path | None], str]
+) -> tuple[Path | None, bool]:
     """Write results and print their report; return their directory, and whether both succeeded.
 
-    The report is printed even if the files cannot be written, so that the figures of a long run are not lost.
+    `write` writes all files to an existing directory. `report` returns the text, for None if the files cannot be
+    written, so that the figures of a long run are not lost.
     """
     failures: list[str] = []
     written: Path | None = None
     try:
         place = directory.make()
-        results.write(place)
+        write(place)
         written = place
     except OSError as error:
         failures.append(f"{rank_0_error('write the results', error)}\n")
     finally:
-        unprinted = print_text(results.report(written))
-    if unprinted is not None:
-        failures.append(f"{rank_0_error('print the tables', unprinted)}\n{results_line(written)}")
+        text = report(written)
+        try:
+            print_text(text)
+        except OSError as error:
+            failures.append(f"{rank_0_error('print the tables', error)}\n{results_line(written)}")
     sys.stderr.write("".join(failures))
     return written, not failures
 

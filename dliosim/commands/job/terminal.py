@@ -63,8 +63,8 @@ def has_colours(own: TextIO, descriptor: int) -> bool:
     return terminal is not None
 
 
-def print_text(text: str) -> OSError | None:
-    """Print a text, in colours if they are shown; return the error if this fails, but None for a closed pipe."""
+def print_text(text: str) -> None:
+    """Print a text, in colours if they are shown. Raises OSError, but not for a closed pipe."""
     text = printable(text, lines=True)
     if has_colours(sys.stdout, 1):
         from dliosim.report.colours import add_colours
@@ -75,8 +75,8 @@ def print_text(text: str) -> OSError | None:
         sys.stdout.flush()
     except OSError as error:
         discard_output()
-        return None if isinstance(error, BrokenPipeError) else error
-    return None
+        if not isinstance(error, BrokenPipeError):
+            raise
 
 
 def open_streams() -> None:

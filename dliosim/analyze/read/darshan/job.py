@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.analyze.read.darshan.counters import FileCounters, LogTrace
+from dliosim.analyze.read.darshan.counters import TIMES, FileCounters, LogTrace
 from dliosim.analyze.read.darshan.log import COUNTER_MODULES, DXT_MODULES, LAYOUTS, Frame
 from dliosim.errors import TraceError
 from dliosim.readable import count, printable, size
@@ -70,7 +70,10 @@ def make_trace(frames: Iterable[Frame], path: Path) -> LogTrace:
             _add_operations(log, frame, path)
     counters = tuple(_file_counters(module, pieces, log.paths) for module, pieces in log.counters.items())
     for table in counters:
-        _check_counts(table, path)
+        for name, column in table.counts.items():
+            # A sum is a whole number of 64 bits.
+            if _SUMMED.search(name) and column.clip(0).sum(dtype=float) >= _MOST_TOTAL:
+                raise TraceError(f"{path} is damaged: {table.module} {name} adds up to more than 4 EiB")
     events = _make_events(log)
     job = _join_jobs(log.jobs)
     duration = round(job["seconds"] * 1e9)
@@ -92,7 +95,10 @@ def make_trace(frames: Iterable[Frame], path: Path) -> LogTrace:
 
 def _begin_log(log: _Log, job: Mapping[str, Any], path: Path) -> None:
     """Add the job and the processes of a log."""
-    _check_job(job, path)
+    if not 1 <= job["ranks"] <= _MOST_RANKS:
+        raise TraceError(f"{path} is damaged: it names {job['ranks']} ranks")
+    if not 0 <= job["seconds"] <= _LONGEST:
+        raise TraceError(f"{path} is damaged: its job took {job['seconds']} s")
     if len(log.jobs) == 1 and len(log.processes) == 1:
         log.processes = [Process(-1, -1)]
     log.first = len(log.processes)
@@ -121,23 +127,9 @@ def _add_counters(log: _Log, frame: Frame, path: Path) -> None:
     log.counters.setdefault(frame.fields["module"], []).append(frame)
 
 
-def _check_job(job: Mapping[str, Any], path: Path) -> None:
-    if not 1 <= job["ranks"] <= _MOST_RANKS:
-        raise TraceError(f"{path} is damaged: it names {job['ranks']} ranks")
-    if not 0 <= job["seconds"] <= _LONGEST:
-        raise TraceError(f"{path} is damaged: its job took {job['seconds']} s")
-
-
 def _check_ranks(ranks: Array, most: int, path: Path) -> None:
     if ranks.size and not -1 <= ranks.min() <= ranks.max() < most:
         raise TraceError(f"{path} is damaged: it has a file of rank {ranks.max()} in a job of {most}")
-
-
-def _check_counts(table: FileCounters, path: Path) -> None:
-    """Check that sums of counters are whole numbers of 64 bits; TraceError otherwise."""
-    for name, column in table.counts.items():
-        if _SUMMED.search(name) and column.clip(0).sum(dtype=float) >= _MOST_TOTAL:
-            raise TraceError(f"{path} is damaged: {table.module} {name} adds up to more than 4 EiB")
 
 
 def _add_operations(log: _Log, frame: Frame, path: Path) -> None:
@@ -177,8 +169,8 @@ def _add_operations(log: _Log, frame: Frame, path: Path) -> None:
 
 
 def _make_events(log: _Log) -> Events:
-    hosts = (printable(log.hosts.get(number, "")) for number in range(len(log.processes)))
-    processes = tuple(Process(one.rank, -1, host) for one, host in zip(log.processes, hosts, strict=True))
+    hosts = log.hosts
+    processes = tuple(Process(one.rank, -1, printable(hosts.get(at, ""))) for at, one in enumerate(log.processes))
     if not log.operations:
         return make_events({"kind": np.zeros(0, np.int8)}, processes=processes)
     columns = {name: np.concatenate([one.pop(name) for one in log.operations]) for name in tuple(log.operations[0])}
@@ -262,7 +254,8 @@ def list_missing(
     if odd:
         sentences.append(f"{count(odd, 'operation')} of DXT have impossible times or places: the log is damaged")
     notes = []
-    if wrong := _count_wrong_times(counters):
+    times = [table.seconds[name] for table in counters for name in TIMES if name in table.seconds]
+    if wrong := sum(int(np.isnan(column).sum()) for column in times):
         notes.append(
             f"times of counters that are negative or no number: {wrong:,}; Darshan measured them wrong, they count as 0"
         )
@@ -302,14 +295,6 @@ def _twice_counted(tables: Mapping[str, FileCounters]) -> str:
     return (
         f"POSIX moved {size(moved[0], 3)} and DFS {size(moved[1], 3)}: calls that libpil4dfs or libioil took are "
         "counted in both, so totals may be up to twice those of the job"
-    )
-
-
-def _count_wrong_times(counters: Sequence[FileCounters]) -> int:
-    """Return how many times of calls the log has wrong, which are no number here."""
-    names = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
-    return sum(
-        int(np.isnan(table.seconds[name]).sum()) for table in counters for name in names if name in table.seconds
     )
 
 

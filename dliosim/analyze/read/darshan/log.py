@@ -132,13 +132,15 @@ def _write_log(path: str, out: BinaryIO, is_whole: bool) -> None:
     size, content = Path(path).stat().st_size, sum(module["len"] for module in modules.values())
     if size < content:
         raise ValueError(f"it is cut: its modules have {content:,} bytes, and the file {size:,}")
+    command = backend.ffi.new("char[]", 4096)
+    backend.libdutil.darshan_log_get_exe(log["handle"], command)
     fields = {
         "ranks": job["nprocs"],
         "id": job["jobid"],
         "begin": job["start_time_sec"] + job["start_time_nsec"] / 1e9,
         "seconds": job["run_time"],
         "version": job["log_ver"],
-        "command": _text(backend, _command(backend, log)),
+        "command": _text(backend, command),
         "modules": {name: module["partial_flag"] for name, module in modules.items()},
     }
     write_frame(out, "job", fields, {})
@@ -168,12 +170,6 @@ def _text(backend: Any, text: Any) -> str:
         raise ValueError("it is damaged: a name in it is missing")
     found: bytes = backend.ffi.string(text)
     return found.decode(errors="surrogateescape")
-
-
-def _command(backend: Any, log: Any) -> Any:
-    text = backend.ffi.new("char[]", 4096)
-    backend.libdutil.darshan_log_get_exe(log["handle"], text)
-    return text
 
 
 def _names(backend: Any, log: Any) -> Iterator[dict[str, str]]:
@@ -291,13 +287,8 @@ def read_logs(paths: Sequence[Path], what: str = "logs") -> Iterator[Frame]:
         raise UsageError(f"{paths[0]} is a Darshan log, which needs PyDarshan{HELP}{install_hint('darshan')}")
     # Many threads of numerical libraries would need more memory than a log.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "dliosim.analyze.read.darshan.log",
-        what,
-        *(str(path.absolute()) for path in paths),
-    ]
+    module = "dliosim.analyze.read.darshan.log"
+    command = [sys.executable, "-m", module, what, *(str(path.absolute()) for path in paths)]
     with (
         tempfile.TemporaryFile() as messages,
         subprocess.Popen(

@@ -108,6 +108,8 @@ def _make_trace(place: Path, tables: Tables, readings: Sequence[FileReading], co
     if not is_export:
         events = _number_epochs_and_steps(_fill_offsets(events, failed, appends))
     left_out, incomplete, notes = _list_missing(readings, events, without_name, copies)
+    if many := int(failed.sum()):
+        notes = (*notes, f"calls that failed: {many:,}")
     command = next((hashes.find("SH", one.number, one.command) for one in readings if one.command is not None), None)
     return Trace(
         source="dliosim" if is_export and all(one.is_own for one in exports) else "DFTracer",
@@ -116,7 +118,7 @@ def _make_trace(place: Path, tables: Tables, readings: Sequence[FileReading], co
         duration=max(int(events.end.max()), *(one.duration for one in exports), 0),
         left_out=left_out,
         incomplete=(*incomplete, *(each for one in exports for each in one.incomplete)),
-        notes=(*notes, *_failures(failed), *(each for one in exports for each in one.notes)),
+        notes=(*notes, *(each for one in exports for each in one.notes)),
         command=exports[0].command if exports else (command or "").replace(";", " "),
     )
 
@@ -134,11 +136,6 @@ def _find_copies(columns: Columns) -> Bools:
     return is_copy
 
 
-def _failures(failed: Bools) -> tuple[str, ...]:
-    many = int(failed.sum())
-    return (f"calls that failed: {many:,}",) if many else ()
-
-
 def _fill_offsets(events: Events, failed: Bools, appends: Bools) -> Events:
     """Return the events with the offsets of reads and writes at the position of their file, if it is certain.
 
@@ -146,7 +143,7 @@ def _fill_offsets(events: Events, failed: Bools, appends: Bools) -> Events:
     position is certain only while the process has the file open once, not for appending, and from its opening or a
     seek on. `failed` marks calls that failed, `appends` opens for appending; both (n,).
     """
-    is_call = (events.layer == layer_number("posix")) | (events.layer == layer_number("stdio"))
+    is_call = np.isin(events.layer, (layer_number("posix"), layer_number("stdio")))
     is_call &= events.is_kind("open", "close", "read", "write", "seek")
     rows = np.flatnonzero(is_call & (events.file >= 0) & ~failed)
     filled = events.offset.copy()
@@ -267,10 +264,12 @@ def _list_missing(
     damaged = [one.path for one in readings if one.faults.damaged]
     endless = [one.path for one in readings if len(one.starts) > one.ends]
     lost = sum(max(one.events_at_end - one.documents, 0) for one in readings)
-    sizeless = int((events.is_kind("read", "write") & _is_system(events) & (events.moved < 0)).sum())
+    is_system = np.isin(events.layer, (layer_number("posix"), layer_number("stdio")))
+    sizeless = int((events.is_kind("read", "write") & is_system & (events.moved < 0)).sum())
     sums = phases["sums over time"]
     is_training = events.is_kind("compute", "data wait", "epoch", "load").any()
     lacks_calls = is_training and not events.is_kind(*_OPERATIONS).any() and not any(one.exported for one in readings)
+    reasons = ", ".join(f"{many:,} {why}" for why, many in unreadable.most_common(4))
     example = next((one.example for one in readings if one.example), "")
     sentences = (
         (cut, f"the last line of {_files(cut)} is cut: the process was killed or is still running"),
@@ -279,7 +278,7 @@ def _list_missing(
         (lost, f"lines lost: {lost:,}; DFTracer wrote more than are here"),
         (
             unreadable,
-            f"lines that cannot be read: {sum(unreadable.values()):,} ({_reasons(unreadable)}); "
+            f"lines that cannot be read: {sum(unreadable.values()):,} ({reasons}); "
             f"the first begins with {printable(example)}",
         ),
         (sizeless, f"reads and writes without a size: {sizeless:,}; run the job with DFTRACER_INC_METADATA=1"),
@@ -318,18 +317,10 @@ def _notes(readings: Sequence[FileReading], events: Events, left_out: dict[str, 
     return tuple(notes)
 
 
-def _is_system(events: Events) -> Bools:
-    return np.isin(events.layer, (layer_number("posix"), layer_number("stdio")))
-
-
 def _unreadable(readings: Sequence[FileReading]) -> Counter[str]:
     unreadable = sum((reading.unreadable for reading in readings), Counter[str]())
     unreadable[f"longer than {MAX_LINE:,} bytes"] = sum(one.faults.long_lines for one in readings)
     return +unreadable
-
-
-def _reasons(unreadable: Counter[str]) -> str:
-    return ", ".join(f"{many:,} {why}" for why, many in unreadable.most_common(4))
 
 
 def _files(paths: Sequence[Path]) -> str:

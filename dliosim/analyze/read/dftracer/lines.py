@@ -17,10 +17,10 @@ _PIECE: Final = 1 << 20
 #: Bytes of gzip that are inflated at a time: what is left of them is copied at each end of a member.
 _PIECE_OF_GZIP: Final = 1 << 16
 
-_GZIP: Final = b"\x1f\x8b"
+GZIP: Final = b"\x1f\x8b"
 
 #: `wbits` of zlib for a member of gzip with its header.
-_GZIP_BITS: Final = 31
+GZIP_BITS: Final = 31
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ def read_blocks(path: Path, faults: FileFaults) -> Iterator[tuple[list[bytes], b
     A part that cannot be read is counted in `faults`. Raises OSError.
     """
     with path.open("rb") as file:
-        is_gzip = file.read(2) == _GZIP
+        is_gzip = file.read(2) == GZIP
         file.seek(0)
         pieces = _inflate(file, faults) if is_gzip else iter(lambda: file.read(_PIECE), b"")
         yield from _split(pieces, faults)
@@ -69,7 +69,7 @@ def _split(pieces: Iterator[bytes], faults: FileFaults) -> Iterator[tuple[list[b
 
 def _inflate(file: BinaryIO, faults: FileFaults) -> Iterator[bytes]:
     """Yield the content of all gzip members of a file, at most `_PIECE` bytes at a time."""
-    member, has_begun = zlib.decompressobj(_GZIP_BITS), False
+    member, has_begun = zlib.decompressobj(GZIP_BITS), False
     while raw := file.read(_PIECE_OF_GZIP):
         while raw:
             try:
@@ -83,5 +83,5 @@ def _inflate(file: BinaryIO, faults: FileFaults) -> Iterator[bytes]:
             if member.eof:
                 # Zeros may pad the end of a file.
                 raw = member.unused_data.lstrip(b"\0")
-                member, has_begun = zlib.decompressobj(_GZIP_BITS), False
+                member, has_begun = zlib.decompressobj(GZIP_BITS), False
     faults.cut = has_begun

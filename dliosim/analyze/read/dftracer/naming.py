@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.analyze.arrays import Bools, Ints
-from dliosim.analyze.read.dftracer.parse import Exported, FileReading, Numbering
+from dliosim.analyze.read.dftracer.parse import Exported, FileReading, Numbering, whole_or_unknown
 from dliosim.trace.events import UNKNOWN, Process
 
 Int32s = NDArray[np.int32]
@@ -44,10 +45,6 @@ class HashNames:
         """Return the name of a hash that is used in a trace file, or None; `kind` is FH, HH or SH."""
         return self._readings[number].names.get((kind, value), self._anywhere.get((kind, value)))
 
-    def parent(self, number: int, pid: int) -> int:
-        """Return the pid of the parent of a process in a trace file, or `UNKNOWN`."""
-        return self._readings[number].parents.get(pid, UNKNOWN)
-
     def host(self, number: int, value: Hashable, name: Any) -> str:
         """Return the host of an event: by its hash, by its name, or the only one that its trace file names."""
         if found := self.find("HH", number, value):
@@ -76,11 +73,11 @@ def split_threads(
     forked differ by their threads alone. Each thread is a process then.
     """
     known = list(keys)
-    if exports or not any(_whole_or_unknown(pid) == 0 for *_, pid in known):
+    if exports or not any(whole_or_unknown(pid) == 0 for *_, pid in known):
         return [(*key, UNKNOWN) for key in known], process
     owner, ids, of_row = _pair_threads(process, thread)
     names = [(*known[number], tid) for number, tid in zip(owner.tolist(), ids.tolist(), strict=True)]
-    return [(*key, tid, _whole_or_unknown(rank)) for *key, rank, tid in names], of_row.astype(np.int32)
+    return [(*key, tid, whole_or_unknown(rank)) for *key, rank, tid in names], of_row.astype(np.int32)
 
 
 def number_processes(
@@ -93,22 +90,19 @@ def number_processes(
     found: list[_ProcessKey] = []
     ranks: dict[_ProcessKey, int] = {}
     parents: dict[_ProcessKey, _ProcessKey] = {}
-    hosts: dict[tuple[Hashable, ...], str] = {}
+    host_of = cache(hashes.host)
     pids: dict[_ProcessKey, int] = {}
     first: set[int] = set()
     file_ranks = [int(match[1]) if (match := _RANK.search(one.path.name)) else UNKNOWN for one in readings]
     for number, value, name, pid, rank in keys:
-        if (number, value, name) not in hosts:
-            hosts[number, value, name] = hashes.host(number, value, name)
         file_rank = file_ranks[number] if rank == UNKNOWN else rank
-        process = _ProcessKey(hosts[number, value, name], _whole_or_unknown(pid), file_rank)
+        process = _ProcessKey(host_of(number, value, name), whole_or_unknown(pid), file_rank)
         found.append(process)
         if rank != UNKNOWN:
             ranks[process] = rank
-        if (parent_pid := hashes.parent(number, process.pid)) != UNKNOWN:
-            parents[process] = process._replace(pid=parent_pid)
-        exported = readings[number].exported
-        if exported is not None:
+        if (parent := readings[number].parents.get(process.pid, UNKNOWN)) != UNKNOWN:
+            parents[process] = process._replace(pid=parent)
+        if (exported := readings[number].exported) is not None:
             rank, pids[process] = exported.processes.get(process.pid, (UNKNOWN, UNKNOWN))
             if rank != UNKNOWN:
                 ranks[process] = rank
@@ -138,13 +132,6 @@ def _rank(process: _ProcessKey, ranks: Mapping[_ProcessKey, int], parents: Mappi
             return ranks[process]
         process = parents.get(process, process)
     return UNKNOWN
-
-
-def _whole_or_unknown(value: Any) -> int:
-    try:
-        return int(value)
-    except (ValueError, TypeError, OverflowError):
-        return UNKNOWN
 
 
 def number_files(keys: Iterable[Any], hashes: HashNames) -> tuple[tuple[str, ...], Int32s, Bools]:

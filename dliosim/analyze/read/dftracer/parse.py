@@ -7,8 +7,9 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from dliosim.analyze.arrays import Bools, Ints
 from dliosim.analyze.read.dftracer.calls import ITEM_CALLS, VECTOR_CALLS, classify_call, plain_call
 from dliosim.analyze.read.dftracer.lines import FileFaults
+from dliosim.boundedjson import refuse_constant
 from dliosim.trace.events import UNKNOWN, kind_number
 
 Document = dict[str, Any]
@@ -150,17 +152,16 @@ class _LineError(ValueError):
 
 def parse_lines(lines: Sequence[bytes], reading: FileReading, tables: Tables) -> Iterator[dict[str, NDArray[Any]]]:
     """Yield columns of the complete events in lines; all other lines are counted in `reading`."""
+    refuse = partial(_refuse, reading)
     texts = [text for line in lines if (text := line.strip(b" \t\r,")) and text not in (b"[", b"]")]
-    for documents in _halve_on_error(_parse_json, texts, lambda text, why: _refuse(reading, why, text)):
+    for documents in _halve_on_error(_parse_json, texts, refuse):
         reading.documents += len(documents)
         events = [document for document in documents if document.get("ph") in _COMPLETE]
         if len(events) < len(documents):
             for document in documents:
                 if document.get("ph") not in _COMPLETE:
                     _note_other(document, reading)
-        yield from _halve_on_error(
-            lambda some: _columns(some, reading, tables), events, lambda one, why: _refuse(reading, why, str(one))
-        )
+        yield from _halve_on_error(lambda some: _columns(some, reading, tables), events, refuse)
 
 
 def _halve_on_error(
@@ -182,9 +183,9 @@ def _halve_on_error(
         yield result
 
 
-def _refuse(reading: FileReading, why: str, example: bytes | str) -> None:
+def _refuse(reading: FileReading, example: bytes | Document, why: str) -> None:
     reading.unreadable[why] += 1
-    text = example[:80].decode(errors="replace") if isinstance(example, bytes) else example[:80]
+    text = example[:80].decode(errors="replace") if isinstance(example, bytes) else str(example)[:80]
     reading.example = reading.example or text
 
 
@@ -193,7 +194,7 @@ def _parse_json(texts: Sequence[bytes]) -> list[Document]:
     # Names of files are bytes: those that are no UTF-8 become surrogates, as everywhere in Python.
     whole = b"[" + b",".join(texts) + b"]"
     try:
-        documents = json.loads(whole.decode(errors="surrogateescape"), parse_constant=_refuse_constant)
+        documents = json.loads(whole.decode(errors="surrogateescape"), parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise _LineError("not JSON") from None
     if len(documents) != len(texts) or not all(type(document) is dict for document in documents):
@@ -203,17 +204,13 @@ def _parse_json(texts: Sequence[bytes]) -> list[Document]:
     return documents  # type: ignore[no-any-return]
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
-
-
 def _note_other(document: Document, reading: FileReading) -> None:
     """Count a line that is no complete event, and keep what names hashes and units."""
     phase = document.get("ph")
     if phase not in _METADATA:
         other = _OTHER_PHASES.get(phase) if isinstance(phase, (str, int)) else None
         if phase is None:
-            _refuse(reading, "no phase", str(document))
+            _refuse(reading, document, "no phase")
         else:
             reading.phases[other or "other phases"] += 1
         return
@@ -237,6 +234,8 @@ def _columns(events: Sequence[Document], reading: FileReading, tables: Tables) -
     no_args: Document = {}
     args = [found if type(found := event.get("args")) is dict else no_args for event in events]
     number = reading.number
+    pairs = zip(events, args, strict=True)
+    processes = [(number, own.get("hhash"), own.get("hostname"), event.get("pid")) for event, own in pairs]
     begin, duration = (_times([event.get(key) for event in events], reading.ns) for key in ("ts", "dur"))
     call = _numbers(tables.calls, [(event.get("cat", ""), event.get("name")) for event in events])
     kind = np.array(tables.calls.kinds, np.int8)[call]
@@ -251,7 +250,7 @@ def _columns(events: Sequence[Document], reading: FileReading, tables: Tables) -
     has_place = (is_transfer & (offset >= 0)) | ((kind == _SEEK) & (result >= 0))
     columns: dict[str, NDArray[Any]] = {
         "call": call,
-        "process": _numbers(tables.processes, [_process(number, *both) for both in zip(events, args, strict=True)]),
+        "process": _numbers(tables.processes, processes),
         "thread": _whole(
             [event.get("tid", 0) for event in events]
             if reading.exported is None
@@ -276,10 +275,6 @@ def _columns(events: Sequence[Document], reading: FileReading, tables: Tables) -
 
 #: Arguments of calls, with what stands for none.
 _SIZES: Final = (("count", UNKNOWN), ("offset", UNKNOWN), ("size", 1))
-
-
-def _process(number: int, event: Document, args: Document) -> tuple[Hashable, ...]:
-    return number, args.get("hhash"), args.get("hostname"), event.get("pid")
 
 
 def _file(number: int, args: Document) -> tuple[Hashable, ...]:
@@ -348,15 +343,15 @@ def _ordinals(values: list[Any]) -> Ints:
     try:
         numbers = array("q", values)
     except (TypeError, OverflowError):
-        numbers = array("q", map(_ordinal, values))
+        numbers = array("q", (min(max(whole_or_unknown(value), UNKNOWN), 1 << 31) for value in values))
     ordinals = np.array(numbers, np.int64)
     ordinals[(ordinals < 0) | (ordinals >= 1 << 31)] = UNKNOWN
     return ordinals
 
 
-def _ordinal(value: Any) -> int:
+def whole_or_unknown(value: Any) -> int:
+    """Return a whole number, or a text of one; `UNKNOWN` for what is none."""
     try:
-        number = int(value)
+        return int(value)
     except (ValueError, TypeError, OverflowError):
         return UNKNOWN
-    return number if 0 <= number < 1 << 31 else UNKNOWN
