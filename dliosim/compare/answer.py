@@ -11,7 +11,8 @@ from dliosim.measure.answers.advice import command_line, leave_memory
 from dliosim.measure.answers.sources import share_source
 from dliosim.measure.answers.validity import CORE_WAIT_LIMIT
 from dliosim.measure.results.machine import MEMORY_KINDS, SERVER_KINDS
-from dliosim.measure.results.run_summary import CANNOT_SAY, NO_STORAGE, Advice, Reason
+from dliosim.measure.results.run_summary import Advice, Reason
+from dliosim.measure.results.verdicts import CANNOT_SAY, NO_STORAGE
 
 USE = "use"
 EITHER = "use any"

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from dliosim.pictures.epochs import EpochSpan, align_epochs, mark_epochs, name_rows, rank_text, save_handles
-from dliosim.pictures.style import FAINT, INK, LIGHT_HEAT, NEEDED, SERIES, figure, grid_lines, rate_axis, whole_axis
+from dliosim.pictures.style import FAINT, INK, LIGHT_HEAT, NEEDED, SERIES, rate_axis, single_axes, whole_axis
 from dliosim.readable import size
 from dliosim.report.reader.arrays import Floats, RecordedEpoch
 
@@ -44,10 +44,7 @@ SUM_CAPTION = (
 
 
 def bandwidth_map(
-    epochs: Sequence[RecordedEpoch],
-    needs: float | None = None,
-    longest: float = 0.0,
-    counted: Collection[int] = (),
+    epochs: Sequence[RecordedEpoch], needs: float | None = None, longest: float = 0.0, counted: Collection[int] = ()
 ) -> Figure:
     """Draw bandwidth by rank and time; `needs` is what a rank needs, in bytes/s.
 
@@ -55,13 +52,11 @@ def bandwidth_map(
     """
     places = align_epochs(epochs)
     rows = max(len(place.epoch.ranks) for place in places)
-    drawn = figure(height=min(5.6, 2.4 + 0.1 * rows))
-    axes = drawn.add_subplot()
+    drawn, axes = single_axes(height=min(5.6, 2.4 + 0.1 * rows))
     unit = mark_epochs(axes, places, longest)
     rates = [_rates(place) for place in places]
     greatest = max(_scale_end(places, rates, counted), needs or 0.0) or 1.0
     is_above = max(float(one.max()) for one in rates) > greatest
-    mesh = None
     for place, rate in zip(places, rates, strict=True):
         across = np.arange(len(place.epoch.ranks) + 1) - 0.5
         some = np.ma.masked_equal(rate, 0.0)
@@ -71,14 +66,12 @@ def bandwidth_map(
     whole_axis(axes.yaxis)
     name_rows(axes.yaxis, places[0].epoch)
     axes.set_ylabel("rank")
-    if mesh is not None:
-        bar = drawn.colorbar(mesh, ax=axes, pad=0.01, aspect=25, extend="max" if is_above else "neither")
-        rate_axis(bar.ax.yaxis)
-        bar.set_label("what a rank gets")
-        if needs:
-            bar.ax.axhline(needs, color=NEEDED, linewidth=2.5)
+    bar = drawn.colorbar(mesh, ax=axes, pad=0.01, aspect=25, extend="max" if is_above else "neither")
+    rate_axis(bar.ax.yaxis)
+    bar.set_label("what a rank gets")
     handles = [Patch(facecolor="white", edgecolor=FAINT, label="nothing read"), *save_handles(places)]
     if needs:
+        bar.ax.axhline(needs, color=NEEDED, linewidth=2.5)
         handles.append(Line2D([], [], color=NEEDED, linewidth=2.5, label=f"a rank needs {size(needs, 3)}/s"))
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
@@ -98,8 +91,7 @@ def bandwidth_over_time(
     `counted`, or of all if none is recorded.
     """
     places = align_epochs(epochs)
-    drawn = figure(height=3.1)
-    axes = drawn.add_subplot()
+    drawn, axes = single_axes(height=3.1)
     known = {number: rate for number, rate in rates.items() if rate is not None}
     unit = mark_epochs(axes, places, longest, {number: f"{size(rate, 3)}/s" for number, rate in known.items()})
     curves = [_rates(place).sum(axis=0, keepdims=True) for place in places]
@@ -128,7 +120,7 @@ def bandwidth_over_time(
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     rate_axis(axes.yaxis)
     axes.set_ylabel(f"bytes per second, {rank_text(places[0].epoch, ranks)}")
-    grid_lines(axes, "y")
+    axes.grid(True, axis="y")
     return drawn
 
 
@@ -149,9 +141,8 @@ def _mark_peaks(
     axes: Axes, places: Sequence[EpochSpan], curves: Sequence[Floats], top: float, unit: float
 ) -> list[Line2D]:
     """Mark the columns that are higher than the axis; return the entry of the legend, if there are any."""
-    pairs = list(zip(places, curves, strict=True))
-    middles = [((place.edges[:-1] + place.edges[1:]) / 2)[curve[0] > top] for place, curve in pairs]
-    peaks = np.concatenate(middles) * unit
+    pairs = zip(places, curves, strict=True)
+    peaks = np.concatenate([((one.edges[:-1] + one.edges[1:]) / 2)[curve[0] > top] for one, curve in pairs]) * unit
     if not peaks.size:
         return []
     highest = max(float(curve.max()) for curve in curves)

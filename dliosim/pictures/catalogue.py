@@ -16,16 +16,7 @@ from dliosim.measure.answers.validity import doubt_of_core_waits, doubt_of_utili
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import RestorePhase, SavePhase
-from dliosim.pictures import (
-    bandwidth,
-    comparisons,
-    files,
-    gantt,
-    latency,
-    offsets,
-    scaling,
-    time_breakdown,
-)
+from dliosim.pictures import bandwidth, comparisons, files, gantt, latency, offsets, scaling, time_breakdown
 from dliosim.pictures.epochs import align_epochs, bin_text, gap_text, saves_text
 from dliosim.pictures.style import apply_style, render_figure
 from dliosim.report.answer_sentences import sentence
@@ -101,14 +92,9 @@ def loop_gallery(saved: SavedRun, loop: LoopResult, scales: TimeScales) -> Galle
     notes: list[str] = []
     pictures = list(_epoch_pictures(saved, loop))
     if loop.rank_times:
-        pictures.append(
-            Picture(
-                "time-by-rank",
-                "Where the time of each rank went",
-                time_breakdown.TIME_CAPTION,
-                partial(time_breakdown.time_by_rank, _answer_times(loop), scales.ranks),
-            )
-        )
+        draw = partial(time_breakdown.time_by_rank, _answer_times(loop), scales.ranks)
+        title = "Where the time of each rank went"
+        pictures.append(Picture("time-by-rank", title, time_breakdown.TIME_CAPTION, draw))
     else:
         notes.append("The time of each rank is left out: there is no ranks.h5 next to results.json.")
     recorded = [epoch for epoch in loop.timeline if epoch.bin_count and len(epoch.ranks)]
@@ -131,10 +117,8 @@ def files_gallery(saved: SavedRun) -> Gallery:
         return Gallery((), ())
     draw = partial(files.times_and_rates, groups[: files.MOST_GROUPS])
     others = ", ".join(title_of(group[0]) for group in groups[files.MOST_GROUPS :])
-    return Gallery(
-        (Picture("saves-and-restores", "Time and rate of saves and restores", files.CAPTION, draw),),
-        (f"Left out, as there is no room for them: {others}.",) if others else (),
-    )
+    picture = Picture("saves-and-restores", "Time and rate of saves and restores", files.CAPTION, draw)
+    return Gallery((picture,), (f"Left out, as there is no room for them: {others}.",) if others else ())
 
 
 def comparison_gallery(found: ComparisonResult) -> Gallery:
@@ -146,8 +130,7 @@ def comparison_gallery(found: ComparisonResult) -> Gallery:
         captions = (comparisons.STALL_FOREST_CAPTION, comparisons.STALL_GRID_CAPTION)
     pictures = [Picture("ratios", "Ratios to the reference", captions[0], partial(comparisons.forest_plot, found))]
     if comparisons.has_ratio_matrix(found):
-        names = " and ".join(one.name for one in found.varied)
-        title = f"All pairs of {names}"
+        title = f"All pairs of {' and '.join(one.name for one in found.varied)}"
         pictures.append(Picture("pairs", title, captions[1], partial(comparisons.ratio_matrix, found)))
     return Gallery(tuple(pictures), ())
 
@@ -160,14 +143,8 @@ def runs_gallery(runs: Sequence[SavedRun], title: str) -> Gallery:
     rated = [one for (saved, loop), study in named if (one := _loop_rate(saved, loop, study, in_bytes)) is not None]
     if len(rated) < 2:
         return Gallery((), ())
-    pictures = [
-        Picture(
-            "side-by-side",
-            f"{title}: results next to each other",
-            scaling.SIDE_CAPTION,
-            partial(scaling.rate_bars, rated, in_bytes),
-        )
-    ]
+    bars = partial(scaling.rate_bars, rated, in_bytes)
+    pictures = [Picture("side-by-side", f"{title}: results next to each other", scaling.SIDE_CAPTION, bars)]
     joined = [one for one in rated if one.study]
     if joined:
         alone = scaling.omission_text([one.label for one in rated if not one.study])
@@ -187,7 +164,7 @@ def draw_pictures(pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Figure
 
 
 def _epoch_pictures(saved: SavedRun, loop: LoopResult) -> Iterator[Picture]:
-    if time_breakdown.has_utilization(loop.epochs):
+    if all(epoch.utilization is not None for epoch in loop.epochs):
         doubt = doubt_of_utilization(saved.run, loop.phases, loop.answer)
         draw = partial(time_breakdown.utilization_by_epoch, loop.epochs, loop.answer, bool(doubt))
         why = f"The squares are not to be trusted: {sentence(doubt)}. " if doubt else ""
@@ -211,12 +188,12 @@ def _timeline_pictures(
     rate = _rate_for_goal(loop)
     with_steps = [epoch for epoch in recorded if (epoch.window_ns >= 0).any()]
     for epoch in with_steps[:1] + with_steps[1:][-1:]:
-        yield Picture(
-            f"timeline-epoch-{epoch.epoch}",
-            f"What each rank did, epoch {epoch.epoch}",
-            f"{gantt.step_text(epoch)} {gantt.CAPTION}",
-            partial(gantt.rank_timeline, epoch, _gap_kind(loop.epochs[epoch.epoch - 1]), scales.steps),
-        )
+        number, figures = epoch.epoch, loop.epochs[epoch.epoch - 1]
+        # timeline.h5 has decoding and tool as one span: the larger part gives its name.
+        gap = "processing" if figures.processing_seconds.mean > figures.tool_seconds.mean else "tool"
+        draw = partial(gantt.rank_timeline, epoch, gap, scales.steps)
+        caption = f"{gantt.step_text(epoch)} {gantt.CAPTION}"
+        yield Picture(f"timeline-epoch-{number}", f"What each rank did, epoch {number}", caption, draw)
     # Without I/O, steps are still recorded with their bytes, but bandwidth would have no meaning.
     if not saved.run.null and any(epoch.bytes.any() for epoch in recorded):
         rates = {epoch.epoch: _rate_of_asked_bytes(epoch) for epoch in loop.epochs}
@@ -230,28 +207,16 @@ def _timeline_pictures(
             yield Picture("bandwidth-by-rank", "Bandwidth by rank and time", map_caption, by_rank)
     with_latencies = [one for one in recorded if one.batch_latency[:, 1].any() or one.call_latency[:, 1].any()]
     if with_latencies:
-        yield Picture(
-            "latency-distribution",
-            "Distribution of latencies",
-            latency.DISTRIBUTION_CAPTION,
-            partial(latency.latency_distribution, with_latencies),
-        )
+        draw = partial(latency.latency_distribution, with_latencies)
+        yield Picture("latency-distribution", "Distribution of latencies", latency.DISTRIBUTION_CAPTION, draw)
     if any(epoch.batch_latency_max_ns.any() for epoch in recorded):
-        yield Picture(
-            "latency-over-time",
-            "Batch latency over time",
-            " ".join(filter(None, [latency.longest_wait_text(recorded, ranks), saves, latency.OVER_TIME_CAPTION])),
-            partial(latency.latency_over_time, recorded, scales.epochs),
-        )
+        texts = [latency.longest_wait_text(recorded, ranks), saves, latency.OVER_TIME_CAPTION]
+        draw = partial(latency.latency_over_time, recorded, scales.epochs)
+        yield Picture("latency-over-time", "Batch latency over time", " ".join(filter(None, texts)), draw)
     if offsets.select_epochs(recorded):
         caption = f"{offsets.offset_text(recorded)} {offsets.CAPTION}".strip()
         draw = partial(offsets.offsets_over_steps, recorded)
         yield Picture("offsets-over-steps", "Places in the data, step by step", caption, draw)
-
-
-def _gap_kind(epoch: EpochSummary) -> gantt.Gap:
-    """Return the larger part between a step's data and its compute: timeline.h5 has decoding and tool as one span."""
-    return "processing" if epoch.processing_seconds.mean > epoch.tool_seconds.mean else "tool"
 
 
 def _rate_of_asked_bytes(epoch: EpochSummary) -> float | None:

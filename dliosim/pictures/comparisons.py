@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axis import Axis
@@ -13,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from dliosim.compare.statistics import EQUAL, FASTER, SLOWER, UNJUDGED
-from dliosim.pictures.style import FAINT, INK, figure, grid_lines, wrap_text
+from dliosim.pictures.style import FAINT, INK, single_axes, trim_zeros, wrap_text
 from dliosim.readable import number, seconds, size
 from dliosim.report.reader.results import REFERENCE, ComparisonResult, SavedVariant
 
@@ -58,10 +57,10 @@ _TICKS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
 def forest_plot(found: ComparisonResult) -> Figure:
     """Draw a row for each variant that has a ratio: the ratio, its interval, and the verdict."""
     shown = variants_with_ratio(found)
-    named = dict(zip((one.label for one in found.variants), _row_labels(found), strict=True))
+    stalls = {one.label: f"\n{_stall(one)}" if found.is_stall_comparison else "" for one in found.variants}
+    named = {label: wrap_text(label, 46) + stall for label, stall in stalls.items()}
     lines = max(name.count("\n") + 1 for name in named.values())
-    drawn = figure(height=1.5 + (0.18 + 0.16 * lines) * len(shown))
-    axes = drawn.add_subplot()
+    drawn, axes = single_axes(height=1.5 + (0.18 + 0.16 * lines) * len(shown))
     axes.axvline(1.0, color=INK, linewidth=1.0)
     for row, one in enumerate(shown):
         ratio = one.ratio or 1.0
@@ -75,30 +74,23 @@ def forest_plot(found: ComparisonResult) -> Figure:
         axes.plot([ratio], [row], color=colour, marker="|" if is_reference else _MARKERS[one.verdict], markersize=7)
         caption = "reference" if is_reference else f"{number(ratio, 3)} ({_interval(one)}), {one.verdict}"
         axes.text(1.01, row, caption, transform=axes.get_yaxis_transform(), va="center", color=colour, fontsize=8.5)
-    reach = max(1.25, *(edge for one in shown for edge in _interval_factors(one)))
+    edges = [edge for one in shown for edge in (one.ratio, one.ratio_low, one.ratio_high) if edge]
+    reach = max(1.25, *edges, *(1 / edge for edge in edges))
     axes.set_xscale("log")
     axes.set_xlim(1 / (reach * 1.08), reach * 1.08)
     _ratio_axis(axes.xaxis, reach * 1.08)
-    caption = (
-        f"stall of {found.reference} / stall" if found.is_stall_comparison else f"rate / rate of {found.reference}"
-    )
-    axes.set_xlabel(wrap_text(caption, 100))
+    ratio_text = "stall of {} / stall" if found.is_stall_comparison else "rate / rate of {}"
+    axes.set_xlabel(wrap_text(ratio_text.format(found.reference), 100))
     axes.set_yticks(range(len(shown)), [named[one.label] for one in shown])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(shown) - 0.4, -0.6)
-    grid_lines(axes, "x")
+    axes.grid(True, axis="x")
     return drawn
 
 
 def variants_with_ratio(found: ComparisonResult) -> list[SavedVariant]:
     """Return the variants that have a ratio."""
     return [one for one in found.variants if one.ratio is not None]
-
-
-def _row_labels(found: ComparisonResult) -> list[str]:
-    """Return the label of each variant, with its stall if it has one."""
-    stalls = [f"\n{_stall(one)}" if found.is_stall_comparison else "" for one in found.variants]
-    return [wrap_text(one.label, 46) + stall for one, stall in zip(found.variants, stalls, strict=True)]
 
 
 def _stall(one: SavedVariant) -> str:
@@ -111,11 +103,6 @@ def _interval(one: SavedVariant) -> str:
     return f"{number(one.ratio_low, 3)} to {number(one.ratio_high, 3)}"
 
 
-def _interval_factors(one: SavedVariant) -> Sequence[float]:
-    """Return how far a variant's dot and interval are from 1, as factors above 1."""
-    return [max(edge, 1 / edge) for edge in (one.ratio, one.ratio_low, one.ratio_high) if edge]
-
-
 def _ratio_axis(axis: Axis, reach: float) -> None:
     """Draw ticks at the same factors on both sides of 1, as many as there is room for."""
     above: list[float] = []
@@ -126,33 +113,26 @@ def _ratio_axis(axis: Axis, reach: float) -> None:
     ticks = [*(1 / tick for tick in reversed(above)), 1.0, *above]
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _factor(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: trim_zeros(number(value, 2 if value < 1 else 3))))
     axis.set_minor_formatter(NullFormatter())
-
-
-def _factor(value: float) -> str:
-    text = number(value, 2 if value < 1 else 3)
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def ratio_matrix(found: ComparisonResult) -> Figure:
     """Draw the ratios of all pairs of the values of two varied names."""
     (first, rows), (second, columns) = ((one.name, one.values) for one in found.varied)
     cells = {one.settings: one for one in found.variants}
-    drawn = figure(height=1.4 + 0.55 * len(rows), width=min(9.6, 3.6 + 1.5 * len(columns)))
-    axes = drawn.add_subplot()
+    drawn, axes = single_axes(height=1.4 + 0.55 * len(rows), width=min(9.6, 3.6 + 1.5 * len(columns)))
     reach = max(1.25, *(max(one.ratio, 1 / one.ratio) for one in found.variants if one.ratio))
     ratios = np.full((len(rows), len(columns)), np.nan)
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
             one = cells.get(((first, row), (second, column))) or cells.get(((second, column), (first, row)))
-            ratio = None if one is None else one.ratio
-            if one is None or ratio is None:
-                axes.text(j, i, "not run", ha="center", va="center", color=FAINT)
-                continue
-            ratios[i, j] = ratio
-            strong = abs(math.log(ratio)) > 0.6 * math.log(reach)
-            axes.text(j, i, _cell(one, found), ha="center", va="center", color="white" if strong else INK)
+            text, colour = "not run", FAINT
+            if one is not None and one.ratio is not None:
+                ratios[i, j] = one.ratio
+                is_strong = abs(math.log(one.ratio)) > 0.6 * math.log(reach)
+                text, colour = _cell(one, found), "white" if is_strong else INK
+            axes.text(j, i, text, ha="center", va="center", color=colour)
     image = axes.imshow(ratios, cmap="RdBu", norm=LogNorm(1 / reach, reach), aspect="auto")
     axes.set_xticks(range(len(columns)), [wrap_text(name, 24) for name in columns])
     axes.set_yticks(range(len(rows)), [wrap_text(name, 30) for name in rows])
@@ -161,13 +141,8 @@ def ratio_matrix(found: ComparisonResult) -> Figure:
     axes.set_ylabel(wrap_text(first, 40))
     for side in axes.spines.values():
         side.set_visible(False)
-    bar = drawn.colorbar(
-        image,
-        ax=axes,
-        pad=0.02,
-        aspect=18,
-        label="reference's stall / stall" if found.is_stall_comparison else "rate / reference's",
-    )
+    label = "reference's stall / stall" if found.is_stall_comparison else "rate / reference's"
+    bar = drawn.colorbar(image, ax=axes, pad=0.02, aspect=18, label=label)
     bar.outline.set_visible(False)
     _ratio_axis(bar.ax.yaxis, reach * 1.001)
     return drawn

@@ -12,7 +12,7 @@ from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from dliosim.pictures.style import FAINT, INK, PARTS, faint_text, time_axis
+from dliosim.pictures.style import FAINT, INK, PARTS, time_axis
 from dliosim.readable import count, seconds
 from dliosim.report.phase_titles import name_epochs
 from dliosim.report.reader.arrays import Floats, Ints, RecordedEpoch
@@ -24,12 +24,8 @@ _ROOM_FOR_NUMBER, _ROOM_FOR_NAME, _ROOM_FOR_NOTE = 0.02, 0.08, 0.09
 _IN_A_SAVE = 0.5
 
 # The mark of a break.
-_BREAK: dict[str, Any] = {
-    "color": INK,
-    "weight": "bold",
-    "zorder": 5,
-    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-}
+_BLANK = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+_BREAK: dict[str, Any] = {"color": INK, "weight": "bold", "zorder": 5, "bbox": _BLANK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +106,20 @@ def mark_epochs(
     without = " without saves" if any(place.saves for place in places) else ""
     unit = time_axis(axes.xaxis, whole, f"time in the epochs shown{without}, one after the other")
     axes.set_xlim(0, whole * unit)
-    before = places[0].epoch.epoch - 1
+    along, before = axes.get_xaxis_transform(), places[0].epoch.epoch - 1
     for place in places:
         number, begin, share = place.epoch.epoch, place.begin * unit, (place.end - place.begin) / whole
         if place.begin:
             axes.axvline(begin, color=FAINT, linewidth=1.0, linestyle=(0, (4, 2)))
         if number > before + 1:
             for end in (0, 1):
-                axes.text(begin, end, "//", transform=axes.get_xaxis_transform(), ha="center", va="center", **_BREAK)
+                axes.text(begin, end, "//", transform=along, ha="center", va="center", **_BREAK)
         if share > _ROOM_FOR_NUMBER:
             name = f"epoch {number}" if share > _ROOM_FOR_NAME else f"{number}"
             if notes and share > _ROOM_FOR_NOTE:
                 name += f"\n{notes.get(number, '')}"
-            faint_text(axes, (place.begin + place.end) / 2 * unit, 1.02, name, "x", "center")
+            middle = (place.begin + place.end) / 2 * unit
+            axes.text(middle, 1.02, name, transform=along, ha="center", va="bottom", color=FAINT, fontsize=8.5)
         for save, _ in place.saves:
             axes.axvline(save * unit, color=PARTS["checkpoint"], linewidth=2.0, zorder=4)
         before = number
@@ -151,6 +148,4 @@ def name_rows(axis: Axis, epoch: RecordedEpoch) -> None:
 def rank_text(epoch: RecordedEpoch, ranks: int) -> str:
     """Return `4 ranks`, or `4 of 8 ranks` where only some have rows."""
     rows = len(epoch.ranks)
-    if rows == ranks:
-        return f"{ranks} rank{'s' if ranks != 1 else ''}"
-    return f"{rows} of {ranks} ranks"
+    return count(ranks, "rank") if rows == ranks else f"{rows} of {ranks} ranks"

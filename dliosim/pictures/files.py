@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from dliosim.measure.figures.declaration import name_part, result_figures
 from dliosim.measure.figures.epoch_summaries import VerbSummary
 from dliosim.measure.results.file_phases import FilePhase
-from dliosim.pictures.style import SERIES, figure, grid_lines, rate_axis, time_axis, whole_axis, wrap_text
+from dliosim.pictures.style import SERIES, figure, rate_axis, time_axis, whole_axis, wrap_text
 from dliosim.report.phase_titles import title_of
 
 CAPTION = (
@@ -93,7 +93,7 @@ def _draw_times(axes: Axes, parts: Sequence[Mapping[str, float]], colours: Mappi
             heights = np.array([sum(one[each] for each in one if each not in colours) for one in parts])
         axes.bar(x, heights * unit, bottom=below, color=colour, edgecolor="white", linewidth=0.5)
         below += heights * unit
-    grid_lines(axes, "y")
+    axes.grid(True, axis="y")
 
 
 def _draw_rates(axes: Axes, group: Sequence[FilePhase]) -> None:
@@ -104,14 +104,5 @@ def _draw_rates(axes: Axes, group: Sequence[FilePhase]) -> None:
     for some, face in ((~cached, SERIES[0]), (cached, "white")):
         if not some.any():  # marks that are not clipped have a place, at the figure's corner, even without points
             continue
-        axes.plot(
-            x[some],
-            rates[some],
-            linestyle="",
-            marker="o",
-            markersize=5,
-            color=SERIES[0],
-            markerfacecolor=face,
-            clip_on=False,
-        )
-    grid_lines(axes, "y")
+        axes.plot(x[some], rates[some], "o", markersize=5, color=SERIES[0], markerfacecolor=face, clip_on=False)
+    axes.grid(True, axis="y")

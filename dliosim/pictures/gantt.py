@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 
-from dliosim.pictures.style import MOST_SHAPES, PARTS, READS, figure, grid_lines, time_axis
+from dliosim.pictures.style import MOST_SHAPES, PARTS, READS, single_axes, time_axis
 from dliosim.report.reader.arrays import Floats, Ints, RecordedEpoch
 
 #: The most ranks with a row, and the most steps of each.
@@ -26,37 +24,35 @@ CAPTION = (
     "rank's own clock; no clocks of two ranks are compared."
 )
 
-Gap = Literal["tool", "processing"]
 
-
-def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool", longest: float = 0.0) -> Figure:
+def rank_timeline(epoch: RecordedEpoch, gap: str = "tool", longest: float = 0.0) -> Figure:
     """Draw the first steps of an epoch, a row a rank; `gap` is the larger part of the time between data and compute.
 
+    `gap` is `tool` or `processing`.
     The axis is `longest` seconds long if the steps take less.
     """
     # Parts of a step, each between two of its marks in `window_ns`.
     spans = (("data wait", 0, 1), (gap, 1, 2), ("compute", 2, 3), ("sync wait", 3, 4), ("checkpoint", 4, 5))
     rows = select_rows(epoch)
-    window = epoch.window_ns[rows][:, :MOST_STEPS]
+    window = epoch.window_ns[list(rows), :MOST_STEPS]
     begin, end = window_span(epoch)
     end = max(end, begin + longest, begin * (1 + 1e-9) + 1e-9)
-    drawn = figure(height=max(2.2, 1.3 + len(rows) * (0.22 if len(rows) > 12 else 0.34)))
-    axes = drawn.add_subplot()
+    drawn, axes = single_axes(height=max(2.2, 1.3 + len(rows) * (0.22 if len(rows) > 12 else 0.34)))
     unit = time_axis(axes.xaxis, end - begin, "time since the epoch's start")
-    shapes = 0
     for part, first, last in spans:
-        shapes += _draw_bars(axes, window[:, :, first], window[:, :, last], 0.1, 0.55, part, unit)
+        _draw_bars(axes, window[:, :, first], window[:, :, last], 0.1, 0.55, part, unit)
     for row, index in enumerate(rows):
-        shapes += _draw_reads(axes, epoch, int(epoch.ranks[index]), row, int(window[row].max()), unit)
-    if shapes > MOST_SHAPES:
+        _draw_reads(axes, epoch, int(epoch.ranks[index]), row, int(window[row].max()), unit)
+    # A box has five corners: its first one is its last one, too.
+    if sum(np.asarray(shape.get_path().codes).size for shape in axes.patches) > 5 * MOST_SHAPES:
         for shape in axes.patches:
             shape.set_rasterized(True)
     axes.set_xlim(begin * unit, end * unit)
     axes.set_ylim(len(rows), 0)
-    axes.set_yticks(np.arange(len(rows)) + 0.5, _row_names(epoch, rows))
+    axes.set_yticks(np.arange(len(rows)) + 0.5, [f"{kind}{epoch.ranks[row]}" for row, kind in rows.items()])
     axes.tick_params(axis="y", length=0)
     axes.set_ylabel("rank")
-    grid_lines(axes, "x")
+    axes.grid(True, axis="x")
     seen = {shape.get_label(): shape.get_facecolor() for shape in axes.patches}
     legend = [Patch(color=colour, label=label) for label, colour in seen.items()]
     drawn.legend(handles=legend, loc="outside upper left", ncols=len(legend), handlelength=1.2, columnspacing=1.4)
@@ -65,7 +61,7 @@ def rank_timeline(epoch: RecordedEpoch, gap: Gap = "tool", longest: float = 0.0)
 
 def window_span(epoch: RecordedEpoch) -> tuple[float, float]:
     """Return begin and end of the axis of the first steps of the ranks that are shown; s."""
-    window = epoch.window_ns[select_rows(epoch)][:, :MOST_STEPS]
+    window = epoch.window_ns[list(select_rows(epoch)), :MOST_STEPS]
     done = window[window >= 0]
     begin, end = int(done.min()) * 1e-9, int(done.max()) * 1e-9
     return (0.0 if begin < 0.2 * end else begin), end
@@ -85,58 +81,42 @@ def step_text(epoch: RecordedEpoch) -> str:
     )
 
 
-def select_rows(epoch: RecordedEpoch) -> Ints:
-    """Return rows of at most `MOST_ROWS` ranks, in order: the slowest, the fastest, and evenly chosen ones between."""
-    rows = len(epoch.ranks)
+def select_rows(epoch: RecordedEpoch) -> dict[int, str]:
+    """Return rows of at most `MOST_ROWS` ranks, in order, each with its kind.
+
+    Of more ranks they are the slowest, the fastest, and evenly chosen ones between, by the time of their own steps,
+    without waits for other ranks.
+    """
+    rows, quarter = len(epoch.ranks), MOST_ROWS // 4
     if rows <= MOST_ROWS:
-        return np.arange(rows)
-    quarter = MOST_ROWS // 4
-    order = np.argsort(_own_time(epoch), kind="stable")
-    between = order[quarter:-quarter]
-    even = between[np.linspace(0, len(between) - 1, MOST_ROWS - 2 * quarter).astype(np.int64)]
-    return np.sort(np.concatenate([order[:quarter], even, order[-quarter:]]))
-
-
-def _own_time(epoch: RecordedEpoch) -> Ints:
-    """Return the time of each rank's own steps, without waits for other ranks; ns."""
+        return dict.fromkeys(range(rows), "")
     window = epoch.window_ns[:, :MOST_STEPS]
-    times: Ints = (window[:, :, 3] - window[:, :, 0]).sum(axis=1)
-    return times
+    order = np.argsort((window[:, :, 3] - window[:, :, 0]).sum(axis=1), kind="stable").tolist()
+    even = np.linspace(quarter, rows - quarter - 1, MOST_ROWS - 2 * quarter).astype(np.int64).tolist()
+    kinds = dict.fromkeys(order[:quarter], "fast ") | dict.fromkeys(order[-quarter:], "slow ")
+    return {row: kinds.get(row, "") for row in sorted([*kinds, *(order[place] for place in even)])}
 
 
-def _row_names(epoch: RecordedEpoch, rows: Ints) -> list[str]:
-    names = [str(epoch.ranks[row]) for row in rows]
-    if len(epoch.ranks) <= MOST_ROWS:
-        return names
-    order = np.argsort(_own_time(epoch), kind="stable")
-    quarter = MOST_ROWS // 4
-    kinds = dict.fromkeys(order[:quarter].tolist(), "fast ") | dict.fromkeys(order[-quarter:].tolist(), "slow ")
-    return [f"{kinds.get(int(row), '')}{name}" for row, name in zip(rows, names, strict=True)]
-
-
-def _draw_bars(axes: Axes, begin: Ints, end: Ints, low: float, high: float, part: str, unit: float) -> int:
-    """Draw a bar for each (row, step) longer than 0, from `low` to `high` of its row; return their number."""
+def _draw_bars(axes: Axes, begin: Ints, end: Ints, low: float, high: float, part: str, unit: float) -> None:
+    """Draw a bar for each (row, step) longer than 0, from `low` to `high` of its row."""
     row, step = np.nonzero(end > begin)
     times = np.stack([begin[row, step], end[row, step]], axis=1) * (1e-9 * unit)
-    return _draw_boxes(axes, times, row + low, row + high, PARTS[part], part)
+    _draw_boxes(axes, times, row + low, row + high, PARTS[part], part)
 
 
-def _draw_boxes(axes: Axes, times: Floats, low: Floats, high: Floats, colour: str, label: str) -> int:
+def _draw_boxes(axes: Axes, times: Floats, low: Floats, high: Floats, colour: str, label: str) -> None:
     """Draw boxes of one colour as one shape, which is a quarter of the file of as many shapes."""
     if not len(times):
-        return 0
+        return
     corners = np.stack([times[:, [0, 1, 1, 0, 0]], np.stack([low, low, high, high, low], axis=1)], axis=2)
     codes = np.tile([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], len(times))
     axes.add_patch(PathPatch(Path(corners.reshape(-1, 2), codes), facecolor=colour, linewidth=0, label=label))
-    return len(times)
 
 
-def _draw_reads(axes: Axes, epoch: RecordedEpoch, rank: int, row: int, until: int, unit: float) -> int:
-    """Draw the read calls of a rank that begin before `until`, a line for each of its readers; return their number."""
+def _draw_reads(axes: Axes, epoch: RecordedEpoch, rank: int, row: int, until: int, unit: float) -> None:
+    """Draw the read calls of a rank that begin before `until`, a line for each of its readers."""
     reads = epoch.reads_ns[(epoch.reads_ns[:, 0] == rank) & (epoch.reads_ns[:, 2] < until)]
     readers, lines = np.unique(reads[:, 1], return_inverse=True)
-    if not len(readers):
-        return 0
-    height = 0.33 / len(readers)
+    height = 0.33 / max(len(readers), 1)
     low = row + 0.57 + lines * height
-    return _draw_boxes(axes, reads[:, 2:4] * (1e-9 * unit), low, low + height * 0.86, READS, "read calls")
+    _draw_boxes(axes, reads[:, 2:4] * (1e-9 * unit), low, low + height * 0.86, READS, "read calls")

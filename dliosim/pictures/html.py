@@ -57,7 +57,6 @@ figcaption p { margin: .25rem 0; }
 .warnings { border-left: 4px solid #D55E00; padding: .1rem 0 .1rem .9rem; margin: 1rem 0; list-style: none;
   font-size: .92rem; }
 .warnings li { margin: .25rem 0; }
-.verdict { font-weight: 600; }
 .faint { color: #666; font-size: .9rem; }
 pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; font-size: .8rem; line-height: 1.4; }
 @media screen and (max-width: 47rem) {
@@ -128,10 +127,6 @@ def page(title: str, answer: Sequence[str], sections: Sequence[Section]) -> str:
         body += [_heading(2, section.title, anchor), *pieces]
         for (name, to), (_, below) in zip(inner, parts, strict=True):
             body += [_heading(3, name, to), *below]
-    return _document(title, [f"<h1>{_text(title)}</h1>", *answer, f"<nav><ul>{''.join(links)}</ul></nav>", *body])
-
-
-def _document(title: str, body: Sequence[str]) -> str:
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     head = [
         "<!DOCTYPE html>",
@@ -144,8 +139,10 @@ def _document(title: str, body: Sequence[str]) -> str:
         f"<style>{_STYLE}</style>",
         "</head>",
         "<body>",
+        f"<h1>{_text(title)}</h1>",
     ]
-    return "\n".join([*head, *body, "</body>", "</html>", ""])
+    nav = f"<nav><ul>{''.join(links)}</ul></nav>"
+    return "\n".join([*head, *answer, nav, *body, "</body>", "</html>", ""])
 
 
 def _heading(level: int, text: str, anchor: str) -> str:
@@ -175,14 +172,9 @@ def definitions(pairs: Sequence[tuple[str, str]]) -> str:
     return f"<dl>{''.join(f'<dt>{escape(name)}</dt><dd>{escape(value)}</dd>' for name, value in pairs)}</dl>"
 
 
-def lines(text: str) -> str:
-    """Return a text with its line breaks."""
-    return f"<pre>{escape(text)}</pre>"
-
-
 def collapse_text(summary: str, text: str) -> str:
-    """Return a long text that is hidden until it is opened."""
-    return f"<details><summary>{escape(summary)}</summary>{lines(text)}</details>"
+    """Return a long text with its line breaks, hidden until it is opened."""
+    return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
 
 
 def answer(title: str, rows: Sequence[tuple[str, str]], verdict: str, kind: str) -> str:

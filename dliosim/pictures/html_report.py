@@ -7,21 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from dliosim.compare.answer import EITHER, NO_DIFFERENCE, USE
-from dliosim.measure.results.run_summary import CANNOT_SAY, FEEDS, STARVES, TOO_CLOSE
-from dliosim.pictures import html
-from dliosim.pictures.catalogue import (
-    LEFT_OUT,
-    MOST_DRAWN,
-    Gallery,
-    TimeScales,
-    comparison_gallery,
-    draw_pictures,
-    draws_each,
-    files_gallery,
-    loop_gallery,
-    runs_gallery,
-    scales_by_title,
-)
+from dliosim.measure.results.verdicts import CANNOT_SAY, FEEDS, STARVES, TOO_CLOSE
+from dliosim.pictures import catalogue, html
 from dliosim.pictures.style import render_figure
 from dliosim.readable import count
 from dliosim.report.answer_sentences import sentence
@@ -56,9 +43,9 @@ def page(results: Sequence[SavedRun | SavedComparison]) -> str:
     tables = [html.table(one) for one in side_by_side if one.title != CONDITIONS]
     differing = [html.table(one) for one in side_by_side if one.title == CONDITIONS and not is_only]
     places = [html.items(label_places(results))]
-    details = [(one.label, list(_condition_pieces(one))) for one in results if draws_each(results)]
+    details = [(one.label, list(_condition_pieces(one))) for one in results if catalogue.draws_each(results)]
     sections = [
-        *([_picture_section(results[0], scales_by_title(runs))] if is_only else _several_sections(results, runs)),
+        *_picture_sections(results, runs),
         html.Section("Warnings", [html.items([f"Warning: {line}" for line in warnings_of_runs(runs)], "warnings")]),
         html.Section("Tables", [*tables, *(piece for one in comparisons for piece in _table_pieces(one))]),
         html.Section("Conditions", details[0][1] if is_only else [*places, *differing], () if is_only else details),
@@ -92,27 +79,23 @@ def _answer_pieces(one: SavedRun | SavedComparison) -> Iterator[str]:
 
 def _verdict_pieces(results: Sequence[SavedRun | SavedComparison]) -> Iterator[str]:
     """Yield the verdict of each comparison and on each loop of each run, then what runs missed; of many only counts."""
-    rows: list[tuple[str, str, str, str]] = []
+    rows: list[tuple[str, str, str]] = []
     missed: list[str] = []
     for one in results:
         if isinstance(one, SavedComparison):
             found = one.comparison.answer
-            rows.append(
-                (one.label, found.verdict, _kind(found.verdict), f": {found.use or sentence(found.reasons[0])}")
-            )
+            rows.append((one.label, found.verdict, f": {found.use or sentence(found.reasons[0])}"))
             continue
         for answer in one.run.answers:
             text = describe_answer(answer)
-            rows.append(
-                (f"{one.label}, {answer.loop}", answer.verdict, _kind(answer.verdict), f": {text}" if text else "")
-            )
+            rows.append((f"{one.label}, {answer.loop}", answer.verdict, f": {text}" if text else ""))
         missed += [f"{one.label}: {expectation_line(each)}" for each in one.run.expectations if each.is_missed]
-    if not draws_each(results):
-        counts = Counter(verdict for _, verdict, _, _ in rows)
-        rows = [(f"{many} of {len(rows)} answers", verdict, _kind(verdict), "") for verdict, many in counts.items()]
-        if more := missed[MOST_DRAWN:]:
-            missed[MOST_DRAWN:] = [f"and {count(len(more), 'line')} more"]
-    yield html.verdicts(rows)
+    if not catalogue.draws_each(results):
+        counts = Counter(verdict for _, verdict, _ in rows)
+        rows = [(f"{many} of {len(rows)} answers", verdict, "") for verdict, many in counts.items()]
+        if more := missed[catalogue.MOST_DRAWN :]:
+            missed[catalogue.MOST_DRAWN :] = [f"and {count(len(more), 'line')} more"]
+    yield html.verdicts([(label, verdict, _kind(verdict), text) for label, verdict, text in rows])
     yield html.items(missed, "missed")
 
 
@@ -121,26 +104,30 @@ def _kind(verdict: str) -> str:
     return _KINDS.get(verdict, "plain")
 
 
-def _several_sections(
+def _picture_sections(
     results: Sequence[SavedRun | SavedComparison], runs: Sequence[SavedRun]
 ) -> Iterator[html.Section]:
-    """Yield the pictures of all results together, then the answer and the pictures of each, if they are not many."""
-    together = [(title, list(_format_pictures(runs_gallery(runs, title)))) for title in loop_titles(runs)]
-    left_out = [] if draws_each(results) else [html.paragraph(LEFT_OUT)]
+    """Yield the pictures of the only result, or of all together, then the answer and pictures of each if few."""
+    if len(results) == 1:
+        yield _picture_section(results[0], catalogue.scales_by_title(runs))
+        return
+    together = [(title, _format_pictures(catalogue.runs_gallery(runs, title))) for title in loop_titles(runs)]
+    left_out = [] if catalogue.draws_each(results) else [html.paragraph(catalogue.LEFT_OUT)]
     yield html.Section("Results side by side", left_out, together)
-    if draws_each(results):
-        scales = scales_by_title(runs)
+    if catalogue.draws_each(results):
+        scales = catalogue.scales_by_title(runs)
         for one in results:
             section = _picture_section(one, scales)
             yield html.Section(one.label, [*_answer_pieces(one), *section.pieces], section.parts)
 
 
-def _picture_section(one: SavedRun | SavedComparison, scales: Mapping[str, TimeScales]) -> html.Section:
+def _picture_section(one: SavedRun | SavedComparison, scales: Mapping[str, catalogue.TimeScales]) -> html.Section:
     """Return the pictures of one result: of the comparison, or of each loop, of saves and restores."""
     if isinstance(one, SavedComparison):
-        return html.Section("Pictures", list(_format_pictures(comparison_gallery(one.comparison))))
-    parts = [(loop.title, list(_format_pictures(loop_gallery(one, loop, scales[loop.title])))) for loop in one.loops]
-    parts.append(("Saves and restores", list(_format_pictures(files_gallery(one)))))
+        return html.Section("Pictures", _format_pictures(catalogue.comparison_gallery(one.comparison)))
+    galleries = [(loop.title, catalogue.loop_gallery(one, loop, scales[loop.title])) for loop in one.loops]
+    galleries.append(("Saves and restores", catalogue.files_gallery(one)))
+    parts = [(title, _format_pictures(gallery)) for title, gallery in galleries]
     without = html.paragraph("A run without loops, saves and restores has no pictures.", "faint")
     return html.Section("Pictures", () if any(pieces for _, pieces in parts) else [without], parts)
 
@@ -170,8 +157,7 @@ def _condition_pieces(one: SavedRun | SavedComparison) -> Iterator[str]:
     yield html.collapse_text("The pattern", run.pattern)
 
 
-def _format_pictures(gallery: Gallery) -> Iterator[str]:
-    for picture, figure in draw_pictures(gallery.pictures):
-        yield html.picture(picture.title, picture.caption, render_figure(figure, "svg"))
-    for line in gallery.left_out:
-        yield html.paragraph(line, "faint")
+def _format_pictures(gallery: catalogue.Gallery) -> list[str]:
+    drawn = catalogue.draw_pictures(gallery.pictures)
+    pictures = [html.picture(one.title, one.caption, render_figure(figure, "svg")) for one, figure in drawn]
+    return pictures + [html.paragraph(line, "faint") for line in gallery.left_out]

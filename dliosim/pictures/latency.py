@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dliosim.pictures.epochs import EpochSpan, align_epochs, mark_epochs, rank_text, save_handles
-from dliosim.pictures.style import FAINT, SERIES, figure, grid_lines, log_axis, log_time_axis
+from dliosim.pictures.style import FAINT, SERIES, figure, log_axis, log_time_axis, single_axes, trim_zeros
 from dliosim.readable import seconds
 from dliosim.report.reader.arrays import Floats, Ints, RecordedEpoch
 
@@ -39,19 +39,19 @@ _FEW_COLUMNS = 30
 
 _STYLES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (1, 1)))
 
+_KINDS = (("batch latency (data wait of a step)", "batch_latency"), ("latency of a read call", "call_latency"))
+
 
 def latency_distribution(epochs: Sequence[RecordedEpoch]) -> Figure:
     """Draw the share of batch and of call latencies above each time, a curve an epoch."""
-    kinds = [(name, [getattr(epoch, key) for epoch in epochs]) for name, key in _KINDS]
-    kinds = [(name, found) for name, found in kinds if any(one[:, 1].sum() for one in found)]
+    kinds = [(name, key) for name, key in _KINDS if any(getattr(epoch, key)[:, 1].any() for epoch in epochs)]
     drawn = figure(height=3.6)
-    for i, (name, found) in enumerate(kinds):
+    for i, (name, key) in enumerate(kinds):
         axes = drawn.add_subplot(1, len(kinds), i + 1)
-        for j, (epoch, one) in enumerate(zip(epochs, found, strict=True)):
-            if one[:, 1].sum():
-                colour, style = SERIES[j % len(SERIES)], _STYLES[j % len(_STYLES)]
-                _draw_curve(axes, one, f"epoch {epoch.epoch}", colour, style)
-        _finish_axes(axes, name, [one for one in found if one[:, 1].sum()])
+        found = {j: one for j, epoch in enumerate(epochs) if (one := getattr(epoch, key))[:, 1].any()}
+        for j, one in found.items():
+            _draw_curve(axes, one, f"epoch {epochs[j].epoch}", SERIES[j % len(SERIES)], _STYLES[j % len(_STYLES)])
+        _finish_axes(axes, name, list(found.values()))
         if i == 0:
             axes.set_ylabel("share that took longer")
     # The legend is above the axes, as curves may be anywhere in them. Epochs without calls have no curve on the right.
@@ -59,9 +59,6 @@ def latency_distribution(epochs: Sequence[RecordedEpoch]) -> Figure:
     names = [f"epoch {epoch.epoch}" for epoch in epochs if f"epoch {epoch.epoch}" in lines]
     drawn.legend([lines[name] for name in names], names, loc="outside upper left", ncols=len(names))
     return drawn
-
-
-_KINDS = (("batch latency (data wait of a step)", "batch_latency"), ("latency of a read call", "call_latency"))
 
 
 def tail_shares(latencies: Ints) -> tuple[Floats, Floats]:
@@ -88,28 +85,20 @@ def _finish_axes(axes: Axes, name: str, found: Sequence[Ints]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(max(min(0.5 / most, _LOWEST), 1e-9), 1.3)
-    low, high = axes.get_xlim()
-    if high < 10 * low:
-        axes.set_xlim(low / 3, high * 3)
     log_time_axis(axes.xaxis)
-    log_axis(axes.yaxis, _share)
+    log_axis(axes.yaxis, lambda value: trim_zeros(f"{100 * value:.10f} %"))
     axes.set_xlabel(name)
-    grid_lines(axes, "both")
+    axes.grid(True, axis="both")
     for share, quantile in _QUANTILES.items():
         axes.axhline(share, color=FAINT, linewidth=0.8)
         # Outside of the axes, if there are no curves.
         axes.text(1.01, share, quantile, transform=axes.get_yaxis_transform(), va="center", color=FAINT, fontsize=8.5)
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.10f}".rstrip("0").rstrip(".") + " %"
-
-
 def latency_over_time(epochs: Sequence[RecordedEpoch], longest: float = 0.0) -> Figure:
     """Draw the longest batch latency in each bin of time: of the median rank, and from the least to the greatest."""
     places = align_epochs(epochs)
-    drawn = figure(height=2.9)
-    axes = drawn.add_subplot()
+    drawn, axes = single_axes(height=2.9)
     unit = mark_epochs(axes, places, longest)
     several = any(len(place.epoch.ranks) > 1 for place in places)
     for i, place in enumerate(places):
@@ -117,34 +106,17 @@ def latency_over_time(epochs: Sequence[RecordedEpoch], longest: float = 0.0) -> 
         if not len(middles):
             continue
         middles = middles * unit
+        band, line = (None, None) if i else ("least to greatest rank", "median rank")
         if several:
             low, high = np.nanmin(some, axis=0), np.nanmax(some, axis=0)
-            axes.fill_between(
-                middles,
-                low,
-                high,
-                color=SERIES[0],
-                alpha=0.25,
-                linewidth=0,
-                label=None if i else "least to greatest rank",
-            )
+            axes.fill_between(middles, low, high, color=SERIES[0], alpha=0.25, linewidth=0, label=band)
             axes.plot(middles, high, color=SERIES[0], alpha=0.5, linewidth=0.7)
-        label = "median rank" if several else "the rank"
-        axes.plot(
-            middles,
-            np.nanmedian(some, axis=0),
-            color=SERIES[1],
-            linewidth=1.0,
-            marker="." if len(middles) < _FEW_COLUMNS else "",
-            label=None if i else label,
-        )
+        dots, median = "." if len(middles) < _FEW_COLUMNS else "", np.nanmedian(some, axis=0)
+        axes.plot(middles, median, color=SERIES[1], linewidth=1.0, marker=dots, label=line)
     axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    if high < 10 * low:
-        axes.set_ylim(low / 3, high * 3)
     log_time_axis(axes.yaxis)
     axes.set_ylabel("longest data wait of a step")
-    grid_lines(axes, "y")
+    axes.grid(True, axis="y")
     handles = [*(axes.get_legend_handles_labels()[0] if several else ()), *save_handles(places)]
     if handles:
         drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))

@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
-from matplotlib.ticker import FuncFormatter
 
-from dliosim.pictures.style import HEAT, SERIES, brief_size, figure, whole_axis
+from dliosim.pictures.style import HEAT, SERIES, figure, size_axis, whole_axis
 from dliosim.report.reader.arrays import Floats, Ints, RecordedEpoch
 
 CAPTION = (
@@ -64,7 +63,7 @@ def offsets_over_steps(epochs: Sequence[RecordedEpoch]) -> Figure:
         whole_axis(panels[0].yaxis)
     else:
         panels[0].set_ylabel("offset in the file")
-        panels[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: brief_size(value)))
+        size_axis(panels[0].yaxis)
     if len(ranks) > _FEW_RANKS:
         bar = drawn.colorbar(ScalarMappable(scale, HEAT), ax=list(panels), pad=0.01, aspect=25, label="rank")
         whole_axis(bar.ax.yaxis)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
 
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -14,19 +17,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dliosim.measure.results.run_summary import RunSummary
-from dliosim.pictures.style import (
-    FAINT,
-    INK,
-    NEEDED,
-    PARTS,
-    SERIES,
-    figure,
-    grid_lines,
-    log_axis,
-    percent_axis,
-    rate_axis,
-    wrap_text,
-)
+from dliosim.pictures import style
+from dliosim.pictures.style import FAINT, INK, NEEDED, PARTS, SERIES
 from dliosim.readable import number, percent, size
 from dliosim.report.pattern_diff import input_differences
 from dliosim.report.reader.load import LoopResult, SavedRun
@@ -71,70 +63,64 @@ class LoopRate:
 
 def rate_bars(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     """Draw rates and parts of the time, a row a result."""
-    lines = sum(max(wrap_text(one.label, 34).count("\n"), 1) + 1 for one in rated)
-    drawn = figure(height=1.6 + 0.17 * lines)
+    lines = sum(max(style.wrap_text(one.label, 34).count("\n"), 1) + 1 for one in rated)
+    drawn = style.figure(height=1.6 + 0.17 * lines)
     left, right = drawn.subplots(1, 2, sharey=True)
-    rows = range(len(rated))
+    rows = np.arange(len(rated))
     left.hlines(rows, [min(one.epochs) for one in rated], [max(one.epochs) for one in rated], SERIES[0], linewidth=1.8)
-    for is_doubtful, face in ((False, SERIES[0]), (True, "white")):
-        dots = [(one.rate, row) for row, one in enumerate(rated) if one.is_doubtful == is_doubtful]
-        left.plot(*_columns(dots), "o", markersize=7, color=SERIES[0], markerfacecolor=face)
-    needs = [(one.needs, row) for row, one in enumerate(rated) if one.needs]
-    left.plot(*_columns(needs), "|", markersize=16, markeredgewidth=2.2, color=NEEDED)
-    begins = [0.0] * len(rated)
+    rates, doubtful = np.array([one.rate for one in rated]), np.array([one.is_doubtful for one in rated])
+    for some, face in ((~doubtful, SERIES[0]), (doubtful, "white")):
+        left.plot(rates[some], rows[some], "o", markersize=7, color=SERIES[0], markerfacecolor=face)
+    needs = np.array([one.needs or 0.0 for one in rated])
+    left.plot(needs[needs > 0], rows[needs > 0], "|", markersize=16, markeredgewidth=2.2, color=NEEDED)
+    begins = np.zeros(len(rated))
     for part, colour in PARTS.items():
-        shares = [max(one.shares.get(part, 0.0), 0.0) for one in rated]
+        shares = np.array([max(one.shares.get(part, 0.0), 0.0) for one in rated])
         right.barh(rows, shares, left=begins, height=0.62, color=colour, linewidth=0)
         ink = INK if part in ("compute", "sync wait", "checkpoint") else "white"
-        for row, (begin, share) in enumerate(zip(begins, shares, strict=True)):
-            if share > 0.09:
-                middle = begin + share / 2
-                right.text(middle, row, percent(share, 2), ha="center", va="center", color=ink, fontsize=8)
-        begins = list(map(operator.add, begins, shares))
+        for row in np.flatnonzero(shares > 0.09):
+            middle, text = begins[row] + shares[row] / 2, percent(shares[row], 2)
+            right.text(middle, row, text, ha="center", va="center", color=ink, fontsize=8)
+        begins += shares
     left.set_xlim(0, 1.08 * max(max(*one.epochs, one.needs or 0.0) for one in rated) or 1.0)
     left.xaxis.set_major_locator(MaxNLocator(5))
     if in_bytes:
-        rate_axis(left.xaxis)
+        style.rate_axis(left.xaxis)
     left.set_xlabel("bytes per second" if in_bytes else "samples per second")
-    left.set_yticks(range(len(rated)), [wrap_text(one.label, 34) for one in rated])
+    left.set_yticks(rows, [style.wrap_text(one.label, 34) for one in rated])
     left.set_ylim(len(rated) - 0.5, -0.5)
     for axes in (left, right):
         axes.tick_params(axis="y", length=0)
-        grid_lines(axes, "x")
+        axes.grid(True, axis="x")
     right.set_xlim(0, 1)
-    percent_axis(right.xaxis)
+    style.percent_axis(right.xaxis)
     right.set_xlabel("share of the time of all ranks")
+    handles: list[Artist] = []
+    if needs.any():
+        how: Any = {"linestyle": "", "marker": "|", "markersize": 10, "markeredgewidth": 2.2}
+        handles.append(Line2D([], [], color=NEEDED, label="needs", **how))
     seen = [part for part in PARTS if any(one.shares.get(part, 0.0) > 0 for one in rated)]
-    handles: list[Artist] = [Patch(color=PARTS[part], label=part) for part in seen]
-    if any(one.needs for one in rated):
-        handles.insert(
-            0, Line2D([], [], linestyle="", marker="|", markersize=10, markeredgewidth=2.2, color=NEEDED, label="needs")
-        )
+    handles += [Patch(color=PARTS[part], label=part) for part in seen]
     drawn.legend(handles=handles, loc="outside upper right", ncols=len(handles), handlelength=1.2, columnspacing=1.4)
     return drawn
 
 
-def _columns(pairs: Sequence[tuple[float, int]]) -> list[list[float]]:
-    """Return the first and the second of each pair."""
-    return [[pair[i] for pair in pairs] for i in (0, 1)]
-
-
 def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     """Draw the rate over ranks, both logarithmic, with the line of ideal scaling of each series."""
-    drawn = figure(height=4.0)
-    axes = drawn.add_subplot()
+    drawn, axes = style.single_axes(height=4.0)
     lines: dict[str, list[LoopRate]] = {}
     for one in rated:
         lines.setdefault(one.study, []).append(one)
     counts = sorted({one.ranks for one in rated})
     for i, (name, points) in enumerate(lines.items()):
         colour = SERIES[i % len(SERIES)]
-        points = sorted(points, key=lambda one: one.ranks)
-        middles = {count: _median(points, count) for count in sorted({one.ranks for one in points})}
+        points.sort(key=attrgetter("ranks"))
+        same_ranks = groupby(points, attrgetter("ranks"))
+        middles = {count: statistics.median(one.rate for one in some) for count, some in same_ranks}
         fewest, base = next(iter(middles.items()))
         ideal = [base * count / fewest for count in (fewest, counts[-1])]
         axes.plot([fewest, counts[-1]], ideal, color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)))
-        axes.plot(list(middles), list(middles.values()), color=colour, linewidth=1.2, label=wrap_text(name, 90))
+        axes.plot(list(middles), list(middles.values()), color=colour, linewidth=1.2, label=style.wrap_text(name, 90))
         for one in points:
             axes.plot([one.ranks] * 2, [min(one.epochs), max(one.epochs)], color=colour, linewidth=1.8)
             face = "white" if one.is_doubtful else colour
@@ -157,22 +143,17 @@ def scaling_curve(rated: Sequence[LoopRate], in_bytes: bool) -> Figure:
     low, high = axes.get_ylim()
     if high < 20 * low:
         axes.set_ylim(low / 2.5, high * 2.5)
-    log_axis(axes.yaxis, lambda value: f"{size(value, 1)}/s" if in_bytes else number(value, 1))
+    style.log_axis(axes.yaxis, lambda value: f"{size(value, 1)}/s" if in_bytes else number(value, 1))
     if high < 100 * low:
         axes.yaxis.set_major_locator(LogLocator(10.0, subs=(1.0, 2.0, 5.0)))
     axes.set_xlabel("ranks")
     axes.set_ylabel("bytes per second" if in_bytes else "samples per second")
-    grid_lines(axes, "both")
+    axes.grid(True, axis="both")
     axes.plot([], [], color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)), label="ideal")
     if any(one.needs for one in rated):
         axes.plot([], [], linestyle="", marker="_", markersize=14, markeredgewidth=2.2, color=NEEDED, label="needs")
     axes.legend(loc="upper left")
     return drawn
-
-
-def _median(points: Sequence[LoopRate], ranks: int) -> float:
-    """Return the median rate of the results with `ranks` ranks."""
-    return statistics.median(one.rate for one in points if one.ranks == ranks)
 
 
 def _select_ticks(counts: Sequence[int]) -> list[int]:

@@ -115,7 +115,7 @@ def _shorten_path(path: str) -> str:
 
 
 def _round(number: str, digits: int) -> str:
-    rounded = f"{float(number):.{digits}f}".rstrip("0").rstrip(".")
+    rounded = trim_zeros(f"{float(number):.{digits}f}")
     return "0" if rounded == "-0" else rounded
 
 
@@ -162,7 +162,6 @@ _DPI = 160
 
 _SETTINGS = {
     "text.parse_math": False,
-    "text.usetex": False,
     "font.family": ["DejaVu Sans"],
     "font.size": 9.0,
     "axes.titlesize": 9.5,
@@ -170,11 +169,9 @@ _SETTINGS = {
     "axes.labelsize": 9.0,
     "axes.labelcolor": INK,
     "axes.edgecolor": "#666666",
-    "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
-    "axes.grid": False,
     "grid.color": "#DDDDDD",
     "grid.linewidth": 0.6,
     "xtick.labelsize": 8.5,
@@ -183,9 +180,6 @@ _SETTINGS = {
     "ytick.color": INK,
     "legend.fontsize": 8.5,
     "legend.frameon": False,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "figure.dpi": 100.0,
     "svg.fonttype": "none",  # Text stays text, which is a tenth of its outlines.
     "svg.hashsalt": "dliosim",
     "image.cmap": HEAT,
@@ -208,6 +202,12 @@ def figure(height: float, width: float = WIDE) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def single_axes(height: float, width: float = WIDE) -> tuple[Figure, Axes]:
+    """Return an empty figure, in inches, and its only axes."""
+    drawn = figure(height, width)
+    return drawn, drawn.add_subplot()
+
+
 def render_figure(drawn: Figure, kind: Literal["svg", "png"]) -> bytes:
     """Return a figure as the bytes of a file: the same for the same figure, without date and version."""
     content = io.BytesIO()
@@ -218,17 +218,21 @@ def render_figure(drawn: Figure, kind: Literal["svg", "png"]) -> bytes:
 
 def time_axis(axis: Axis, longest: float, label: str) -> float:
     """Label an axis with `label` and a unit of time; return the factor from seconds to that unit."""
-    unit, name = next(
-        ((unit, name) for unit, name in ((1.0, "s"), (1e3, "ms"), (1e6, "us")) if longest * unit >= 2), (1e9, "ns")
-    )
+    units = ((1.0, "s"), (1e3, "ms"), (1e6, "us"))
+    unit, name = next((one for one in units if longest * one[0] >= 2), (1e9, "ns"))
     axis.set_label_text(f"{label} ({name})")
     axis.set_major_formatter(FuncFormatter(_format_number))
     return unit
 
 
+def size_axis(axis: Axis, per: str = "") -> None:
+    """Label an axis in bytes `per` something, each tick in the unit that fits it: 10 MB."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: trim_zeros(size(value)) + per if value else "0"))
+
+
 def rate_axis(axis: Axis) -> None:
-    """Label an axis in bytes per second, each tick in the unit that fits it."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{_trim_zeros(size, value)}/s" if value else "0"))
+    """Label an axis in bytes per second."""
+    size_axis(axis, "/s")
 
 
 def log_axis(axis: Axis, show: Callable[[float], str]) -> None:
@@ -239,8 +243,11 @@ def log_axis(axis: Axis, show: Callable[[float], str]) -> None:
 
 
 def log_time_axis(axis: Axis) -> None:
-    """Label a logarithmic axis of seconds: 10 us, 1 ms, 1 s."""
-    log_axis(axis, lambda value: _trim_zeros(seconds, value))
+    """Label a logarithmic axis of seconds, which spans a factor of ten or more: 10 us, 1 ms, 1 s."""
+    low, high = axis.get_view_interval()
+    if high < 10 * low:
+        axis.set_view_interval(low / 3, high * 3, ignore=True)
+    log_axis(axis, lambda value: trim_zeros(seconds(value)))
 
 
 def whole_axis(axis: Axis) -> None:
@@ -254,22 +261,6 @@ def percent_axis(axis: Axis) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{_format_number(100 * value)} %"))
 
 
-def grid_lines(axes: Axes, axis: Literal["x", "y", "both"]) -> None:
-    """Draw faint lines across, behind everything."""
-    axes.grid(True, axis=axis)
-
-
-def faint_text(axes: Axes, x: float, y: float, text: str, across: Literal["x", "y"], ha: str) -> None:
-    """Write a remark above (x, y): one of them in units of the axis `across`, the other a share of the axes."""
-    transform = axes.get_xaxis_transform() if across == "x" else axes.get_yaxis_transform()
-    axes.text(x, y, text, transform=transform, ha=ha, va="bottom", color=FAINT, fontsize=8.5)
-
-
-def brief_size(value: float) -> str:
-    """Return bytes for a tick: `10 MB`."""
-    return _trim_zeros(size, value) if value else "0"
-
-
 def wrap_text(text: str, width: int) -> str:
     """Return a text in lines of at most `width` characters, cut after six lines."""
     return textwrap.fill(text, width, max_lines=6, placeholder=" ...")
@@ -277,13 +268,10 @@ def wrap_text(text: str, width: int) -> str:
 
 def _format_number(value: float, _: object = None) -> str:
     """Return a number without exponent and without zeros at its end."""
-    if not math.isfinite(value):
-        return ""
-    text = number(value, 6) if value else "0"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return trim_zeros(number(value, 6)) if math.isfinite(value) else ""
 
 
-def _trim_zeros(show: Callable[[float], str], value: float) -> str:
-    """Return `1.000 ms` as `1 ms`."""
-    text, _, unit = show(value).partition(" ")
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+def trim_zeros(text: str) -> str:
+    """Return a number, or one with its unit, without zeros at its end: `1 ms` for `1.000 ms`."""
+    digits, blank, unit = text.partition(" ")
+    return (digits.rstrip("0").rstrip(".") if "." in digits else digits) + blank + unit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,20 +12,10 @@ from matplotlib.ticker import MultipleLocator
 
 from dliosim.measure.figures.declaration import column_of, name_part, time_parts
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.run_summary import CANNOT_SAY, NO_STORAGE, Answer
-from dliosim.pictures.style import (
-    INK,
-    MOST_SHAPES,
-    NEEDED,
-    PARTS,
-    SERIES,
-    figure,
-    grid_lines,
-    percent_axis,
-    rate_axis,
-    time_axis,
-    whole_axis,
-)
+from dliosim.measure.results.run_summary import Answer
+from dliosim.measure.results.verdicts import CANNOT_SAY, NO_STORAGE
+from dliosim.pictures import style
+from dliosim.pictures.style import INK, MOST_SHAPES, NEEDED, PARTS, SERIES
 from dliosim.readable import percent
 from dliosim.report.reader.arrays import Ints
 from dliosim.report.run.loops import storage_alone
@@ -73,93 +64,62 @@ def time_by_rank(times: Mapping[str, Ints], longest: float = 0.0) -> Figure:
         for part in time_parts(EpochSummary)
     }
     ranks = len(sums["tool"])
-    drawn = figure(height=3.4)
-    axes = drawn.add_subplot()
+    few = ranks <= 64
+    drawn, axes = style.single_axes(height=3.4)
     longest = max(longest, float(sum(sums.values()).max()))
-    unit = time_axis(axes.yaxis, longest, "wall time of a rank")
-    below = np.zeros(ranks)
+    unit = style.time_axis(axes.yaxis, longest, "wall time of a rank")
+    width, below = 0.8 * min(ranks / _LEAST_COLUMNS, 1.0) if few else 1.0, np.zeros(ranks)
+    edge: Any = {"edgecolor": "white", "linewidth": 0.5} if few else {"linewidth": 0.0, "antialiased": False}
+    is_image = ranks * len(PARTS) > MOST_SHAPES // 2
     for part, colour in PARTS.items():
         # Tool time is a remainder, and may be slightly below 0.
-        height = np.maximum(sums[part], 0.0)
-        if not height.any():
-            continue
-        axes.bar(
-            np.arange(ranks),
-            height * unit,
-            width=0.8 * min(ranks / _LEAST_COLUMNS, 1.0) if ranks <= 64 else 1.0,
-            bottom=below * unit,
-            color=colour,
-            edgecolor="white",
-            linewidth=0.5 if ranks <= 64 else 0.0,
-            label=part,
-            rasterized=ranks * len(PARTS) > MOST_SHAPES // 2,
-            antialiased=ranks <= 64,
-        )
-        below += height
+        height = np.maximum(sums[part], 0.0) * unit
+        if height.any():
+            axes.bar(np.arange(ranks), height, width, below, color=colour, label=part, rasterized=is_image, **edge)
+            below += height
     axes.set_xlim(-0.6, ranks - 0.4)
     axes.set_ylim(0, 1.05 * longest * unit or 1.0)
     axes.set_xlabel("rank")
-    whole_axis(axes.xaxis)
+    style.whole_axis(axes.xaxis)
     if ranks <= 16:
         axes.set_xticks(np.arange(ranks))
-    grid_lines(axes, "y")
+    axes.grid(True, axis="y")
     drawn.legend(loc="outside upper left", ncols=len(PARTS), handlelength=1.2, columnspacing=1.4)
     return drawn
-
-
-def has_utilization(epochs: Sequence[EpochSummary]) -> bool:
-    """Return True if every epoch has a utilization."""
-    return all(epoch.utilization is not None for epoch in epochs)
 
 
 def utilization_by_epoch(epochs: Sequence[EpochSummary], answer: Answer | None, doubtful: bool) -> Figure:
     """Draw the storage-limited utilization of each epoch, with the goal, and below it that with all waits.
 
+    Every epoch has a utilization.
     Epochs that do not count for the answer have no dot; `doubtful` marks the utilization with all waits.
     """
-    drawn = figure(height=3.0)
-    axes = drawn.add_subplot()
+    drawn, axes = style.single_axes(height=3.0)
     x = np.array([epoch.epoch for epoch in epochs])
     few = len(epochs) <= _FEW_EPOCHS
     mean, low, high = (
-        np.array([_first_known(getattr(epoch, name), epoch.utilization) for epoch in epochs])
+        np.array([getattr(epoch, name) for epoch in epochs], np.float64)
         for name in ("utilization", "utilization_min", "utilization_max")
     )
-    axes.errorbar(
-        x + (_ASIDE if len(epochs) <= _MOST_LABELS else 0.0),
-        mean,
-        np.stack([np.maximum(mean - low, 0), np.maximum(high - mean, 0)]),
-        color=SERIES[2],
-        marker="s" if few else ".",
-        markersize=4,
-        capsize=4 if few else 0,
-        linewidth=1.0,
-        label="with all waits" + (" (not to be trusted)" if doubtful else ""),
-    )
+    squares: Any = {"marker": "s", "capsize": 4} if few else {"marker": "."}
+    label, reach = "with all waits" + " (not to be trusted)" * doubtful, np.maximum([mean - low, high - mean], 0.0)
+    right = x + (_ASIDE if len(epochs) <= _MOST_LABELS else 0.0)
+    axes.errorbar(right, mean, reach, color=SERIES[2], markersize=4, linewidth=1.0, label=label, **squares)
     figures = [storage_alone(epoch, answer) for epoch in epochs]
     alone = np.array([one if isinstance(one, float) else np.nan for one in figures])
     is_judged = answer is not None and answer.verdict not in (NO_STORAGE, CANNOT_SAY)
     axes.plot(x, alone, color=SERIES[0], linewidth=1.4)
-    size = 6.5 if few else 3.5
     if not np.isnan(alone).all():
-        axes.plot(
-            x,
-            alone,
-            linestyle="",
-            marker="o",
-            markersize=size,
-            color=SERIES[0],
-            markerfacecolor=SERIES[0] if is_judged else "white",
-            label="storage-limited" if is_judged else "storage-limited, decides nothing",
-        )
+        label, face = ("storage-limited", SERIES[0]) if is_judged else ("storage-limited, decides nothing", "white")
+        axes.plot(x, alone, "o", markersize=6.5 if few else 3.5, color=SERIES[0], markerfacecolor=face, label=label)
     axes.axhline(1.0, color=INK, linewidth=0.8)
     if answer:
         axes.axhline(answer.goal, color=NEEDED, linewidth=1.2, linestyle=(0, (6, 2)))
         goal = f"goal\n{percent(answer.goal, 2)}"
         axes.text(1.005, answer.goal, goal, transform=axes.get_yaxis_transform(), va="center", color=NEEDED)
-    axes.set_ylim(0, max(1.05, 1.05 * float(high.max())))
+    axes.set_ylim(0, 1.05 * np.nanmax([1.0, *high]))
     axes.yaxis.set_major_locator(MultipleLocator(0.2))
-    percent_axis(axes.yaxis)
+    style.percent_axis(axes.yaxis)
     axes.set_ylabel("utilization")
     _epoch_axis(axes, len(epochs))
     if len(epochs) <= _MOST_LABELS:
@@ -176,12 +136,11 @@ def rate_by_epoch(epochs: Sequence[EpochSummary]) -> Figure:
     """Draw the bytes per second of each epoch, or the samples per second if nothing was read."""
     bytes_known = all(epoch.bytes_per_second is not None for epoch in epochs)
     rates = [(epoch.bytes_per_second if bytes_known else epoch.samples_per_second) or 0.0 for epoch in epochs]
-    drawn = figure(height=2.8)
-    axes = drawn.add_subplot()
+    drawn, axes = style.single_axes(height=2.8)
     axes.plot([epoch.epoch for epoch in epochs], rates, color=SERIES[0], marker="o" if len(epochs) <= 50 else ".")
     axes.set_ylim(0, 1.1 * max(rates) or 1.0)
     if bytes_known:
-        rate_axis(axes.yaxis)
+        style.rate_axis(axes.yaxis)
     axes.set_ylabel("bytes per second" if bytes_known else "samples per second")
     _epoch_axis(axes, len(epochs))
     return drawn
@@ -189,11 +148,6 @@ def rate_by_epoch(epochs: Sequence[EpochSummary]) -> Figure:
 
 def _epoch_axis(axes: Axes, epochs: int) -> None:
     axes.set_xlim(0.5, epochs + 0.5)
-    whole_axis(axes.xaxis)
+    style.whole_axis(axes.xaxis)
     axes.set_xlabel("epoch")
-    grid_lines(axes, "y")
-
-
-def _first_known(value: float | None, other: float | None) -> float:
-    """Return the value, or the other one if it is not known, or 0."""
-    return value if value is not None else other or 0.0
+    axes.grid(True, axis="y")

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from dliosim.compare.answer import EITHER, FEW, NO_DIFFERENCE, USE
-from dliosim.measure.results.run_summary import CANNOT_SAY, FEEDS, NO_STORAGE, NOT_ASKED, STARVES, TOO_CLOSE
+from dliosim.measure.results.verdicts import CANNOT_SAY, FEEDS, NO_STORAGE, NOT_ASKED, STARVES, TOO_CLOSE
 
 _RED, _GREEN, _YELLOW, _DIM = "1;31", "1;32", "1;33", "2"
 

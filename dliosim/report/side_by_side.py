@@ -12,7 +12,8 @@ from dliosim.measure.figures.declaration import ResultFigure, latency_kinds, nam
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.rank.records import CAUSES
 from dliosim.measure.results.checkpoint_overhead import loop_overheads, save_times
-from dliosim.measure.results.run_summary import NO_STORAGE, RunSummary, Spread
+from dliosim.measure.results.run_summary import RunSummary, Spread
+from dliosim.measure.results.verdicts import NO_STORAGE
 from dliosim.plan.forecast.checkpoint_interval import Costs, best_interval, compute_waste
 from dliosim.readable import ABSENT, hash_text, long_time, number, percent, seconds, size
 from dliosim.report.cells import percent_cell, rate_cell

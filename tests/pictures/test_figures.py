@@ -146,7 +146,7 @@ def test_of_many_ranks_the_slowest_the_fastest_and_even_ones_are_shown(loop: Loo
     window = np.zeros((100, 1, 6), np.int64)
     window[:, :, 2:] = own[:, None, None]
     many = replace(epoch, ranks=np.arange(100), window_ns=window)
-    rows = gantt.select_rows(many).tolist()
+    rows = list(gantt.select_rows(many))
     assert len(rows) == 32
     assert rows == sorted(set(rows))
     assert set(range(8)) <= set(rows)

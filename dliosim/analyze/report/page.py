@@ -188,7 +188,7 @@ def bandwidth_curve(figures: Figures) -> Figure:
     axes.set_xlim(0, edges[-1])
     style.rate_axis(axes.yaxis)
     axes.set_ylabel("bytes per second, all ranks")
-    style.grid_lines(axes, "y")
+    axes.grid(True, axis="y")
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
 

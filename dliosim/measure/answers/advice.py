@@ -9,29 +9,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from dliosim.measure.answers.validity import (
-    CORE_WAIT_LIMIT,
-    LEAST_SECONDS,
-    LEAST_STEPS,
-    count_steps,
-    doubt_of_length,
-    doubt_of_memory,
-    doubt_of_prefetch,
-)
+from dliosim.measure.answers import validity
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import MEMORY_KINDS, OWN_CACHE_WITH_DIRECT_KINDS, STACKED_KINDS
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import (
-    CANNOT_SAY,
-    STARVES,
-    TOO_CLOSE,
-    Advice,
-    Answer,
-    RunSummary,
-    Spread,
-    Value,
-    select_epochs,
-)
+from dliosim.measure.results.run_summary import Advice, Answer, RunSummary, Spread, Value, select_epochs
+from dliosim.measure.results.verdicts import CANNOT_SAY, STARVES, TOO_CLOSE
 from dliosim.model import MPI_APIS
 
 
@@ -120,7 +103,7 @@ def advise(
     """
     loop = runs[0]
     epochs = [epoch for phase in runs for epoch in phase.epochs]
-    counted = select_epochs(epochs, answer)
+    counted, lacks_cores = select_epochs(epochs, answer), waited >= validity.CORE_WAIT_LIMIT
     # An epoch after an only one would come from the page cache, unless memory has no room for it.
     is_large = run.environment.memory_per_node * run.nodes < max(epoch.unique_bytes for epoch in epochs)
     more_count = len(counted) == len(epochs) and (loop.cache == "off" or len(epochs) > len(runs) or is_large)
@@ -134,7 +117,7 @@ def advise(
         yield Advice("read_data", command=command_line(run, without=("--null",)))
     elif run.is_stored_on(loop, MEMORY_KINDS):
         yield leave_memory(run, disk if loop.root == "data" else "")
-    elif doubt_of_prefetch(runs):
+    elif validity.doubt_of_prefetch(runs):
         yield Advice("prefetch_less")
     elif not answer.from_storage:
         if run.is_stored_on(loop, OWN_CACHE_WITH_DIRECT_KINDS):
@@ -143,17 +126,17 @@ def advise(
         elif loop.cache != "off":
             yield from change("bypass_cache", "cache", "off")
         yield Advice("exceed_memory_or_drop")
-    elif answer.verdict == CANNOT_SAY and doubt_of_memory(run.environment, runs, counted):
+    elif answer.verdict == CANNOT_SAY and validity.doubt_of_memory(run.environment, runs, counted):
         ranks = run.environment.ranks_per_node // 2 * run.nodes
         yield Advice("more_memory", {"ranks": ranks}, command_line(run, ranks=ranks) if ranks else "")
-    elif answer.verdict == CANNOT_SAY and doubt_of_length(counted):
+    elif answer.verdict == CANNOT_SAY and validity.doubt_of_length(counted):
         yield from _measure_longer(runs, counted, more_count, samples, change)
-    elif answer.verdict in (TOO_CLOSE, CANNOT_SAY, STARVES) and waited >= CORE_WAIT_LIMIT and run.environment.was_busy:
+    elif answer.verdict in (TOO_CLOSE, CANNOT_SAY, STARVES) and lacks_cores and run.environment.was_busy:
         yield Advice("wait_for_quiet")
     elif answer.verdict in (TOO_CLOSE, CANNOT_SAY) and answer.storage_utilization:
         mean = answer.storage_utilization.mean
         target = answer.goal * (1 if answer.has_goal_within_interval else 1 - waited)
-        if answer.has_goal_within_interval or (waited < CORE_WAIT_LIMIT and mean < target):
+        if answer.has_goal_within_interval or (not lacks_cores and mean < target):
             yield from _narrow_interval(runs, answer.storage_utilization, more_count, target, change)
         else:
             yield _free_cores(run, loop, accepts, run.environment.ranks_per_node)
@@ -163,7 +146,7 @@ def advise(
         else:
             yield from change("read_ahead", "readers", "1")
     elif answer.verdict == STARVES:
-        yield from _read_faster(run, loop, waited, accepts, change)
+        yield from _read_faster(run, loop, lacks_cores, accepts, change)
 
 
 def _measure_longer(
@@ -174,8 +157,8 @@ def _measure_longer(
     change: _Change,
 ) -> Iterator[Advice]:
     """Yield how the epochs that count last long enough for a verdict; more epochs do so if `more_count`."""
-    steps, taken = count_steps(counted)
-    times = _AMPLE * max(LEAST_STEPS / max(steps, 1), LEAST_SECONDS / taken if taken > 0 else 1.0)
+    steps, taken = validity.count_steps(counted)
+    times = _AMPLE * max(validity.LEAST_STEPS / max(steps, 1), validity.LEAST_SECONDS / taken if taken > 0 else 1.0)
     if more_count:
         epochs = math.ceil(times * len(runs[0].epochs))
         yield from change("measure_epochs", "epochs", str(epochs), epochs=epochs)
@@ -213,7 +196,7 @@ def _narrow_interval(
 
 
 def _read_faster(
-    run: RunSummary, loop: LoopPhase, waited: float, accepts: Accepts, change: _Change
+    run: RunSummary, loop: LoopPhase, is_crowded: bool, accepts: Accepts, change: _Change
 ) -> Iterator[Advice]:
     """Yield how storage may feed a loop after all.
 
@@ -221,10 +204,9 @@ def _read_faster(
     advice after the other comes to an end.
     """
     cores, crowd = run.environment.cores_per_node, run.environment.ranks_per_node
-    is_crowded, own = waited >= CORE_WAIT_LIMIT, _readers_with_cores(run)
     more = 2 * loop.readers or 4
     if crowd > 1 or is_crowded:
-        more = min(more, own)
+        more = min(more, _readers_with_cores(run))
     if loop.readers < more <= _MANY_READERS:
         yield from change("more_readers", "readers", str(more))
     elif crowd > 1 and is_crowded:

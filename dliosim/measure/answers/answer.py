@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from dliosim.measure.answers import validity
 from dliosim.measure.answers.advice import Accepts, advise
 from dliosim.measure.answers.intervals import Outcome, judge_bound, spread_over
 from dliosim.measure.answers.sources import CountedEpochs, count_epochs
-from dliosim.measure.answers.validity import (
-    CORE_WAIT_LIMIT,
-    doubt_of_length,
-    doubt_of_memory,
-    doubt_of_prefetch,
-    find_core_wait,
-)
 from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.machine import Environment
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import (
-    CANNOT_SAY,
-    FEEDS,
-    NO_STORAGE,
-    NOT_ASKED,
-    STARVES,
-    TOO_CLOSE,
-    Answer,
-    Reason,
-    RunSummary,
-    Spread,
-)
+from dliosim.measure.results.run_summary import Answer, Reason, RunSummary, Spread
+from dliosim.measure.results.verdicts import CANNOT_SAY, FEEDS, NO_STORAGE, NOT_ASKED, STARVES, TOO_CLOSE
 from dliosim.model.expectation import GOAL
 
 _VERDICTS = {Outcome.HELD: FEEDS, Outcome.MISSED: STARVES}
@@ -49,27 +33,25 @@ def answer_run(
     `samples` has the setting of each loop's number of samples, and that number; `disk` is a directory that is not in
     memory, as advice for data that are.
     """
+    answers = []
+    for runs in loops:
+        name, goal = runs[0].name, goals.get(runs[0].name, GOAL)
+        if all(phase.reads_nothing for phase in runs):
+            answers.append(_answer_unread(name, [epoch for phase in runs for epoch in phase.epochs], goal))
+            continue
+        answer, waited = _answer_loop(run, runs, goal)
+        advice = advise(run, runs, answer, waited, accepts, samples.get(name, {}), disk)
+        answers.append(replace(answer, advice=tuple(advice)))
+    return tuple(answers)
 
-    def advise_loop(runs: Sequence[LoopPhase], answer: Answer, waited: float) -> Answer:
-        known = samples.get(answer.loop, {})
-        return replace(answer, advice=tuple(advise(run, runs, answer, waited, accepts, known, disk)))
 
-    return tuple(_answer_loop(run, runs, goals.get(runs[0].name, GOAL), advise_loop) for runs in loops)
-
-
-def _answer_loop(
-    run: RunSummary,
-    runs: Sequence[LoopPhase],
-    goal: float,
-    add_advice: Callable[[Sequence[LoopPhase], Answer, float], Answer],
-) -> Answer:
-    if all(phase.reads_nothing for phase in runs):
-        return _answer_unread(runs[0].name, [epoch for phase in runs for epoch in phase.epochs], goal)
+def _answer_loop(run: RunSummary, runs: Sequence[LoopPhase], goal: float) -> tuple[Answer, float]:
+    """Return the answer of a loop without advice, and the share of its time spent waiting for a core."""
     counted = count_epochs(run, runs)
-    some = counted.select(runs)
+    some = counted.epochs
     alone = spread_over(some, lambda one: one.storage_utilization, lambda one: one.storage_utilization_error)
     alone = alone and Spread(alone.mean, max(alone.low, 0.0), min(alone.high, 1.0))
-    waited, wait = find_core_wait(run.environment, some, max(phase.readers for phase in runs))
+    waited, wait = validity.find_core_wait(run.environment, some, max(phase.readers for phase in runs))
     verdict, why = _judge(run.environment, runs, counted, alone, goal, waited, wait)
     answer = Answer(
         runs[0].name,
@@ -85,7 +67,7 @@ def _answer_loop(
         spread_over(some, storage_rate, _rate_error),
         (),
     )
-    return add_advice(runs, answer, waited)
+    return answer, waited
 
 
 def _answer_unread(loop: str, epochs: Sequence[EpochSummary], goal: float) -> Answer:
@@ -107,7 +89,7 @@ def _judge(
     """Return the verdict and its reasons; `waited`: share of the time spent waiting for a core; `wait`: as a reason."""
     if counted.source in ("null", "memory"):
         return NO_STORAGE, ()
-    early = doubt_of_prefetch(runs)
+    early = validity.doubt_of_prefetch(runs)
     if early:
         return NO_STORAGE, (early,)
     if alone is None:
@@ -118,8 +100,8 @@ def _judge(
         return NOT_ASKED, (Reason("requests"),)
     if not counted.from_storage and alone.high >= goal:
         return NO_STORAGE, ()
-    epochs = counted.select(runs)
-    if short := doubt_of_memory(environment, runs, epochs) or doubt_of_length(epochs):
+    epochs = counted.epochs
+    if short := validity.doubt_of_memory(environment, runs, epochs) or validity.doubt_of_length(epochs):
         return CANNOT_SAY, (short,)
     outcome, doubt = judge_bound(alone, goal, True, waited, wait)
     if doubt and alone.high >= goal:
@@ -127,7 +109,7 @@ def _judge(
     if doubt:
         return CANNOT_SAY, (doubt,)
     wait = wait.extend(is_too_small=True) if outcome is Outcome.MISSED else wait
-    reasons = [wait] if waited >= CORE_WAIT_LIMIT else []
+    reasons = [wait] if waited >= validity.CORE_WAIT_LIMIT else []
     if len(counted.numbers) == 1 and epochs[0].storage_utilization_error is None:
         reasons.append(Reason("error_unknown"))
     return _VERDICTS[outcome], tuple(reasons)

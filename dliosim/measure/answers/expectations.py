@@ -10,16 +10,8 @@ from dliosim.measure.answers.intervals import judge_bound, spread_over
 from dliosim.measure.answers.validity import doubt_of_checks, doubt_of_length, doubt_of_memory, find_core_wait
 from dliosim.measure.figures import aggregate
 from dliosim.measure.figures.epoch_summaries import EpochSummary
-from dliosim.measure.results.run_summary import (
-    NO_STORAGE,
-    NOT_ASKED,
-    Answer,
-    ExpectationResult,
-    Reason,
-    RunSummary,
-    Spread,
-    select_epochs,
-)
+from dliosim.measure.results.run_summary import Answer, ExpectationResult, Reason, RunSummary, Spread, select_epochs
+from dliosim.measure.results.verdicts import NO_STORAGE, NOT_ASKED
 from dliosim.model import Expectation
 
 
@@ -87,8 +79,10 @@ def _mean(figure: str, epochs: Sequence[EpochSummary]) -> float | None:
 
 
 def _p99(epochs: Sequence[EpochSummary]) -> float | None:
-    found = aggregate.main_latency(epochs)[1]
-    return None if found is None else found.p99
+    """Return p99 of the latency that matters: of requests if there are any, else of waits of steps for data."""
+    found = aggregate.latencies(epochs)
+    main = found["request"] or found["batch"]
+    return None if main is None else main.p99
 
 
 _MEASURES: dict[tuple[str, str], Callable[[Sequence[EpochSummary]], float | None]] = {

@@ -28,13 +28,10 @@ class CountedEpochs:
     from_storage: bool
     #: epochs that count, from 1 over all runs of the loop
     numbers: tuple[int, ...]
+    #: their figures
+    epochs: list[EpochSummary]
     #: what has to be known of the source
     reasons: tuple[Reason, ...]
-
-    def select(self, runs: Sequence[LoopPhase]) -> list[EpochSummary]:
-        """Return these epochs, of all runs of the loop."""
-        epochs = [epoch for phase in runs for epoch in phase.epochs]
-        return [epochs[number - 1] for number in self.numbers]
 
 
 def count_epochs(run: RunSummary, runs: Sequence[LoopPhase]) -> CountedEpochs:
@@ -42,20 +39,25 @@ def count_epochs(run: RunSummary, runs: Sequence[LoopPhase]) -> CountedEpochs:
     epochs = [epoch for phase in runs for epoch in phase.epochs]
     if run.modelled:
         numbers = tuple(range(1, len(epochs) + 1))
-        return CountedEpochs("modelled", True, numbers, (Reason("modelled", {"name": run.modelled}),))
+        return CountedEpochs("modelled", True, numbers, epochs, (Reason("modelled", {"name": run.modelled}),))
     in_memory, cold = run.is_stored_on(runs[0], MEMORY_KINDS), find_cold_epochs(runs)
     sources = [epoch_source(epoch, in_memory, number in cold) for number, epoch in enumerate(epochs)]
     source = next(each for each in SOURCES if each in sources)
     counted, from_storage = [number for number, each in enumerate(sources) if each == source], source == "device"
     if source == "unknown":
-        counted, from_storage, reasons = _choose_uncounted(run, runs, counted)
+        counted, from_storage, reasons = _choose_uncounted(run, runs, epochs, counted)
     elif source == "mixed":
         cached = [1 - _device_share(epochs[each], each in cold) for each in counted]
         least = min(cached) if max(cached) - min(cached) >= _NONE else None
         reasons = (Reason("partly_cached", {"least": least, "most": max(cached)}),)
+    elif source == "null":
+        reasons = (Reason("nothing_read"),)
+    elif source == "memory":
+        reasons = (_memory_reason(run, runs),)
     else:
-        reasons = _source_reasons(run, runs, source)
-    return CountedEpochs(source, from_storage, tuple(number + 1 for number in counted), reasons)
+        reasons = _server_reasons(run, runs)
+    numbers = tuple(number + 1 for number in counted)
+    return CountedEpochs(source, from_storage, numbers, [epochs[number] for number in counted], reasons)
 
 
 def epoch_source(epoch: EpochSummary, in_memory: bool = False, began_cold: bool = False) -> str:
@@ -94,15 +96,6 @@ def share_source(share: float) -> str:
     return "device" if share >= _ALL else "memory" if share < _NONE else "mixed"
 
 
-def _source_reasons(run: RunSummary, runs: Sequence[LoopPhase], source: str) -> tuple[Reason, ...]:
-    """Return what has to be known of a source of bytes, other than `unknown` and `mixed`."""
-    if source == "null":
-        return (Reason("nothing_read"),)
-    if source == "memory":
-        return (_memory_reason(run, runs),)
-    return _server_reasons(run, runs)
-
-
 def _server_reasons(run: RunSummary, runs: Sequence[LoopPhase]) -> tuple[Reason, ...]:
     return (Reason("server"),) if run.is_stored_on(runs[0], SERVER_KINDS) else ()
 
@@ -121,7 +114,7 @@ def find_cold_epochs(runs: Sequence[LoopPhase]) -> list[int]:
 
 
 def _choose_uncounted(
-    run: RunSummary, runs: Sequence[LoopPhase], numbers: list[int]
+    run: RunSummary, runs: Sequence[LoopPhase], epochs: Sequence[EpochSummary], numbers: list[int]
 ) -> tuple[list[int], bool, tuple[Reason, ...]]:
     """Return the epochs that count if the kernel counts no bytes of a device, and what is known instead.
 
@@ -130,7 +123,6 @@ def _choose_uncounted(
     uncounted: dict[str, Value] = {"drains": _hides_drain(run, runs[0])}
     if runs[0].cache == "off" and not run.is_stored_on(runs[0], OWN_CACHE_WITH_DIRECT_KINDS):
         return numbers, True, (Reason("uncounted_direct", uncounted), *_server_reasons(run, runs))
-    epochs = [epoch for phase in runs for epoch in phase.epochs]
     least, memory = min(epochs[each].unique_bytes for each in numbers), run.environment.memory_per_node * run.nodes
     if 0 < memory <= (1 - _ALL) * least:
         small = Reason("uncounted_beyond_memory", {**uncounted, "amount": least})

@@ -50,16 +50,6 @@ def latencies(epochs: Sequence[EpochSummary]) -> Latencies:
     }
 
 
-def main_latency(epochs: Sequence[EpochSummary]) -> tuple[str, Quantiles | None]:
-    """Return the name and the quantiles of the latency that matters.
-
-    It is `request` if there are requests, else `batch`, the time that steps waited for data.
-    """
-    found = latencies(epochs)
-    kind = "batch" if found["request"] is None else "request"
-    return kind, found[kind]
-
-
 def time_shares(epochs: Sequence[EpochSummary]) -> dict[str, float]:
     """Return the share of each part but checkpoints in the time of all ranks."""
     parts = {

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.measure.rank.histogram import Histogram
 from dliosim.measure.rank.records import CAUSES, unpack_arrivals, unpack_waits
-from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT
+from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Ints
 
 T = TypeVar("T")
 
@@ -87,9 +86,9 @@ class Reduced:
     #: latencies of all ranks
     histograms: Mapping[str, Histogram]
     #: of each step that ended in a sync, the word (`pack_arrivals`) of the rank that waited least
-    arrivals: NDArray[np.int64]
+    arrivals: Ints
     #: of the steps up to each sync, the times of `EpochRecord.storage_ns` of the slowest rank, (syncs + 1, 2)
-    storage_ns: NDArray[np.int64]
+    storage_ns: Ints
     #: of a verb the times of the rank whose wall time is longest, in s
     slowest: Times = field(default_factory=dict)
 
@@ -172,7 +171,7 @@ class Reduced:
         """Return the share of the synced steps in which that rank was last."""
         return float(self._times_last().max() / len(self.arrivals)) if len(self.arrivals) else None
 
-    def _times_last(self) -> NDArray[np.int64]:
+    def _times_last(self) -> Ints:
         return np.bincount(unpack_arrivals(self.arrivals)[0])
 
     def least_sync_wait(self) -> float | None:
@@ -200,7 +199,7 @@ def figure(
         saved: False if results.json does not have the figure
     """
     shown = {"heading": heading, "table": table, "optional": optional, "usual": usual}
-    return field(metadata=shown | {"saved": saved, "formula": of})
+    return field(metadata={"shown": shown, "saved": saved, "formula": of})
 
 
 def quotient(above: str, below: str, unit: float = 1.0) -> Callable[[Reduced], float | None]:
@@ -234,9 +233,7 @@ _REDUCTIONS: dict[str, Callable[[Reduced, str], object]] = {
     "int | None": Reduced.total_if_known,
     "TimeSpread": Reduced.spread,
     "Part": Reduced.spread,
-    "TimeSpread | None": lambda reduced, column: (
-        None if reduced.total_if_known(column) is None else reduced.spread(column)
-    ),
+    "TimeSpread | None": lambda ranks, column: None if ranks.total_if_known(column) is None else ranks.spread(column),
     "Histogram": lambda reduced, column: reduced.histograms[column],
     "Hash": Reduced.total_hash,
 }
@@ -282,20 +279,12 @@ class ResultFigure(NamedTuple):
 
 def result_figures(summary: type, table: str | None = None) -> list[ResultFigure]:
     """Return the figures of a summary for results.json, or for a table on a terminal."""
-    found: list[tuple[str, str, Mapping[str, Any]]] = [
-        (one.name, str(one.type), one.metadata) for one in fields(summary) if one.metadata.get("saved", True)
-    ]
+    saved = [one for one in fields(summary) if one.metadata.get("saved", True)]
+    found = [(one.name, str(one.type), one.metadata.get("shown", {})) for one in saved]
     derived = [(name, one) for name, one in vars(summary).items() if isinstance(one, Derived)]
     found += [(name, one.get.__annotations__["return"], one.shown) for name, one in derived]
-    figures = [
-        ResultFigure(
-            f"{name}_seconds" if kind == "Histogram" else name,
-            name,
-            kind,
-            *(how[key] for key in ("heading", "table", "optional", "usual") if key in how),
-        )
-        for name, kind, how in found
-    ]
+    keys = [f"{name}_seconds" if kind == "Histogram" else name for name, kind, _ in found]
+    figures = [ResultFigure(key, name, kind, **how) for key, (name, kind, how) in zip(keys, found, strict=True)]
     return [one for one in figures if table in (None, one.table)]
 
 

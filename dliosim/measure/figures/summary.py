@@ -10,12 +10,11 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.measure.rank.histogram import PACKED, Histogram
 from dliosim.measure.rank.records import EpochRecord, StepBlock, VerbRecord, column_names
 from dliosim.measure.rank.step_times import limit_steps
-from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Reducer
+from dliosim.measure.reducer import RATE_UNIT, RATIO_UNIT, Ints, Reducer
 
 if TYPE_CHECKING:
     from dliosim.measure.figures.declaration import Reduced
@@ -37,8 +36,6 @@ _VERB_TIMES = tuple(name for name in column_names(VerbRecord, "Column") if name.
 
 #: Arrivals and times of steps of a verb that has none.
 _NO_STEPS = np.empty(0, np.int64), np.empty((0, 2), np.int64)
-
-_NOTHING = int(np.iinfo(np.int64).min)
 
 
 def summarise(record: EpochRecord, reducer: Reducer) -> EpochSummary | None:
@@ -65,8 +62,7 @@ def reduce_epoch(record: EpochRecord, reducer: Reducer) -> Reduced | None:
     }
     for name in ("order_hash", "extent_hash"):
         columns[f"{name}_high"], columns[name] = divmod(getattr(record, name), 1 << 32)
-    histograms = {name: getattr(record, name) for name in _LATENCIES}
-    return _reduce_columns(columns, histograms, record.last_arrival, record.storage_ns, reducer)
+    return _reduce_columns(columns, record, record.last_arrival, record.storage_ns, reducer)
 
 
 def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
@@ -74,8 +70,7 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
 
     Collective: two reductions, and a gather of a row a rank.
     """
-    latencies = {"call_latency": record.call_latency}
-    reduced = _reduce_columns(_column_values(record), latencies, *_NO_STEPS, reducer)
+    reduced = _reduce_columns(_column_values(record), record, *_NO_STEPS, reducer)
     times = reducer.gather(np.array([getattr(record, name) for name in _VERB_TIMES], np.int64))
     if reduced is None or times is None:
         return None
@@ -87,7 +82,7 @@ def summarise_verb(record: VerbRecord, reducer: Reducer) -> VerbSummary | None:
     return make_summary(VerbSummary, replace(reduced, slowest=seconds))
 
 
-def rank_row(record: EpochRecord) -> NDArray[np.int64]:
+def rank_row(record: EpochRecord) -> Ints:
     """Return the `RANK_COLUMNS` of one epoch of this rank, int64.
 
     Only this row is kept: the record itself has 66 kB of buckets.
@@ -96,7 +91,7 @@ def rank_row(record: EpochRecord) -> NDArray[np.int64]:
     return np.array([*(getattr(record, name) for name in RANK_COLUMNS[: -len(latencies)]), *latencies], np.int64)
 
 
-def gather_ranks(rows: Sequence[NDArray[np.int64]], reducer: Reducer) -> NDArray[np.int64] | None:
+def gather_ranks(rows: Sequence[Ints], reducer: Reducer) -> Ints | None:
     """Return the figures of every rank in every epoch of a phase, int64 (ranks, epochs, `RANK_COLUMNS`), at the root.
 
     Collective: one gather, with the same number of rows (`rank_row`) on every rank.
@@ -115,40 +110,38 @@ def _count_units(value: float | None, unit: float) -> int | None:
 
 
 def _reduce_columns(
-    columns: Mapping[str, int | None],
-    histograms: Mapping[str, Histogram],
-    arrivals: NDArray[np.int64],
-    storage: NDArray[np.int64],
-    reducer: Reducer,
+    columns: Mapping[str, int | None], record: EpochRecord | VerbRecord, arrivals: Ints, storage: Ints, reducer: Reducer
 ) -> Reduced | None:
     """Return columns and histograms of all ranks, the least arrivals and the greatest times, in two reductions.
 
     Only two, because each may take a second if there are more ranks than cores.
     """
-    values, count = columns.values(), len(columns)
-    sums = [*(value or 0 for value in values), *(value is not None for value in values)]
+    values = np.array([value or 0 for value in columns.values()], np.int64)
+    known, count = np.array([value is not None for value in columns.values()]), len(columns)
+    latencies = column_names(type(record), "Histogram")
+    histograms: list[Histogram] = [getattr(record, name) for name in latencies]
+    packed = [one.pack_sums() for one in histograms]
+    added = reducer.reduce(np.concatenate([values, known, *packed]), "sum")
     # The least is the greatest with the sign changed.
-    tops = [*(_NOTHING if value is None else value for value in values)]
-    tops += [_NOTHING if value is None else -value for value in values]
-    packed = [one.pack_sums() for one in histograms.values()]
-    added = reducer.reduce(np.concatenate([np.array(sums, np.int64), *packed]), "sum")
-    packed = [one.pack_maxima() for one in histograms.values()]
-    greatest = reducer.reduce(np.concatenate([np.array(tops, np.int64), *packed, -arrivals, storage.ravel()]), "max")
+    tops = np.where(known, [values, -values], np.iinfo(np.int64).min)
+    packed = [one.pack_maxima() for one in histograms]
+    greatest = reducer.reduce(np.concatenate([*tops, *packed, -arrivals, storage.ravel()]), "max")
     if added is None or greatest is None:
         return None
     from dliosim.measure.figures.declaration import Reduced
 
-    def name_values(values: NDArray[np.int64]) -> dict[str, int]:
+    def name_values(values: Ints) -> dict[str, int]:
         return dict(zip(columns, values.tolist(), strict=True))
 
-    latencies, ends = added[2 * count :].reshape(-1, PACKED), greatest[2 * count :]
-    ends, least, times = np.split(ends, [2 * len(histograms), 2 * len(histograms) + len(arrivals)])
+    sums = added[2 * count :].reshape(-1, PACKED)
+    ends, least, times = np.split(greatest[2 * count :], np.cumsum([2 * len(histograms), len(arrivals)]))
+    wholes = map(Histogram.unpack_histogram, sums, ends.reshape(-1, 2))
     return Reduced(
         name_values(added[:count]),
         name_values(added[count : 2 * count]),
         name_values(greatest[:count]),
         name_values(-greatest[count : 2 * count]),
-        {name: Histogram.unpack_histogram(latencies[i], ends[2 * i : 2 * i + 2]) for i, name in enumerate(histograms)},
+        dict(zip(latencies, wholes, strict=True)),
         -least,
         limit_steps(times.reshape(-1, 3)),
     )

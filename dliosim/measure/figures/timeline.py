@@ -6,19 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dliosim.measure.rank.time_series import (
-    BINS,
-    OFFSETS,
-    QUANTITIES,
-    READS,
-    WINDOW_MARKS,
-    WINDOW_STEPS,
-    EpochSeries,
-    widen_bins,
-)
-from dliosim.measure.reducer import Reducer
+from dliosim.measure.rank.time_series import BINS, OFFSETS, QUANTITIES, READS, WINDOW_STEPS, EpochSeries, widen_bins
+from dliosim.measure.reducer import Ints, Reducer
 
 #: Number of first epochs of a loop that are kept; the last epoch is kept, too.
 FIRST_EPOCHS = 3
@@ -26,10 +16,9 @@ FIRST_EPOCHS = 3
 #: Limits of ranks that keep time bins and windows, single reads, and offsets.
 MOST_RANKS, READING_RANKS, OFFSET_RANKS = 512, 64, 4
 
-# Head of what a rank sends for an epoch: steps, shift, number of reads, number of offsets.
+# Head of what a rank sends for an epoch: steps, shift, number of reads, number of offsets; bins and window follow.
 _HEAD = 4
-_BINS = len(QUANTITIES) * BINS
-_WINDOW = WINDOW_STEPS * len(WINDOW_MARKS)
+_BINS, _WINDOW = EpochSeries().bins.size, EpochSeries().window.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +30,13 @@ class EpochTimeline:
     #: width of a bin, in ns
     bin_ns: int
     #: for each quantity (ranks, bins)
-    bins: dict[str, NDArray[np.int64]]
+    bins: dict[str, Ints]
     #: (ranks, steps, marks), in ns; -1 if a rank did not do a step
-    window: NDArray[np.int64]
+    window: Ints
     #: (n, 4): rank, reader, begin, end
-    reads: NDArray[np.int64]
+    reads: Ints
     #: (n, 4): rank, step, file, offset in bytes
-    offsets: NDArray[np.int64]
+    offsets: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +44,7 @@ class Timeline:
     """The epochs of a loop that were kept."""
 
     #: the chosen ranks
-    ranks: NDArray[np.int64]
+    ranks: Ints
     #: by number of the epoch, from 1
     epochs: dict[int, EpochTimeline]
 
@@ -67,7 +56,7 @@ def keep_epoch(kept: dict[int, EpochSeries], epoch: int, series: EpochSeries) ->
     kept[epoch] = series
 
 
-def select_ranks(size: int) -> NDArray[np.int64]:
+def select_ranks(size: int) -> Ints:
     """Return the ranks whose rows are kept: all, or `MOST_RANKS` evenly chosen; the first ones keep the most."""
     count = min(size, MOST_RANKS)
     return np.arange(count) * size // count
@@ -84,8 +73,9 @@ def gather_timeline(kept: Mapping[int, EpochSeries], rank: int, size: int, reduc
     All ranks get bins as wide as the widest.
     """
     ranks = select_ranks(size)
-    sizes = _rank_lengths(len(ranks))
-    lengths = np.zeros(size, np.int64)
+    # How many int64 each chosen rank sends for one epoch.
+    place, lengths = np.arange(len(ranks)), np.zeros(size, np.int64)
+    sizes = _HEAD + _BINS + _WINDOW + 3 * (READS * (place < READING_RANKS) + OFFSETS * (place < OFFSET_RANKS))
     lengths[ranks] = sizes * len(kept)
     room = int(lengths[rank]) // len(kept)
     part = np.concatenate([_pack_series(series, room) for series in kept.values()])
@@ -96,36 +86,22 @@ def gather_timeline(kept: Mapping[int, EpochSeries], rank: int, size: int, reduc
     return Timeline(ranks, {epoch: _unpack_epoch(ranks, [row[at] for row in rows]) for at, epoch in enumerate(kept)})
 
 
-def _rank_lengths(ranks: int) -> NDArray[np.int64]:
-    """Return the number of int64 that each chosen rank sends for one epoch."""
-    place = np.arange(ranks)
-    return _HEAD + _BINS + _WINDOW + 3 * (READS * (place < READING_RANKS) + OFFSETS * (place < OFFSET_RANKS))
-
-
-def _pack_series(series: EpochSeries, room: int) -> NDArray[np.int64]:
+def _pack_series(series: EpochSeries, room: int) -> Ints:
     """Return the series as `room` int64; what is not kept of this rank is left out."""
     packed = np.zeros(room, np.int64)
     if room:
         reads, offsets = series.early_reads(), series.offsets
-        content = [np.array([series.steps, series.shift, len(reads), len(offsets)]), series.bins, series.window]
-        content += [_pad_rows(reads, READS), _pad_rows(offsets, OFFSETS)]
-        packed[:] = np.concatenate([each.ravel() for each in content])[:room]
+        head = np.array([series.steps, series.shift, len(reads), len(offsets)])
+        rows = [np.pad(some, ((0, most - len(some)), (0, 0))) for some, most in ((reads, READS), (offsets, OFFSETS))]
+        packed[:] = np.concatenate([each.ravel() for each in (head, series.bins, series.window, *rows)])[:room]
     return packed
 
 
-def _pad_rows(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    return np.concatenate([rows, np.zeros((count - len(rows), 3), np.int64)])
-
-
-def _unpack_epoch(ranks: NDArray[np.int64], packed: list[NDArray[np.int64]]) -> EpochTimeline:
+def _unpack_epoch(ranks: Ints, packed: list[Ints]) -> EpochTimeline:
     heads = np.stack([each[:_HEAD] for each in packed])
     steps, shift = (int(heads[:, column].max()) for column in (0, 1))
-    bins = np.stack(
-        [
-            widen_bins(each[_HEAD : _HEAD + _BINS].reshape(-1, BINS), shift - own)
-            for each, own in zip(packed, heads[:, 1].tolist(), strict=True)
-        ]
-    )
+    binned = [(each[_HEAD : _HEAD + _BINS].reshape(-1, BINS), int(each[1])) for each in packed]
+    bins = np.stack([widen_bins(narrow, shift - own) for narrow, own in binned])
     used = int(np.flatnonzero(bins.any(axis=(0, 1)))[-1]) + 1 if bins.any() else 1
     first = _HEAD + _BINS + _WINDOW
     window = np.stack([each[_HEAD + _BINS : first].reshape(WINDOW_STEPS, -1) for each in packed])
@@ -139,9 +115,7 @@ def _unpack_epoch(ranks: NDArray[np.int64], packed: list[NDArray[np.int64]]) -> 
     )
 
 
-def _unpack_rows(
-    ranks: NDArray[np.int64], packed: list[NDArray[np.int64]], first: int, counts: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _unpack_rows(ranks: Ints, packed: list[Ints], first: int, counts: Ints) -> Ints:
     """Return the rows of each rank, three int64 each from `first` on, with the rank in front of each row."""
     found = [
         np.column_stack([np.full(count, rank), each[first : first + 3 * count].reshape(count, 3)])

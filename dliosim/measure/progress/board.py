@@ -67,19 +67,15 @@ class BoardRow:
         """Store rank, process id and start time. Only the process of this row calls it."""
         self.words[_RANK], self.words[_PID], self.words[_STARTED] = rank, os.getpid(), start_time(os.getpid())
 
-    def begin(self, phase: str, epoch: int) -> None:
-        """Store that a phase begins; `epoch` is counted from 1, or 0 for none."""
+    def begin(self, phase: str, epoch: int, step: int = 0, done: int = 0) -> None:
+        """Store that a phase begins, or continues after `step` steps and `done` bytes.
+
+        `epoch` is counted from 1, or 0 for none.
+        """
         words = self.words
         self._write_text(_PHASE, phase)
-        words[_EPOCH] = epoch
-        words[STEP] = words[DONE] = 0
+        words[_EPOCH], words[STEP], words[DONE] = epoch, step, done
         words[_PHASES] += 1
-
-    def resume(self, phase: str, epoch: int, step: int, done: int) -> None:
-        """Store that a phase continues after `step` steps and `done` bytes."""
-        self.begin(phase, epoch)
-        words = self.words
-        words[STEP], words[DONE] = step, done
 
     def arrive(self, meeting: int) -> None:
         """Store that this rank has arrived at one of `MEETINGS`. Only the process of this row calls it."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.measure.reducer import Reducer
+from dliosim.measure.reducer import Ints
 
 #: Largest relative error of a quantile.
 RELATIVE_ERROR = 0.01
@@ -56,7 +56,7 @@ class Histogram:
 
     __slots__ = ("_buckets", "_counts", "count", "max_ns", "min_ns", "sum_ns")
 
-    def __init__(self, latencies: Sequence[int] | NDArray[np.int64] = ()) -> None:
+    def __init__(self, latencies: Sequence[int] | Ints = ()) -> None:
         self._buckets: NDArray[np.int16] | None = np.empty(0, np.int16)  # those of `_counts`, ascending; None for all
         self._counts = np.empty(0, np.int64)
         self.count = 0
@@ -65,7 +65,7 @@ class Histogram:
         self.max_ns = 0
         self.add(latencies)
 
-    def add(self, latencies: Sequence[int] | NDArray[np.int64]) -> None:
+    def add(self, latencies: Sequence[int] | Ints) -> None:
         """Count latencies in ns; ValueError if one is negative. It takes 10 us a batch and 20 ns a latency."""
         if len(latencies) == 0:
             return
@@ -85,7 +85,7 @@ class Histogram:
         if other.count:
             self._add_counts(other._all_counts(), other.count, other.sum_ns, other.min_ns, other.max_ns)
 
-    def _add_counts(self, counts: NDArray[np.int64], count: int, sum_ns: int, low: int, high: int) -> None:
+    def _add_counts(self, counts: Ints, count: int, sum_ns: int, low: int, high: int) -> None:
         self.min_ns = min(self.min_ns, low) if self.count else low
         self.max_ns = max(self.max_ns, high)
         self._buckets, self._counts = None, self._all_counts()
@@ -93,12 +93,7 @@ class Histogram:
         self.count += count
         self.sum_ns += sum_ns
 
-    def _drop_empty(self) -> None:
-        """Keep only the buckets with latencies."""
-        used = np.flatnonzero(counts := self._all_counts())
-        self._buckets, self._counts = used.astype(np.int16), counts[used]
-
-    def _all_counts(self) -> NDArray[np.int64]:
+    def _all_counts(self) -> Ints:
         """Return the counts of all buckets, int64 (buckets,)."""
         if self._buckets is None:
             return self._counts
@@ -106,31 +101,26 @@ class Histogram:
         counts[self._buckets] = self._counts
         return counts
 
-    def pack_sums(self) -> NDArray[np.int64]:
+    def pack_sums(self) -> Ints:
         """Return the numbers that ranks add up: buckets, then number and sum of the latencies; int64 (`PACKED`,)."""
         return np.concatenate([self._all_counts(), np.array([self.count, self.sum_ns], np.int64)])
 
-    def pack_maxima(self) -> NDArray[np.int64]:
+    def pack_maxima(self) -> Ints:
         """Return the numbers that ranks maximise: -minimum, maximum; int64 (2,), very low if there are no latencies."""
         nothing = np.iinfo(np.int64).min
         return np.array([-self.min_ns, self.max_ns] if self.count else [nothing, nothing], np.int64)
 
     @classmethod
-    def unpack_histogram(cls, sums: NDArray[np.int64], maxima: NDArray[np.int64]) -> Histogram:
+    def unpack_histogram(cls, sums: Ints, maxima: Ints) -> Histogram:
         """Return the histogram of all ranks, from the reduced `pack_sums` and `pack_maxima`."""
         whole = cls()
         if sums[-2]:
             whole._add_counts(sums[:-2], int(sums[-2]), int(sums[-1]), -int(maxima[0]), int(maxima[1]))
-            whole._drop_empty()
+            used = np.flatnonzero(whole._counts)
+            whole._buckets, whole._counts = used.astype(np.int16), whole._counts[used]
         return whole
 
-    def reduce(self, reducer: Reducer) -> Histogram | None:
-        """Return the histogram of all ranks' latencies at the root, None elsewhere. Collective: two reductions."""
-        sums = reducer.reduce(self.pack_sums(), "sum")
-        maxima = reducer.reduce(self.pack_maxima(), "max")
-        return None if sums is None or maxima is None else Histogram.unpack_histogram(sums, maxima)
-
-    def nonempty_buckets(self) -> NDArray[np.int64]:
+    def nonempty_buckets(self) -> Ints:
         """Return the buckets that are not empty, int64 (n, 2): upper edge in ns (exclusive), number of latencies."""
         used = np.flatnonzero(counts := self._all_counts())
         edges = [_upper_edge(bucket) if bucket < _OVERFLOW else self.max_ns + 1 for bucket in used.tolist()]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, field
 from threading import local
 from time import perf_counter_ns
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.measure.rank.histogram import Histogram
 from dliosim.measure.rank.time_series import EpochSeries
+from dliosim.measure.reducer import Ints
 from dliosim.trace.calls import Call
-from dliosim.trace.recorder import PlannedCalls, open_log
+from dliosim.trace.recorder import CallLog, PlannedCalls, open_log
 
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
 class Meter:
     """Counts and times of one thread's calls, in nanoseconds and bytes.
 
@@ -25,52 +27,41 @@ class Meter:
     (`add_overlapping`). A meter has only one of the two.
     """
 
-    __slots__ = (
-        "call_ns",
-        "calls",
-        "close_ns",
-        "how",
-        "log",
-        "moved",
-        "open_ns",
-        "opens",
-        "reached",
-        "read_ns",
-        "spans",
-        "stamps",
-        "sync_ns",
-        "view_ns",
-    )
+    #: paths of files by number, for a run that is recorded
+    path: InitVar[Callable[[int], str] | None] = None
+    #: what reads as planned, for a run that is recorded
+    planned: InitVar[Call] = Call.READ
+    #: the log of the calls, one by one, in a run that is recorded; None in others
+    log: CallLog | None = field(init=False)
+    #: latencies of write calls that `take_latencies` has not taken yet
+    call_ns: list[int] = field(default_factory=list)
+    #: read calls in runs: the clock before a run, negated, then the clock after each of its calls
+    stamps: list[int] = field(default_factory=list)
+    #: read calls with several in flight: begins, ends, and the bound for later begins
+    spans: list[tuple[Ints, Ints, int]] = field(default_factory=list)
+    #: how the calls are made, if a reader can choose
+    how: str = ""
+    #: number of calls
+    calls: int = 0
+    #: bytes that calls moved, alignment included where the backend knows it; else the bytes asked
+    moved: int = 0
+    #: ns in which at least one read call ran
+    read_ns: int = 0
+    #: end of the latest call in `spans`
+    reached: int = 0
+    #: files opened
+    opens: int = 0
+    #: ns of opening them
+    open_ns: int = 0
+    #: ns of closing them
+    close_ns: int = 0
+    #: ns of setting MPI-IO file views
+    view_ns: int = 0
+    #: ns of fsync
+    sync_ns: int = 0
 
-    def __init__(self, path: Callable[[int], str] | None = None, planned: Call = Call.READ) -> None:
-        """Begin to count.
-
-        For a run that is recorded, `path` returns the paths of files by number, and `planned` reads what is planned.
-        """
-        #: the log of the calls, one by one, in a run that is recorded; None in others
+    def __post_init__(self, path: Callable[[int], str] | None, planned: Call) -> None:
         self.log = None if path is None else open_log(path, planned)
-        #: latencies of write calls that `take_latencies` has not taken yet
-        self.call_ns: list[int] = []
-        #: read calls in runs: the clock before a run, negated, then the clock after each of its calls
-        self.stamps: list[int] = []
-        #: read calls with several in flight: begins, ends, and the bound for later begins
-        self.spans: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
-        #: how the calls are made, if a reader can choose
-        self.how = ""
-        self.calls = 0
-        #: bytes that calls moved, alignment included where the backend knows it; else the bytes asked
-        self.moved = 0
-        #: ns in which at least one read call ran
-        self.read_ns = 0
-        #: end of the latest call in `spans`
-        self.reached = 0
-        self.opens = 0
-        self.open_ns = 0
-        self.close_ns = 0
-        #: ns of setting MPI-IO file views
-        self.view_ns = 0
-        #: ns of fsync
-        self.sync_ns = 0
 
     @property
     def io_call_ns(self) -> int:
@@ -103,11 +94,7 @@ class Meter:
             self.log.make_room()
 
     def add_overlapping(
-        self,
-        begin: NDArray[np.int64],
-        end: NDArray[np.int64],
-        since: int | None = None,
-        rows: PlannedCalls | None = None,
+        self, begin: Ints, end: Ints, since: int | None = None, rows: PlannedCalls | None = None
     ) -> None:
         """Record calls by the clock readings of their begins and ends, in any order; at least one. `rows` as `add_run`.
 
@@ -121,13 +108,13 @@ class Meter:
         self.reached = max(self.reached, last)
         self.spans.append((begin, end, last if since is None else since))
 
-    def take_latencies(self) -> NDArray[np.int64]:
+    def take_latencies(self) -> Ints:
         """Return the latencies recorded since the last time, in ns; safe while another thread appends."""
         single = np.array(_pop_all(self.call_ns), np.int64)
         latencies, _, _ = self.take_intervals()
         return np.concatenate([single, latencies]) if len(single) else latencies
 
-    def take_intervals(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    def take_intervals(self) -> tuple[Ints, Ints, int]:
         """Return the read calls since the last time: latencies (n,), intervals (2, m), and a time, in ns.
 
         No later call begins before that time; 0 if there are no calls.
@@ -140,7 +127,7 @@ class Meter:
             self.log.add_times(begin, end, np.array([len(span[0]) for span in spans]))
         return end - begin, np.stack([begin, end]), spans[-1][2]
 
-    def _take_runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    def _take_runs(self) -> tuple[Ints, Ints, int]:
         """Return the same as `take_intervals`, from `stamps`: one interval for each run of calls."""
         stamps = _pop_all(self.stamps)
         if not stamps:
@@ -210,7 +197,7 @@ class MeterGroup:
         return _union_length(begin, end, series)
 
 
-def _union_length(begin: NDArray[np.int64], end: NDArray[np.int64], series: EpochSeries | None) -> int:
+def _union_length(begin: Ints, end: Ints, series: EpochSeries | None) -> int:
     """Return the length of the union of intervals in ns, and record the union in `series`."""
     if not len(begin):
         return 0

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dliosim.measure.rank.histogram import Histogram
+from dliosim.measure.reducer import Ints
 
 #: Activities of the last rank of a step; the lowest three bits of `EpochRecord.last_arrival` are an index into this.
 CAUSES = ("storage", "compute", "tool", "arrivals", "decode")
@@ -27,7 +28,7 @@ _RANK_BITS = 22
 _LONGEST_WAIT = (1 << 63 - _CAUSE_BITS - _RANK_BITS) - 1
 
 
-def pack_arrivals(waits: ArrayLike, rank: int, causes: ArrayLike) -> NDArray[np.int64]:
+def pack_arrivals(waits: ArrayLike, rank: int, causes: ArrayLike) -> Ints:
     """Return words for `EpochRecord.last_arrival`; the minimum over ranks is the word of the rank that waited least.
 
     Waits are in ns, limited to 2^38, four and a half minutes; this changes no minimum that matters.
@@ -36,12 +37,12 @@ def pack_arrivals(waits: ArrayLike, rank: int, causes: ArrayLike) -> NDArray[np.
     return shown << _RANK_BITS + _CAUSE_BITS | rank << _CAUSE_BITS | np.asarray(causes, np.int64)
 
 
-def unpack_waits(words: NDArray[np.int64]) -> NDArray[np.int64]:
+def unpack_waits(words: Ints) -> Ints:
     """Return the waits in words of `pack_arrivals`, in ns."""
     return words >> _RANK_BITS + _CAUSE_BITS
 
 
-def unpack_arrivals(words: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def unpack_arrivals(words: Ints) -> tuple[Ints, Ints]:
     """Return the ranks and the causes (indices into `CAUSES`) in words of `pack_arrivals`."""
     return words >> _CAUSE_BITS & (1 << _RANK_BITS) - 1, words & (1 << _CAUSE_BITS) - 1
 
@@ -159,11 +160,11 @@ class EpochRecord:
     #: from a request's arrival to its answer
     request_latency: Histogram = field(default_factory=Histogram)
     #: one of `pack_arrivals` for each step that ended in a sync; the same length on every rank
-    last_arrival: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    last_arrival: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: time of the steps up to each sync, and of those after the last, without the epoch's first, int64 (syncs + 1, 3):
     #: with storage that needs no time, and with this one, if nothing else held them; see `storage_time`. The third
     #: column is minus the time when this rank left the sync, from an origin of all ranks (`align_syncs`)
-    storage_ns: NDArray[np.int64] = field(default_factory=lambda: np.zeros((1, 3), np.int64))
+    storage_ns: Ints = field(default_factory=lambda: np.zeros((1, 3), np.int64))
     #: steps between checkpoints, for the figures of DLIO
     blocks: list[StepBlock] = field(default_factory=list)
 

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from dliosim.measure.rank.histogram import Histogram
 from dliosim.measure.rank.records import CAUSES, EpochRecord, StepBlock, pack_arrivals
 from dliosim.measure.rank.time_series import EpochSeries
+from dliosim.measure.reducer import Ints
 from dliosim.trace.recorder import recorder
 
-#: A column of nanoseconds, one entry a step.
-Column = NDArray[np.int64]
 
-
-def split_waits(waited: Column, called: Column, decoded: Column, extra: Column | None) -> tuple[Column, Column]:
+def split_waits(waited: Ints, called: Ints, decoded: Ints, extra: Ints | None) -> tuple[Ints, Ints]:
     """Return the waits of steps for storage, and those for readers that decode, (steps,) each.
 
     `waited` are the measured waits for data, `called` and `decoded` the readers' times for the same batch. Readers also
@@ -35,7 +33,7 @@ def split_waits(waited: Column, called: Column, decoded: Column, extra: Column |
     return storage, needed - storage
 
 
-def align_syncs(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def align_syncs(rows: Ints) -> Ints:
     """Return rows of `EpochRecord.storage_ns` whose third column, minus clock readings, is from an origin of all ranks.
 
     Clocks of nodes differ. The origin is therefore the end that the first sync would have had if this rank had always
@@ -51,7 +49,7 @@ def align_syncs(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return rows
 
 
-def limit_steps(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def limit_steps(rows: Ints) -> Ints:
     """Return the first two columns of `EpochRecord.storage_ns` over all ranks, (syncs + 1, 2), from all three.
 
     Ranks leave a sync at different times, some of them late for lack of a core. So the longest step of any rank may be
@@ -88,7 +86,7 @@ class PlannedSteps:
     """The steps of an epoch of one rank as they are planned, one entry a step."""
 
     #: number of samples, (steps,)
-    samples: NDArray[np.int64]
+    samples: Ints
     #: bytes of the samples of all steps up to this one
     done_bytes: Sequence[int]
     #: compute, ns
@@ -107,7 +105,7 @@ class StepTimes:
     A step lasts from the end of the one before it, so that the sum of all parts is the wall time.
     """
 
-    def __init__(self, readings: NDArray[np.int64], before: int) -> None:
+    def __init__(self, readings: Ints, before: int) -> None:
         came, self.begun, self.fetched, self.called, self.decoded, self.processing, *others = readings.T
         self.asked, self.computed, self.arrived, self.synced, self.saved, self.content = others
         #: waiting for a request to arrive
@@ -126,26 +124,24 @@ class StepTimes:
         self.tool = self.whole - self.idle - self.data_wait - self.processing - self.compute - self.sync_wait
 
     @property
-    def candidates(self) -> NDArray[np.int64]:
+    def candidates(self) -> Ints:
         """Return the times that may be the cause of coming last to a sync, (steps, 5), as `find_causes` takes them."""
         return np.stack([self.data_wait, self.compute, self.processing, self.tool, self.idle], axis=1)
 
-    def blocks(self, fresh: bool) -> NDArray[np.int64]:
+    def blocks(self, fresh: bool) -> Ints:
         """Return what each step adds to the `StepBlock` that it is in, (steps, 4); `fresh`: the first begins one."""
         first = np.append(fresh, self.saved[:-1] > self.synced[:-1])
         busy = np.where(first, self.fetch + self.compute, 0)
         return np.stack([np.ones_like(self.whole), self.whole, busy, np.where(first, 0, self.compute)], axis=1)
 
 
-def find_causes(times: NDArray[np.int64]) -> NDArray[np.int64]:
+def find_causes(times: Ints) -> Ints:
     """Return the indices into `CAUSES` of the longest times in rows of `StepTimes.candidates`."""
-    causes: NDArray[np.int64] = _CAUSE_ORDER[times.argmax(axis=1)]
+    causes: Ints = _CAUSE_ORDER[times.argmax(axis=1)]
     return causes
 
 
-def sum_groups(
-    rows: NDArray[np.int64], ends: NDArray[np.bool_], carried: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def sum_groups(rows: Ints, ends: NDArray[np.bool_], carried: Ints) -> tuple[Ints, Ints]:
     """Return the sums of groups of rows (groups, n), and the sum of the rows after the last group (n,).
 
     A group ends with each row of `ends`; `carried` (n,) is the sum of rows before these, which the first group has too.
@@ -155,7 +151,7 @@ def sum_groups(
     return groups, sums[-1] - groups.sum(axis=0)
 
 
-def overlap_mask(begin: NDArray[np.int64], end: NDArray[np.int64], intervals: NDArray[np.int64]) -> NDArray[np.bool_]:
+def overlap_mask(begin: Ints, end: Ints, intervals: Ints) -> NDArray[np.bool_]:
     """Return a mask (m,) of the times from `begin` to `end`, both (m,), that overlap any of `intervals` (n, 2).
 
     Times and intervals may overlap each other, in any order.
@@ -174,7 +170,7 @@ class StepAccount:
         rank: int,
         series: EpochSeries,
         reading: list[int],
-        flush_intervals: Callable[[int], NDArray[np.int64]],
+        flush_intervals: Callable[[int], Ints],
     ) -> None:
         """Begin an epoch whose read calls are in `series` and `reading`, as in `Batches.reading`.
 
@@ -188,9 +184,9 @@ class StepAccount:
         self._batch_latency, self._request_latency = Histogram(), Histogram()
         self._total: dict[str, int] = {}
         self._blocks: list[StepBlock] = []
-        self._arrivals: list[NDArray[np.int64]] = []
+        self._arrivals: list[Ints] = []
         self._since_sync, self._block = np.zeros(5, np.int64), np.zeros(4, np.int64)
-        self._storage: list[NDArray[np.int64]] = []
+        self._storage: list[Ints] = []
         self._storage_since_sync = np.zeros(2, np.int64)
 
     def start(self, now: int) -> None:
@@ -238,7 +234,7 @@ class StepAccount:
             )
         self.steps += count
 
-    def _storage_rows(self, times: StepTimes, steps: slice) -> NDArray[np.int64]:
+    def _storage_rows(self, times: StepTimes, steps: slice) -> Ints:
         """Return how long each step would take with storage that needs no time, and with this one, (steps, 2).
 
         0 for the epoch's first step.

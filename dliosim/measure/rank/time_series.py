@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.measure.reducer import Ints
+
 #: Time bins of an epoch. Bins double their width when full, so a long epoch uses at least half of them.
 BINS = 1 << 7
 
@@ -40,10 +42,6 @@ _IN_WINDOW = [MARKS.index(name) for name in WINDOW_MARKS]
 _NEVER = int(np.iinfo(np.int64).max)
 
 
-def _empty_rows() -> NDArray[np.int64]:
-    return np.empty((0, 3), np.int64)
-
-
 @dataclass(slots=True)
 class EpochSeries:
     """The course of one epoch of one rank."""
@@ -55,17 +53,17 @@ class EpochSeries:
     #: steps recorded
     steps: int = 0
     #: (`QUANTITIES`, `BINS`)
-    bins: NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(QUANTITIES), BINS), np.int64))
+    bins: Ints = field(default_factory=lambda: np.zeros((len(QUANTITIES), BINS), np.int64))
     #: (`WINDOW_STEPS`, `WINDOW_MARKS`), in ns; -1 for steps that were not done
-    window: NDArray[np.int64] = field(default_factory=lambda: np.full((WINDOW_STEPS, len(WINDOW_MARKS)), -1, np.int64))
+    window: Ints = field(default_factory=lambda: np.full((WINDOW_STEPS, len(WINDOW_MARKS)), -1, np.int64))
     #: first runs of read calls, (n, 3): reader, begin, end
-    reads: NDArray[np.int64] = field(default_factory=_empty_rows)
+    reads: Ints = field(default_factory=lambda: np.empty((0, 3), np.int64))
     #: calls in the order of issue, (n, 3): step, file, offset in bytes
-    offsets: NDArray[np.int64] = field(default_factory=_empty_rows)
+    offsets: Ints = field(default_factory=lambda: np.empty((0, 3), np.int64))
     _bytes: int = 0
     _reads_until: int = _NEVER
 
-    def add_steps(self, marks: NDArray[np.int64], reading: NDArray[np.int64]) -> None:
+    def add_steps(self, marks: Ints, reading: Ints) -> None:
         """Record steps, in order, by their `MARKS`, int64 (steps, 8).
 
         `reading` (steps, 2) has begin and end of reading each step's data, 0 and 0 if nothing was read. If it is
@@ -82,15 +80,11 @@ class EpochSeries:
         self._add_times("compute_ns", asked, computed)
         self._add_times("sync_wait_ns", arrived, synced)
         self._add_times("checkpoint_ns", synced, saved)
+        begin, end = begun, ready
         if len(reading):
-            read = reading[:, 0] > 0
-            self._add_bytes(
-                np.where(read, reading[:, 0] - self.origin, begun),
-                np.where(read, reading[:, 1] - self.origin, ready),
-                amount,
-            )
-        else:
-            self._add_bytes(begun, ready, amount)
+            (first, last), read = reading.T - self.origin, reading[:, 0] > 0
+            begin, end = np.where(read, first, begun), np.where(read, last, ready)
+        self._add_bytes(begin, end, amount)
         in_bin = saved >> self.shift
         self._row("steps")[:] += np.bincount(in_bin, minlength=BINS)
         first = np.flatnonzero(np.diff(in_bin, prepend=-1))
@@ -100,7 +94,7 @@ class EpochSeries:
         room[:] = times[: len(room), _IN_WINDOW]
         self.steps += len(times)
 
-    def add_reads(self, reader: int, runs: NDArray[np.int64]) -> None:
+    def add_reads(self, reader: int, runs: Ints) -> None:
         """Keep one reader's runs of calls, int64 (2, n): begins and ends, if they are among the first of the epoch."""
         begin, end = runs - self.origin
         early = begin < self._reads_until
@@ -112,7 +106,7 @@ class EpochSeries:
         if len(self.reads) == READS:
             self._reads_until = int(self.reads[-1, 1])
 
-    def add_busy(self, intervals: NDArray[np.int64]) -> None:
+    def add_busy(self, intervals: Ints) -> None:
         """Record when at least one reader was in a call: disjoint intervals, int64 (2, n)."""
         if intervals.size:
             begin, end = intervals - self.origin
@@ -124,13 +118,13 @@ class EpochSeries:
         self._widen_to(end)
         self._add_times("checkpoint_ns", np.array([begin]), np.array([end]))
 
-    def early_reads(self) -> NDArray[np.int64]:
+    def early_reads(self) -> Ints:
         """Return the `reads` that began before the last step of the window ended."""
         until = self.window[min(self.steps, WINDOW_STEPS) - 1, -1] if self.steps else 0
         return self.reads[self.reads[:, 1] < until]
 
-    def _row(self, quantity: str) -> NDArray[np.int64]:
-        row: NDArray[np.int64] = self.bins[_ROW[quantity]]
+    def _row(self, quantity: str) -> Ints:
+        row: Ints = self.bins[_ROW[quantity]]
         return row
 
     def _widen_to(self, time: int) -> None:
@@ -140,7 +134,7 @@ class EpochSeries:
             self.bins = widen_bins(self.bins, powers)
             self.shift += powers
 
-    def _add_times(self, quantity: str, begin: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+    def _add_times(self, quantity: str, begin: Ints, end: Ints) -> None:
         some = end > begin
         if not some.all():
             begin, end = begin[some], end[some]
@@ -148,7 +142,7 @@ class EpochSeries:
             _, in_bin, since, until = _cut_intervals(begin, end, self.shift)
             self._add(quantity, in_bin, until - since)
 
-    def _add_bytes(self, begin: NDArray[np.int64], end: NDArray[np.int64], amount: NDArray[np.int64]) -> None:
+    def _add_bytes(self, begin: Ints, end: Ints, amount: Ints) -> None:
         end = np.maximum(end, begin + 1)
         row, in_bin, since, until = _cut_intervals(begin, end, self.shift)
         whole, start, length = amount[row], begin[row], (end - begin)[row]
@@ -156,12 +150,12 @@ class EpochSeries:
         shares = np.rint(whole * ((until - start) / length)) - np.rint(whole * ((since - start) / length))
         self._add("bytes", in_bin, shares)
 
-    def _add(self, quantity: str, in_bin: NDArray[np.int64], amount: NDArray[np.int64] | NDArray[np.float64]) -> None:
+    def _add(self, quantity: str, in_bin: Ints, amount: Ints | NDArray[np.float64]) -> None:
         # bincount adds in float64: whole numbers, and exact up to 2^53 (ns: 104 days; bytes: 9 PB).
         self._row(quantity)[:] += np.bincount(in_bin, amount, BINS).astype(np.int64)
 
 
-def widen_bins(bins: NDArray[np.int64], powers: int) -> NDArray[np.int64]:
+def widen_bins(bins: Ints, powers: int) -> Ints:
     """Return the bins (`QUANTITIES`, `BINS`), 2^`powers` times as wide; empty bins follow."""
     group = 1 << min(powers, BINS.bit_length() - 1)
     grouped = bins.reshape(len(QUANTITIES), BINS // group, group)
@@ -171,7 +165,7 @@ def widen_bins(bins: NDArray[np.int64], powers: int) -> NDArray[np.int64]:
     return wide
 
 
-def select_calls(count: int) -> NDArray[np.int64]:
+def select_calls(count: int) -> Ints:
     """Return the indices of the calls that `offsets` keeps: all, or a part of `count`.
 
     The first quarter of `OFFSETS` is contiguous, which shows the order of calls; the rest is evenly chosen.
@@ -182,9 +176,7 @@ def select_calls(count: int) -> NDArray[np.int64]:
     return np.concatenate([np.arange(whole), whole + np.arange(OFFSETS - whole) * (count - whole) // (OFFSETS - whole)])
 
 
-def _cut_intervals(
-    begin: NDArray[np.int64], end: NDArray[np.int64], shift: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _cut_intervals(begin: Ints, end: Ints, shift: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Cut intervals at the edges of bins; return interval, bin, begin and end of each part."""
     first = begin >> shift
     count = (end - 1 >> shift) - first + 1

@@ -65,7 +65,11 @@ class SaveTimes:
 def loop_overheads(run: RunSummary) -> list[Overhead]:
     """Return one overhead for each loop that saved something, all executions of the loop together."""
     names = dict.fromkeys(phase.within for phase in run.saves if phase.within is not None)
-    return [_overhead(name, saves_within(run, name), _loop_seconds(run, name)) for name in names]
+    overheads = []
+    for name in names:
+        steps = sum(epoch.loop_seconds for phase in run.loops if phase.name == name for epoch in phase.epochs)
+        overheads.append(_overhead(name, [phase for phase in run.saves if phase.within == name], steps))
+    return overheads
 
 
 def total_overhead(run: RunSummary) -> Overhead | None:
@@ -73,15 +77,9 @@ def total_overhead(run: RunSummary) -> Overhead | None:
 
     Pauses count because they may stand for steps.
     """
-    saves = run.saves
-    names = dict.fromkeys(phase.name for phase in run.loops)
     pauses = sum(phase.seconds for phase in run.phases if phase.kind == "pause")
-    return _overhead("", saves, sum(_loop_seconds(run, name) for name in names) + pauses) if saves else None
-
-
-def saves_within(run: RunSummary, loop: str) -> list[SavePhase]:
-    """Return the saves that a loop made."""
-    return [phase for phase in run.saves if phase.within == loop]
+    steps = sum(epoch.loop_seconds for epoch in run.epochs)
+    return _overhead("", run.saves, steps + pauses) if run.saves else None
 
 
 def save_times(run: RunSummary) -> list[SaveTimes]:
@@ -115,10 +113,6 @@ def _mean_steps(given: Sequence[tuple[int, float | None, float | None]]) -> Step
         return None
     step, wait = (sum(one[0] * one[at] for one in known) / steps for at in (1, 2))
     return StepTimes(steps, step, wait)
-
-
-def _loop_seconds(run: RunSummary, loop: str) -> float:
-    return sum(epoch.loop_seconds for phase in run.loops if phase.name == loop for epoch in phase.epochs)
 
 
 def _overhead(loop: str, saves: Sequence[SavePhase], steps_seconds: float) -> Overhead:

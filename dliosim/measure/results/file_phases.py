@@ -70,10 +70,5 @@ class RestorePhase(FilePhase):
 
 
 #: The phase of each verb.
-FILE_PHASES: dict[str, type[FilePhase]] = {
-    "prepare": FilePhase,
-    "convert": FilePhase,
-    "drop caches": FilePhase,
-    "save": SavePhase,
-    "restore": RestorePhase,
-}
+FILE_PHASES: dict[str, type[FilePhase]] = dict.fromkeys(("prepare", "convert", "drop caches"), FilePhase)
+FILE_PHASES |= {"save": SavePhase, "restore": RestorePhase}

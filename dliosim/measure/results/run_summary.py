@@ -73,14 +73,6 @@ class Advice(Reason):
     command: str = ""
 
 
-FEEDS = "feeds"
-STARVES = "does not feed"
-TOO_CLOSE = "too close to say"
-CANNOT_SAY = "cannot say"
-NOT_ASKED = "not asked"
-NO_STORAGE = "not a storage result"
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The answer about the storage of one loop. `got` / `needs` is `storage_utilization` / `goal`."""

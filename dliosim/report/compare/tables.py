@@ -10,7 +10,7 @@ from typing import Any
 
 from dliosim.compare.answer import EITHER, USE
 from dliosim.compare.result import ComparisonAnswer, Outcome
-from dliosim.measure.results.run_summary import CANNOT_SAY
+from dliosim.measure.results.verdicts import CANNOT_SAY
 from dliosim.readable import ABSENT, count, number, seconds
 from dliosim.report.answer_sentences import advice_rows, sentence
 from dliosim.report.cells import count_cell, time_cell

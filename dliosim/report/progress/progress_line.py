@@ -97,7 +97,7 @@ class ProgressLine:
             yield
         finally:
             self.end()
-            row.resume(*state)
+            row.begin(*state)
             self._task, self._due = outer, max(due, self._next)
 
     def _show_later(self, task: _Task) -> None:

@@ -10,7 +10,8 @@ from dliosim.measure.figures.epoch_summaries import EpochSummary
 from dliosim.measure.results.file_phases import FilePhase, SavePhase
 from dliosim.measure.results.machine import MEMORY_KINDS
 from dliosim.measure.results.phase import LoopPhase
-from dliosim.measure.results.run_summary import FEEDS, NO_STORAGE, Answer, RunSummary, select_epochs
+from dliosim.measure.results.run_summary import Answer, RunSummary, select_epochs
+from dliosim.measure.results.verdicts import FEEDS, NO_STORAGE
 from dliosim.readable import percent, seconds, size
 from dliosim.report.answer_sentences import advice_rows, sentence
 from dliosim.report.first_lines import ROW, FirstRows, Row, first_lines, fit_rows, name_forms, title_results
