@@ -435,7 +435,7 @@ def test_a_ring_waits_where_the_kernel_has_no_memory_for_more(monkeypatch: pytes
     receiver, sender = os.pipe()
     into, once = allocate(4096), np.ones(1, np.int64)
     for number in range(2):
-        ring.put(receiver, 0 * once, address_of(into) + number * once, once, number)
+        ring.put(receiver, 0 * once, address_of(into) + number * once, once)
     assert ring.submit_and_wait(1, 0)[0] == 1
     monkeypatch.setattr(io_uring, "_syscall", scarce)
     os.write(sender, b"a")

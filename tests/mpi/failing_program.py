@@ -17,8 +17,8 @@ from mpi4py import MPI
 
 from dliosim import cli
 from dliosim.errors import ExecutionError
+from dliosim.execute.backends.mpiio_files import IndependentWriter
 from dliosim.execute.backends.mpiio_reader import CollectiveReader, IndependentReader
-from dliosim.execute.backends.mpiio_writer import IndependentWriter
 from dliosim.execute.backends.posix import PosixReader, PosixWriter
 
 CLASSES: dict[str, tuple[type, ...]] = {

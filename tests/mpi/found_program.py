@@ -23,7 +23,7 @@ from dliosim.errors import ExecutionError
 from dliosim.execute.backends.contract import Files
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.datasets.discovery import FileFinder
-from dliosim.execute.datasets.open_dataset import LinkedNames, open_dataset
+from dliosim.execute.datasets.open_dataset import FileNames, open_dataset
 from dliosim.execute.mpi.world import World, make_world, node_cores
 from dliosim.execute.phases.context import Options, Session
 from dliosim.execute.run.workload_runner import run_workload
@@ -165,7 +165,8 @@ def check_link_changed(comm: MPI.Intracomm, root: Path) -> None:
         (root.parent / "outside.dat").write_bytes(b"x" * 100)
         link.symlink_to("../outside.dat")
     comm.Barrier()
-    names = LinkedNames(lambda file: link.name, np.ones(1, np.int64), os.path.realpath(root))
+    name = np.frombuffer(link.name.encode(), np.uint8)
+    names = FileNames(name, np.array([0, len(name)]), np.ones(1, np.int64), os.path.realpath(root))
     for access in (Access(api="mpi-independent"), Access(api="mpi-collective")):
         (reader,) = open_readers(access, Files(root, names, lambda file: 100, True, comm))
         try:

@@ -20,7 +20,7 @@ from typing import Any
 from mpi4py import MPI
 
 from dliosim import cli
-from dliosim.execute.backends.mpiio_writer import IndependentWriter
+from dliosim.execute.backends.mpiio_files import IndependentWriter
 from dliosim.execute.backends.posix import PosixWriter
 from dliosim.execute.checkpoints.selection import CheckpointSearch, FoundCheckpoint
 from dliosim.execute.payload import sample_bytes

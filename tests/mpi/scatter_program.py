@@ -33,7 +33,7 @@ def check_batches(world: World, access: Access, directory: Path, contents: list[
     largest = np.array([planned.buffer_size])
     world.allreduce(largest, "max")
     files = Files(directory, fixture_name, lambda file: SIZE, len(contents) == 1, file_communicator(world, access))
-    batches = node_reader.make_scattered_batches(world, access, files, int(largest[0]))
+    batches = node_reader.ScatteredBatches(world, access, files, int(largest[0]))
     for _ in range(2):
         batches.begin(EpochCalls(planned))
         batches.start()
@@ -67,7 +67,7 @@ def check_direct(world: World, directory: Path, content: bytes) -> None:
     largest = np.array([planned.buffer_size])
     world.allreduce(largest, "max")
     files = Files(directory, fixture_name, lambda file: SIZE, True, world.comm)
-    batches = node_reader.make_scattered_batches(world, Access(cache="off", scatter=True), files, int(largest[0]))
+    batches = node_reader.ScatteredBatches(world, Access(cache="off", scatter=True), files, int(largest[0]))
     batches.begin(EpochCalls(planned))
     slot, got = batches.wait(0)
     assert got >= length.sum()

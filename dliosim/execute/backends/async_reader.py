@@ -84,8 +84,7 @@ class QueuedReader(FileReader):
         self._queue: ReadQueue | None = None
         # By the number of a call modulo the rows: when it was submitted, when it was complete (ns), and its result.
         self._began, self._ended, self._result = np.zeros((3, self._rows), np.int64)
-        # Numbers of calls so far: asked for, put into the queue, submitted to the kernel, complete.
-        self._asked = self._put = self._sent = self._back = 0
+        self._unread = 0  # calls that are asked for and not complete
         self._batches: deque[_Batch] = deque()
         self._waiting: deque[_BatchPart] = deque()
         self._parts: deque[_BatchPart] = deque()
@@ -102,7 +101,7 @@ class QueuedReader(FileReader):
     @property
     def has_room(self) -> bool:
         """True if the calls of another batch could be submitted soon."""
-        return self._asked - self._back < 2 * self._access.depth
+        return self._unread < 2 * self._access.depth
 
     def begin(self, calls: Calls, into: memoryview) -> None:
         """Append the calls of a batch to those of the batches begun before it."""
@@ -114,7 +113,7 @@ class QueuedReader(FileReader):
             # Smaller parts: the first samples are read while the files of later ones are not open yet.
             size = min(size, max(access.depth, self._table.together // 2))
         count = len(calls.file)
-        self._asked += count
+        self._unread += count
         for first in range(0, count, size):
             last = min(first + size, count)
             own = None if heads is None else np.append(heads[first:last], last == count or heads[last])
@@ -139,7 +138,7 @@ class QueuedReader(FileReader):
         if self._parts:
             self._run_queue(self._queue, alone)
             while self._parts and not self._parts[0].left:
-                self._finish_part(self._parts.popleft())
+                self._finish_part(self._parts.popleft(), self._queue.sent)
         return not oldest.parts
 
     def complete(self) -> int:
@@ -164,10 +163,10 @@ class QueuedReader(FileReader):
 
     def _fill_queue(self, queue: ReadQueue) -> None:
         """Put parts into the queue, up to two windows ahead."""
-        while self._waiting and self._put - self._back < 2 * self._access.depth:
+        while self._waiting and queue.added - queue.back < 2 * self._access.depth:
             part = self._waiting[0]
-            oldest = self._parts[0].first if self._parts else self._put
-            if self._put + len(part.calls.file) - oldest > self._rows:
+            oldest = self._parts[0].first if self._parts else queue.added
+            if queue.added + len(part.calls.file) - oldest > self._rows:
                 return
             self._waiting.popleft()
             if part.batch.error is None:
@@ -176,7 +175,7 @@ class QueuedReader(FileReader):
                 except ExecutionError as error:
                     part.batch.error = error
             if part.batch.error is not None:
-                self._asked -= len(part.calls.file)
+                self._unread -= len(part.calls.file)
                 self._release_part(part)
 
     def _enqueue(self, part: _BatchPart, queue: ReadQueue) -> None:
@@ -187,9 +186,8 @@ class QueuedReader(FileReader):
         else:
             part.descriptors = self._open_sample_files(part, part.heads)
         address = calls.start + address_of(part.batch.into)
-        queue.put(part.descriptors, calls.offset, address, calls.length, self._put)
-        part.first, part.left = self._put, len(calls.file)
-        self._put += part.left
+        part.first, part.left = queue.added, len(calls.file)
+        queue.put(part.descriptors, calls.offset, address, calls.length)
         self._parts.append(part)
 
     def _open_sample_files(self, part: _BatchPart, heads: NDArray[np.bool_]) -> Integers:
@@ -210,39 +208,37 @@ class QueuedReader(FileReader):
 
     def _run_queue(self, queue: ReadQueue, alone: bool) -> None:
         """Submit calls, wait for some, and note the complete ones."""
-        in_flight = self._sent - self._back
-        submit = min(self._put - self._sent, self._access.depth - in_flight)
+        at, in_flight = queue.sent & self._rows - 1, queue.sent - queue.back
+        submit = min(queue.added - queue.sent, self._access.depth - in_flight)
         in_flight += submit
         rest = self._parts[0].left
-        last = alone and self._sent + submit == self._put
+        last = alone and queue.sent + submit == queue.added
         least = min(in_flight, rest) if last else max(1, min(in_flight // _SHARE, rest))
         before = perf_counter_ns()
         try:
             submitted, numbers, results = queue.submit_and_wait(submit, least)
         except OSError as error:
-            flying = self._sent - self._back
+            flying = queue.sent - queue.back
             text = f"`engine queued`: {queue.name} failed with {flying} calls in flight: {error.strerror}"
             self._failure = ExecutionError(text)
             raise self._failure from error
         after = perf_counter_ns()
-        at = self._sent & self._rows - 1
         self._began[at : at + submitted] = before
         self._began[: max(0, at + submitted - self._rows)] = before
-        self._sent += submitted
         rows = numbers & self._rows - 1
         self._ended[rows] = after
         self._result[rows] = results
-        self._back += len(numbers)
+        self._unread -= len(numbers)
         if len(self._parts) == 1:
             self._parts[0].left -= len(numbers)
         else:
             for part in self._parts:
                 part.left -= int(np.count_nonzero((numbers >= part.first) & (numbers < part.next_number)))
 
-    def _finish_part(self, part: _BatchPart) -> None:
-        """Add a part whose calls are all complete to the meter and to its batch."""
+    def _finish_part(self, part: _BatchPart, sent: int) -> None:
+        """Add a part whose calls are all complete to the meter and to its batch; `sent` calls were submitted so far."""
         rows = np.arange(part.first, part.next_number) & self._rows - 1
-        since = int(self._began[part.next_number & self._rows - 1]) if self._sent > part.next_number else None
+        since = int(self._began[part.next_number & self._rows - 1]) if sent > part.next_number else None
         if self.meter.log is not None:
             for at in np.flatnonzero(self._result[rows] != part.calls.length).tolist():
                 self.meter.log.add_short(at, max(0, int(self._result[rows[at]])), int(self._ended[rows[at]]))

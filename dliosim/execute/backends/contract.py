@@ -55,7 +55,6 @@ class Reader(Protocol):
 
     def begin_epoch(self) -> None:
         """Open the shared file, unless it is open. Collective if a shared file is read by MPI-IO."""
-        ...
 
     def read(self, calls: Calls, into: memoryview) -> int:
         """Read every call into `into[start:start + length]`; return the bytes that the calls returned.
@@ -64,11 +63,9 @@ class Reader(Protocol):
         have no calls in a step: then it opens and reads nothing, but takes part in what all ranks do together.
         Raises ExecutionError, naming file, offset and call, if a call fails or returns less than planned.
         """
-        ...
 
     def end_epoch(self) -> None:
         """Close the files with `open each epoch`. Collective if `begin_epoch` is."""
-        ...
 
     def active_hints(self) -> dict[str, str]:
         """Return the hints (MPI_Info) of the file opened last, or {}. Local."""
@@ -76,7 +73,6 @@ class Reader(Protocol):
 
     def close(self) -> None:
         """Close everything; safe to call twice. Collective if `begin_epoch` is."""
-        ...
 
 
 class FileReader(Reader, ABC):
@@ -121,22 +117,18 @@ class OverlappingReader(Reader, Protocol):
     @property
     def has_room(self) -> bool:
         """True if another batch should begin now, if there is one."""
-        ...
 
     def begin(self, calls: Calls, into: memoryview) -> None:
         """Begin to read the calls, as `read` would."""
-        ...
 
     def advance(self) -> bool:
         """Continue for a while; return whether the oldest batch is complete.
 
         Raises ExecutionError if no batch can ever be complete.
         """
-        ...
 
     def complete(self) -> int:
         """Return or raise for the oldest batch what `read` would."""
-        ...
 
 
 class Writer(Protocol):
@@ -152,19 +144,15 @@ class Writer(Protocol):
 
         Raises ExecutionError, naming file, offset and call, if it fails or writes less.
         """
-        ...
 
     def sync(self) -> None:
         """Make the file durable (fsync or MPI_File_sync); its time is in `meter.sync_ns`, not in the write calls."""
-        ...
 
     def active_hints(self) -> dict[str, str]:
         """Return the hints (MPI_Info) of the open file, or {}. Local."""
-        ...
 
     def close(self) -> None:
         """Close the file; safe to call twice."""
-        ...
 
 
 def close_writer(writer: Writer, record: VerbRecord) -> None:
@@ -214,8 +202,7 @@ def allocate(size: int) -> memoryview:
 
 def address_of(buffer: memoryview) -> int:
     """Return the memory address of a buffer."""
-    address: int = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
-    return address
+    return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
 
 
 @dataclass(frozen=True, slots=True)

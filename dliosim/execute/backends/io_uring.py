@@ -34,17 +34,15 @@ class ReadQueue(ABC):
     #: one entry for each read that may wait or be in flight, with the fields that `put` fills
     _requests: NDArray[np.void]
     #: reads so far: put into the queue, submitted to the kernel, complete
-    _put = _sent = _back = 0
+    added = sent = back = 0
 
-    def put(
-        self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers, first: int
-    ) -> None:
-        """Add reads of `length` bytes at `offset` into memory at `address`, with the numbers `first`, `first` + 1, ...
+    def put(self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers) -> None:
+        """Add reads of `length` bytes at `offset` into memory at `address`; they are numbered from `added` on.
 
         Arrays have one entry a read; `descriptor` may be one for all. There must be room for all of them.
         """
         requests, count = self._requests, len(offset)
-        at = self._put % len(requests)
+        at = self.added % len(requests)
         if at + count <= len(requests):
             rows: slice | Integers = slice(at, at + count)
         else:
@@ -53,8 +51,8 @@ class ReadQueue(ABC):
         requests["offset"][rows] = offset
         requests["address"][rows] = address
         requests["length"][rows] = length
-        requests["number"][rows] = np.arange(first, first + count)
-        self._put += count
+        requests["number"][rows] = np.arange(self.added, self.added + count)
+        self.added += count
 
     @abstractmethod
     def submit_and_wait(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
@@ -174,32 +172,26 @@ class IoUring(ReadQueue):
         self._maps.append(mapped)
         return mapped
 
-    def put(
-        self, descriptor: Integers | int, offset: Integers, address: Integers, length: Integers, first: int
-    ) -> None:
-        """Write reads into the submission ring, and move its end."""
-        super().put(descriptor, offset, address, length, first)
-        self._tail[0] = self._put & 0xFFFFFFFF
-
     def submit_and_wait(self, submit: int, least: int) -> tuple[int, Integers, Integers]:
         """Submit and wait by one io_uring_enter; return the number submitted, and numbers and results."""
+        self._tail[0] = self.added & 0xFFFFFFFF
         try:
             submitted = _syscall(_ENTER, self._descriptor, submit, least, _GETEVENTS)
         except OSError as error:
             # The kernel has no memory for more reads now: wait for those in flight, which free some.
-            if error.errno not in (errno.EAGAIN, errno.EBUSY) or self._sent == self._back:
+            if error.errno not in (errno.EAGAIN, errno.EBUSY) or self.sent == self.back:
                 raise
             submitted = 0
-            _syscall(_ENTER, self._descriptor, 0, min(least, self._sent - self._back), _GETEVENTS)
-        self._sent += submitted
+            _syscall(_ENTER, self._descriptor, 0, min(least, self.sent - self.back), _GETEVENTS)
+        self.sent += submitted
         head, tail = self._heads
-        at, count = self._back % len(self._completions), (int(tail[0]) - self._back) & 0xFFFFFFFF
+        at, count = self.back % len(self._completions), (int(tail[0]) - self.back) & 0xFFFFFFFF
         done = self._completions[at : at + count]
         if len(done) < count:
             done = np.concatenate([done, self._completions[: count - len(done)]])
         numbers, results = done["number"].copy(), done["result"].astype(np.int64)
-        self._back += count
-        head[0] = self._back & 0xFFFFFFFF
+        self.back += count
+        head[0] = self.back & 0xFFFFFFFF
         return submitted, numbers, results
 
     def close(self) -> None:
@@ -253,18 +245,18 @@ class LinuxAio(ReadQueue):
         """Submit by io_submit, wait by io_getevents; return the number submitted, and numbers and results."""
         submitted, events = 0, self._events
         if submit:
-            at = self._sent % len(self._requests)
+            at = self.sent % len(self._requests)
             together = min(submit, len(self._requests) - at)
             try:
                 submitted = _syscall(self._submit, self._context, together, self._pointers.ctypes.data + 8 * at)
             except OSError as error:
-                if error.errno != errno.EAGAIN or self._sent == self._back:
+                if error.errno != errno.EAGAIN or self.sent == self.back:
                     raise
-            self._sent += submitted
+            self.sent += submitted
         # The kernel may have taken fewer than were submitted. Only those in flight can become complete.
-        least = min(least, self._sent - self._back)
+        least = min(least, self.sent - self.back)
         count = _syscall(self._get_events, self._context, least, len(events), events.ctypes.data)
-        self._back += count
+        self.back += count
         return submitted, events["number"][:count].copy(), events["result"][:count].copy()
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter_ns
 
 import numpy as np
@@ -43,17 +44,10 @@ def keep_in_flight(
             left = [at for at, request in enumerate(requests) if request != MPI.REQUEST_NULL]
             requests, numbers = [requests[at] for at in left], [numbers[at] for at in left]
     except BaseException:
-        _wait_all(requests)
+        for request in requests:
+            with suppress(MPI.Exception):
+                request.Wait()
         raise
-
-
-def _wait_all(requests: list[MPI.Request]) -> None:
-    """Wait for all requests, and ignore their errors."""
-    for request in requests:
-        try:
-            request.Wait()
-        except MPI.Exception:
-            continue
 
 
 _CALL = "MPI_File_iread_at"

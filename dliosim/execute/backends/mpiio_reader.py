@@ -128,9 +128,8 @@ class IndependentReader(_MpiReader):
         if moved != asked:
             got = [status.Get_count() for status in statuses]
             row = next(row for row in range(count) if got[row] != specs[row][1])
-            raise truncation_error(
-                "MPI_File_read_at", self._files.path(files[row]), offsets[row], specs[row][1], got[row]
-            )
+            path = self._files.path(files[row])
+            raise truncation_error("MPI_File_read_at", path, offsets[row], specs[row][1], got[row])
         meter = self.meter
         meter.add_run(began, stamps, calls)
         meter.calls += count
@@ -209,9 +208,8 @@ class CollectiveReader(_MpiReader):
             handle.Read_at_all(0, memory, self._status)
             ended = perf_counter_ns()
         except MPI.Exception as error:
-            raise mpiio_error(
-                "MPI_File_read_at_all", self._files.path(0), error, f" of {count} pieces, {asked} bytes"
-            ) from error
+            where = f" of {count} pieces, {asked} bytes"
+            raise mpiio_error("MPI_File_read_at_all", self._files.path(0), error, where) from error
         meter = self.meter
         meter.view_ns += viewed - began
         if meter.log is not None and moved < asked:
@@ -220,7 +218,10 @@ class CollectiveReader(_MpiReader):
         meter.calls += 1
         meter.moved += moved
         if end > self._size:
-            raise self._eof_error(calls)
+            row = int(np.argmax(calls.offset + calls.length > self._size))
+            first, asked = int(calls.offset[row]), int(calls.length[row])
+            got = max(0, self._size - first)
+            raise truncation_error("MPI_File_read_at_all", self._files.path(0), first, asked, got)
         for source, target, size in copies:
             into[target : target + size] = into[source : source + size]
         return asked
@@ -268,14 +269,6 @@ class CollectiveReader(_MpiReader):
         run_on_first_rank(self._comm, get_size)
         wait(self._comm.Ibcast(size), self._comm.size)
         return int(size[0])
-
-    def _eof_error(self, calls: Calls) -> ExecutionError:
-        """Return the error of calls that reach beyond the end of the file."""
-        row = int(np.argmax(calls.offset + calls.length > self._size))
-        offset, length = int(calls.offset[row]), int(calls.length[row])
-        return truncation_error(
-            "MPI_File_read_at_all", self._files.path(0), offset, length, max(0, self._size - offset)
-        )
 
 
 class _CachedDatatype:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -74,8 +75,8 @@ _READERS: Final[dict[tuple[str, Engine], str]] = {
     ("mpi-collective", "preadv"): "mpiio_reader:CollectiveReader",
 }
 _WRITERS: Final = {
-    "mpi-independent": "mpiio_writer:IndependentWriter",
-    "mpi-collective": "mpiio_writer:CollectiveWriter",
+    "mpi-independent": "mpiio_files:IndependentWriter",
+    "mpi-collective": "mpiio_files:CollectiveWriter",
 }
 
 
@@ -85,13 +86,11 @@ def _load_class(place: str) -> Any:
 
 
 def _make_reader(access: Access, files: Files) -> Reader:
-    reader: Reader = _load_class(_READERS[access.api, access.engine])(access, files)
-    return reader
+    return cast(Reader, _load_class(_READERS[access.api, access.engine])(access, files))
 
 
 def _make_writer(access: Access, path: Path, comm: MPI.Intracomm) -> Writer:
-    writer: Writer = _load_class(_WRITERS[access.api])(access, path, comm)
-    return writer
+    return cast(Writer, _load_class(_WRITERS[access.api])(access, path, comm))
 
 
 _BUILT_IN: Final = {
@@ -122,9 +121,17 @@ def backend_of(name: str) -> Backend:
 
 def require_backends(workloads: Iterable[Workload]) -> None:
     """Load every backend that workloads name. Raises UsageError [R403] if one is missing or cannot write as needed."""
-    for workload in workloads:
-        for access, writes in list_accesses(workload):
-            _require_backend(access, writes)
+    for access, writes in chain.from_iterable(map(list_accesses, workloads)):
+        try:
+            backend = backend_of(access.api)
+        except KeyError:
+            text = f"api `{access.api}` is not available: apis are {', '.join(backend_names())}"
+            raise UsageError(text, "R403") from None
+        if writes:
+            _require_writer(backend)
+        for place in (_READERS.get((access.api, access.engine)), _WRITERS.get(access.api) if writes else None):
+            if place is not None:
+                _load_class(place)  # before any clock runs
 
 
 def list_accesses(workload: Workload) -> Iterator[tuple[Access, bool]]:
@@ -141,19 +148,6 @@ def list_accesses(workload: Workload) -> Iterator[tuple[Access, bool]]:
             yield workload.checkpoint(verb.checkpoint).access, isinstance(verb, Save)
 
 
-def _require_backend(access: Access, writes: bool) -> None:
-    try:
-        backend = backend_of(access.api)
-    except KeyError:
-        text = f"api `{access.api}` is not available: apis are {', '.join(backend_names())}"
-        raise UsageError(text, "R403") from None
-    if writes:
-        _require_writer(backend)
-    for place in (_READERS.get((access.api, access.engine)), _WRITERS.get(access.api) if writes else None):
-        if place is not None:
-            _load_class(place)  # before any clock runs
-
-
 def _require_writer(backend: Backend) -> Callable[[Access, Path, MPI.Intracomm], Writer]:
     if backend.writer is None:
         text = f"api `{backend.name}` only reads: prepare data and save checkpoints by another api, like `api posix`"
@@ -168,9 +162,8 @@ def open_readers(access: Access, files: Files | None, null: bool = False) -> lis
     """
     if null or files is None:
         return [NullReader() for _ in range(access.handles)]
-    make = backend_of(access.api).reader
-    if access.through == "library":
-        make = _load_class("library_reader:LibraryReader")
+    library = access.through == "library"
+    make = _load_class("library_reader:LibraryReader") if library else backend_of(access.api).reader
     readers = [make(access, files) for _ in range(access.handles)]
     for number, reader in enumerate(readers):
         if reader.meter.log is not None and access.readers:

@@ -16,7 +16,7 @@ from dliosim.execute.payload.payload_format import dress_function, fill_part
 from dliosim.execute.payload.sample_bytes import sample_keys
 from dliosim.formats.protocols import Format
 from dliosim.model import Distribution, Loop
-from dliosim.model.counter_rng import draw, key
+from dliosim.model.counter_rng import draw
 from dliosim.plan.samples.io_requests import Calls, Extents, ReadRanges
 from dliosim.plan.samples.places import IndexedPlaces, Places
 from dliosim.plan.samples.sizes import sample_sizes
@@ -42,7 +42,9 @@ class BatchProcessor:
         path: Callable[[int], Path],
         stored: ReadRanges,
         calls: Calls,
+        times: list[int],
     ) -> None:
+        """Begin an epoch; `times` are those of preprocessing each step, ns, empty without preprocessing."""
         self.decode_ns: list[int] = []
         self.preprocess_ns: list[int] = []
         self._places = places
@@ -52,15 +54,8 @@ class BatchProcessor:
         self._stored = stored
         self._start = calls.sample_start
         self._busy = loop.preprocess is not None and loop.preprocess.busy
-        self._wanted: list[int] = []
+        self._wanted = times
         self._trace = recorder()
-
-    def draw_times(self, loop: Loop, seed: int, epoch: int, extents: Extents) -> BatchProcessor:
-        """Draw the preprocessing time of each step, the sum over its samples; return this processor."""
-        if loop.preprocess is not None:
-            drawn = key(seed, "preprocess", loop.name, epoch)
-            self._wanted = sample_times(loop.preprocess.time, drawn, extents).tolist()
-        return self
 
     def process_batch(self, step: int, first: int, last: int, share: int, buffer: memoryview) -> int:
         """Decode and preprocess rows [first, last) of a step, whose bytes are in `buffer`; return the elapsed ns.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.contract import Files, Reader, allocate
+from dliosim.execute.backends.contract import Files, allocate
 from dliosim.execute.backends.registry import open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.prefetch import Batches
@@ -22,33 +22,26 @@ from dliosim.plan.samples.sample_to_file import align_up
 _CALLED = struct.Struct("q")
 
 
-def make_scattered_batches(world: World, access: Access, files: Files, size: int) -> ScatteredBatches:
-    """Make the batches of `access`; no rank's batch is larger than `size` bytes. Collective on the node.
-
-    Raises ExecutionError, [R402] if there is no memory for the buffer.
-    """
-    reads = world.node.rank == 0
-    slot = align_up(size + _CALLED.size, max(access.page, mmap.PAGESIZE))
-    buffer = allocate(slot * world.node.size if reads else slot)
-    [reader] = open_readers(access, files, null=not reads)
-    return ScatteredBatches(world, reader, buffer, slot, access.page)
-
-
 class ScatteredBatches(Batches):
     """Batches that the first rank of a node reads within the step; the other ranks of the node wait for their parts.
 
-    The buffer of the reading rank has `slot` bytes for each rank of the node, its own part first. The bytes sent to a
-    rank end with `_CALLED`. The meter of the reading rank counts all calls; those of the other ranks stay at 0. A rank
-    that fails ends the job, because the other ranks of its node wait for data.
+    The buffer of the reading rank has a slot for each rank of the node, its own first. The bytes sent to a rank end
+    with `_CALLED`. The meter of the reading rank counts all calls; those of the other ranks stay at 0. A rank that
+    fails ends the job, because the other ranks of its node wait for data.
     """
 
-    def __init__(self, world: World, reader: Reader, buffer: memoryview, slot: int, page: int) -> None:
-        super().__init__([reader])
+    def __init__(self, world: World, access: Access, files: Files, size: int) -> None:
+        """Allocate the buffer; no rank's batch is larger than `size` bytes. Collective on the node.
+
+        Raises ExecutionError, [R402] if there is no memory for the buffer.
+        """
+        reads = world.node.rank == 0
         self._node = world.node
-        self._reader = reader
-        self._buffer = buffer
-        self._slot = slot
-        self._widened = page > 1
+        self._slot = align_up(size + _CALLED.size, max(access.page, mmap.PAGESIZE))
+        self._buffer = allocate(self._slot * world.node.size if reads else self._slot)
+        [self._reader] = open_readers(access, files, null=not reads)
+        self._widened = access.page > 1
+        super().__init__([self._reader])
 
     def begin(self, epoch: EpochCalls) -> None:
         """Begin an epoch: gather the calls of the node's ranks on the rank that reads. Collective on the node."""
@@ -83,7 +76,11 @@ class ScatteredBatches(Batches):
         if self._node.rank == 0:
             inside = self._reader.meter.io_call_ns
             # One read for the whole node: a queue of calls is kept full, and not emptied after each rank.
-            self._read_node_batch(self._calls.step(step))
+            calls = self._calls.step(step)
+            got, asked = self._reader.read(calls, self._buffer), int(calls.length.sum())
+            # Calls that were widened to pages may end at the end of their file; the reader checks these itself.
+            if got < asked and not self._widened:
+                raise ExecutionError(f"calls for the ranks of a node returned {got} bytes where {asked} were planned")
             self.called = self._reader.meter.io_call_ns - inside
             ends = self._ends[step]
             for end in ends:
@@ -97,12 +94,6 @@ class ScatteredBatches(Batches):
             (self.called,) = _CALLED.unpack_from(own, len(own) - _CALLED.size)
         self.processed = self._epoch.process(step, self._buffer)
         return self._buffer[: self._slot], self._asked[step]
-
-    def _read_node_batch(self, calls: Calls) -> None:
-        got, asked = self._reader.read(calls, self._buffer), int(calls.length.sum())
-        # Calls that were widened to pages may end at the end of their file; the reader checks these itself.
-        if got < asked and not self._widened:
-            raise ExecutionError(f"calls for the ranks of a node returned {got} bytes where {asked} were planned")
 
     def _gather_table(self, table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Gather a table (n, width) of each rank of the node on its first rank, one below the other.

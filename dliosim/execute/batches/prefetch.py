@@ -141,7 +141,7 @@ class PrefetchedBatches(Batches):
         shared: _Queue = SimpleQueue()
         # One queue for all readers, from which a free reader takes the next task; or one queue for each reader.
         self._queues = [SimpleQueue() if by == "batch in turn" else shared for _ in readers]
-        self._pending: dict[int, list[_Task[int]]] = {}
+        self._pending: dict[int, list[_ReadTask]] = {}
         self._cancelled = False
         self._threads = [
             threading.Thread(
@@ -232,13 +232,11 @@ class PrefetchedBatches(Batches):
         epoch = self._epoch
         if self._groups > 1:
             shares = epoch.shares(step, self._groups)
-            processing = [partial(epoch.process_share, step, *share, len(shares), slot) for share in shares]
-            parts = [[epoch.calls.part(*share)] for share in shares]
+            then = partial(epoch.process_share, step, shares=len(shares), slot=slot)
+            tasks = [_ReadTask([epoch.calls.part(*share)], slot, partial(then, *share)) for share in shares]
         else:
-            parts, processing = [epoch.step_rounds(step)], [partial(epoch.process, step, slot)]
-        tasks = self._pending[step] = [
-            _ReadTask(part, slot, then) for part, then in zip(parts, processing, strict=True)
-        ]
+            tasks = [_ReadTask(epoch.step_rounds(step), slot, partial(epoch.process, step, slot))]
+        self._pending[step] = tasks
         for task in tasks:
             self._queues[step % len(self._queues)].put(task)
 
@@ -276,10 +274,9 @@ class PrefetchedBatches(Batches):
                     inside = reader.meter.io_call_ns
                 try:
                     task.begin(reader)
+                    begun.append(task)
                 except BaseException as error:  # as below
                     task.fail(error)
-                else:
-                    begun.append(task)
                 continue
             try:
                 complete = reader.advance()
@@ -296,7 +293,7 @@ def _read_parts(parts: list[Calls], slot: memoryview, reader: Reader) -> int:
     return reader.read(parts[0], slot) if len(parts) == 1 else sum([reader.read(part, slot) for part in parts])
 
 
-def _task_span(tasks: list[_Task[int]]) -> tuple[int, int]:
+def _task_span(tasks: list[_ReadTask]) -> tuple[int, int]:
     """Return when the first of a step's tasks began and the last one ended, perf_counter_ns; zeros without tasks."""
     if len(tasks) == 1:
         return tasks[0].begun, tasks[0].ended

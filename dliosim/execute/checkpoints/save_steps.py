@@ -188,7 +188,7 @@ def _commit(
     ranks = files.split.present_ranks
     saved = CheckpointManifest(checkpoint.name, save.base.name, checkpoint.commit, ranks, files.split, found)
     times = session.stores.open_to_save(save.base).commit(save.number, saved)
-    record.directory_sync_ns, record.manifest_ns, record.rename_ns = times
+    record.directory_sync_ns, record.manifest_ns, record.rename_ns = times.sync_ns, times.manifest_ns, times.rename_ns
 
 
 def delete_old(session: Session, save: CheckpointSave, base: Path, what: str = "checkpoints") -> int:

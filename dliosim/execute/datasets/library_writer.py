@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
 from dliosim.execute.datasets.file_writer import SampleSource, WriteJob
-from dliosim.execute.datasets.open_dataset import open_laid_out
+from dliosim.execute.datasets.open_dataset import forget_dataset, open_indexed
 from dliosim.execute.io_errors import storage_full_code, wrap_call
 from dliosim.execute.node.page_cache import WriteCounter
 from dliosim.execute.payload.payload_format import dress_function, fill_samples
@@ -151,7 +151,10 @@ def lay_out_files(job: WriteJob, form: Preallocated) -> None:
             job.record.bytes += known.index.size - count * own.size
 
     job.session.world.run_on_all(lay_out_own)
-    open_laid_out(job.session, form, lambda file: patterns[job.count_samples(file), own_form(file).size].index)
+    forget_dataset(job.session, form.dataset)
+    job.session.opened[form.dataset] = open_indexed(
+        job.session, form, job.files, lambda file: patterns[job.count_samples(file), own_form(file).size].index
+    )
 
 
 def build_files(job: WriteJob, form: Built) -> Iterator[int]:

@@ -119,14 +119,12 @@ def make_processor(
     """Make the processor that decodes and preprocesses each batch after it is read; None if the loop does neither."""
     if data is None or (not loop.decode and loop.preprocess is None):
         return None
-    processing = BatchProcessor(
-        replace(loop, decode=loop.decode and not session.options.null),
-        data.places,
-        data.path,
-        work.stored,
-        work.calls,
-    )
-    return processing.draw_times(loop, session.workload.seed, epoch, work.extents)
+    times: list[int] = []
+    if loop.preprocess is not None:
+        drawn = key(session.workload.seed, "preprocess", loop.name, epoch)
+        times = sample_times(loop.preprocess.time, drawn, work.extents).tolist()
+    decoded = replace(loop, decode=loop.decode and not session.options.null)
+    return BatchProcessor(decoded, data.places, data.path, work.stored, work.calls, times)
 
 
 def _concatenate_epochs(passes: Sequence[Extents]) -> Extents:

@@ -18,7 +18,7 @@ from dliosim.execute.backends.modelled_reader import require_modelled
 from dliosim.execute.backends.registry import model_readers, open_readers
 from dliosim.execute.batches.batch_schedule import EpochCalls
 from dliosim.execute.batches.decode_preprocess import SampleCache
-from dliosim.execute.batches.node_reader import make_scattered_batches
+from dliosim.execute.batches.node_reader import ScatteredBatches
 from dliosim.execute.batches.prefetch import Batches, make_batches
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
@@ -241,7 +241,7 @@ class LoopRunner:
 
         def build_batches() -> Batches:
             if access.scatter and not self._null and self._files is not None:
-                return make_scattered_batches(world, access, self._files, size)
+                return ScatteredBatches(world, access, self._files, size)
             slots = [allocate(size) for _ in range(access.batches)]
             if self._session.modelled is not None and self._files is not None:
                 readers = model_readers(access, self._files, self._session.modelled, world.rank)

@@ -154,9 +154,6 @@ _LANES: Final = np.arange(8)
 _POLYNOMIAL: Final = 0xEDB88320
 _ONE: Final = 1 << 31
 
-# Chunks whose words are made together.
-_CHUNKS_AT_ONCE: Final = 4096
-
 WORTH_WHILE: Final = 16_384
 """Bytes of a sample from which this is faster than zlib."""
 
@@ -169,9 +166,9 @@ def crc32_of_samples(keys: NDArray[np.uint64], length: int, value: int) -> int:
     whole, rest = divmod(length, CHUNK)
     made = []
     if whole:
-        made.append(_registers(chunk_words(keys, range(whole)), CHUNK))
+        made.append(_registers(chunk_words(keys[:, None], np.arange(whole)), CHUNK))
     if rest:
-        made.append(_registers(chunk_words(keys, range(whole, whole + 1)), rest))
+        made.append(_registers(chunk_words(keys[:, None], np.array([whole])), rest))
     shifts = [_shift_tables(CHUNK)] * whole + [_shift_tables(rest)] * (rest > 0)
     register = value ^ _FULL
     for sample in np.concatenate(made, axis=1).tolist():

@@ -69,11 +69,6 @@ def first_mismatch(key: int, start: int, data: memoryview) -> int | None:
     return min(found, default=None)
 
 
-def matches(key: int, start: int, data: memoryview) -> bool:
-    """Return whether `data` is bytes [start, start + len(data)) of the key's bytes."""
-    return first_mismatch(key, start, data) is None
-
-
 def fill_batch(
     keys: NDArray[np.uint64], lengths: NDArray[np.int64], starts: NDArray[np.int64], out: memoryview
 ) -> None:
@@ -89,9 +84,9 @@ def fill_batch(
         return
     length, stride = int(lengths[0]), _stride(lengths, starts)
     if stride:
-        _fill_strided(_chunk_words(keys, _zero), length, int(starts[0]), stride, out)
+        _fill_strided(chunk_words(keys, _zero), length, int(starts[0]), stride, out)
     else:
-        _fill_each(_chunk_words(keys, _zero), lengths, starts, out)
+        _fill_each(chunk_words(keys, _zero), lengths, starts, out)
 
 
 def first_bad_sample(
@@ -107,7 +102,7 @@ def first_bad_sample(
     while first < len(lengths):
         last = int(np.searchsorted(ends, starts[first] + _COPIED, side="right"))
         if last <= first:  # a large sample is checked in place
-            if not matches(int(keys[first]), 0, data[int(starts[first]) : int(ends[first])]):
+            if first_mismatch(int(keys[first]), 0, data[int(starts[first]) : int(ends[first])]) is not None:
                 return first
             first += 1
             continue
@@ -142,15 +137,15 @@ def _words_at(keys: NDArray[np.uint64], begin: NDArray[np.int64]) -> NDArray[np.
     """Return eight bytes of each key from `begin` on, as a word."""
     pool, word = _pool(), begin >> 3
     one_chunk = len(begin) == 0 or int(begin.max()) < CHUNK - 16
-    chunk_0 = _chunk_words(keys, _zero)
+    chunk_0 = chunk_words(keys, _zero)
     words: NDArray[np.uint64] = pool[word % POOL_WORDS] ^ (
-        chunk_0 if one_chunk else _chunk_words(keys, word // POOL_WORDS)
+        chunk_0 if one_chunk else chunk_words(keys, word // POOL_WORDS)
     )
     shift = ((begin & 7) << 3).astype(np.uint64)
     if shift.any():
         # Unaligned bytes are in two words. A shift by 64 is undefined, so aligned ones, in one word, stay unchanged.
         word = word + 1
-        high = pool[word % POOL_WORDS] ^ (chunk_0 if one_chunk else _chunk_words(keys, word // POOL_WORDS))
+        high = pool[word % POOL_WORDS] ^ (chunk_0 if one_chunk else chunk_words(keys, word // POOL_WORDS))
         words = np.where(shift > 0, (words >> shift) | (high << ((_64 - shift) % _64)), words)
     return words
 
@@ -174,8 +169,7 @@ def edges_match(
         start = int(starts[i])
         good[i] = int.from_bytes(data[start : start + int(lengths[i])], "little") == int(first[i])
     longer = np.flatnonzero(lengths >= 8)
-    if len(longer):
-        good[longer] = edges_match(first[longer], last[longer], lengths[longer], starts[longer], data)
+    good[longer] = edges_match(first[longer], last[longer], lengths[longer], starts[longer], data)
     return good
 
 
@@ -195,17 +189,12 @@ def _pool() -> NDArray[np.uint64]:
     return words
 
 
-def chunk_words(keys: NDArray[np.uint64], chunks: range) -> NDArray[np.uint64]:
-    """Return the word that is mixed into each of these chunks of each key; (keys, chunks)."""
-    return _chunk_words(keys[:, None], np.array(chunks))
-
-
 def pool_bytes(length: int) -> memoryview:
     """Return the first bytes of the pool, at most `CHUNK` of them."""
     return _pool().view(np.uint8)[:length].data
 
 
-def _chunk_words(keys: NDArray[np.uint64], chunks: NDArray[np.int64]) -> NDArray[np.uint64]:
+def chunk_words(keys: NDArray[np.uint64], chunks: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the word that is mixed into each chunk of each key."""
     words = (chunks + 1).astype(np.uint64)
     words = words * _GOLDEN + keys
@@ -218,7 +207,7 @@ def _word_runs(key: int, start: int, length: int) -> Iterator[tuple[int, int, in
     if first >= last:
         return
     chunks = np.arange(first // POOL_WORDS, (last - 1) // POOL_WORDS + 1)
-    for chunk, word in zip(chunks.tolist(), _chunk_words(np.array([key], np.uint64), chunks), strict=True):
+    for chunk, word in zip(chunks.tolist(), chunk_words(np.array([key], np.uint64), chunks), strict=True):
         begin = max(first, chunk * POOL_WORDS)
         end = min(last, (chunk + 1) * POOL_WORDS)
         yield 8 * begin - start, begin - chunk * POOL_WORDS, end - begin, word
@@ -232,7 +221,7 @@ def _partial_words(key: int, start: int, length: int) -> Iterator[tuple[int, byt
         partial.add(end // 8)
     for index in sorted(partial) if length else ():
         chunk, place = divmod(index, POOL_WORDS)
-        word = _pool()[place] ^ _chunk_words(np.array([key], np.uint64), np.array([chunk]))[0]
+        word = _pool()[place] ^ chunk_words(np.array([key], np.uint64), np.array([chunk]))[0]
         begin, stop = max(start, 8 * index), min(end, 8 * index + 8)
         yield begin - start, word.tobytes()[begin - 8 * index : stop - 8 * index]
 
@@ -264,8 +253,7 @@ def _fill_strided(words: NDArray[np.uint64], length: int, start: int, stride: in
         else:
             np.bitwise_xor(pool[:whole], words[:, None], out=rows)
     if rest:
-        tails: NDArray[np.uint8] = np.ndarray((len(words), rest), np.uint8, out, start + 8 * whole, (stride, 1))
-        tails[:] = (pool[whole] ^ words).astype(_WORD).view(np.uint8).reshape(-1, 8)[:, :rest]
+        _fill_edge(words, whole, 0, rest, start, stride, out)
 
 
 def _xor_rows(pool: NDArray[np.uint64], words: NDArray[np.uint64], rows: NDArray[np.uint64]) -> None:
@@ -294,10 +282,16 @@ def _fill_aligned(words: NDArray[np.uint64], count: int, start: int, stride: int
     turned = (words >> np.uint64(8 * skip)) | (words << np.uint64(64 - 8 * skip))
     _xor_rows(_shift_pool(skip)[: count - 1], turned, rows)
     for begin, end, word in (0, skip, 0), (skip, 8, count - 1):
-        edge: NDArray[np.uint8] = np.ndarray(
-            (len(words), end - begin), np.uint8, out, start + begin + 8 * word, (stride, 1)
-        )
-        edge[:] = (_pool()[word] ^ words).astype(_WORD).view(np.uint8).reshape(-1, 8)[:, begin:end]
+        _fill_edge(words, word, begin, end, start, stride, out)
+
+
+def _fill_edge(
+    words: NDArray[np.uint64], index: int, begin: int, end: int, start: int, stride: int, out: memoryview
+) -> None:
+    """Write bytes [begin, end) of word `index` of every sample; sample i begins at `start + i * stride`."""
+    at = start + 8 * index + begin
+    edge: NDArray[np.uint8] = np.ndarray((len(words), end - begin), np.uint8, out, at, (stride, 1))
+    edge[:] = (_pool()[index] ^ words).astype(_WORD).view(np.uint8).reshape(-1, 8)[:, begin:end]
 
 
 @cache

@@ -21,7 +21,7 @@ from dliosim.execute.backends.contract import allocate
 from dliosim.execute.datasets.file_writer import FileWriter
 from dliosim.execute.datasets.library_writer import generate_contents, make_sidecars
 from dliosim.execute.datasets.open_dataset import open_files
-from dliosim.execute.datasets.write_files import make_writer
+from dliosim.execute.datasets.prepare import make_writer
 from dliosim.execute.io_errors import error_reason, is_damage
 from dliosim.execute.mpi.world import World
 from dliosim.execute.payload.payload_format import crc32_combine

@@ -67,7 +67,7 @@ class CheckpointManifest:
             try:
                 with open_folder(directory / folder) as opened:
                     for name in names:
-                        found, size = os.lstat(_base_name(name), dir_fd=opened), self.files[name][0]
+                        found, size = os.lstat(name.rpartition("/")[2], dir_fd=opened), self.files[name][0]
                         if not stat.S_ISREG(found.st_mode):
                             return f"{name} is no file"
                         if found.st_size != size:
@@ -129,10 +129,6 @@ def _is_file_entry(name: str, found: object) -> bool:
 def _is_count(value: object) -> bool:
     # True is an int to isinstance.
     return type(value) is int and 0 <= value < _LARGEST
-
-
-def _base_name(name: str) -> str:
-    return name.rpartition("/")[2]
 
 
 def _error_path(error: OSError, folder: str) -> str:

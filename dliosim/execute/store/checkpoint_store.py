@@ -11,11 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from time import perf_counter_ns
 from types import TracebackType
-from typing import NamedTuple
 
 from dliosim.errors import HELP, ExecutionError, UsageError
 from dliosim.execute.io_errors import call_error, is_damage, unreadable_error, wrap_call
@@ -31,6 +30,7 @@ from dliosim.execute.store.manifest import (
     sync_directory,
     write_manifest,
 )
+from dliosim.measure.rank.meter import Stopwatch
 from dliosim.model import Split
 from dliosim.model.checkpoint import Commit
 
@@ -39,15 +39,16 @@ _MOST = 10**12 - 1
 _ASIDE, _DYING = ".partial", ".old.partial"
 
 
-class CommitTimes(NamedTuple):
+@dataclass(slots=True)
+class CommitTimes:
     """The time of each part of completing a checkpoint."""
 
     #: time of syncing directories, without that of the manifest; ns
-    sync_ns: int
+    sync_ns: int = 0
     #: time of writing, syncing and renaming the manifest; ns
-    manifest_ns: int
+    manifest_ns: int = 0
     #: time of renaming the directory; ns
-    rename_ns: int
+    rename_ns: int = 0
 
 
 class CheckpointStore:
@@ -105,34 +106,31 @@ class CheckpointStore:
         """
         final = self._base / f"{number:06d}"
         directory = final.with_name(final.name + _ASIDE) if saved.commit == "rename" else final
-        sync_ns = rename_ns = 0
-        begun = perf_counter_ns()
+        times = CommitTimes()
         if saved.commit == "none":
-            write_file(directory / NAME, [encode_manifest(directory, saved.manifest_content())], durable=False)
-            manifest_ns = perf_counter_ns() - begun
+            with Stopwatch(times, "manifest_ns"):
+                write_file(directory / NAME, [encode_manifest(directory, saved.manifest_content())], durable=False)
         else:
-            for folder in sorted({name.rpartition("/")[0] for name in saved.files} - {""}):
-                sync_directory(directory / folder)
-            if saved.commit == "metadata":
-                # The manifest is the last thing that is made durable, so all that it lists must be durable before.
-                sync_directory(directory)
+            with Stopwatch(times, "sync_ns"):
+                for folder in sorted({name.rpartition("/")[0] for name in saved.files} - {""}):
+                    sync_directory(directory / folder)
+                if saved.commit == "metadata":
+                    # The manifest is the last thing that is made durable, so all that it lists must be durable before.
+                    sync_directory(directory)
+                    sync_directory(self._base)
+            with Stopwatch(times, "manifest_ns"):
+                write_manifest(directory, saved.manifest_content())
+        if saved.commit == "rename":
+            with Stopwatch(times, "rename_ns"), wrap_call("rename", directory):
+                directory.rename(final)
+            with Stopwatch(times, "sync_ns"):
                 sync_directory(self._base)
-            synced = perf_counter_ns()
-            write_manifest(directory, saved.manifest_content())
-            written = perf_counter_ns()
-            sync_ns, manifest_ns = synced - begun, written - synced
-            if saved.commit == "rename":
-                with wrap_call("rename", directory):
-                    directory.rename(final)
-                renamed = perf_counter_ns()
-                sync_directory(self._base)
-                rename_ns, sync_ns = renamed - written, sync_ns + perf_counter_ns() - renamed
         with self._mutex:
             self._busy.discard(number)
             self._finished.add(number)
             self._newest = max(self._newest, number)
             self.completed.append(number)
-        return CommitTimes(sync_ns, manifest_ns, rename_ns)
+        return times
 
     def abandon(self, number: int) -> None:
         """Remove a checkpoint that will not be complete. Raises nothing: the next `begin` removes what is left."""

@@ -118,17 +118,14 @@ def _open_lock_file(path: Path, saves: bool) -> int | None:
 
     Returns None if there is no directory, or the run only restores, may not write there and finds no lock file.
     """
-    try:
-        return open_regular(path, os.O_RDWR | os.O_CREAT)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if saves or error.errno not in _READ_ONLY:
-            raise
-    try:
-        return open_regular(path)
-    except FileNotFoundError:
-        return None
+    with suppress(FileNotFoundError):
+        try:
+            return open_regular(path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            if saves or error.errno not in _READ_ONLY:
+                raise
+            return open_regular(path)
+    return None
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
@@ -160,21 +157,11 @@ def _read_holder(descriptor: int) -> dict[str, object]:
 
 def _conflict_message(base: Path, saves: bool, found: dict[str, object]) -> str:
     """Return the message for a job that cannot take the lock."""
-    owner = {
-        name: text[:100]
-        for name in ("host", "process", "job", "since")
-        if (text := str(found.get(name, ""))) and text.isprintable()
-    }
     others = "restores from" if found.get("saves") is False else "saves to"
     who = "".join(
-        text.format(owner[name])
-        for name, text in (
-            ("job", ", {}"),
-            ("host", ", on host {}"),
-            ("process", ", process {}"),
-            ("since", ", since {}"),
-        )
-        if name in owner
+        f", {label}{text[:100]}"
+        for name, label in (("job", ""), ("host", "on host "), ("process", "process "), ("since", "since "))
+        if (text := str(found.get(name, ""))) and text.isprintable()
     )
     doing = "saved to" if saves else "restored from"
     return (

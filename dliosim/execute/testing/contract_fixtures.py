@@ -59,16 +59,10 @@ def make_calls(steps: Sequence[Sequence[tuple[int, int, int]]]) -> Calls:
     """Make the calls of steps, each a list of (file, offset, length); their bytes are back to back in the buffer."""
     rows = [row for step in steps for row in step]
     file, offset, length = (np.array([row[column] for row in rows], np.int64) for column in range(3))
-    starts: list[int] = []
-    for step in steps:
-        at = 0
-        for row in step:
-            starts.append(at)
-            at += row[2]
-    start = np.array(starts, np.int64)
     step_start = np.array([0, *np.cumsum([len(step) for step in steps])], np.int64)
-    step_bytes = np.array([sum(row[2] for row in step) for step in steps], np.int64)
-    return Calls(file, offset, length, start, step_start, step_bytes, start, step_start)
+    before = np.append(0, np.cumsum(length))
+    start = before[:-1] - np.repeat(before[step_start[:-1]], np.diff(step_start))
+    return Calls(file, offset, length, start, step_start, np.diff(before[step_start]), start, step_start)
 
 
 def random_steps(rank: int, files: int) -> list[Rows]:

@@ -19,7 +19,6 @@ from dliosim.execute.payload.sample_bytes import (
     fill_range,
     first_bad_sample,
     first_mismatch,
-    matches,
     sample_keys,
 )
 from dliosim.model import Dataset, Layout, constant
@@ -58,7 +57,7 @@ def test_bytes_depend_on_key_and_position_only(key: int, start: int, length: int
     room = memoryview(bytearray(shift + length))
     fill_range(key, start, room[shift:])
     assert room[shift:] == longer[before:]
-    assert matches(key, start, room[shift:])
+    assert first_mismatch(key, start, room[shift:]) is None
 
 
 @pytest.mark.parametrize("length", [4096, 100_000, 3 * CHUNK + 5])
