@@ -12,22 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import DliosimError
-from dliosim.execute.checkpoints.save_steps import (
-    CheckpointSave,
-    begin_save,
-    delete_old,
-    write_checkpoint,
-)
+from dliosim.execute.checkpoints.save_steps import CheckpointSave, begin_save, delete_old, write_checkpoint
 from dliosim.execute.checkpoints.staging import StagedSave, StagingBuffers
 from dliosim.execute.checkpoints.state_writer import generate_pieces
 from dliosim.execute.checkpoints.tier_copy import drain
 from dliosim.execute.checkpoints.worker_thread import Worker, require_threads
+from dliosim.execute.mpi.world import World
 from dliosim.execute.node.striping import striping_hint_note
 from dliosim.execute.payload.payload_format import part_keys
 from dliosim.execute.phases.context import Phase, Session
 from dliosim.execute.phases.phase_summary import verb_phase
 from dliosim.model import Checkpoint
-from dliosim.plan.checkpoints.layout import state_files
+from dliosim.plan.checkpoints.layout import StateFiles, state_files
 from dliosim.readable import seconds
 
 #: A copy to staging buffers that is late by more than this share of its time gets a note.
@@ -47,20 +43,19 @@ class CheckpointSession:
         self._flights: deque[CheckpointSave] = deque()
         self._drains: deque[CheckpointSave] = deque()
         self._drained = 0
-        self._staging: dict[str, StagingBuffers] = {}
-        self._flusher: Worker | None = None
-        self._drainer: Worker | None = None
+        self._workers: dict[str, Worker] = {}
         some = {} if session.options.null else {one.name: one for one in checkpoints}
-        for one in some.values():
-            _plan_files(session, one)
-        staged = [one for one in some.values() if one.background is not None]
+        world, planned = session.world, [_plan_files(session.world, one) for one in some.values()]
+        staged = [(files, how) for files in planned if (how := files.checkpoint.background) is not None]
         if staged:
             require_threads("`async on`")
-            self._staging = _make_staging(session, staged)
-            self._flusher = Worker(session, "flush")
+            self._staging = world.run_on_all(
+                lambda: {files.checkpoint.name: StagingBuffers(files, world.rank, how) for files, how in staged}
+            )
+            self._workers["flush"] = Worker(session, "flush")
         if any(one.drain is not None for one in some.values()):
             require_threads("`drain to`")
-            self._drainer = Worker(session, "drain")
+            self._workers["drain"] = Worker(session, "drain")
 
     def __enter__(self) -> CheckpointSession:
         return self
@@ -73,9 +68,8 @@ class CheckpointSession:
                 self.finish()
         finally:
             # After an error the threads end too: they wait for each other in collective calls of what is in flight.
-            for worker in (self._flusher, self._drainer):
-                if worker is not None:
-                    worker.close(free=error is None)
+            for worker in self._workers.values():
+                worker.close(free=error is None)
 
     def save(self, checkpoint: Checkpoint, run: Callable[[Callable[[], None]], None] | None = None) -> CheckpointSave:
         """Save a checkpoint, or begin to save it in the background.
@@ -97,9 +91,9 @@ class CheckpointSession:
             save.record.delete_ns += delete_old(session, save, save.base)
             save.record.stall_ns += save.record.delete_ns
             # A rank that writes little waits for the others, and for the contents that they make.
-            save.held_ns = int(session.world.allreduce(np.array([save.record.stall_ns], np.int64), "max")[0])
-        if self._drainer is not None and checkpoint.drain is not None:
-            save.drain = self._drainer.submit(lambda own: _drain(own, save), after=save.flush)
+            save.held_ns = session.world.allreduce_number(save.record.stall_ns, "max")
+        if checkpoint.drain is not None:
+            save.drain = self._workers["drain"].submit(lambda own: _drain(own, save), after=save.flush)
             while self._drains and self._drains[0].is_over and self._drains[0].error is None:
                 self._drained += self._drains.popleft().record.drain_bytes
             self._drains.append(save)
@@ -134,12 +128,11 @@ class CheckpointSession:
     def count_complete(self, saves: Iterable[CheckpointSave]) -> int:
         """Return how many of these saves, counted from the first, are over on every rank."""
         over = len(list(takewhile(lambda save: save.is_over, saves)))
-        return int(self._session.world.allreduce(np.array([over], np.int64), "min")[0])
+        return self._session.world.allreduce_number(over, "min")
 
     def busy_intervals(self, since: int) -> NDArray[np.int64]:
         """Return when this rank's threads flushed or drained: begins and ends (n, 2) in perf_counter_ns, unordered."""
-        workers = (self._flusher, self._drainer)
-        found = [when for worker in workers if worker is not None for when in worker.busy_intervals(since)]
+        found = [when for worker in self._workers.values() for when in worker.busy_intervals(since)]
         return np.array(found, np.int64).reshape(-1, 2)
 
     def count_drained_bytes(self) -> int:
@@ -179,10 +172,8 @@ class CheckpointSession:
 
     def _save_async(self, save: CheckpointSave, in_flight: int) -> None:
         session, files, record, checkpoint = self._session, save.files, save.record, save.files.checkpoint
-        rank, flusher = session.world.rank, self._flusher
-        assert flusher is not None
         begun = perf_counter_ns()
-        with session.progress.track_bytes(f"stage {checkpoint.name}", lambda: files.owner_bytes(rank)):
+        with session.progress.track_bytes(f"stage {checkpoint.name}", lambda: files.owner_bytes(session.world.rank)):
             before = [each for each in self._flights if each.files.checkpoint.name == checkpoint.name]
             self._wait_for_flushes(before[: max(0, len(before) - in_flight + 1)])
             record.wait_ns = perf_counter_ns() - begun
@@ -193,7 +184,7 @@ class CheckpointSession:
         staged_at = perf_counter_ns()
         save.content_ns, save.late_ns = record.content_ns, staged.late_ns
         record.stall_ns = staged_at - begun - record.content_ns
-        save.flush = flusher.submit(lambda own: _flush(own, save, staged, staged_at))
+        save.flush = self._workers["flush"].submit(lambda own: _flush(own, save, staged, staged_at))
         self._flights.append(save)
 
 
@@ -226,12 +217,11 @@ def _drain(own: Session, save: CheckpointSave) -> None:
     delete_old(own, save, save.base)
 
 
-def _plan_files(session: Session, checkpoint: Checkpoint) -> None:
+def _plan_files(world: World, checkpoint: Checkpoint) -> StateFiles:
     """Plan which rank makes which files before a clock runs; on rank 0 for all ranks."""
-    world = session.world
     files = state_files(checkpoint, checkpoint.split(world.size))
-    planned = files.files() if world.rank == 0 else ((name, world.rank) for name in files.file_names(world.rank))
-    deque(planned, maxlen=0)
+    deque(files.files() if world.rank == 0 else files.file_names(world.rank), maxlen=0)
+    return files
 
 
 def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
@@ -252,16 +242,6 @@ def make_save_phase(session: Session, save: CheckpointSave) -> Phase:
     save.record.root = session.place_name(checkpoint.root, session.save_directory(checkpoint))
     how = {"within": save.within, "fsync": checkpoint.fsync, "commit": checkpoint.commit, "part_of": part}
     return verb_phase(session, checkpoint.name, "save", save.record, checkpoint.access, notes, **how)
-
-
-def _make_staging(session: Session, checkpoints: Iterable[Checkpoint]) -> dict[str, StagingBuffers]:
-    """Return the staging buffers of checkpoints saved in the background, by name. Collective."""
-    world = session.world
-    found = [(state_files(one, one.split(world.size)), one.background) for one in checkpoints]
-    staged = [(files, background) for files, background in found if background is not None]
-    return world.run_on_all(
-        lambda: {files.checkpoint.name: StagingBuffers(files, world.rank, how) for files, how in staged}
-    )
 
 
 def _raise_first_error(errors: Iterable[DliosimError | None]) -> None:

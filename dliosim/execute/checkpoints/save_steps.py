@@ -43,8 +43,8 @@ from dliosim.plan.checkpoints.layout import METADATA, StateFiles, partner_file
 #: Bytes of a file of a checkpoint, and their CRC-32.
 SavedFile: TypeAlias = tuple[int, int]
 
-#: Columns of the rows of shards, and of those of runs.
-_SHARD, _RUN = 7, 4
+#: Columns of the rows of shards, the one with the file, and columns of the rows of runs.
+_SHARD, _FILE, _RUN = 7, 5, 4
 
 
 @dataclass(slots=True)
@@ -283,9 +283,9 @@ def exchange_plans(world: World, files: StateFiles) -> NDArray[np.int64] | None:
     """
     own = _shard_rows(files, world.rank)
     gathered = _gather_rows(world, own)
-    received = own.ravel().copy()
+    received = own.copy()
     world.ranks.scatter([_byte_view(part) for part in gathered] if gathered is not None else None, _byte_view(received))
-    if not np.array_equal(received, own.ravel()):
+    if not np.array_equal(received, own):
         raise ExecutionError("the plan that rank 0 sent to this rank differs from the plan of this rank")
     return None if gathered is None else _number_files(files, gathered)
 
@@ -317,7 +317,7 @@ def join_runs(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> dict[
     runs: dict[str, list[list[int]]] = defaultdict(list)
     for rank, own in enumerate(gathered):
         names = _writer_files(files, rank)
-        for file, *run in own.reshape(-1, _RUN).tolist():
+        for file, *run in own.tolist():
             runs[names[file]].append(run)
     found = {name: _join_file_runs(name, files.size(name, maker), runs[name]) for name, maker in files.files()}
     copies = {name: _join_file_runs(name, files.owner_bytes(rank), runs[name]) for name, rank in files.partner_files()}
@@ -353,13 +353,14 @@ def _shard_rows(files: StateFiles, rank: int) -> NDArray[np.int64]:
 
 def _number_files(files: StateFiles, gathered: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Return the rows of all ranks, with the file numbers of each rank replaced by those of `StateFiles.files`."""
-    first: dict[int, int] = {}
-    for number, (_, maker) in enumerate(files.files()):
-        first.setdefault(maker, number)
-    rows = [own.reshape(-1, _SHARD).copy() for own in gathered]
-    for rank, own in enumerate(rows):
-        own[:, _SHARD - 2] += 0 if files.regions else first.get(files.writer(rank), 0)
-    return np.concatenate(rows)
+    rows = np.concatenate(gathered)
+    if not files.regions:
+        first: dict[int, int] = {}
+        for number, (_, maker) in enumerate(files.files()):
+            first.setdefault(maker, number)
+        makers = [first.get(files.writer(rank), 0) for rank in range(len(gathered))]
+        rows[:, _FILE] += np.repeat(makers, [len(own) for own in gathered])
+    return rows
 
 
 def _byte_view(numbers: NDArray[np.int64]) -> memoryview:
@@ -367,7 +368,8 @@ def _byte_view(numbers: NDArray[np.int64]) -> memoryview:
 
 
 def _gather_rows(world: World, rows: NDArray[np.int64]) -> list[NDArray[np.int64]] | None:
-    """Gather the rows of all ranks, each flat, on rank 0; None on other ranks. Collective."""
+    """Gather the rows of all ranks on rank 0; None on other ranks. Collective."""
     counts = world.gather(np.array([rows.size], np.int64))
     lengths = counts.ravel().tolist() if counts is not None else [0] * world.rank + [rows.size]
-    return world.gather_parts(rows.ravel(), lengths)
+    parts = world.gather_parts(rows.ravel(), lengths)
+    return None if parts is None else [part.reshape(-1, rows.shape[1]) for part in parts]

@@ -30,7 +30,7 @@ from dliosim.measure.rank.records import VerbRecord
 from dliosim.plan.checkpoints.layout import StateFiles
 from dliosim.plan.checkpoints.reshard import ReadStep, ReadTotals, count_steps, cut_steps
 from dliosim.plan.checkpoints.shards import StoredBlock
-from dliosim.plan.samples.io_requests import Calls, Extents, plan_calls
+from dliosim.plan.samples.io_requests import Calls, Extents, empty_ranges, plan_calls
 from dliosim.plan.samples.read_ranges import MOST_RANGES, ByteRanges, union_ranges
 
 #: Bytes that the reading rank of a group sends after those of a step: whether it has failed (int64), and for how many
@@ -176,9 +176,7 @@ class _StateReader:
         for _ in range(rounds):
             begun = perf_counter_ns()
             step = next(planned, None)
-            plan = _NOTHING
-            if step is not None:
-                plan = _step_calls(self.numbers[step.file], step, access.page)
+            plan = _NOTHING if step is None else _step_calls(self.numbers[step.file], step, access.page)
             self.aside_ns += perf_counter_ns() - begun
             mine = step if one.is_reader and not self.given_up else None
             if mine is not None or access.collective:
@@ -291,10 +289,5 @@ def _step_calls(file: int, step: ReadStep, page: int) -> Calls:
     return plan_calls(extents, None, page)
 
 
-def _empty_calls() -> Calls:
-    none, edge = np.empty(0, np.int64), np.zeros(2, np.int64)
-    return Calls(none, none, none, none, edge, edge[:1], none, edge)
-
-
-_NOTHING = _empty_calls()
+_NOTHING = plan_calls(empty_ranges(1).extents, None)
 """The calls of a rank in a collective round for which it has no step left: none."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from time import perf_counter_ns
 
-import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import DliosimError
-from dliosim.execute.backends.contract import Writer, allocate, close_writer
+from dliosim.execute.backends.contract import allocate, close_writer
 from dliosim.execute.backends.registry import open_writer
 from dliosim.execute.mpi.world import World
 from dliosim.execute.node.compute import keep_core_busy
@@ -22,7 +21,7 @@ from dliosim.execute.phases.context import Session
 from dliosim.execute.store.manifest import make_directory
 from dliosim.measure.rank.meter import Stopwatch
 from dliosim.measure.rank.records import VerbRecord
-from dliosim.model import Access, Checkpoint
+from dliosim.model import Checkpoint
 from dliosim.plan.checkpoints.layout import Piece, StateFiles, count_pieces, cut_pieces
 
 Made = Iterator[tuple[Piece, memoryview]]
@@ -88,8 +87,7 @@ def write_state(session: Session, files: StateFiles, directory: Path, made: Made
     written: list[Run] = []
     try:
         for name, own in _group_by_file(files, rank, made):
-            senders = files.senders(rank)
-            written += _write_file(session, files, directory, name, own, senders, record)
+            written += _write_file(session, files, directory, name, own, record)
     except DliosimError as failure:
         if checkpoint.writers.kind in ("one per", "rank"):
             # Other ranks wait for their turn to send, so that they could not receive the error.
@@ -109,27 +107,21 @@ def _group_by_file(files: StateFiles, rank: int, made: Made) -> Iterator[tuple[s
 
 
 def _write_file(
-    session: Session,
-    files: StateFiles,
-    directory: Path,
-    name: str,
-    made: Made,
-    senders: Iterable[int],
-    record: VerbRecord,
+    session: Session, files: StateFiles, directory: Path, name: str, made: Made, record: VerbRecord
 ) -> list[Run]:
-    checkpoint, path, written = files.checkpoint, directory / name, _FileRuns(name)
+    checkpoint = files.checkpoint
     if checkpoint.folder:
-        make_directory(path.parent, exist_ok=True)
-    writer = open_writer(_write_access(checkpoint), path, MPI.COMM_SELF)
+        make_directory((directory / name).parent, exist_ok=True)
+    written = _FileRuns(session, checkpoint, directory, name, MPI.COMM_SELF, record)
     try:
         for piece, data in made:
-            _write_piece(session, writer, piece, data, written, record)
-        for sender in senders:
-            _receive_pieces(session, files, sender, writer, written, record)
+            written.write(piece.offset, data)
+        for sender in files.senders(session.world.rank):
+            _receive_pieces(session.world, files, sender, written, record)
         if checkpoint.fsync:
-            writer.sync()
+            written.writer.sync()
     finally:
-        close_writer(writer, record)
+        close_writer(written.writer, record)
         record.files += 1
     return written.runs
 
@@ -138,16 +130,18 @@ def _write_shared_file(
     session: Session, files: StateFiles, directory: Path, made: Made, record: VerbRecord
 ) -> list[Run]:
     world, checkpoint = session.world, files.checkpoint
-    name = files.shared_file_name()
-    written = _FileRuns(name)
-    writer = open_writer(_write_access(checkpoint), directory / name, world.comm)
+    written = _FileRuns(session, checkpoint, directory, files.shared_file_name(), world.comm, record)
     error: DliosimError | None = None
     try:
+        empty = 0
         if checkpoint.access.collective:
-            _write_rounds(session, files, writer, made, written, record)
-        else:
-            for piece, data in made:
-                _write_piece(session, writer, piece, data, written, record)
+            # Each rank makes as many calls as the largest share needs, the last ones without bytes.
+            own = sum(1 for _ in pieces_of(files, world.rank))
+            empty = world.allreduce_number(own, "max") - own
+        for piece, data in made:
+            written.write(piece.offset, data)
+        for _ in range(empty):
+            written.writer.write(0, memoryview(b""))
     except DliosimError as failure:
         if checkpoint.access.collective:
             # Other ranks wait for this rank in a collective write, so that they could not receive the error.
@@ -160,79 +154,68 @@ def _write_shared_file(
         elif error is not None:
             raise error
         if checkpoint.fsync:
-            writer.sync()
+            written.writer.sync()
     except DliosimError as failure:
         if checkpoint.access.collective and not failure.shared and world.size > 1:
             # Open MPI reports an earlier write's failure here, on a rank that does not meet the others any more.
             world.abort(failure)
         raise
     finally:
-        close_writer(writer, record)
+        close_writer(written.writer, record)
         record.files += world.rank == 0
     return written.runs
 
 
-def _write_access(checkpoint: Checkpoint) -> Access:
-    return add_striping_hints(checkpoint.access, checkpoint.stripe)
-
-
 class _FileRuns:
-    """The runs of one file that this rank has written, with checksums; calls that follow each other are one run."""
+    """A file that this rank writes, and the runs that it has written, with checksums.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    Calls that follow each other are one run.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        checkpoint: Checkpoint,
+        directory: Path,
+        name: str,
+        comm: MPI.Intracomm,
+        record: VerbRecord,
+    ) -> None:
+        """Make the file. Collective over `comm`."""
+        self.writer = open_writer(add_striping_hints(checkpoint.access, checkpoint.stripe), directory / name, comm)
         self.runs: list[Run] = []
+        self._name, self._progress, self._record = name, session.progress, record
+
+    def write(self, offset: int, data: memoryview) -> None:
+        """Write bytes."""
+        self.writer.write(offset, data)
+        self._record.bytes += len(data)
+        with Stopwatch(self._record, "content_ns", aside=True):
+            self.add_call(offset, data)
+        self._progress.tick(perf_counter_ns(), 0, self._record.bytes)
 
     def add_call(self, offset: int, data: memoryview) -> None:
         if self.runs:
             _, begin, length, value = self.runs[-1]
             if begin + length == offset:
-                self.runs[-1] = (self.name, begin, length + len(data), zlib.crc32(data, value))
+                self.runs[-1] = (self._name, begin, length + len(data), zlib.crc32(data, value))
                 return
-        self.runs.append((self.name, offset, len(data), zlib.crc32(data)))
-
-
-def _write_piece(
-    session: Session, writer: Writer, piece: Piece, data: memoryview, written: _FileRuns, record: VerbRecord
-) -> None:
-    writer.write(piece.offset, data)
-    record.bytes += len(data)
-    with Stopwatch(record, "content_ns", aside=True):
-        written.add_call(piece.offset, data)
-    session.progress.tick(perf_counter_ns(), 0, record.bytes)
-
-
-def _write_rounds(
-    session: Session, files: StateFiles, writer: Writer, made: Made, written: _FileRuns, record: VerbRecord
-) -> None:
-    """Write in as many rounds on every rank as the largest share needs; ranks without a call left write no bytes."""
-    own = sum(1 for _ in pieces_of(files, session.world.rank))
-    rounds = int(session.world.allreduce(np.array([own], np.int64), "max")[0])
-    for number in range(rounds):
-        if number < own:
-            piece, data = next(made)
-            _write_piece(session, writer, piece, data, written, record)
-        else:
-            writer.write(0, memoryview(b""))
+        self.runs.append((self._name, offset, len(data), zlib.crc32(data)))
 
 
 def _send_pieces(session: Session, writer: int, made: Made, record: VerbRecord) -> None:
-    world: World = session.world
     sent = 0
     for piece, data in made:
         with Stopwatch(record, "send_ns"):
-            world.ranks.send(data, writer)
+            session.world.ranks.send(data, writer)
         sent += piece.length
         session.progress.tick(perf_counter_ns(), 0, sent)
 
 
-def _receive_pieces(
-    session: Session, files: StateFiles, sender: int, writer: Writer, written: _FileRuns, record: VerbRecord
-) -> None:
-    world = session.world
+def _receive_pieces(world: World, files: StateFiles, sender: int, written: _FileRuns, record: VerbRecord) -> None:
     buffer = allocate(largest_call(files, sender))
     for piece in pieces_of(files, sender):
         data = buffer[: piece.length]
         with Stopwatch(record, "send_ns"):
             world.ranks.receive(data, sender)
-        _write_piece(session, writer, piece, data, written, record)
+        written.write(piece.offset, data)

@@ -12,7 +12,7 @@ from dliosim.errors import DliosimError, ExecutionError
 from dliosim.execute.backends.contract import allocate
 from dliosim.execute.checkpoints.save_steps import CheckpointSave, delete_old
 from dliosim.execute.checkpoints.state_writer import Run
-from dliosim.execute.io_errors import call_error, truncation_error
+from dliosim.execute.io_errors import truncation_error, wrap_call
 from dliosim.execute.node.free_space import require_space
 from dliosim.execute.node.striping import request_striping
 from dliosim.execute.phases.context import Session
@@ -107,33 +107,29 @@ def _copy_runs(
 
     The file of metadata is copied whole: no run counts its bytes.
     """
-    path, call = source, "open"
     log = open_log(lambda file: str((source, target)[file]), Call.READ)
     with open_for_write(target, os.O_WRONLY | os.O_CREAT) as to:
-        try:
-            with open_for_read(source) as of:
-                for begin, length in runs if source.name != METADATA else [(0, os.fstat(of).st_size)]:
-                    at, end = begin, begin + length
-                    while at < end:
-                        path, call = source, "preadv"
-                        begun = perf_counter_ns()
+        with wrap_call("open", source), open_for_read(source) as of:
+            for begin, length in runs if source.name != METADATA else [(0, os.fstat(of).st_size)]:
+                at, end = begin, begin + length
+                while at < end:
+                    begun = perf_counter_ns()
+                    with wrap_call("preadv", source):
                         got = os.preadv(of, [buffer[: end - at]], at)
-                        if log is not None:
-                            log.add_call(Call.READ, begun, 0, at, end - at, got)
-                        if not got:
-                            raise truncation_error(call, str(source), at, end - at, got)
-                        record.drain_bytes += got
-                        path, call = target, "pwrite"
-                        begun = perf_counter_ns()
+                    if log is not None:
+                        log.add_call(Call.READ, begun, 0, at, end - at, got)
+                    if not got:
+                        raise truncation_error("preadv", str(source), at, end - at, got)
+                    record.drain_bytes += got
+                    begun = perf_counter_ns()
+                    with wrap_call("pwrite", target):
                         wrote = os.pwrite(to, buffer[:got], at)
-                        if log is not None:
-                            log.add_call(Call.WRITE, begun, 1, at, got, wrote)
-                        at += wrote
-            if fsync:
-                path, call = target, "fsync"
-                begun = perf_counter_ns()
+                    if log is not None:
+                        log.add_call(Call.WRITE, begun, 1, at, got, wrote)
+                    at += wrote
+        if fsync:
+            begun = perf_counter_ns()
+            with wrap_call("fsync", target):
                 os.fsync(to)
-                if log is not None:
-                    log.add_call(Call.FSYNC, begun, 1)
-        except OSError as error:
-            raise call_error(call, str(path), error) from error
+            if log is not None:
+                log.add_call(Call.FSYNC, begun, 1)

@@ -30,20 +30,16 @@ class BackgroundTask:
         self.action = action
         self.after = after
         self.error: DliosimError | None = None
-        self._over = threading.Event()
+        self.over = threading.Event()
 
     @property
     def is_over(self) -> bool:
         """Return whether it is done, or has failed."""
-        return self._over.is_set()
-
-    def mark_done(self) -> None:
-        """Wake the threads that wait for it."""
-        self._over.set()
+        return self.over.is_set()
 
     def wait(self, progress: Progress | None = None) -> None:
         """Wait until it is over, with or without an error."""
-        while not self._over.wait(_LOOK if progress is not None else None):
+        while not self.over.wait(_LOOK if progress is not None else None):
             if progress is not None:
                 progress.tick(perf_counter_ns(), 0, 0)
 
@@ -97,7 +93,7 @@ class Worker:
                 job.after.wait()
             if job.after is None or job.after.error is None:
                 self._run_task(job)
-            job.mark_done()
+            job.over.set()
 
     def _run_task(self, job: BackgroundTask) -> None:
         begun = perf_counter_ns()

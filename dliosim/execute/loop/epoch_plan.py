@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import perf_counter_ns
 from typing import cast
 
@@ -98,9 +98,8 @@ def plan_work(
         compute = _convert_to_ns(draw(loop.compute.time, compute_key, counters))
     gaps: list[int] = []
     if loop.arrivals is not None:
-        gaps = _convert_to_ns(
-            draw(loop.arrivals.gap, key(workload.seed, "arrivals", loop.name, epoch, world.rank), counters)
-        )
+        gap_key = key(workload.seed, "arrivals", loop.name, epoch, world.rank)
+        gaps = _convert_to_ns(draw(loop.arrivals.gap, gap_key, counters))
     return EpochWork(extents, stored, keeps, planned, dealt, None, compute, gaps)
 
 
@@ -110,7 +109,10 @@ def _plan_passes(session: Session, loop: Loop, data: OpenDataset, epoch: int, st
     passes = [plan_epoch(loop, data.places, job, rank, epoch)]
     while sum(each.steps for each in passes) < steps:
         passes.append(plan_epoch(loop, data.places, job, rank, epoch + len(passes)))
-    return _cut_steps(_concatenate_epochs(passes), steps)
+    found = _concatenate_epochs(passes)
+    if found.steps == steps:
+        return found
+    return found.select_rows(np.arange(found.step_start[steps]), found.step_start[: steps + 1])
 
 
 def make_processor(
@@ -133,26 +135,9 @@ def _concatenate_epochs(passes: Sequence[Extents]) -> Extents:
         return passes[0]
     rows = np.cumsum([0, *(len(each.sample) for each in passes)])
     starts = [each.step_start[:-1] + first for each, first in zip(passes, rows[:-1], strict=True)]
-    return Extents(
-        np.concatenate([each.sample for each in passes]),
-        np.concatenate([each.file for each in passes]),
-        np.concatenate([each.offset for each in passes]),
-        np.concatenate([each.length for each in passes]),
-        np.concatenate([*starts, rows[-1:]]),
-    )
-
-
-def _cut_steps(extents: Extents, steps: int) -> Extents:
-    if steps == extents.steps:
-        return extents
-    last = int(extents.step_start[steps])
-    return Extents(
-        extents.sample[:last],
-        extents.file[:last],
-        extents.offset[:last],
-        extents.length[:last],
-        extents.step_start[: steps + 1],
-    )
+    columns = zip(*((each.sample, each.file, each.offset, each.length) for each in passes), strict=True)
+    sample, file, offset, length = map(np.concatenate, columns)
+    return Extents(sample, file, offset, length, np.concatenate([*starts, rows[-1:]]))
 
 
 def _convert_to_ns(seconds: NDArray[np.float64]) -> list[int]:
@@ -267,7 +252,8 @@ class EpochSource:
             # Checked here for every backend: a step that read too little would count as a fast step.
             raise ExecutionError(f"step {step}: calls returned {got} bytes where {self._needed[step]} were planned")
         if self._hits:
-            self._kept.copy_hits(self._step_samples(step))
+            starts = self._work.extents.step_start
+            self._kept.copy_hits(self._work.extents.sample[int(starts[step]) : int(starts[step + 1])])
 
     def check(self, step: int) -> None:
         """Compare the batch of a step with what was prepared; fill `cache memory`; free its buffer for the next read.
@@ -282,14 +268,9 @@ class EpochSource:
             if first < last:
                 bad = expected.find_bad_edge(first, last, self._buffer)
                 if bad is None and self._whole:
-                    found = find_bad_content(
-                        expected.dress,
-                        expected.key[first:last],
-                        expected.begin[first:last],
-                        expected.length[first:last],
-                        expected.at[first:last, 0],
-                        self._buffer,
-                    )
+                    keys, begins = expected.key[first:last], expected.begin[first:last]
+                    lengths, starts = expected.length[first:last], expected.at[first:last, 0]
+                    found = find_bad_content(expected.dress, keys, begins, lengths, starts, self._buffer)
                     bad = None if found is None else first + found
                 if bad is not None:
                     raise self._mismatch_error(int(expected.row[bad]))
@@ -333,24 +314,14 @@ class EpochSource:
         start, length = self._work.calls.sample_start[first:last], stored.length[first:last]
         self._kept.store_samples(stored.sample[first:last][rows], start[rows], length[rows], self._buffer)
 
-    def _step_samples(self, step: int) -> NDArray[np.int64]:
-        starts = self._work.extents.step_start
-        return self._work.extents.sample[int(starts[step]) : int(starts[step + 1])]
-
     def _mismatch_error(self, row: int) -> ExecutionError:
         stored, name = self._work.stored.extents, self._data.dataset.name
         path = self._data.path(int(stored.file[row]))
         begin, end = int(stored.offset[row]), int(stored.offset[row] + stored.length[row])
         text = f"sample {stored.sample[row]} of data set `{name}`, bytes [{begin}, {end}) of {path}, is not what was"
+        why = ""
         # After a collective read only the size of the file shows that the file ended too early.
-        size = _file_size(path)
-        why = f": the file has {size} bytes, and was cut short" if size is not None and size < end else ""
+        with suppress(OSError):
+            if (size := path.stat().st_size) < end:
+                why = f": the file has {size} bytes, and was cut short"
         return ExecutionError(f"{text} prepared{why}; `prepare {name} afresh` writes it again", "R401")
-
-
-def _file_size(path: Path) -> int | None:
-    """Return the size of a file in bytes, or None if the system does not give it."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None

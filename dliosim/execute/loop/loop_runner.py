@@ -26,7 +26,7 @@ from dliosim.execute.checkpoints.worker_thread import require_threads
 from dliosim.execute.datasets.open_dataset import measure_dataset_residency, open_dataset
 from dliosim.execute.datasets.prepare import check_prepared
 from dliosim.execute.loop.epoch_plan import EpochSource, EpochWork, make_processor, plan_work
-from dliosim.execute.loop.loop_saves import NEVER, CheckpointTimers, LoopSaves, StepSync
+from dliosim.execute.loop.loop_saves import NEVER, LoopSaves
 from dliosim.execute.loop.step_loop import KernelCounts, StepSettings, call_offsets, record_plan, run_steps
 from dliosim.execute.mpi.world import World, file_communicator, free_communicator
 from dliosim.execute.node.memory import available_memory
@@ -71,7 +71,6 @@ class LoopRunner:
         a timeline.
         """
         dataset = session.workload.read_dataset(loop)
-        world, access = session.world, loop.access
         self._session, self._manager, self._loop, self._dataset = session, manager, loop, dataset
         self._salt, self._timed = salt, timed
         # Without data there is nothing to open, and reads return nothing, as without I/O.
@@ -79,15 +78,9 @@ class LoopRunner:
         if session.modelled is not None and dataset is not None:
             require_modelled(loop, dataset, session.modelled.model)
         self._data = None if dataset is None else _open_data(session, loop, dataset)
-        self._files = None if self._data is None else _share_files(world, access, self._data)
-        timers = CheckpointTimers(loop.checkpoints)
-        self._syncer = StepSync(world, loop.sync, access.collective or access.scatter, len(timers.cadences))
-        if timers.cadences and not self._syncer.every:
-            name = timers.cadences[0].checkpoint
-            text = f"`checkpoint {name}` by seconds in `{loop.name}` needs a sync, in which ranks agree that it is time"
-            raise PlanError(text).mark_shared()
-        #: the checkpoints that the loop saves, and the end of its time
-        self.saves = LoopSaves(session, manager, loop, timers, self._syncer)
+        self._files = None if self._data is None else _share_files(session.world, loop.access, self._data)
+        #: the checkpoints that the loop saves, its sync, and the end of its time
+        self.saves = LoopSaves(session, manager, loop)
         self._kept = SampleCache()
         # The share of the examined pages that were resident before the loop; None if none were examined.
         self._resident: float | None = None
@@ -156,7 +149,7 @@ class LoopRunner:
             work.cumulative_bytes,
             work.compute_ns,
             arrival,
-            self._syncer.every,
+            self.saves.syncer.every,
             loop.access.readers > 0,
         )
         account = StepAccount(plan, world.rank, source.series, batches.reading, self._manager.busy_intervals)
@@ -170,7 +163,7 @@ class LoopRunner:
         world.run_on_all(lambda: batches.begin(EpochCalls(work.calls, work.rounds, work.most, processing)))
         self.saves.begin_epoch(work.steps)
         collect_every = collect_interval(loop.batch, len(work.calls.file), work.steps)
-        settings = StepSettings(self._syncer, loop.compute.busy, not world.polite, collect_every)
+        settings = StepSettings(self.saves.syncer, loop.compute.busy, not world.polite, collect_every)
         counts = KernelCounts(batches.threads, self._manager)
         stop = run_steps(plan, settings, source, self.saves, account, session.progress)
         counts.stop_waits()
@@ -178,7 +171,7 @@ class LoopRunner:
         # is shorter than the steps between two syncs, only this meeting lets ranks agree that the time is up.
         now = perf_counter_ns()
         self.saves.mark_due(now)
-        stop = self._syncer.end_epoch(stop or now >= self.saves.deadline)
+        stop = self.saves.syncer.end_epoch(stop or now >= self.saves.deadline)
         # Only the ranks of one communicator find that a file is too short; `run_on_all` raises the error on all ranks.
         world.run_on_all(batches.end)
         counts.stop_reads()
@@ -216,7 +209,7 @@ class LoopRunner:
         session, world = self._session, self._session.world
         work = world.run_on_all(lambda: plan_work(session, self._loop, self._data, epoch, steps, self._kept))
         # Every rank takes the largest buffer size of any rank, so that all ranks open their files again, or none does.
-        needed = int(world.allreduce(np.array([work.calls.buffer_size], np.int64), "max")[0])
+        needed = world.allreduce_number(work.calls.buffer_size, "max")
         if self._batches is None or needed > self._buffer_size:
             self._open_batches(needed, work.cache_growth)
         if work.rounds is None:
@@ -281,8 +274,7 @@ class LoopRunner:
         granted = next((reader.active_hints() for reader in readers if reader.meter.opens), None)
         asked, granted_ones = share_granted_hints(session.world, access, granted)
         counted = all(int(row[_RCHAR]) >= 0 for row in rows)
-        wall = np.array([sum(int(row[_WALL]) for row in rows)], np.int64)
-        session.world.allreduce(wall, "max")
+        wall_ns = session.world.allreduce_number(sum(int(row[_WALL]) for row in rows), "max")
         notes = (
             next((reader.meter.how for reader in readers if reader.meter.how), ""),
             _reader_note(access),
@@ -293,7 +285,7 @@ class LoopRunner:
         )
         summary = replace(
             self.make_view(1).so_far(),
-            seconds=int(wall[0]) * 1e-9,
+            seconds=wall_ns * 1e-9,
             hints_asked=asked,
             hints_granted=granted_ones,
             notes=tuple(filter(None, notes)),

@@ -10,7 +10,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.errors import DliosimError
+from dliosim.errors import DliosimError, PlanError
 from dliosim.execute.checkpoints.checkpoint_session import CheckpointSession
 from dliosim.execute.checkpoints.save_steps import CheckpointSave
 from dliosim.execute.mpi.world import World
@@ -144,9 +144,8 @@ class LoopSaves:
     the time went into making contents, which a training program has in its memory: the clocks of the loop leave it out.
     """
 
-    def __init__(
-        self, session: Session, manager: CheckpointSession, loop: Loop, timers: CheckpointTimers, syncer: StepSync
-    ) -> None:
+    def __init__(self, session: Session, manager: CheckpointSession, loop: Loop) -> None:
+        """Raise PlanError on every rank for a checkpoint by seconds without a sync."""
         #: saves that the loop has begun, in order
         self.begun: list[CheckpointSave] = []
         #: the loop stops after this perf_counter_ns
@@ -156,10 +155,16 @@ class LoopSaves:
         #: core wait of the stepping thread in the saves after steps of the epoch, ns
         self.core_wait_ns = 0
         self.run: Callable[[Callable[[], None]], None] | None = None
-        self._session, self._manager, self._loop, self._syncer = session, manager, loop, syncer
-        self._timers = timers
+        self._session, self._manager, self._loop = session, manager, loop
+        self._timers = CheckpointTimers(loop.checkpoints)
+        by_seconds, access = self._timers.cadences, loop.access
         #: checkpoints by seconds may be due after a sync
-        self.timed = bool(timers.cadences)
+        self.timed = bool(by_seconds)
+        #: the sync of the loop
+        self.syncer = StepSync(session.world, loop.sync, access.collective or access.scatter, len(by_seconds))
+        if by_seconds and not self.syncer.every:
+            what = f"`checkpoint {by_seconds[0].checkpoint}` by seconds in `{loop.name}`"
+            raise PlanError(f"{what} needs a sync, in which ranks agree that it is time").mark_shared()
 
     def begin_epoch(self, steps: int) -> None:
         """Begin an epoch of `steps` steps; with the first of a run of the loop its clocks start."""
@@ -175,7 +180,7 @@ class LoopSaves:
 
     def mark_due(self, now: int) -> None:
         """Tell the next sync which checkpoints by seconds are due on this rank."""
-        self._timers.mark_due(self._syncer.due, now)
+        self._timers.mark_due(self.syncer.due, now)
 
     def save_after_step(self, step: int) -> int:
         """Save what is due after a step (from 0), by steps or as the last sync found it by seconds."""
@@ -198,8 +203,8 @@ class LoopSaves:
         self._manager.settle(one.checkpoint for one in self._loop.checkpoints)
 
     def _pop_due(self, unit: str, number: int) -> list[Cadence]:
-        due = [bool(each) for each in self._syncer.due]
-        self._syncer.due[:] = 0
+        due = [bool(each) for each in self.syncer.due]
+        self.syncer.due[:] = 0
         by_seconds = (one for one, now in zip(self._timers.cadences, due, strict=True) if now)
         counted = (one for one in self._loop.checkpoints if one.unit == unit and is_due(one, number))
         return [*counted, *by_seconds]

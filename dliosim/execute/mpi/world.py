@@ -86,6 +86,10 @@ class World:
         """Return the element-wise sum, min or max on rank 0; None elsewhere."""
         return self._meet(EXCHANGE, self.ranks.reduce, values, operation)
 
+    def allreduce_number(self, value: int, operation: Operation) -> int:
+        """Return the sum, min or max of a number of each rank, on every rank."""
+        return int(self.allreduce(np.array([value], np.int64), operation)[0])
+
     def gather(self, values: NDArray[Any]) -> NDArray[Any] | None:
         """Return the arrays of all ranks, of one shape, along a new first axis on rank 0; None elsewhere."""
         return self._meet(EXCHANGE, self.ranks.gather, values)
@@ -98,6 +102,11 @@ class World:
         """Return the object of rank `source` on every rank."""
         found: T = self._meet(EXCHANGE, self.ranks.broadcast_object, value, source)
         return found
+
+    def broadcast_first(self, value: T | None) -> T | None:
+        """Return the object of the first rank that has one, on every rank; None if none has."""
+        source = self.allreduce_number(self.size if value is None else self.rank, "min")
+        return None if source == self.size else self.broadcast_object(value, source)
 
     def _meet(self, meeting: int, operation: Callable[..., T], *arguments: object) -> T:
         """Return what an operation of `ranks` returns; note on the board when this rank arrives at it and leaves it."""
@@ -124,8 +133,7 @@ class World:
 
     def agree_on_error(self, error: DliosimError | None) -> None:
         """Wait for all ranks; if any has an error, raise that of the lowest such rank on all of them. Collective."""
-        flag = np.array([self.failure_flag(error)], np.int64)
-        self.raise_if_failed(int(self.allreduce(flag, "max")[0]), error)
+        self.raise_if_failed(self.allreduce_number(self.failure_flag(error), "max"), error)
 
     def failure_flag(self, error: DliosimError | None) -> int:
         """Return this rank's flag, whose maximum over ranks tells `raise_if_failed` the lowest rank that failed."""
@@ -353,8 +361,8 @@ def fullest_node(world: World, load: float) -> NodeLoad:
     `load` is the load average of this rank's node. Too many ranks a core, or a high load, make figures doubtful.
     """
     cores, ranks = node_cores(world.node.comm), world.node.size
-    most = world.allreduce(np.array([ranks * 1_000_000 // cores], np.int64), "max")
-    here = np.array([cores, ranks] if ranks * 1_000_000 // cores == most[0] else [0, 0], np.int64)
-    world.allreduce(here, "max")
-    loads = world.allreduce(np.array([round(load * 100)], np.int64), "max")
-    return NodeLoad(int(here[0]), int(here[1]), int(loads[0]) / 100)
+    full = ranks * 1_000_000 // cores
+    fullest = full == world.allreduce_number(full, "max")
+    here = np.array([cores if fullest else 0, ranks if fullest else 0, round(load * 100)], np.int64)
+    most_cores, most_ranks, highest = world.allreduce(here, "max").tolist()
+    return NodeLoad(most_cores, most_ranks, highest / 100)

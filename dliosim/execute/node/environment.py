@@ -92,7 +92,8 @@ def find_mount(path: Path) -> Mount:
         mount_point = _unescape_path(fields[4])
         # If two file systems are mounted in one place, the later one is visible.
         if real.is_relative_to(mount_point) and len(mount_point) >= len(best.mount_point):
-            best = Mount(kind, mount_point, _unescape_path(source), _merge_options(fields[5], super_options))
+            options = ",".join(dict.fromkeys([*fields[5].split(","), *super_options.split(",")]))
+            best = Mount(kind, mount_point, _unescape_path(source), options)
     return best
 
 
@@ -100,10 +101,6 @@ def free_bytes(path: Path) -> int:
     """Return the bytes that a user can still write to the file system of an existing path. Raises OSError."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
-
-
-def _merge_options(mount_options: str, super_options: str) -> str:
-    return ",".join(dict.fromkeys([*mount_options.split(","), *super_options.split(",")]))
 
 
 def _unescape_path(text: str) -> str:

@@ -6,6 +6,8 @@ import errno
 import mmap
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,12 +53,18 @@ def drop_pages(path: Path) -> bool:
     Returns False if the file system takes no such advice. Raises ExecutionError if the file cannot be opened or
     synced.
     """
-    with wrap_call("open", path, reading=True), open_for_read(path) as descriptor:
+    with _open_for("posix_fadvise", path) as descriptor:
         # POSIX_FADV_DONTNEED keeps dirty pages, so they are written first.
         with wrap_call("fdatasync", path, reading=True):
             os.fdatasync(descriptor)
-        with wrap_call("posix_fadvise", path, reading=True):
-            return _advise(descriptor, 0, os.POSIX_FADV_DONTNEED)
+        return _advise(descriptor, 0, os.POSIX_FADV_DONTNEED)
+
+
+@contextmanager
+def _open_for(call: str, path: Path) -> Iterator[int]:
+    """Open a file to read for a block that makes a system call; failures of both become ExecutionErrors."""
+    with wrap_call("open", path, reading=True), open_for_read(path) as descriptor, wrap_call(call, path, reading=True):
+        yield descriptor
 
 
 def _advise(descriptor: int, length: int, advice: int) -> bool:
@@ -72,11 +80,7 @@ def _advise(descriptor: int, length: int, advice: int) -> bool:
 
 def warm_page_cache(path: Path, scratch: bytearray) -> None:
     """Read a file from its beginning to its end through the page cache, and discard it. Raises ExecutionError."""
-    with (
-        wrap_call("open", path, reading=True),
-        open_for_read(path) as descriptor,
-        wrap_call("readv", path, reading=True),
-    ):
+    with _open_for("readv", path) as descriptor:
         while os.readv(descriptor, [scratch]):
             pass
 
@@ -88,11 +92,7 @@ def count_resident_bytes(path: Path, whole: bool = False) -> tuple[int, int]:
     The kernel answers only a process that owns the file or may write it; to others it claims that all of it is cached.
     Raises ExecutionError.
     """
-    with (
-        wrap_call("open", path, reading=True),
-        open_for_read(path) as descriptor,
-        wrap_call("mincore", path, reading=True),
-    ):
+    with _open_for("mincore", path) as descriptor:
         status = os.fstat(descriptor)
         if not _shows_residency(path, status):
             return 0, 0
@@ -114,11 +114,7 @@ def counts_reads(path: Path) -> bool | None:
     these were in the page cache, the kernel is asked to read them again. Raises ExecutionError, and ValueError for a
     file that is cut short meanwhile.
     """
-    with (
-        wrap_call("open", path, reading=True),
-        open_for_read(path) as descriptor,
-        wrap_call("read", path, reading=True),
-    ):
+    with _open_for("read", path) as descriptor:
         status = os.fstat(descriptor)
         window, page = (min(status.st_size, most) for most in (_LARGEST_FOLIO, mmap.PAGESIZE))
         if not page:

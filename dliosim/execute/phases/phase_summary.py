@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dliosim.execute.mpi.world import World
 from dliosim.execute.phases.context import Phase, Session
 from dliosim.measure.figures.summary import summarise_verb
@@ -26,10 +24,7 @@ def verb_phase(
     **more: Any,
 ) -> Phase:
     """Return the phase of a verb, with figures, and `more` of a save or restore, on rank 0 only. Collective."""
-    asked: _Hints = ()
-    granted: _Hints = ()
-    if access is not None:
-        asked, granted = share_granted_hints(session.world, access, record.hints)
+    asked, granted = ((), ()) if access is None else share_granted_hints(session.world, access, record.hints)
     verb = summarise_verb(record, session.world)
     if verb is None:
         return Phase(PhaseSummary(name, kind, record.wall_ns * 1e-9))
@@ -55,8 +50,5 @@ def verb_phase(
 
 def share_granted_hints(world: World, access: Access, granted: dict[str, str] | None) -> tuple[_Hints, _Hints]:
     """Return the hints asked for, and those of the first rank that opened a file; none if no rank did. Collective."""
-    first = int(world.allreduce(np.array([world.rank if granted is not None else world.size], np.int64), "min")[0])
-    if first == world.size:
-        return (), ()
-    found = world.broadcast_object(granted if world.rank == first else None, first)
-    return access.hints, tuple(sorted(found.items()))
+    found = world.broadcast_first(granted)
+    return ((), ()) if found is None else (access.hints, tuple(sorted(found.items())))

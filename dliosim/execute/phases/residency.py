@@ -66,8 +66,8 @@ def measure_residency(session: Session, look: Callable[[], tuple[int, int]]) -> 
 
 def share_first_reason(world: World, what: str, why: str) -> tuple[str, ...]:
     """Return, on every rank, a note with the reason of the first rank that has one; none without. Collective."""
-    first = int(world.allreduce(np.array([world.rank if why else world.size], np.int64), "min")[0])
-    return () if first == world.size else (world.broadcast_object(f"{what}: rank {first}: {why}", first),)
+    note = world.broadcast_first(f"{what}: rank {world.rank}: {why}" if why else None)
+    return () if note is None else (note,)
 
 
 def find_uncounted_reads(session: Session, path: Path) -> str:
@@ -82,7 +82,7 @@ def find_uncounted_reads(session: Session, path: Path) -> str:
             found = find_mount(path).is_memory_backed or counts_reads(path)  # no device gives what is in memory
         except (ExecutionError, ValueError):  # ValueError: the file was cut short meanwhile
             found = None
-    least = int(session.world.allreduce(np.array([answers[found]], np.int64), "min")[0])
+    least = session.world.allreduce_number(answers[found], "min")
     if least > 0:
         return ""
     why = "the kernel does not count" if least < 0 else "it could not be found whether the kernel counts"

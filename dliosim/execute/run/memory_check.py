@@ -59,24 +59,23 @@ def require_memory_at_once(session: Session) -> None:
     The verb that needs most is named, with what to type.
     """
     world = session.world
-    batches = world.run_on_rank_0("look for memory", lambda: _largest_batches(session))
-    files = world.run_on_rank_0("look for memory", lambda: 0 if session.options.null else _file_bytes(session))
+    batches, files = world.run_on_rank_0("look for memory", lambda: (_largest_batches(session), _file_bytes(session)))
     needs = world.run_on_all(lambda: list(_verb_needs(session, batches, files if world.rank == 0 else 0)))
+    if not needs:
+        return
     table = np.array([[min(part, _MOST // world.size) for part in astuple(need)] for need in needs], np.int64)
     world.node.allreduce(table, "sum")
-    number = int(table.sum(axis=1).argmax()) if len(table) else 0
-    needed = int(table[number].sum()) if len(table) else 0
+    number = int(table.sum(axis=1).argmax())
     memory, place = find_free_memory()
     memory = _MOST if memory is None else memory
-    short = needed - memory
-    most = int(world.allreduce(np.array([short], np.int64), "max")[0])
-    if most <= 0:
-        return
-    first = int(world.allreduce(np.array([world.rank if short == most else world.size], np.int64), "min")[0])
-    told = (number, table[number].tolist(), memory, place, world.node.size) if len(table) else None
-    told = world.broadcast_object(told, first)
-    assert told is not None
-    world.run_on_rank_0("look for memory", partial(_refuse, session, *told))
+    short = int(table[number].sum()) - memory
+    # That of the node which lacks most; of none if no node lacks memory.
+    is_worst = short == world.allreduce_number(max(short, 1), "max")
+    worst = world.broadcast_first(
+        (number, table[number].tolist(), memory, place, world.node.size) if is_worst else None
+    )
+    if worst is not None:
+        world.run_on_rank_0("look for memory", partial(_refuse, session, *worst))
 
 
 def _refuse(session: Session, number: int, parts: list[int], memory: int, place: str, ranks: int) -> None:
@@ -162,7 +161,7 @@ def _loops(verbs: tuple[Verb, ...]) -> Iterator[Loop]:
 def _file_bytes(session: Session) -> int:
     from dliosim.execute.run.capacity_check import bytes_in_memory  # for rank 0 alone
 
-    return bytes_in_memory(session)
+    return 0 if session.options.null else bytes_in_memory(session)
 
 
 def _verb_needs(session: Session, batches: dict[str, int], files: int) -> Iterator[RankMemory]:

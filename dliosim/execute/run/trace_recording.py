@@ -83,7 +83,7 @@ class Recording:
         if (failure := one.calls.spill.failure) is not None:  # spans have the same file
             hint = 'there is no trace; a part of the run, or --trace "at most 100 MB", needs less room'
             self._failure = call_error("write", self._spill_name, failure, hint=hint)
-        if self._world.allreduce(np.array([self._failure is not None], np.int64), "max")[0]:
+        if self._world.allreduce_number(self._failure is not None, "max"):
             one.calls.spill.close()
 
     def write(self, directory: Path | None, attributes: Mapping[str, str]) -> str:
@@ -195,12 +195,11 @@ def _write_rank(
     writer: TraceWriter, rank: int, of: Mapping[str, int], most: list[int], messages: Iterator[memoryview]
 ) -> None:
     """Write what one rank has. Raises OSError."""
-    for table, row, parts in _split_messages(messages, of, most):
-        if table == "names":
-            for what, names in zip(("files", "names", "host"), parts, strict=True):
-                writer.write_names(rank, what, names)
-        else:
-            writer.write_chunks(table, rank, row, parts)
+    for table, rows, groups in zip(("calls", "spans"), most, _count_groups(of, most), strict=True):
+        for number in range(groups):
+            writer.write_chunks(table, rank, number * chunk_rows(rows), split_message(next(messages)))
+    for what, names in zip(("files", "names", "host"), split_message(next(messages)), strict=True):
+        writer.write_names(rank, what, names)
 
 
 def _receive_rest(messages: Iterator[memoryview]) -> None:
@@ -224,16 +223,6 @@ def _count_groups(of: Mapping[str, int], most: list[int]) -> tuple[int, int]:
     """Return the numbers of messages with chunks of calls and of spans that a rank sends."""
     calls, spans = (-(-of[table] // chunk_rows(rows)) for table, rows in zip(("calls", "spans"), most, strict=True))
     return calls, spans
-
-
-def _split_messages(
-    messages: Iterator[memoryview], of: Mapping[str, int], most: list[int]
-) -> Iterator[tuple[str, int, list[bytes]]]:
-    """Yield of each message the table, the first row, and its parts."""
-    for table, rows, groups in zip(("calls", "spans"), most, _count_groups(of, most), strict=True):
-        for number in range(groups):
-            yield table, number * chunk_rows(rows), split_message(next(messages))
-    yield "names", 0, split_message(next(messages))
 
 
 def measure_clock(world: World) -> list[int]:

@@ -32,8 +32,9 @@ from dliosim.measure.progress.stalled_ranks import JobStall, RankStatus
 from dliosim.readable import printable
 
 # The arguments of a call: descriptor, buffer, bytes and offset; descriptor, pieces, their number and offset; a
-# descriptor first; a path first; a path second.
-_AT, _PIECES, _ON, _PATH_1, _PATH_2, _NONE = "at", "pieces", "on", "path 1", "path 2", ""
+# descriptor first; a path first; a path second. In calls of the kind `_WAITS` a thread waits for another one, for a
+# message or for the time.
+_AT, _PIECES, _ON, _PATH_1, _PATH_2, _WAITS, _NONE = "at", "pieces", "on", "path 1", "path 2", "waits", ""
 
 # Name, number on x86-64, number on aarch64, and kind of arguments.
 _SYSTEM_CALLS = (
@@ -52,19 +53,14 @@ _SYSTEM_CALLS = (
     ("mkdirat", 258, 34, _PATH_2), ("rmdir", 84, -1, _PATH_1), ("unlink", 87, -1, _PATH_1),
     ("unlinkat", 263, 35, _PATH_2), ("msync", 26, 227, _NONE), ("madvise", 28, 233, _NONE), ("munmap", 11, 215, _NONE),
     ("copy_file_range", 326, 285, _ON), ("sendfile", 40, 71, _ON), ("io_submit", 209, 2, _NONE),
-    ("io_getevents", 208, 4, _NONE), ("io_uring_enter", 426, 426, _ON), ("futex", 202, 98, _NONE),
-    ("poll", 7, -1, _NONE), ("ppoll", 271, 73, _NONE), ("select", 23, -1, _NONE), ("pselect6", 270, 72, _NONE),
-    ("epoll_wait", 232, -1, _NONE), ("epoll_pwait", 281, 22, _NONE), ("nanosleep", 35, 101, _NONE),
-    ("clock_nanosleep", 230, 115, _NONE), ("restart_syscall", 219, 128, _NONE), ("wait4", 61, 260, _NONE),
+    ("io_getevents", 208, 4, _NONE), ("io_uring_enter", 426, 426, _ON), ("futex", 202, 98, _WAITS),
+    ("poll", 7, -1, _WAITS), ("ppoll", 271, 73, _WAITS), ("select", 23, -1, _WAITS), ("pselect6", 270, 72, _WAITS),
+    ("epoll_wait", 232, -1, _WAITS), ("epoll_pwait", 281, 22, _WAITS), ("nanosleep", 35, 101, _WAITS),
+    ("clock_nanosleep", 230, 115, _WAITS), ("restart_syscall", 219, 128, _WAITS), ("wait4", 61, 260, _WAITS),
 )  # fmt: skip
 _IS_ARM = platform.machine() == "aarch64"
 _KNOWN = {(arm if _IS_ARM else intel): (name, what) for name, intel, arm, what in _SYSTEM_CALLS}
 
-#: Calls in which a thread waits for another one, for a message or for the time.
-_WAITS = frozenset(
-    ("futex", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "nanosleep", "clock_nanosleep",
-     "restart_syscall", "wait4")
-)  # fmt: skip
 
 _LONGEST_PATH, _SHOWN_PATH, _MOST_THREADS = 512, 110, 64
 
@@ -131,15 +127,12 @@ def format_call(pid: int, line: str) -> str:
         return ""
     name, what = _KNOWN.get(int(words[0]), (f"system call {words[0]}", _NONE))
     arguments = [int(word, 16) for word in words[1:7]]
-    if what == _AT:
-        return f"{name}({descriptor_path(pid, arguments[0])}, {arguments[2]} bytes at {arguments[3]})"
-    if what == _PIECES:
-        return f"{name}({descriptor_path(pid, arguments[0])} at {arguments[3]})"
-    if what == _ON:
-        return f"{name}({descriptor_path(pid, arguments[0])})"
     if what in (_PATH_1, _PATH_2):
         return f"{name}({read_process_path(pid, arguments[what == _PATH_2])})"
-    return name
+    if what in (_WAITS, _NONE):
+        return name
+    where = {_AT: f", {arguments[2]} bytes at {arguments[3]}", _PIECES: f" at {arguments[3]}"}.get(what, "")
+    return f"{name}({descriptor_path(pid, arguments[0])}{where})"
 
 
 def _is_idle(pid: int, thread: int, line: str) -> bool:
@@ -147,8 +140,8 @@ def _is_idle(pid: int, thread: int, line: str) -> bool:
     words = line.split()
     if len(words) < 7 or words[0] == "-1":
         return True
-    name = _KNOWN.get(int(words[0]), ("", _NONE))[0]
-    if name in _WAITS:
+    name, what = _KNOWN.get(int(words[0]), ("", _NONE))
+    if what == _WAITS:
         return True
     return thread != pid and name == "read" and descriptor_path(pid, int(words[1], 16)).startswith("pipe:")
 
