@@ -38,6 +38,16 @@ _PHASE, _ACTION, _CALL = (128, 192), (192, 312), (320, 512)
 _MOVING = (STEP, DONE, _PHASES, _ARRIVED, _LEFT, _INSIDE, _ENDED)
 
 
+class _Word:
+    """A word of a row as an attribute to read."""
+
+    def __init__(self, place: int) -> None:
+        self._place = place
+
+    def __get__(self, row: BoardRow, owner: type) -> int:
+        return row.words[self._place]
+
+
 class BoardRow:
     """The state of one rank.
 
@@ -45,6 +55,17 @@ class BoardRow:
     """
 
     __slots__ = ("_bytes", "_met", "meets", "words")
+
+    #: number of the rank in the job
+    rank = _Word(_RANK)
+    #: epoch of the phase, from 1; 0 if it has none
+    epoch = _Word(_EPOCH)
+    #: number of steps of the epoch that are done
+    step = _Word(STEP)
+    #: bytes of the phase that are done
+    bytes_done = _Word(DONE)
+    #: ns at which the watcher last looked
+    last_look_ns = _Word(_LOOKED)
 
     def __init__(self, memory: memoryview) -> None:
         self._bytes = memory
@@ -108,11 +129,6 @@ class BoardRow:
         self.words[_OVER] = 1
 
     @property
-    def rank(self) -> int:
-        """Return the number of the rank in the job."""
-        return self.words[_RANK]
-
-    @property
     def process(self) -> tuple[int, int]:
         """Return the process id and its `start_time`; together they identify a process."""
         return self.words[_PID], self.words[_STARTED]
@@ -126,21 +142,6 @@ class BoardRow:
     def phase(self) -> str:
         """Return the name of the phase."""
         return self._read_text(_PHASE)
-
-    @property
-    def step(self) -> int:
-        """Return the number of steps of the epoch that are done."""
-        return self.words[STEP]
-
-    @property
-    def bytes_done(self) -> int:
-        """Return the bytes of the phase that are done."""
-        return self.words[DONE]
-
-    @property
-    def epoch(self) -> int:
-        """Return the epoch of the phase, from 1; 0 if it has none."""
-        return self.words[_EPOCH]
 
     @property
     def meeting(self) -> str:
@@ -167,11 +168,6 @@ class BoardRow:
     def quiet_since(self) -> int:
         """Return the ns of the last progress that the watcher saw, or of the end of a pause, if that is later."""
         return max(self.words[_MOVED], self.words[_UNTIL])
-
-    @property
-    def last_look_ns(self) -> int:
-        """Return the ns at which the watcher last looked."""
-        return self.words[_LOOKED]
 
     @property
     def call(self) -> tuple[str, str]:
