@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from types import SimpleNamespace
 
 from dliosim.commands.command_line.options import read_storage
@@ -20,33 +21,64 @@ from dliosim.report.progress.progress_line import show_elapsed
 #: Version of what `--json` prints.
 _VERSION = 1
 
+#: The most ranks that a search tries, and how near it comes, as a share of the ranks.
+MOST_RANKS = 65_536
+_CLOSE = 0.02
+
 
 def predict_command(parsed: SimpleNamespace) -> int:
-    """Print what a loop of a pattern would do on a storage that a file describes, for each number of ranks."""
+    """Print what a loop would do on a described storage, for each number of ranks, or the most ranks that it feeds."""
     from dliosim.report.plan.prediction_lines import prediction_content, prediction_lines, prediction_table
 
     path = find_pattern(parsed.pattern, parsed.override)
     storage, values = read_storage(parsed)
     assert storage is not None  # the option is required
-    predicted: list[tuple[Job, Prediction]] = []
-    for ranks in parsed.ranks:
-        job = Job(ranks, -(-ranks // parsed.per_node))
-        workload = compile_pattern(path, values, job)[0]
-        loop = _choose_loop(workload, parsed.loop)
-        goal = goals_of(workload.expectations).get(loop.name, GOAL)
+
+    def compile_for(ranks: int) -> tuple[Workload, Loop]:
+        workload = compile_pattern(path, values, Job(ranks, -(-ranks // parsed.per_node)))[0]
+        return workload, _choose_loop(workload, parsed.loop)
+
+    def predict(ranks: int) -> tuple[Job, Prediction]:
+        workload, loop = compile_for(ranks)
         with show_elapsed(user_terminal(), f"predict {printable(parsed.pattern)} on {count(ranks, 'rank')}"):
             phases = forecast(workload).phases
             phase = next(one for one in phases if (one.verb, one.name) == (loop.kind, loop.name))
-            predicted.append((job, predict_loop(workload, loop, phase, storage)))
+            return workload.job, predict_loop(workload, loop, phase, storage)
+
+    workload, loop = compile_for(parsed.ranks[0] if parsed.ranks else 1)
+    goal = parsed.until or goals_of(workload.expectations).get(loop.name, GOAL)
+    if parsed.ranks:
+        predicted = [predict(ranks) for ranks in parsed.ranks]
+        shown = predicted[-1]
+    else:
+        predicted = find_most_ranks(predict, goal)
+        shown = next((one for one in reversed(predicted) if one[1].lowest >= goal), predicted[0])
     if parsed.json:
         content = {"schema_version": _VERSION, "name": workload.name, "storage": storage.name}
         text = json.dumps(content | {"predicted": list(prediction_content(predicted, goal))}) + "\n"
     else:
-        text = f"{prediction_lines(workload, predicted[-1][1], goal, storage)}\n"
+        text = f"{prediction_lines(workload.name, shown, goal, storage, is_most=not parsed.ranks)}\n"
         if len(predicted) > 1:
             text += f"\n{prediction_table(predicted, goal)}\n"
     print_text(text)
     return 0
+
+
+def find_most_ranks(predict: Callable[[int], tuple[Job, Prediction]], goal: float) -> list[tuple[Job, Prediction]]:
+    """Return the predictions that find the most ranks with this utilization, by ranks: doubling, then bisection."""
+    made: dict[int, tuple[Job, Prediction]] = {}
+
+    def reaches(ranks: int) -> bool:
+        made[ranks] = predict(ranks)
+        return made[ranks][1].lowest >= goal
+
+    low, high = 0, 1
+    while high <= MOST_RANKS and reaches(high):
+        low, high = high, 2 * high
+    while high <= MOST_RANKS and high - low > max(1, low * _CLOSE):
+        middle = (low + high) // 2
+        low, high = (middle, high) if reaches(middle) else (low, middle)
+    return [made[ranks] for ranks in sorted(made)]
 
 
 def _choose_loop(workload: Workload, name: str | None) -> Loop:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dliosim.cli import main
+from dliosim.commands.predict import MOST_RANKS, find_most_ranks
+from dliosim.model import Job
+from dliosim.plan.predict.prediction import Prediction
 
 SLOW = "dlio 1\nstorage slow {\n servers 4 of 1 GB/s\n latency 200 us\n}\n"
 FAST = "dlio 1\nstorage fast {\n servers 4 of 1000 GB/s\n}\n"
@@ -47,6 +53,35 @@ def test_several_numbers_of_ranks_have_a_table_and_the_greatest_that_is_fed(
     out = capsys.readouterr().out
     assert "64 on 16" in out
     assert "goal 70 %, reached by 4 ranks" in out
+
+
+def test_without_ranks_the_most_that_are_fed_are_searched(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "cosmoflow", "--storage", slow]) == 0
+    out = capsys.readouterr().out
+    assert "ANSWER   would feed 5 ranks at most: train busy" in out
+    assert main(["predict", "cosmoflow", "--storage", slow, "--json"]) == 0
+    tried = json.loads(capsys.readouterr().out)["predicted"]
+    assert [one["ranks"] for one in tried] == [1, 2, 4, 5, 6, 8]
+    assert all((one["storage_utilization"]["low"] >= one["goal"]) == (one["ranks"] <= 5) for one in tried)
+
+
+def test_a_goal_that_one_rank_does_not_reach(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["predict", "cosmoflow", "--storage", slow, "--until", "utilization 99.9 %", "-D", "train.readers=0"]) == 0
+    )
+    assert "ANSWER   would not even feed 1 rank: train busy" in capsys.readouterr().out
+
+
+@given(st.integers(0, 200_000))
+def test_a_search_comes_within_two_per_cent_of_the_most_ranks(most: int) -> None:
+    def predict(ranks: int) -> tuple[Job, Prediction]:
+        busy = 0.9 if ranks <= most else 0.8
+        return Job(ranks), SimpleNamespace(lowest=busy)  # type: ignore[return-value]
+
+    tried = {job.ranks: one.lowest for job, one in find_most_ranks(predict, 0.85)}
+    reached = max((ranks for ranks, busy in tried.items() if busy == 0.9), default=0)
+    assert min(most, MOST_RANKS) / 1.02 - 1 <= reached <= min(most, MOST_RANKS)
+    assert len(tried) <= 24
 
 
 def test_its_lines_fit_80_columns(slow: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,6 +43,7 @@ EXAMPLES: Final = {
     "--bandwidth": "100 GB/s",
     "--opens": "1_000_000/s",
     "--per-node": "8",
+    "--until": "utilization 90 %",
     "--storage": "scratch.dlio",
     "--loss": "2 %",
     "--memory": "512 GB",
@@ -371,15 +372,18 @@ COMMANDS: Final = {
     ),
     "predict": Command(
         "commands.predict:predict_command",
-        "say how busy a described storage keeps accelerators",
+        "say how many accelerators a described storage feeds",
         "dliosim predict cosmoflow --ranks 64,512 --storage scratch.dlio",
         (
             _PATTERN,
             *_VALUES,
             _option("--storage FILE", "a .dlio file with a `storage` block (docs/reference.md#storage)", required=True),
             _option(
-                "--ranks N,...", "ranks of the job; several for a table", type=types.parse_rank_list, required=True
+                "--ranks N,...",
+                "ranks of the job; several for a table (default: searches the most ranks that it feeds)",
+                type=types.parse_rank_list,
             ),
+            _option("--until GOAL", "utilization to reach (default: that of the pattern)", type=types.parse_goal),
             _option("--per-node M", "ranks of a node (default 8)", type=types.parse_ranks, default=8),
             _option("--loop NAME", "which loop (default: the first that reads)"),
             _JSON,

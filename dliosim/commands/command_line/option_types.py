@@ -61,6 +61,11 @@ def parse_share(text: str) -> float:
     return share
 
 
+def parse_goal(text: str) -> float:
+    """Return the share of `utilization 90 %`, or of `90 %`."""
+    return parse_share(text.removeprefix("utilization").strip())
+
+
 def parse_natural(text: str, least: int = 0) -> int:
     """Return a whole number, 0 or more."""
     if not re.fullmatch("-?[0-9]{1,12}", text):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dliosim.model import Job, StorageModel, Workload
+from dliosim.model import Job, StorageModel
 from dliosim.plan.predict.prediction import DRAWS, Limit, Prediction
 from dliosim.readable import count, percent, seconds, size
 from dliosim.report.cells import percent_cell, time_cell
@@ -16,13 +16,17 @@ from dliosim.report.text_table import SCREEN, Column, format_columns, shorten_na
 Predicted = tuple[Job, Prediction]
 
 
-def prediction_lines(workload: Workload, one: Prediction, goal: float, storage: StorageModel) -> str:
-    """Return the first lines of the prediction of a loop, in 80 columns."""
-    job, name = workload.job, shorten_name(one.loop.name)
+def prediction_lines(name: str, shown: Predicted, goal: float, storage: StorageModel, is_most: bool = False) -> str:
+    """Return the first lines of the prediction of a loop, in 80 columns; `is_most`: of the most ranks that are fed."""
+    (job, one), loop = shown, shorten_name(shown[1].loop.name)
+    verdict = _verdict(one, goal)
+    if is_most:
+        fed = count(job.ranks, "rank")
+        verdict = f"would feed {fed} at most" if one.lowest >= goal else f"would not even feed {fed}"
     where = f"{count(job.ranks, 'rank')} on {count(job.nodes, 'node')}"
-    title = fit_title(name_forms(workload.name), [where], ["PREDICTED"], [f"storage {storage.name}", ""])
+    title = fit_title(name_forms(name), [where], ["PREDICTED"], [f"storage {storage.name}", ""])
     rows = [
-        ("ANSWER", f"{_verdict(one, goal)}: {name} busy {_busy(one)}, goal {percent(goal, 2)}"),
+        ("ANSWER", f"{verdict}: {loop} busy {_busy(one)}, goal {percent(goal, 2)}"),
         ("NOTE" if one.lowest >= goal else "WHY", _explain_limit(one, job, storage)),
         ("STORAGE", f"would deliver {size(one.rate, 2)}/s, all ranks together (first epoch, no page cache)"),
         ("STEP", f"{_steps(one)}; first step {seconds(one.first_step, 2)}"),
