@@ -5,14 +5,11 @@ from dliosim.model.access import (
     Access,
     Api,
     By,
-    Communicator,
     Engine,
     HintSet,
-    Order,
-    Through,
     communicator_size,
 )
-from dliosim.model.checkpoint import Background, Checkpoint, Commit, Copies, Pace, Replicas, Writers
+from dliosim.model.checkpoint import Background, Checkpoint, Copies, Pace, Writers
 from dliosim.model.dataset import (
     ELEMENTS,
     LARGEST_SAMPLE,
@@ -29,7 +26,6 @@ from dliosim.model.dataset import (
 from dliosim.model.distributions import Distribution, constant
 from dliosim.model.expectation import EXPECTABLE, Expectation
 from dliosim.model.job import Job
-from dliosim.model.phrase import Phrase
 from dliosim.model.split import Split
 from dliosim.model.storage import Servers, StorageModel
 from dliosim.model.transformer import OPTIMIZERS, TYPES, Part, Scope, Transformer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from dliosim.model.checkpoint import Checkpoint
 from dliosim.model.dataset import Dataset
 from dliosim.model.expectation import Expectation
 from dliosim.model.job import Job
-from dliosim.model.verbs import Convert, Loop, Prepare, Repeat, Verb
+from dliosim.model.verbs import Convert, Loop, Prepare, Verb, flatten_verbs
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,16 @@ class Workload:
         Data sets of files that exist already are left out.
         """
         found: dict[str, str] = {}
-        _find_unprepared(self.verbs, {dataset.name for dataset in self.datasets if dataset.source}, found)
+        prepared = {dataset.name for dataset in self.datasets if dataset.source}
+        for verb, _ in flatten_verbs(self.verbs):
+            if isinstance(verb, Convert) and verb.source not in prepared:
+                found[verb.title] = verb.source
+            if isinstance(verb, Prepare):
+                prepared.add(verb.dataset)
+            elif isinstance(verb, Loop):
+                for loop in (verb, *(evaluation.loop for evaluation in verb.evaluations)):
+                    if loop.dataset and loop.dataset not in prepared:
+                        found[loop.name] = loop.dataset
         return found
 
     def digest(self) -> str:
@@ -63,20 +71,6 @@ class Workload:
         for name in ("pattern", "overrides", "title", "scale", "accelerator"):
             del described[name]
         return sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _find_unprepared(verbs: Iterable[Verb], prepared: set[str], found: dict[str, str]) -> None:
-    for verb in verbs:
-        if isinstance(verb, Convert) and verb.source not in prepared:
-            found[verb.title] = verb.source
-        if isinstance(verb, Prepare):
-            prepared.add(verb.dataset)
-        elif isinstance(verb, Repeat):
-            _find_unprepared(verb.body, prepared, found)
-        elif isinstance(verb, Loop):
-            for loop in (verb, *(evaluation.loop for evaluation in verb.evaluations)):
-                if loop.dataset and loop.dataset not in prepared:
-                    found[loop.name] = loop.dataset
 
 
 def _json_value(value: Any) -> Any:

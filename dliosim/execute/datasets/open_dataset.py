@@ -30,8 +30,8 @@ from dliosim.model import Dataset
 from dliosim.plan.forecast.layout_forecast import guess_places
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
 from dliosim.plan.samples.sample_index import DataIndex, IndexColumn, first_of_units
-from dliosim.plan.samples.sample_to_file import first_samples
-from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals, prefix_sum
+from dliosim.plan.samples.sample_to_file import first_samples, prefix_sum
+from dliosim.plan.samples.sizes import block_count, block_totals, needs_totals
 
 if TYPE_CHECKING:
     from dliosim.formats.protocols import ExistingFiles

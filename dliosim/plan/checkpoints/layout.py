@@ -157,15 +157,14 @@ class StateFiles:
         return found
 
     def _sizes_of(self, rank: int) -> dict[str, int]:
-        kind = self.checkpoint.writers.kind
-        if kind == "shared file":
-            return {self.shared_file_name(): self.total()} if rank == 0 else {}
+        writers = self.checkpoint.writers
+        if self.regions:
+            maker = writers.number if writers.kind == "rank" else 0
+            return {self.shared_file_name(): self.total()} if rank == maker else {}
         if self.writer(rank) != rank:
             return {}
-        if kind == "rank":
-            return {self.shared_file_name(): self.total()}
-        if kind == "one per":
-            end = min(rank + self.checkpoint.writers.number, self.split.present_ranks)
+        if writers.kind == "one per":
+            end = min(rank + writers.number, self.split.present_ranks)
             return {self._name("", rank): self._bytes_before(end) - self._bytes_before(rank)}
         own = self.shares.bytes_of_rank(rank)
         found = {self._name(label, rank): int(own[numbers].sum()) for label, numbers in self._labels.items()}
@@ -210,16 +209,17 @@ class StateFiles:
         if found is None:
             if len(self._offsets) >= _KEPT:
                 self._offsets.clear()
-            found = self._offsets[owner] = (
-                self._offsets_in_region(owner) if self.regions else self._offsets_in_files(owner)
-            )
+            found = self._offsets[owner] = self._offsets_of(owner)
         return found
 
-    def _offsets_in_files(self, owner: int) -> NDArray[np.int64]:
-        """Return the offsets where ranks write files of their own, int64 (parts,).
+    def _offsets_of(self, owner: int) -> NDArray[np.int64]:
+        """Return the offset of each part, int64 (parts,).
 
-        File per rank: each `Part.file` has a file of its own. One per N: the shards of its ranks follow one another.
+        In one file part follows part, and in each part the shards are in the order of their owners. File per rank: each
+        `Part.file` has a file of its own. One per N: the shards of its ranks follow one another.
         """
+        if self.regions:
+            return _exclusive_sum(self.shares.bytes_below(self.split.present_ranks)) + self.shares.bytes_below(owner)
         own = self.shares.bytes_of_rank(owner)
         if self.checkpoint.writers.kind == "one per":
             return _exclusive_sum(own) + self._bytes_before(owner) - self._bytes_before(self.writer(owner))
@@ -227,13 +227,6 @@ class StateFiles:
         for numbers in self._labels.values():
             offsets[numbers] = _exclusive_sum(own[numbers])
         return offsets
-
-    def _offsets_in_region(self, owner: int) -> NDArray[np.int64]:
-        """Return the offsets in one file, int64 (parts,).
-
-        Part follows part, and in each part the shards are in the order of their owners.
-        """
-        return _exclusive_sum(self.shares.bytes_below(self.split.present_ranks)) + self.shares.bytes_below(owner)
 
     def _name(self, label: str, maker: int) -> str:
         checkpoint = self.checkpoint

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.model import Checkpoint, Split
+from dliosim.model import Checkpoint, Split, Workload
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import Cadence, Loop, Save, count_due_saves, flatten_verbs
-from dliosim.model.workload import Workload
 from dliosim.plan.checkpoints.layout import METADATA, StateFiles, state_files
 from dliosim.plan.checkpoints.shards import ShardSizes, part_bytes
 from dliosim.plan.forecast.forecast_types import StateForecast, Storage
@@ -37,7 +36,7 @@ def forecast_state(checkpoint: Checkpoint, ranks: int, saves: int) -> StateForec
     files = state_files(checkpoint, checkpoint.split(ranks))
     kinds: Counter[str] = Counter()
     for label, number in files.files_per_rank()[1].items():
-        kinds[_label_kind(label)] += number
+        kinds[re.sub("[^a-z].*", "", label)] += number  # `layer` for `layer_012`
     if checkpoint.metadata:
         kinds[METADATA] += 1
     own = len(files.parts) - len(checkpoint.parts)
@@ -111,12 +110,6 @@ def storage_of(checkpoint: Checkpoint, state: StateForecast) -> Iterator[Storage
     yield Storage("checkpoint", name, checkpoint.root, times * state.bytes, times * count, copies(flying), False)
     if checkpoint.drain is not None:
         yield Storage("checkpoint", name, checkpoint.drain, state.bytes, count, copies(1), False)
-
-
-def _label_kind(label: str) -> str:
-    """Return a label of files without its numbers: layer for `layer_012`."""
-    found = re.match("[a-z]*", label)
-    return found[0] if found else ""
 
 
 def count_saves(loop: Loop, cadence: Cadence, steps: int) -> int:

@@ -15,15 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.access import Access, communicator_size
+from dliosim.model import Access, Dataset, Job, Loop
 from dliosim.model.counter_rng import key
-from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import files_in_table, ranges_of_sample, shard_bounds
-from dliosim.model.job import Job
-from dliosim.model.verbs import Loop
 from dliosim.plan.forecast.forecast_types import PhaseForecast, mean_spread, uniform_spread
 from dliosim.plan.forecast.layout_forecast import Placement, mean_read_bytes
 from dliosim.plan.forecast.rank_aggregates import (
+    CountInput,
     EpochAggregate,
     RankPlan,
     count_bytes,
@@ -58,24 +56,6 @@ class PassRange:
     steps: int  #: steps of each epoch
 
 
-@dataclass(frozen=True, slots=True)
-class _CountInput:
-    """The input of counting an epoch."""
-
-    loop: Loop  #: loop that is counted
-    dataset: Dataset  #: data set of the loop
-    placement: Placement  #: places of the samples
-    job: Job  #: ranks and nodes
-    ranks: list[int]  #: ranks whose plans are made
-    stream: bool  #: true if epochs do not divide the passes (requests)
-    rows: int  #: samples or calls that may be planned on all ranks together
-
-    @property
-    def is_stand_in(self) -> bool:
-        """True if the placement is that of samples which all have the mean size."""
-        return self.placement.dataset.constant_size != self.dataset.constant_size
-
-
 @dataclass(slots=True)
 class _RankState:
     """The state of planned ranks after earlier epochs.
@@ -107,7 +87,7 @@ def count_passes(
     rows = each * max((one.steps for one in passes), default=0) + table
     among = max(1, loops // _FULL)
     ranks = _choose_ranks(dataset.seed, job.ranks, rows, each + table, among)
-    case = _CountInput(loop, dataset, placement, job, ranks, stream, _ROWS // among)
+    case = CountInput(loop, dataset, placement, job, ranks, stream, _ROWS // among)
     one_order = _has_one_order(loop)
     plans = len(ranks) * max((one.last for one in passes), default=0)
     every = len(ranks) == job.ranks and plans <= _ALL_EPOCHS // among and plans * rows <= case.rows
@@ -138,7 +118,7 @@ def _has_one_order(loop: Loop) -> bool:
     return (shuffle.samples == "off" or shuffle.samples_once) and (shuffle.files == "off" or shuffle.files_once)
 
 
-def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, known: bool) -> PhaseForecast:
+def _count_epoch(case: CountInput, epoch: int, steps: int, held: _RankState, known: bool) -> PhaseForecast:
     """Count the first `steps` steps of `epoch` (from 0), and update `held`; `known` if no epoch is left out."""
     loop, job, ranks = case.loop, case.job, case.ranks
     affordable = case.rows if len(ranks) == job.ranks else case.rows // 4
@@ -160,14 +140,10 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
     held.opened = [np.concatenate(both) for both in zip(held.opened, fresh, strict=True)]
     if epoch == 0 and not case.stream:
         held.kept = [one.kept for one in found]
-    together = communicator_size(loop.access.communicator, job)
     all_planned = len(ranks) == job.ranks and planned == steps
     disjoint, sample_bytes, counted = _classify_samples(case)
     tally = EpochAggregate(
-        loop=loop,
-        dataset=case.dataset,
-        ranks=job.ranks,
-        nodes=job.nodes,
+        case=case,
         steps=steps,
         scale=steps / max(planned, 1),
         whole=all_planned and case.placement.exact and known,
@@ -175,8 +151,6 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
         reads_all=epoch == 0 or case.stream or not loop.access.memory,
         opening=opening,
         fresh=fresh,
-        group=np.array(ranks) // together,
-        groups=-(-job.ranks // together),
         disjoint=disjoint,
         sample_bytes=sample_bytes,
         counted=counted,
@@ -207,7 +181,7 @@ def _count_epoch(case: _CountInput, epoch: int, steps: int, held: _RankState, kn
     )
 
 
-def _classify_samples(case: _CountInput) -> tuple[bool, int | None, bool]:
+def _classify_samples(case: CountInput) -> tuple[bool, int | None, bool]:
     """Return the fields `disjoint`, `sample_bytes` and `counted` of `EpochAggregate`."""
     loop, dataset, places, access = case.loop, case.dataset, case.placement.places, case.loop.access
     size = dataset.constant_size
@@ -243,17 +217,18 @@ def _choose_ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> 
     return sorted({0, *some, *([ranks - 1] if most > 1 else [])})
 
 
-def _plan_rank(case: _CountInput, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPlan:
+def _plan_rank(case: CountInput, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPlan:
     loop, placement, access = case.loop, case.placement, case.loop.access
     extents = plan_epoch(loop, placement.places, case.job, rank, epoch)
     if case.is_stand_in:
         extents = replace(extents, length=sample_sizes(case.dataset, extents.sample))
     stored = plan_reads(extents, access, kept, placement.places).extents
     made = plan_calls(stored, access.transfer, access.page)
+    files = np.sort(stored.file)  # the hashing of np.unique takes seconds if values are evenly spaced
     taken = stored.sample[rows_to_keep(stored, access.memory)] if epoch == 0 and access.memory else _NONE
     return RankPlan(
         _request_bytes(case, extents, stored, kept),
-        _sort_unique(stored.file),
+        files[np.diff(files, prepend=-1) > 0],
         _count_heads(access, made),
         len(made.length),
         _count_issued_calls(access, made),
@@ -266,20 +241,11 @@ def _plan_rank(case: _CountInput, rank: int, epoch: int, kept: NDArray[np.int64]
     )
 
 
-def _request_bytes(case: _CountInput, extents: Extents, stored: Extents, kept: NDArray[np.int64]) -> int:
+def _request_bytes(case: CountInput, extents: Extents, stored: Extents, kept: NDArray[np.int64]) -> int:
     """Return the bytes of the samples that are read; samples that share an encoded unit share its bytes evenly."""
     if not case.placement.places.plans_shared_bytes:
         return int(stored.length.sum())
     return int(extents.length[~np.isin(extents.sample, kept)].sum())
-
-
-def _sort_unique(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return each value once, by sorting: the hashing of np.unique takes seconds if values are evenly spaced."""
-    ordered = np.sort(values)
-    fresh = np.ones(len(ordered), np.bool_)
-    fresh[1:] = ordered[1:] != ordered[:-1]
-    result: NDArray[np.int64] = ordered[fresh]
-    return result
 
 
 def _count_heads(access: Access, made: Calls) -> int:

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
 from dliosim.formats.registry import bind
-from dliosim.model.dataset import Dataset
+from dliosim.model import Dataset, Job, Workload
 from dliosim.model.epoch_size import LARGEST_TABLE, find_shard, ranges_of_sample, steps_of_epoch
 from dliosim.model.expectation import GOAL, goals_of
-from dliosim.model.job import Job
 from dliosim.model.verbs import (
     Convert,
     Loop,
@@ -27,7 +26,6 @@ from dliosim.model.verbs import (
     flatten_verbs,
     list_saved_checkpoints,
 )
-from dliosim.model.workload import Workload
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.forecast.checkpoint_footprint import count_saves, forecast_state, staging_bytes, storage_of
 from dliosim.plan.forecast.checkpoint_forecast import forecast_restore, forecast_save
@@ -42,7 +40,7 @@ from dliosim.plan.forecast.forecast_types import (
     time_to_read,
 )
 from dliosim.plan.forecast.layout_forecast import Placement, estimate_mean, mean_compute, place_samples, read_columns
-from dliosim.plan.forecast.prepare_forecast import forecast_convert, forecast_prepare, sum_sidecars
+from dliosim.plan.forecast.prepare_forecast import forecast_conversion_reads, forecast_prepare, sum_sidecars
 from dliosim.plan.forecast.rank_memory import NODE_BYTES, RANK_BYTES, RankMemory, fullest_node
 from dliosim.plan.samples.sample_index import DataIndex
 from dliosim.plan.samples.sampler import plan_epoch
@@ -68,7 +66,9 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
     most, fullest, staging = 0, 0, _staging_memory(workload, list_saved_checkpoints(workload.verbs))
     for verb, times in flatten_verbs(workload.verbs):
         made, needed = _forecast_verb(workload, placements, verb, times)
-        phases += [_add_node_memory(one, workload) for one in made]
+        for one in made:
+            own = _staging_memory(workload, [one.name] if one.verb == "save" else [])
+            phases.append(replace(one, node_memory=fullest_node(_rank_memory(one, workload) + own, workload.job)))
         most = max(most, int((needed + staging).max()))
         fullest = max(fullest, fullest_node(needed + staging, workload.job))
     used = [dataset for dataset in workload.datasets if needs_totals(dataset)]
@@ -93,11 +93,6 @@ def _rank_memory(phase: PhaseForecast, workload: Workload) -> NDArray[np.int64]:
     if phase.rank_memory is not None:
         return phase.rank_memory
     return np.full(workload.job.ranks, phase.memory.total)
-
-
-def _add_node_memory(phase: PhaseForecast, workload: Workload) -> PhaseForecast:
-    own = _staging_memory(workload, [phase.name] if phase.verb == "save" else [])
-    return replace(phase, node_memory=fullest_node(_rank_memory(phase, workload) + own, workload.job))
 
 
 def _staging_memory(workload: Workload, checkpoints: Iterable[str]) -> NDArray[np.int64]:
@@ -224,8 +219,9 @@ def _forecast_verb(
     if isinstance(verb, Loop):
         return _forecast_loop(workload, placements, verb, times, 1)
     if isinstance(verb, Convert):
-        places = placements[verb.source], placements[verb.dataset]
-        made = list(forecast_convert(*places, verb, workload.job.ranks, times))
+        places, ranks = placements[verb.dataset], workload.job.ranks
+        reads = forecast_conversion_reads(placements[verb.source], places, verb, ranks, times)
+        made = [reads, replace(forecast_prepare(places, verb, ranks, times), verb="convert")]
     elif isinstance(verb, Prepare):
         made = [forecast_prepare(placements[verb.dataset], verb, workload.job.ranks, times)]
     elif isinstance(verb, Save):

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dliosim.model import Background, Checkpoint
+from dliosim.model import Checkpoint, Workload
 from dliosim.model.epoch_size import steps_of_epoch
 from dliosim.model.verbs import Loop, flatten_verbs
-from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_footprint import forecast_state, save_interval
 from dliosim.plan.forecast.checkpoint_interval import LOSS, Costs, best_interval, compute_waste, daly_interval
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
@@ -114,18 +113,16 @@ def _failure_costs(checkpoint: Checkpoint, state: StateForecast, failures: Failu
     moving = state.bytes / rate if rate else 0.0
     saving = moving + (checkpoint.serialize.duration(state.most) if checkpoint.serialize else 0.0)
     background = checkpoint.background
-    stall, flush = (saving, 0.0) if background is None else (_staging_seconds(background, state), saving)
+    stall, flush = saving, 0.0
+    if background is not None:
+        # Nothing says how long a copy takes that is as fast as memory.
+        stall, flush = background.staging.duration(state.most) if background.staging else 0.0, saving
     if failures.save_time is not None:
         stall = failures.save_time
     restart = failures.restart_time
     if restart is None:
         restart = state.restored / rate if rate else stall * state.restored / max(state.bytes, 1)
     return Costs(failures.mtbf, stall, restart, flush)
-
-
-def _staging_seconds(background: Background, state: StateForecast) -> float:
-    """Return the seconds of the copy to buffers; 0 for a copy as fast as memory, as nothing says how fast this is."""
-    return background.staging.duration(state.most) if background.staging else 0.0
 
 
 def _save_intervals(workload: Workload, checkpoint: Checkpoint) -> Iterator[tuple[str, float]]:

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from dliosim.errors import PlanError
 from dliosim.formats.protocols import Format, Framed, Resolved
 from dliosim.formats.registry import bind
+from dliosim.model import Compute, Dataset, Distribution, constant
 from dliosim.model.counter_rng import draw, key
-from dliosim.model.dataset import Dataset
-from dliosim.model.distributions import Distribution, constant
-from dliosim.model.verbs import Compute
 from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
 from dliosim.plan.samples.sample_index import DataIndex, concat_indexes, repeat_index
 from dliosim.plan.samples.sample_to_file import first_samples

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from dliosim.model import Cadence, Loop, StorageModel, Workload
 from dliosim.model.epoch_size import steps_of_epoch
-from dliosim.model.storage import StorageModel
-from dliosim.model.verbs import Cadence, Loop
-from dliosim.model.workload import Workload
 from dliosim.plan.forecast.checkpoint_footprint import save_interval
 from dliosim.plan.forecast.checkpoint_interval import LOSS
 from dliosim.plan.forecast.forecast import loops_of

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.formats.protocols import Format, Framed
+from dliosim.formats.protocols import Format
 from dliosim.formats.registry import bind
-from dliosim.model.access import Access
-from dliosim.model.dataset import Dataset
-from dliosim.model.verbs import Convert, Prepare
+from dliosim.model import Access, Convert, Dataset, Prepare
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankSpread, spread_of, uniform_spread
 from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement
 from dliosim.plan.forecast.rank_memory import RankMemory, prepare_memory, prepares_whole_files
@@ -39,15 +36,21 @@ _Counts: TypeAlias = "tuple[RankSpread, RankSpread, RankSpread, RankSpread]"
 def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int) -> PhaseForecast:
     """Forecast writing a data set: whole files dealt over the ranks, or a share of the samples for each rank."""
     dataset, places = placement.dataset, placement.places
-    transfer, whole = verb.access.transfer, isinstance(verb, Convert)
+    transfer = verb.access.transfer
     if isinstance(places, FramedPlaces):
-        samples, written, files, calls = _choose_count(places.form, ranks, whole)(
-            places, placement.exact, ranks, transfer
-        )
-        if not places.form.bare:
-            written, files, calls = _mark_frame_estimates(places.form, transfer, written, files, calls)
+        count = _count_whole_files if dataset.layout.files <= AFFORDABLE else _count_many_files
+        if dataset.layout.files < ranks and not prepares_whole_files(places.form, verb):
+            count = _count_shared_files
+        samples, written, files, calls = count(places, placement.exact, ranks, transfer)
+        if not places.form.bare:  # all that depends on the sizes of frames and of sidecars is an estimate
+            sidecar_count = len(places.form.sidecars)
+            again = places.form.checksum is not None and transfer is not None
+            written = replace(written, estimated=written.estimated or sidecar_count > 0 or again)
+            # Sidecars are opened and written, too. Whole samples are made at a time: calls are shorter than `transfer`.
+            files = replace(files.scale(1 + sidecar_count), estimated=files.estimated or sidecar_count > 0)
+            calls = replace(calls, estimated=calls.estimated or sidecar_count > 0 or transfer is not None)
     else:
-        few = dataset.layout.files < ranks and not whole
+        few = dataset.layout.files < ranks and not isinstance(verb, Convert)
         samples, written, files, calls = _deal_files(ranks, _count_files(places, transfer), (few, True, few, True))
     if verb.access.collective:
         calls = uniform_spread(calls.maximum, ranks, calls.estimated)
@@ -59,14 +62,6 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
     each[: dataset.layout.files if prepares_whole_files(form, verb) else dataset.samples] = memory.total
     figures = samples, written, files, opens, calls, memory
     return PhaseForecast("prepare", dataset.name, times, 1, *figures, rank_memory=each)
-
-
-def _choose_count(form: Framed, ranks: int, whole: bool) -> Callable[[FramedPlaces, bool, int, int | None], _Counts]:
-    """Return the function that counts what ranks write to the files of a framed format; `whole`: to whole files."""
-    files = form.dataset.layout.files
-    if files < ranks and not whole and form.checksum is None:
-        return _count_shared_files
-    return _count_whole_files if files <= AFFORDABLE else _count_many_files
 
 
 def _count_opens(form: Format, verb: Prepare, ranks: int, files: RankSpread) -> RankSpread:
@@ -104,22 +99,6 @@ def _deal_files(ranks: int, columns: _Columns, guessed: tuple[bool, bool, bool, 
     counted = (np.bincount(owner, column, ranks) for column in (samples, sizes, None, calls))
     made, written, files, issued = (spread_of(one, ranks, guess) for one, guess in zip(counted, guessed, strict=True))
     return made, written, files, issued
-
-
-def _mark_frame_estimates(
-    form: Framed, transfer: int | None, written: RankSpread, files: RankSpread, calls: RankSpread
-) -> tuple[RankSpread, RankSpread, RankSpread]:
-    """Return bytes, files and calls for a format that frames samples: estimates of all that depends on sizes.
-
-    Whole samples are made at a time, so calls are shorter than `transfer`. Sidecars are opened and written, too.
-    """
-    sidecar_count = len(form.sidecars)
-    again = form.checksum is not None and transfer is not None
-    return (
-        replace(written, estimated=written.estimated or sidecar_count > 0 or again),
-        replace(files.scale(1 + sidecar_count), estimated=files.estimated or sidecar_count > 0),
-        replace(calls, estimated=calls.estimated or sidecar_count > 0 or transfer is not None),
-    )
 
 
 def _count_many_files(places: FramedPlaces, _: bool, ranks: int, transfer: int | None) -> _Counts:
@@ -201,26 +180,20 @@ _PLANNED: Final = 1 << 20
 _NONE: Final = np.empty(0, np.int64)
 
 
-def forecast_convert(
+def forecast_conversion_reads(
     source: Placement, placement: Placement, verb: Convert, ranks: int, times: int
-) -> Iterator[PhaseForecast]:
-    """Yield the forecasts of reading and of writing; `source` and `placement` are the places of both data sets."""
-    yield _forecast_reads(source, placement, verb, ranks, times)
-    yield replace(forecast_prepare(placement, verb, ranks, times), verb="convert")
-
-
-def _forecast_reads(source: Placement, placement: Placement, verb: Convert, ranks: int, times: int) -> PhaseForecast:
+) -> PhaseForecast:
     """Forecast the reads of each rank, for files rank, rank + R, ... that it writes."""
     dataset, access = source.dataset, verb.reading_loop(source.dataset).access
     files = placement.dataset.layout.files
     bounds = first_samples(np.arange(files + 1), dataset.samples, files)
-    planned = _choose_files(np.diff(bounds), ranks)
-    is_whole = dataset.samples <= _PLANNED
-    known = is_whole and source.exact
-    most = _PLANNED if is_whole else max(_PLANNED // len(planned), 1)  # samples of a file
+    planned, most, known = files, _PLANNED, source.exact
+    if dataset.samples > _PLANNED:  # the first files of each rank are planned, and the first `most` samples of each
+        planned = min(files, max(ranks, int(np.searchsorted(bounds[1:], _PLANNED))))
+        most, known = max(_PLANNED // planned, 1), False
     counts, largest = np.zeros((4, ranks)), 0
     opened: list[list[NDArray[np.int64]]] = [[] for _ in range(ranks)]
-    for file in planned:
+    for file in range(planned):
         first, last = bounds[file : file + 2].tolist()
         if first == last:
             continue
@@ -230,8 +203,8 @@ def _forecast_reads(source: Placement, placement: Placement, verb: Convert, rank
         largest = max(largest, step)
     if access.open == "once":  # a file that a rank has opened stays open
         counts[3] = [len(np.unique(np.concatenate(those))) if those else 0 for those in opened]
-    if len(planned) < files:
-        done = np.bincount(np.array(planned) % ranks, minlength=ranks)
+    if planned < files:
+        done = np.bincount(np.arange(planned) % ranks, minlength=ranks)
         whole = (files - np.arange(ranks) + ranks - 1) // ranks
         counts *= whole / np.maximum(done, 1)
     samples, size, calls, opens = (spread_of(column, ranks, not known) for column in counts)
@@ -249,14 +222,6 @@ def _forecast_reads(source: Placement, placement: Placement, verb: Convert, rank
         when=f"reading {dataset.name}",
         rank_memory=np.where(np.arange(ranks) < files, largest, 0),
     )
-
-
-def _choose_files(samples: NDArray[np.int64], ranks: int) -> Sequence[int]:
-    """Return the files whose reads are planned: all, or the first ones of each rank where they have many samples."""
-    total = np.cumsum(samples)
-    if total[-1] <= _PLANNED:
-        return range(len(samples))
-    return range(min(len(samples), max(ranks, int(np.searchsorted(total, _PLANNED)))))
 
 
 def _count_part(

@@ -8,12 +8,30 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.model.dataset import Dataset
+from dliosim.model import Dataset, Job, Loop, communicator_size
 from dliosim.model.epoch_size import pads_all_ranks, samples_of_ranks, shard_bounds
-from dliosim.model.verbs import Loop
 from dliosim.plan.forecast.forecast_types import RankSpread, spread_of, uniform_spread
+from dliosim.plan.forecast.layout_forecast import Placement
 
 _COUNTED_RANKS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class CountInput:
+    """The input of counting an epoch."""
+
+    loop: Loop  #: loop that is counted
+    dataset: Dataset  #: data set of the loop
+    placement: Placement  #: places of the samples
+    job: Job  #: ranks and nodes
+    ranks: list[int]  #: ranks whose plans are made
+    stream: bool  #: true if epochs do not divide the passes (requests)
+    rows: int  #: samples or calls that may be planned on all ranks together
+
+    @property
+    def is_stand_in(self) -> bool:
+        """True if the placement is that of samples which all have the mean size."""
+        return self.placement.dataset.constant_size != self.dataset.constant_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +55,7 @@ class RankPlan:
 class EpochAggregate:
     """The plans of an epoch, and the context for figures over all ranks."""
 
-    loop: Loop  #: loop that is planned
-    dataset: Dataset  #: data set of the loop
-    ranks: int  #: ranks of the job
-    nodes: int  #: nodes of the job
+    case: CountInput  #: what is counted
     steps: int  #: steps of the epoch
     scale: float  #: steps of the epoch for each planned step
     whole: bool  #: true if nothing was left out, of this epoch or of those that it stands for
@@ -48,8 +63,6 @@ class EpochAggregate:
     reads_all: bool  #: true if every sample is read from storage
     opening: bool  #: true if a file that all ranks open together is opened in this epoch
     fresh: list[NDArray[np.int64]]  #: files that were not open before, for each planned rank
-    group: NDArray[np.int64]  #: group of each planned rank; a group opens a shared file together
-    groups: int  #: number of groups
     disjoint: bool  #: true if every sample is one range of a file, and shares no bytes with another sample
     sample_bytes: int | None  #: bytes that reading a sample moves; None if they vary
     counted: bool  #: false if only a run shows whether more bytes are moved, or fewer for bytes that samples share
@@ -58,7 +71,7 @@ class EpochAggregate:
 
     def make_spread(self, values: list[float], exact: bool = True) -> RankSpread:
         """Return the spread of a figure of the planned ranks."""
-        return spread_of(values, self.ranks, not (self.whole and exact))
+        return spread_of(values, self.case.job.ranks, not (self.whole and exact))
 
     def scale_by_bytes(self, spread: RankSpread, samples: RankSpread) -> RankSpread:
         """Return a figure proportional to bytes, scaled from the planned ranks to all samples at their mean size."""
@@ -71,7 +84,7 @@ class EpochAggregate:
             minimum=min(spread.minimum, mean),
             mean=mean,
             maximum=max(spread.maximum, mean),
-            total=mean * self.ranks,
+            total=mean * self.case.job.ranks,
         )
 
     def limit_to_readers(self, spread: RankSpread) -> RankSpread:
@@ -79,17 +92,17 @@ class EpochAggregate:
 
         It is an estimate if ranks of several nodes differ, as the launcher decides which ranks are on which node.
         """
-        members = -(-self.ranks // self.nodes)
-        if not self.loop.access.scatter or members == 1:
+        job = self.case.job
+        if not self.case.loop.access.scatter or job.ranks_per_node == 1:
             return spread
-        uniform = spread.minimum == spread.maximum and self.ranks % self.nodes == 0
-        most = spread.total if self.nodes == 1 else spread.mean * members
-        return RankSpread(0, spread.mean, most, spread.total, spread.estimated or not (uniform or self.nodes == 1))
+        uniform = spread.minimum == spread.maximum and job.ranks % job.nodes == 0
+        most = spread.total if job.nodes == 1 else spread.mean * job.ranks_per_node
+        return RankSpread(0, spread.mean, most, spread.total, spread.estimated or not (uniform or job.nodes == 1))
 
 
 def count_samples(tally: EpochAggregate) -> RankSpread:
     """Count the samples of a rank: by closed forms, or by counting the shards."""
-    loop, dataset, ranks = tally.loop, tally.dataset, tally.ranks
+    loop, dataset, ranks = tally.case.loop, tally.case.dataset, tally.case.job.ranks
     wanted = tally.steps * loop.batch
 
     def cap_samples(own: int) -> int:
@@ -117,10 +130,10 @@ def count_bytes(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
 
 def _scale_files(tally: EpochAggregate, files: int) -> float:
     """Return the files that a rank touches in all its steps, from the `files` that it touches in the planned steps."""
-    total = tally.dataset.layout.files
+    total = tally.case.dataset.layout.files
     if tally.scale == 1:
         return files
-    if tally.loop.shuffle.samples == "globally" and tally.loop.shard != "by file":
+    if tally.case.loop.shuffle.samples == "globally" and tally.case.loop.shard != "by file":
         # Each step touches files at random: the share of untouched files shrinks geometrically.
         return float(total * (1 - (1 - files / total) ** tally.scale))
     return min(files * tally.scale, float(total))
@@ -128,32 +141,31 @@ def _scale_files(tally: EpochAggregate, files: int) -> float:
 
 def count_files(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
     """Count the files that a rank reads."""
-    if tally.loop.access.scatter:
+    if tally.case.loop.access.scatter:
         return _files_of_nodes(tally, [one.files for one in tally.found])
-    if tally.dataset.layout.files == 1 and tally.reads_all and samples.minimum:
-        return uniform_spread(1, tally.ranks)
+    if tally.case.dataset.layout.files == 1 and tally.reads_all and samples.minimum:
+        return uniform_spread(1, tally.case.job.ranks)
     return tally.make_spread([_scale_files(tally, len(one.files)) for one in tally.found])
 
 
 def _files_of_nodes(tally: EpochAggregate, files: Sequence[NDArray[np.int64]]) -> RankSpread:
     """Count the files that the first rank of each node reads for all ranks of the node, if each rank has `files`."""
-    together, members = np.concatenate(files), -(-tally.ranks // tally.nodes)
-    if tally.whole and tally.nodes == 1:
+    job, together, total = tally.case.job, np.concatenate(files), tally.case.dataset.layout.files
+    if tally.whole and job.nodes == 1:
         found, estimated = float(len(np.unique(together))), False
-    elif tally.dataset.layout.files == 1:
+    elif total == 1:
         found, estimated = float(len(together) > 0), not tally.reads_all
     else:
-        total = tally.dataset.layout.files
         # As if each rank touched files at random.
         untouched = float(np.mean([1 - _scale_files(tally, len(own)) / total for own in files]))
-        found, estimated = total * (1 - untouched**members), True
-    least = found if members == 1 else 0
-    return RankSpread(least, found * tally.nodes / tally.ranks, found, found * tally.nodes, estimated)
+        found, estimated = total * (1 - untouched**job.ranks_per_node), True
+    least = found if job.ranks_per_node == 1 else 0
+    return RankSpread(least, found * job.nodes / job.ranks, found, found * job.nodes, estimated)
 
 
 def count_opens(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
     """Count how often a rank opens a file."""
-    access, dataset, scale = tally.loop.access, tally.dataset, tally.scale
+    access, dataset, job, scale = tally.case.loop.access, tally.case.dataset, tally.case.job, tally.scale
     if access.open == "each sample":
         if access.transfer is None and tally.reads_all and tally.disjoint:
             return tally.limit_to_readers(samples)
@@ -166,9 +178,9 @@ def count_opens(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
     if dataset.layout.files == 1 and (access.is_mpi or always):
         # Batches of one size never need larger buffers later, so no file is opened again.
         exact = tally.whole or dataset.constant_size is not None
-        opens, readers = handles if tally.opening else 0, tally.nodes if access.scatter else tally.ranks
-        least = opens if readers == tally.ranks else 0
-        return RankSpread(least, opens * readers / tally.ranks, opens, opens * readers, not exact)
+        opens, readers = handles if tally.opening else 0, job.nodes if access.scatter else job.ranks
+        least = opens if readers == job.ranks else 0
+        return RankSpread(least, opens * readers / job.ranks, opens, opens * readers, not exact)
     if access.scatter:
         # A file that is new to one rank of a node may be open for another: the real number is smaller than this.
         return replace(_files_of_nodes(tally, tally.fresh), estimated=True)
@@ -182,21 +194,21 @@ def count_opens(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
 
 def count_calls(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
     """Count the calls that read; a collective call counts as one on every rank."""
-    access = tally.loop.access
+    access, job = tally.case.loop.access, tally.case.job
     if access.collective:
         if access.transfer is None:
-            return uniform_spread(tally.steps, tally.ranks)
+            return uniform_spread(tally.steps, job.ranks)
         most = np.max([one.rounds for one in tally.found], axis=0)
-        return uniform_spread(float(most.sum()) * tally.scale, tally.ranks, not tally.whole)
+        return uniform_spread(float(most.sum()) * tally.scale, job.ranks, not tally.whole)
     if access.transfer is None and tally.reads_all and tally.disjoint and access.engine != "mmap":
         return tally.limit_to_readers(samples)
     if access.scatter and access.engine == "mmap" and access.open != "each sample":
         # One copy out of mappings fills a step for all ranks of a node: the rank with most steps decides their number.
         copies = tally.make_spread([one.issued * tally.scale for one in tally.found])
         uniform = copies.minimum == copies.maximum
-        total = copies.maximum * tally.nodes
-        least = copies.maximum if tally.nodes == tally.ranks else 0
-        return RankSpread(least, total / tally.ranks, copies.maximum, total, copies.estimated or not uniform)
+        total = copies.maximum * job.nodes
+        least = copies.maximum if job.nodes == job.ranks else 0
+        return RankSpread(least, total / job.ranks, copies.maximum, total, copies.estimated or not uniform)
     return tally.limit_to_readers(
         tally.scale_by_bytes(tally.make_spread([one.issued * tally.scale for one in tally.found]), samples)
     )
@@ -204,10 +216,12 @@ def count_calls(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
 
 def span_ratio(tally: EpochAggregate) -> float | None:
     """Return the span of the file that a step touches for each byte that it reads there; see `PhaseForecast`."""
-    spans = np.array([one.span for one in tally.found])
-    asked = spans[:, 2].sum(axis=0) * (tally.ranks / len(tally.found))
-    planned = [spans[tally.group == group] for group in np.unique(tally.group)]
+    job, spans = tally.case.job, np.array([one.span for one in tally.found])
+    asked = spans[:, 2].sum(axis=0) * (job.ranks / len(tally.found))
+    together = communicator_size(tally.case.loop.access.communicator, job)  # ranks that open a shared file together
+    groups = np.array(tally.case.ranks) // together
+    planned = [spans[groups == group] for group in np.unique(groups)]
     found = [np.maximum(members[:, 1].max(axis=0) - members[:, 0].min(axis=0), 0) for members in planned]
-    span = np.sum(found, axis=0) * (tally.groups / len(planned))
+    span = np.sum(found, axis=0) * (-(-job.ranks // together) / len(planned))
     used = asked > 0
     return float((span[used] / asked[used]).mean()) if used.any() else None

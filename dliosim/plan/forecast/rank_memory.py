@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.formats.protocols import Built, Format, Framed, GroupEncoder
-from dliosim.model.dataset import Dataset
+from dliosim.model import Convert, Dataset, Job, Loop, Prepare
 from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample
-from dliosim.model.job import Job
-from dliosim.model.verbs import Convert, Loop, Prepare
 from dliosim.plan.forecast.layout_forecast import estimate_mean
 from dliosim.plan.samples.io_requests import plan_calls
 from dliosim.plan.samples.places import Places

@@ -10,38 +10,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
+from dliosim.formats.protocols import Ints
 from dliosim.model.direct_io import widen_range
 from dliosim.model.epoch_size import LARGEST_TABLE
+from dliosim.plan.samples.sample_to_file import prefix_sum
 
-Place = TypeVar("Place", int, NDArray[np.int64])
+Place = TypeVar("Place", int, Ints)
 
 
 @dataclass(frozen=True, slots=True)
 class Extents:
     """The samples that a rank touches, one row each, in order. All int64."""
 
-    sample: NDArray[np.int64]  #: number of the sample, (rows,)
-    file: NDArray[np.int64]  #: number of the file, (rows,)
-    offset: NDArray[np.int64]  #: first byte, (rows,)
-    length: NDArray[np.int64]  #: bytes, (rows,)
-    step_start: NDArray[np.int64]  #: step s is rows step_start[s]:step_start[s + 1], (steps + 1,)
+    sample: Ints  #: number of the sample, (rows,)
+    file: Ints  #: number of the file, (rows,)
+    offset: Ints  #: first byte, (rows,)
+    length: Ints  #: bytes, (rows,)
+    step_start: Ints  #: step s is rows step_start[s]:step_start[s + 1], (steps + 1,)
 
     @property
     def steps(self) -> int:
         """Number of steps, empty ones included."""
         return len(self.step_start) - 1
 
-    def row_steps(self) -> NDArray[np.int64]:
+    def row_steps(self) -> Ints:
         """Return the step of each row."""
         return np.repeat(np.arange(self.steps), np.diff(self.step_start))
 
     def select(self, chosen: NDArray[np.bool_]) -> Extents:
         """Return the chosen rows, in the same steps."""
-        before = np.zeros(len(chosen) + 1, np.int64)
-        np.cumsum(chosen, out=before[1:])
-        return self.select_rows(np.flatnonzero(chosen), before[self.step_start])
+        return self.select_rows(np.flatnonzero(chosen), prefix_sum(chosen)[self.step_start])
 
-    def select_rows(self, rows: NDArray[np.int64], step_start: NDArray[np.int64]) -> Extents:
+    def select_rows(self, rows: Ints, step_start: Ints) -> Extents:
         """Return some rows, or all rows in another order, in steps that begin at their rows `step_start`."""
         return Extents(self.sample[rows], self.file[rows], self.offset[rows], self.length[rows], step_start)
 
@@ -54,11 +54,11 @@ class ReadRanges:
     """
 
     extents: Extents  #: file ranges, with their samples and steps
-    at: NDArray[np.int64]  #: first byte of the contents in the range
-    begin: NDArray[np.int64]  #: first byte of the contents that it holds
-    held: NDArray[np.int64]  #: bytes of the contents; 0 if this is not known, as in an encoded unit
-    column: NDArray[np.int64]  #: column of the index
-    piece: NDArray[np.int64]  #: number of an encoded unit among those of its sample in `column`
+    at: Ints  #: first byte of the contents in the range
+    begin: Ints  #: first byte of the contents that it holds
+    held: Ints  #: bytes of the contents; 0 if this is not known, as in an encoded unit
+    column: Ints  #: column of the index
+    piece: Ints  #: number of an encoded unit among those of its sample in `column`
 
     def drop_duplicates(self) -> ReadRanges:
         """Return each range once a step: samples may share a unit."""
@@ -75,7 +75,7 @@ class ReadRanges:
         rows = self.extents
         return self._select_rows(np.lexsort((rows.offset, rows.file, rows.row_steps())), rows.step_start)
 
-    def _select_rows(self, rows: NDArray[np.int64], step_start: NDArray[np.int64]) -> ReadRanges:
+    def _select_rows(self, rows: Ints, step_start: Ints) -> ReadRanges:
         others = [getattr(self, each.name)[rows] for each in fields(ReadRanges)[1:]]
         return ReadRanges(self.extents.select_rows(rows, step_start), *others)
 
@@ -92,14 +92,14 @@ class Calls(NamedTuple):
     The bytes of each sample are contiguous in the buffer of its step. A named tuple, since each step makes one.
     """
 
-    file: NDArray[np.int64]  #: number of the file, (calls,)
-    offset: NDArray[np.int64]  #: first byte in the file, (calls,)
-    length: NDArray[np.int64]  #: bytes, (calls,)
-    start: NDArray[np.int64]  #: first byte in the step's buffer, (calls,)
-    step_start: NDArray[np.int64]  #: step s is calls step_start[s]:step_start[s + 1], (steps + 1,)
-    step_bytes: NDArray[np.int64]  #: bytes of the step's buffer that are filled, (steps,)
-    sample_start: NDArray[np.int64]  #: first byte of each sample in its buffer, (rows,)
-    row_start: NDArray[np.int64]  #: step s holds samples row_start[s]:row_start[s + 1], (steps + 1,)
+    file: Ints  #: number of the file, (calls,)
+    offset: Ints  #: first byte in the file, (calls,)
+    length: Ints  #: bytes, (calls,)
+    start: Ints  #: first byte in the step's buffer, (calls,)
+    step_start: Ints  #: step s is calls step_start[s]:step_start[s + 1], (steps + 1,)
+    step_bytes: Ints  #: bytes of the step's buffer that are filled, (steps,)
+    sample_start: Ints  #: first byte of each sample in its buffer, (rows,)
+    row_start: Ints  #: step s holds samples row_start[s]:row_start[s + 1], (steps + 1,)
     #: true if a call continues the sample of the call before it, in the same file, (calls,); None if every sample
     #: is one range
     continues: NDArray[np.bool_] | None = None
@@ -143,7 +143,7 @@ class Calls(NamedTuple):
 
 
 @cache
-def _step_edges(calls: int) -> NDArray[np.int64]:
+def _step_edges(calls: int) -> Ints:
     """Return `step_start` of one step."""
     return np.array([0, calls])
 
@@ -181,8 +181,7 @@ def plan_calls(extents: Extents, transfer: int | None, page: int = 1) -> Calls:
     run_of_row = np.repeat(np.arange(len(head)), tail - head + 1)
     sample_start = run_start[run_of_row] + (extents.offset - run_first[run_of_row])
     pieces = -(-run_length // transfer)
-    piece_start = np.zeros(len(head) + 1, np.int64)
-    np.cumsum(pieces, out=piece_start[1:])
+    piece_start = prefix_sum(pieces)
     if (most := int(np.diff(piece_start[run_steps]).max(initial=0))) > LARGEST_TABLE:
         from dliosim.units import format_bytes  # loads fractions and decimals, for this text alone
 
@@ -214,7 +213,7 @@ def _continuation_rows(extents: Extents) -> NDArray[np.bool_] | None:
     return continues if continues.any() else None
 
 
-def _run_heads(extents: Extents, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
+def _run_heads(extents: Extents, first: Ints, last: Ints) -> Ints:
     """Return the rows that do not continue the row before them, in the same step and file (by whole pages)."""
     fresh = np.ones(len(first), np.bool_)
     fresh[1:] = (
@@ -251,12 +250,9 @@ def share_bounds(first: Place, last: Place, groups: int) -> list[Place]:
     return [first + (last - first) * group // groups for group in range(groups + 1)]
 
 
-def _pack_steps(
-    length: NDArray[np.int64], step_start: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pack_steps(length: Ints, step_start: Ints) -> tuple[Ints, Ints]:
     """Return the offset of each of `length` where those of a step are back to back, and the bytes of each step."""
-    before = np.zeros(len(length) + 1, np.int64)
-    np.cumsum(length, out=before[1:])
+    before = prefix_sum(length)
     at_step = before[step_start]
     step_bytes = np.diff(at_step)
     return before[:-1] - np.repeat(at_step[:-1], np.diff(step_start)), step_bytes
@@ -266,11 +262,11 @@ def _pack_steps(
 class Rounds:
     """The assignment of each step's calls to collective rounds; round k of step s exists if k < count[s]."""
 
-    round_start: NDArray[np.int64]  #: first call of each round, and the number of calls, (rounds + 1,)
-    step_start: NDArray[np.int64]  #: first round of each step, and the number of rounds, (steps + 1,)
+    round_start: Ints  #: first call of each round, and the number of calls, (rounds + 1,)
+    step_start: Ints  #: first round of each step, and the number of rounds, (steps + 1,)
 
     @property
-    def count(self) -> NDArray[np.int64]:
+    def count(self) -> Ints:
         """Rounds that this rank needs in each step, (steps,); all ranks take part in the most of any."""
         return np.diff(self.step_start)
 
@@ -288,8 +284,7 @@ def deal_rounds(calls: Calls, transfer: int | None) -> Rounds:
     if transfer is None:
         used = first < last
         return Rounds(np.append(first[used], len(calls.length)), np.append(0, np.cumsum(used)))
-    before = np.zeros(len(calls.length) + 1, np.int64)
-    np.cumsum(calls.length, out=before[1:])
+    before = prefix_sum(calls.length)
     until = np.searchsorted(before, before[:-1] + transfer, side="right") - 1
     starts: list[int] = []
     count = np.zeros(calls.steps, np.int64)

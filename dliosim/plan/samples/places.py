@@ -5,21 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.formats.protocols import Column, Format, Framed
+from dliosim.formats.protocols import Column, Format, Framed, Ints
 from dliosim.model.dataset import Dataset
 from dliosim.plan.samples import sample_to_file
 from dliosim.plan.samples.io_requests import Extents, ReadRanges
 from dliosim.plan.samples.prepare_partition import FilePart, sample_parts
 from dliosim.plan.samples.sample_index import DataIndex, locate_ranges, sample_places
 from dliosim.plan.samples.sizes import BLOCK, BLOCKS_AT_ONCE, sample_sizes, sample_strides
-
-Ints: TypeAlias = NDArray[np.int64]
 
 _FILES_AT_ONCE = 1 << 18
 _PARTS_AT_ONCE = 16_384
@@ -32,6 +29,8 @@ class Places(ABC):
 
     #: the format, bound to the data set
     form: Format
+    #: true if `read_ranges` has ranges that several samples of a step share only once
+    plans_shared_bytes: ClassVar[bool] = False
 
     @property
     def dataset(self) -> Dataset:
@@ -56,19 +55,14 @@ class Places(ABC):
         return self.has_disjoint_samples
 
     @property
-    @abstractmethod
     def has_plain_samples(self) -> bool:
         """True if each sample is one range of bytes of a file, not encoded together with others."""
+        return True
 
     @property
     @abstractmethod
     def read_bytes(self) -> int | None:
         """Bytes that reading a plain sample takes; None if samples differ, and if they are not plain."""
-
-    @property
-    @abstractmethod
-    def plans_shared_bytes(self) -> bool:
-        """True if `read_ranges` has ranges that several samples of a step share only once."""
 
     def files_of(self, samples: Ints) -> Ints:
         """Return the file of each sample."""
@@ -132,20 +126,10 @@ class FramedPlaces(Places):
         return True
 
     @property
-    def has_plain_samples(self) -> bool:
-        """True, as with their frames they are what is read."""
-        return True
-
-    @property
     def read_bytes(self) -> int | None:
         """Bytes of a sample with its frame, if all have one size."""
         size = self.dataset.constant_size
         return None if size is None else int(self.form.length(np.array([size]))[0])
-
-    @property
-    def plans_shared_bytes(self) -> bool:
-        """False: there is a range for each sample."""
-        return False
 
     def locate(self, samples: Ints) -> tuple[Ints, Ints, Ints]:
         """Return file, offset and length of each sample, by closed forms or by `prefix`."""
@@ -268,6 +252,7 @@ class IndexedPlaces(Places):
 
     #: the indexes of all files
     index: DataIndex
+    plans_shared_bytes = True
 
     @property
     def has_disjoint_samples(self) -> bool:
@@ -287,11 +272,6 @@ class IndexedPlaces(Places):
         rows = self.index.columns[0].row_bytes
         length = int(rows.max(initial=0))
         return length if self.has_plain_samples and (rows == length).all() else None
-
-    @property
-    def plans_shared_bytes(self) -> bool:
-        """True: samples may share what is encoded as one."""
-        return True
 
     def files_of(self, samples: Ints) -> Ints:
         """Return the file of each sample, by the index."""

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.model.access import Access
-from dliosim.model.dataset import Dataset
-from dliosim.model.verbs import Loop
+from dliosim.formats.protocols import Ints
+from dliosim.model import Access, Dataset, Loop
 from dliosim.plan.samples.io_requests import Extents, ReadRanges
 from dliosim.plan.samples.places import Places
 
 
-def plan_reads(extents: Extents, access: Access, kept: NDArray[np.int64], places: Places) -> ReadRanges:
+def plan_reads(extents: Extents, access: Access, kept: Ints, places: Places) -> ReadRanges:
     """Return the ranges that calls read for the samples of `extents`, in the same steps; a step may have none.
 
     `kept` are the samples, sorted, that `cache memory` holds: they are not read again. With `order by offset` a batch
@@ -98,9 +97,9 @@ MOST_RANGES = 1 << 22
 class ByteRanges(NamedTuple):
     """Ranges of bytes in files, sorted by file and offset; no two ranges of a file overlap or touch. int64 (n,)."""
 
-    file: NDArray[np.int64]  #: number of the file
-    begin: NDArray[np.int64]  #: first byte
-    end: NDArray[np.int64]  #: last byte, exclusive
+    file: Ints  #: number of the file
+    begin: Ints  #: first byte
+    end: Ints  #: last byte, exclusive
 
     @property
     def bytes(self) -> int:
@@ -108,14 +107,13 @@ class ByteRanges(NamedTuple):
         return int((self.end - self.begin).sum())
 
 
-def union_ranges(file: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> ByteRanges:
+def union_ranges(file: Ints, begin: Ints, end: Ints) -> ByteRanges:
     """Return the bytes that are in any of some ranges (n,), in any order; these may be empty or overlap."""
     some = end > begin
     file, begin, end = file[some], begin[some], end[some]
     order = np.lexsort((begin, file))
     file, begin, end = file[order], begin[order], end[order]
-    first = np.ones(len(file), np.bool_)
-    first[1:] = file[1:] != file[:-1]
+    first = np.diff(file, prepend=-1) > 0
     # Files are placed one after another, so that one running maximum gives the largest end so far in each file.
     heads = np.flatnonzero(first)
     longest = np.maximum.reduceat(end, heads) if len(heads) else end
@@ -127,7 +125,7 @@ def union_ranges(file: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray
     return ByteRanges(file[heads], begin[heads], reach[tails] - base[tails])
 
 
-def cut_at_blocks(ranges: ByteRanges) -> tuple[ByteRanges, NDArray[np.int64]]:
+def cut_at_blocks(ranges: ByteRanges) -> tuple[ByteRanges, Ints]:
     """Return the same bytes, cut at multiples of `BLOCK`, and for each range the number of its file and block."""
     first = ranges.begin // BLOCK
     pieces = (ranges.end - 1) // BLOCK + 1 - first

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.formats.protocols import Column, FileIndex, Filter
-
-Ints: TypeAlias = NDArray[np.int64]
+from dliosim.formats.protocols import Column, FileIndex, Filter, Ints
+from dliosim.plan.samples.sample_to_file import prefix_sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +154,7 @@ def sample_places(index: DataIndex, samples: Ints) -> tuple[Ints, Ints, Ints]:
         row_bytes = column.row_bytes[file]
         if number == 0:
             offset = column.offset[unit] + behind + row * row_bytes
-        running = np.zeros(len(column.length) + 1, np.int64)
-        np.cumsum(column.length, out=running[1:])
+        running = prefix_sum(column.length)
         stored = running[unit + column.pieces[file]] - running[unit]
         each, rest = np.divmod(stored, held := _samples_per_unit(index, column, file, unit, within - row))
         share = each + (row + 1) * rest // held - row * rest // held
@@ -179,7 +177,7 @@ def concat_indexes(files: Sequence[FileIndex]) -> DataIndex:
     """Return the indexes of files as one, in their order; all have the same number of columns."""
     pipelines: dict[tuple[Filter, ...], int] = {}
     columns = []
-    first = _starts(_gather(files, "samples"))
+    first = prefix_sum(_gather(files, "samples"))
     for number in range(len(files[0].columns)):
         own = [file.columns[number] for file in files]
         columns.append(
@@ -189,10 +187,12 @@ def concat_indexes(files: Sequence[FileIndex]) -> DataIndex:
                 _gather(own, "row_bytes"),
                 _gather(own, "unit_bytes"),
                 np.array([pipelines.setdefault(one.filters, len(pipelines)) for one in own], np.int64),
-                _starts(np.array([len(one.offset) for one in own], np.int64)),
+                prefix_sum(np.array([len(one.offset) for one in own], np.int64)),
                 np.concatenate([one.offset for one in own]).astype(np.int64),
                 np.concatenate([one.length for one in own]).astype(np.int64),
-                _first_of_units(own, first),
+                np.concatenate([first_of_units(one) + start for one, start in zip(own, first[:-1], strict=True)])
+                if any(one.first is not None for one in own)
+                else None,
                 _gather(own, "step") if any(one.step for one in own) else None,
             )
         )
@@ -207,19 +207,13 @@ def _gather(items: Sequence[object], name: str) -> Ints:
 def repeat_index(index: DataIndex, kind: Ints) -> DataIndex:
     """Return the index of files where file f is like file kind[f] of `index`; files of a kind share its units."""
     samples = np.diff(index.first_sample)[kind]
-    of_files = ("samples", "pieces", "row_bytes", "unit_bytes", "pipeline", "first_unit", "step")
+    of_files = ("samples", "pieces", "row_bytes", "unit_bytes", "pipeline", "first_unit")
     columns = []
     for one in index.columns:
-        fields = {name: getattr(one, name) for name in of_files}
-        repeated: dict[str, Any] = {name: None if column is None else column[kind] for name, column in fields.items()}
-        columns.append(replace(one, first=None, **repeated))
-    return DataIndex(_starts(samples), index.size[kind], tuple(columns), index.pipelines, index.sample_bytes[kind])
-
-
-def _first_of_units(own: Sequence[Column], first_sample: Ints) -> Ints | None:
-    if all(one.first is None for one in own):
-        return None
-    return np.concatenate([first_of_units(one) + first for one, first in zip(own, first_sample[:-1], strict=True)])
+        repeated: dict[str, Any] = {name: getattr(one, name)[kind] for name in of_files}
+        step = None if one.step is None else one.step[kind]
+        columns.append(replace(one, first=None, step=step, **repeated))
+    return DataIndex(prefix_sum(samples), index.size[kind], tuple(columns), index.pipelines, index.sample_bytes[kind])
 
 
 def first_of_units(column: Column) -> Ints:
@@ -227,9 +221,3 @@ def first_of_units(column: Column) -> Ints:
     if column.first is not None:
         return column.first
     return np.arange(len(column.offset)) // column.pieces * column.samples
-
-
-def _starts(counts: Ints) -> Ints:
-    starts = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
-    return starts

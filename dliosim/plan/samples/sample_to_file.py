@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
+from dliosim.formats.protocols import Ints
 from dliosim.plan.samples.shuffling import Permutation
 
 
@@ -17,12 +18,19 @@ def align_up(value: int, align: int) -> int:
     return -(-value // align) * align
 
 
-def align_values(values: NDArray[np.int64], align: int) -> NDArray[np.int64]:
+def align_values(values: Ints, align: int) -> Ints:
     """Return `values` rounded up to multiples of `align`."""
     return values if align == 1 else -(-values // align) * align
 
 
-def files_of(samples: NDArray[np.int64], total: int, files: int) -> NDArray[np.int64]:
+def prefix_sum(counts: Ints | NDArray[np.bool_]) -> Ints:
+    """Return the sum of all `counts` before each, and at the end of all: one entry more than `counts`."""
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
+
+
+def files_of(samples: Ints, total: int, files: int) -> Ints:
     """Return the file of each sample, of `total` samples in `files` files."""
     if files == total:
         return samples
@@ -34,7 +42,7 @@ def files_of(samples: NDArray[np.int64], total: int, files: int) -> NDArray[np.i
     return samples * files // total
 
 
-def first_samples(file: NDArray[np.int64], total: int, files: int) -> NDArray[np.int64]:
+def first_samples(file: Ints, total: int, files: int) -> Ints:
     """Return the first sample of each file, `file` in [0, files]; `total` for the file after the last one."""
     if files == total:
         return file
@@ -57,22 +65,20 @@ class FileOrder:
     as file q: every start is a closed form, and the steps of an epoch do not depend on the epoch.
     """
 
-    __slots__ = ("_large", "_remainder", "_small", "each", "files", "total")
-
     def __init__(self, total: int, files: int, key: int | None) -> None:
         self.total = total
         self.files = files
         self.each = None if total % files else total // files
+        self.permuted = key is not None
         self._remainder = total % files
-        self._large = self._small = None
         if key is not None:
             _check_limits(self._remainder, files)
             self._large = Permutation(self._remainder, key)
             self._small = Permutation(files - self._remainder, key ^ 0x9E3779B97F4A7C15)
 
-    def files_at(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+    def files_at(self, place: Ints) -> Ints:
         """Return the file in each place of the order."""
-        if self._large is None or self._small is None:
+        if not self.permuted:
             return place
         if self._remainder == 0:
             return self._small(place)
@@ -85,65 +91,55 @@ class FileOrder:
         result[rest] = -(-(self._small(place[rest] - before[rest]) + 1) * files // smaller) - 1
         return result
 
-    def places_of(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places_of(self, position: Ints) -> Ints:
         """Return the place in the order of the file that holds each position of the stream."""
         return files_of(position, self.total, self.files)
 
-    def starts_of(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+    def starts_of(self, place: Ints) -> Ints:
         """Return the position of the stream at which the file in each place begins, `place` in [0, files]."""
         return first_samples(place, self.total, self.files)
 
-    def first_samples(self, file: NDArray[np.int64]) -> NDArray[np.int64]:
+    def first_samples(self, file: Ints) -> Ints:
         """Return the first sample of each file."""
         return first_samples(file, self.total, self.files)
 
-    def samples_at(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+    def samples_at(self, position: Ints) -> Ints:
         """Return the sample at each position of the stream."""
-        if self._large is None:
+        if not self.permuted:
             return position
         place = self.places_of(position)
         return position - self.starts_of(place) + self.first_samples(self.files_at(place))
 
 
-class TableOrder:
-    """The same as `FileOrder` for files with any number of samples.
+class TableOrder(FileOrder):
+    """The same for files with any number of samples.
 
     `first` is the first sample of each file, and at the end the total. With a key any file may have any place, so the
     place of a file does not give its number of samples. Time and memory grow with the number of files.
     """
 
-    __slots__ = ("_file", "_first", "_start", "each", "files", "total")
-
-    def __init__(self, first: NDArray[np.int64], key: int | None) -> None:
+    def __init__(self, first: Ints, key: int | None) -> None:
         self.files = len(first) - 1
         self.total = int(first[-1])
         self.each = None
+        self.permuted = key is not None
         self._first = self._start = first
-        self._file: NDArray[np.int64] | None = None
         if key is not None:
             self._file = Permutation(self.files, key)(np.arange(self.files))
-            self._start = np.zeros(self.files + 1, np.int64)
-            np.cumsum(np.diff(first)[self._file], out=self._start[1:])
+            self._start = prefix_sum(np.diff(first)[self._file])
 
-    def files_at(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+    def files_at(self, place: Ints) -> Ints:
         """Return the file in each place of the order."""
-        return place if self._file is None else self._file[place]
+        return self._file[place] if self.permuted else place
 
-    def places_of(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places_of(self, position: Ints) -> Ints:
         """Return the place in the order of the file that holds each position of the stream; never an empty file's."""
         return np.searchsorted(self._start, position, side="right") - 1
 
-    def starts_of(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+    def starts_of(self, place: Ints) -> Ints:
         """Return the position of the stream at which the file in each place begins, `place` in [0, files]."""
         return self._start[place]
 
-    def first_samples(self, file: NDArray[np.int64]) -> NDArray[np.int64]:
+    def first_samples(self, file: Ints) -> Ints:
         """Return the first sample of each file."""
         return self._first[file]
-
-    def samples_at(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sample at each position of the stream."""
-        if self._file is None:
-            return position
-        place = self.places_of(position)
-        return position - self._start[place] + self._first[self._file[place]]

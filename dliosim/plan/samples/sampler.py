@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
+from dliosim.formats.protocols import Ints
+from dliosim.model import Dataset, Job, Loop
 from dliosim.model.counter_rng import CHUNK, key, mix
-from dliosim.model.dataset import Dataset
 from dliosim.model.epoch_size import (
     LARGEST_TABLE,
     files_in_table,
@@ -16,8 +16,6 @@ from dliosim.model.epoch_size import (
     ranges_of_sample,
     steps_of_epoch,
 )
-from dliosim.model.job import Job
-from dliosim.model.verbs import Loop
 from dliosim.plan.samples.io_requests import Extents
 from dliosim.plan.samples.places import Places
 from dliosim.plan.samples.sample_to_file import FileOrder, TableOrder
@@ -64,15 +62,7 @@ def plan_bytes(loop: Loop, dataset: Dataset, steps: int) -> int:
     return steps * (_STEP_BYTES + loop.batch * ranges_of_sample(loop, dataset) * _ROW_BYTES)
 
 
-def _rank_samples(
-    loop: Loop,
-    places: Places,
-    ranks: int,
-    rank: int,
-    epoch: int,
-    own: int,
-    index: NDArray[np.int64],
-) -> NDArray[np.int64]:
+def _rank_samples(loop: Loop, places: Places, ranks: int, rank: int, epoch: int, own: int, index: Ints) -> Ints:
     """Return the samples at places `index` of the rank's own sequence of `own` samples."""
     if not len(index):
         return index
@@ -88,7 +78,10 @@ def _rank_samples(
         seed = key(dataset.seed, "buffer", dataset.name, round_of_samples, rank)
         index = shuffle_buffer_order(own, shuffle.buffer, seed, int(index.max()) + 1)[index]
     file_key = key(dataset.seed, "files", dataset.name, round_of_files) if shuffle.files == "globally" else None
-    order = _file_order(places, file_key)
+    if dataset.counts is None:
+        order = FileOrder(total, dataset.layout.files, file_key)
+    else:
+        order = TableOrder(places.first_samples(np.arange(dataset.layout.files + 1)), file_key)
     own_key = None
     if shuffle.files == "within shard":
         own_key = key(dataset.seed, "files within", dataset.name, round_of_files, rank)
@@ -102,14 +95,7 @@ def _rank_samples(
     return order.samples_at(position)
 
 
-def _file_order(places: Places, key: int | None) -> FileOrder | TableOrder:
-    dataset, files = places.dataset, places.dataset.layout.files
-    if dataset.counts is None:
-        return FileOrder(dataset.samples, files, key)
-    return TableOrder(places.first_samples(np.arange(files + 1)), key)
-
-
-def _stream_positions(loop: Loop, total: int, ranks: int, rank: int, index: NDArray[np.int64]) -> NDArray[np.int64]:
+def _stream_positions(loop: Loop, total: int, ranks: int, rank: int, index: Ints) -> Ints:
     """Return the positions in the stream of all samples for places in the sequence of one rank."""
     if loop.shard == "by sample":
         return index + (index // loop.batch * (ranks - 1) + rank) * loop.batch
@@ -118,13 +104,11 @@ def _stream_positions(loop: Loop, total: int, ranks: int, rank: int, index: NDAr
     return index
 
 
-def _count_places_below(
-    loop: Loop, total: int, ranks: int, rank: int, position: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _count_places_below(loop: Loop, total: int, ranks: int, rank: int, position: Ints) -> Ints:
     """Count the places of the rank's sequence before each position of the stream."""
     if loop.shard == "by sample":
         turn = position // (ranks * loop.batch)
-        below: NDArray[np.int64] = np.clip(position - (turn * ranks + rank) * loop.batch, 0, loop.batch)
+        below: Ints = np.clip(position - (turn * ranks + rank) * loop.batch, 0, loop.batch)
         return below + turn * loop.batch
     if loop.shard == "by block":
         first, last = rank * total // ranks, (rank + 1) * total // ranks
@@ -132,9 +116,7 @@ def _count_places_below(
     return position
 
 
-def _samples_by_file(
-    order: FileOrder | TableOrder, ranks: int, rank: int, own_key: int | None, index: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _samples_by_file(order: FileOrder, ranks: int, rank: int, own_key: int | None, index: Ints) -> Ints:
     """Return samples of the files in places rank, rank + R, rank + 2 R, ... of the order."""
     places = len(range(rank, order.files, ranks))
     if order.each is not None:
@@ -149,9 +131,7 @@ def _samples_by_file(
     return within + order.first_samples(file)
 
 
-def _permute_files(
-    loop: Loop, order: FileOrder | TableOrder, ranks: int, rank: int, own_key: int, own: int, index: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _permute_files(loop: Loop, order: FileOrder, ranks: int, rank: int, own_key: int, own: int, index: Ints) -> Ints:
     """Return places with the files of the rank's shard permuted; the samples of each file keep their order."""
     if order.each == 1:
         return Permutation(own, own_key)(index)
@@ -163,9 +143,7 @@ def _permute_files(
     return bounds[group] + within
 
 
-def _permute_groups(
-    counts: NDArray[np.int64], key: int | None, index: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _permute_groups(counts: Ints, key: int | None, index: Ints) -> tuple[Ints, Ints]:
     """Return the group and the member at each place, if groups of `counts` members are in permuted order."""
     groups = np.arange(len(counts))
     if key is not None:
@@ -194,7 +172,7 @@ def extent_hash(extents: Extents, first_step: int, last_step: int, salt: int = 0
     return _sum_hashes(key(salt, "extents"), *columns)
 
 
-def _sum_hashes(start: int, *columns: NDArray[np.int64]) -> int:
+def _sum_hashes(start: int, *columns: Ints) -> int:
     total = 0
     for begin in range(0, len(columns[0]), CHUNK):
         word = np.full(len(columns[0][begin : begin + CHUNK]), start, np.uint64)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from dliosim.formats.protocols import Ints
 from dliosim.model.counter_rng import map_chunks, random_words
 
 # Up to this n a permutation is a table, made by sorting random words: uniform, and cheaper than the bijection.
@@ -28,7 +29,7 @@ class Permutation:
 
     def __init__(self, n: int, key: int) -> None:
         self.n = n
-        self._table: NDArray[np.int64] | None = None
+        self._table: Ints | None = None
         if n <= TABLE_LIMIT:
             self._table = np.argsort(random_words(key, np.arange(n)), kind="stable").astype(np.int64)
             return
@@ -37,13 +38,13 @@ class Permutation:
         self._columns = np.uint64(-(-n // rows))
         self._keys = random_words(key, np.arange(_ROUNDS))
 
-    def __call__(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def __call__(self, positions: Ints) -> Ints:
         """Return the image of each position; positions must be in [0, n)."""
         if self._table is not None:
             return self._table[positions]
         return map_chunks(self._images, positions, np.int64)
 
-    def _images(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _images(self, positions: Ints) -> Ints:
         values = self._network(positions.astype(np.uint64))
         limit = np.uint64(self.n)
         outside = np.flatnonzero(values >= limit)
@@ -78,7 +79,7 @@ def _add_random(target: NDArray[np.uint64], source: NDArray[np.uint64], key: np.
     np.minimum(target, word, out=target)
 
 
-def shuffle_buffer_order(n: int, buffer: int, key: int, outputs: int) -> NDArray[np.int64]:
+def shuffle_buffer_order(n: int, buffer: int, key: int, outputs: int) -> Ints:
     """Return the first `outputs` inputs that a shuffle buffer of `buffer` samples returns from a stream of n.
 
     As in tf.data: the buffer is filled with the first inputs. Each output picks a slot at random, and the next input
@@ -92,8 +93,7 @@ def shuffle_buffer_order(n: int, buffer: int, key: int, outputs: int) -> NDArray
     # Sorted by slot, picks of one slot are neighbours in order of time: each returns the input of the pick before it.
     by_slot = np.argsort(slot, kind="stable")
     chains = slot[by_slot].astype(np.int64)
-    head = np.ones(picks, np.bool_)
-    head[1:] = chains[1:] != chains[:-1]
+    head = np.diff(chains, prepend=-1) > 0
     content = np.empty(picks, np.int64)
     content[1:] = by_slot[:-1] + buffer
     content[head] = chains[head]

@@ -7,16 +7,15 @@ the sizes before a sample in its block are drawn again.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dliosim.formats.protocols import Format, Framed
+from dliosim.formats.protocols import Format, Framed, Ints
 from dliosim.formats.registry import bind
 from dliosim.model.counter_rng import draw, key
 from dliosim.model.dataset import LARGEST_SAMPLE, Dataset
-from dliosim.plan.samples.sample_to_file import align_values, files_of
+from dliosim.plan.samples.sample_to_file import align_values, files_of, prefix_sum
 
 
-def sample_strides(form: Framed, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def sample_strides(form: Framed, sizes: Ints) -> Ints:
     """Return the bytes from the beginning of each sample to that of the next one, for samples of these sizes."""
     return align_values(form.stride(sizes), form.align)
 
@@ -28,7 +27,7 @@ BLOCKS_AT_ONCE = 4096
 SUMS_OF_SAMPLES = 5_000_000
 
 
-def sample_sizes(dataset: Dataset, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+def sample_sizes(dataset: Dataset, samples: Ints) -> Ints:
     """Return the bytes of each sample, rounded, at least 1: a function of (seed, data set, sample or file). int64."""
     if dataset.constant_size is not None:
         return np.full(len(samples), dataset.constant_size, np.int64)
@@ -56,7 +55,7 @@ def block_count(dataset: Dataset) -> int:
     return -(-dataset.samples // BLOCK)
 
 
-def block_totals(form: Framed, first: int, last: int) -> NDArray[np.int64]:
+def block_totals(form: Framed, first: int, last: int) -> Ints:
     """Return the bytes that samples of blocks [first, last) take in files, framing included; int64 (blocks,)."""
     totals = np.empty(last - first, np.int64)
     for begin in range(first, last, BLOCKS_AT_ONCE):
@@ -67,7 +66,7 @@ def block_totals(form: Framed, first: int, last: int) -> NDArray[np.int64]:
     return totals
 
 
-def local_prefix_sums(form: Framed) -> NDArray[np.int64]:
+def local_prefix_sums(form: Framed) -> Ints:
     """Return the sums that `FramedPlaces` needs, in one process: for each sample of a few, else for each block."""
     dataset = form.dataset
     if dataset.samples > SUMS_OF_SAMPLES:
@@ -77,11 +76,4 @@ def local_prefix_sums(form: Framed) -> NDArray[np.int64]:
         samples = np.arange(first, min(first + step, dataset.samples))
         result[first + 1 : first + 1 + len(samples)] = sample_strides(form, sample_sizes(form.dataset, samples))
     np.cumsum(result, out=result)
-    return result
-
-
-def prefix_sum(totals: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the bytes before each block, and after the last one: one entry more than `totals`."""
-    result = np.zeros(len(totals) + 1, np.int64)
-    np.cumsum(totals, out=result[1:])
     return result
