@@ -5,16 +5,18 @@ from __future__ import annotations
 import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from time import perf_counter_ns
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
-from dliosim.measure.rank.meter import Meter
+from dliosim.measure.rank.meter import Meter, Stopwatch
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Access, Dataset
 from dliosim.plan.samples.io_requests import Calls, sample_heads
@@ -180,6 +182,15 @@ def record_meter(meter: Meter, record: VerbRecord) -> None:
     latencies = meter.take_latencies()
     record.call_ns += int(latencies.sum())
     record.call_latency.add(latencies)
+
+
+@contextmanager
+def time_call(meter: Meter, column: str, call: Call, file: int = 0) -> Iterator[None]:
+    """Add the time of a block to a column of the meter, and record the call that it makes unless that fails."""
+    began = perf_counter_ns()
+    with Stopwatch(meter, column):
+        yield
+    meter.log_call(call, began, file)
 
 
 T = TypeVar("T")

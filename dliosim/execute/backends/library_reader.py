@@ -11,13 +11,12 @@ import numpy as np
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError, PlanError
-from dliosim.execute.backends.contract import FileReader, Files
+from dliosim.execute.backends.contract import FileReader, Files, time_call
 from dliosim.execute.io_errors import call_error, wrap_call
 from dliosim.execute.mpi.world import run_on_first_rank
 from dliosim.execute.safe_open import require_file
 from dliosim.formats.protocols import LibraryFile
 from dliosim.formats.registry import bind
-from dliosim.measure.rank.meter import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import Call
@@ -130,16 +129,12 @@ class LibraryReader(FileReader):
             if file in self._open:
                 continue
             path = Path(run_on_first_rank(self._comm or MPI.COMM_SELF, partial(self._verify_path, file)))
-            with wrap_call("open", path, reading=True), Stopwatch(self.meter, "open_ns"):
-                began = perf_counter_ns()
+            with wrap_call("open", path, reading=True), time_call(self.meter, "open_ns", Call.LIBRARY_OPEN, file):
                 self._open[file] = self._form.open_library(path, self._comm, self._collective)
             self.meter.opens += 1
-            self.meter.log_call(Call.LIBRARY_OPEN, began, file)
 
     def _close_files(self) -> None:
-        with Stopwatch(self.meter, "close_ns"):
-            for file, one in self._open.items():
-                began = perf_counter_ns()
+        for file, one in self._open.items():
+            with time_call(self.meter, "close_ns", Call.LIBRARY_CLOSE, file):
                 one.close()
-                self.meter.log_call(Call.LIBRARY_CLOSE, began, file)
-            self._open.clear()
+        self._open.clear()

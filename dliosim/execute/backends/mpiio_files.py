@@ -12,11 +12,12 @@ from time import perf_counter_ns
 from mpi4py import MPI
 
 from dliosim.errors import ExecutionError
+from dliosim.execute.backends.contract import time_call
 from dliosim.execute.io_errors import NO_ROOM, storage_full_code
 from dliosim.execute.mpi.world import find_first_error, run_on_first_rank
 from dliosim.execute.safe_open import refuse_link
 from dliosim.measure.progress.board import process_row
-from dliosim.measure.rank.meter import Meter, Stopwatch
+from dliosim.measure.rank.meter import Meter
 from dliosim.model import Access
 from dliosim.trace.calls import Call
 
@@ -111,11 +112,9 @@ class IndependentWriter:
         self.meter = Meter(lambda _: str(path))
         self.path = path
         self._status = MPI.Status()
-        began = perf_counter_ns()
-        with Stopwatch(self.meter, "open_ns"):
+        with time_call(self.meter, "open_ns", Call.MPI_OPEN):
             self._handle = open_file(comm, str(path), MPI.MODE_WRONLY | MPI.MODE_CREATE, access.hints)
         self.meter.opens += 1
-        self.meter.log_call(Call.MPI_OPEN, began)
 
     def write(self, offset: int, data: memoryview) -> None:
         """Write `data` at `offset` by one MPI call. Raises ExecutionError."""
@@ -132,11 +131,9 @@ class IndependentWriter:
 
     def sync(self) -> None:
         """Make the file durable by MPI_File_sync; its time is in `meter.sync_ns`. Collective."""
-        began = perf_counter_ns()
         try:
-            with Stopwatch(self.meter, "sync_ns"):
+            with time_call(self.meter, "sync_ns", Call.MPI_SYNC):
                 self._handle.Sync()
-            self.meter.log_call(Call.MPI_SYNC, began)
         except MPI.Exception as error:
             raise mpiio_error("MPI_File_sync", str(self.path), error) from error
 
@@ -148,10 +145,8 @@ class IndependentWriter:
         """Close the file. Collective."""
         handle, self._handle = self._handle, MPI.FILE_NULL
         if handle != MPI.FILE_NULL:
-            began = perf_counter_ns()
-            with Stopwatch(self.meter, "close_ns"):
+            with time_call(self.meter, "close_ns", Call.MPI_CLOSE):
                 close_file(handle, lambda: str(self.path))
-            self.meter.log_call(Call.MPI_CLOSE, began)
 
     def _issue(self, handle: MPI.File, offset: int, spec: Spec) -> None:
         handle.Write_at(offset, spec, self._status)

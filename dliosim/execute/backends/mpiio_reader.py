@@ -10,12 +10,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from dliosim.errors import ExecutionError
-from dliosim.execute.backends.contract import CallBufferCache, CallBuffers, FileReader, Files
+from dliosim.execute.backends.contract import CallBufferCache, CallBuffers, FileReader, Files, time_call
 from dliosim.execute.backends.mpiio_files import Spec, close_file, get_hints, mpiio_error, open_file
 from dliosim.execute.io_errors import truncation_error
 from dliosim.execute.mpi.shared_memory import wait
 from dliosim.execute.mpi.world import run_on_first_rank
-from dliosim.measure.rank.meter import Stopwatch
 from dliosim.model import Access
 from dliosim.plan.samples.io_requests import Calls
 from dliosim.trace.calls import Call
@@ -36,13 +35,11 @@ class _MpiReader(FileReader):
         return self._granted
 
     def _open(self, file: int) -> MPI.File:
-        began = perf_counter_ns()
-        with Stopwatch(self.meter, "open_ns"):
+        with time_call(self.meter, "open_ns", Call.MPI_OPEN, file):
             # Only one rank resolves a link: all ranks open the file that it leads to, or none does.
             path = run_on_first_rank(self._comm, lambda: self._files.path(file))
             handle = open_file(self._comm, path, MPI.MODE_RDONLY, self._hints)
         self.meter.opens += 1
-        self.meter.log_call(Call.MPI_OPEN, began, file)
         if not self._granted:
             self._granted = get_hints(handle)
         return handle
@@ -53,10 +50,8 @@ class _MpiReader(FileReader):
             self._close_handle(handle, file)
 
     def _close_handle(self, handle: MPI.File, file: int) -> None:
-        began = perf_counter_ns()
-        with Stopwatch(self.meter, "close_ns"):
+        with time_call(self.meter, "close_ns", Call.MPI_CLOSE, file):
             close_file(handle, lambda: self._files.path(file))
-        self.meter.log_call(Call.MPI_CLOSE, began, file)
 
 
 class IndependentReader(_MpiReader):

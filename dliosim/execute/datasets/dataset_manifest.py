@@ -58,13 +58,11 @@ def find_preparing_ranks(dataset: Dataset, directory: Path) -> int:
         for entry in sorted(directory.parent.iterdir()):
             manifest = find_manifest(entry, "data set", entry.name) if entry != directory else None
             files = manifest.get("files") if manifest else None
-            if isinstance(files, int) and entry.name == _replace_rank_count(dataset, files).digest():
-                return files
+            if isinstance(files, int):
+                other = replace(dataset, layout=replace(dataset.layout, files=files))
+                if entry.name == other.digest():
+                    return files
     return 0
-
-
-def _replace_rank_count(dataset: Dataset, ranks: int) -> Dataset:
-    return replace(dataset, layout=replace(dataset.layout, files=ranks))
 
 
 def damage_error(dataset: Dataset, what: str) -> ExecutionError:

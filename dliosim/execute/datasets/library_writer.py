@@ -290,7 +290,8 @@ def build_shared_files(job: WriteJob, form: GroupEncoder) -> Iterator[int]:
     world = job.session.world
     for file in range(job.dataset.layout.files):
         first, last = job.samples_of(file)
-        shared = _SharedFile(job, cast(GroupEncoder, bind_file(form, first)), first, last, file % world.size)
+        own = cast(GroupEncoder, bind_file(form, first))
+        shared = _SharedFile(job, own, range(first, last, own.group_size(last - first)), file % world.size)
         if world.rank == shared.owner:
             write_whole(job, file, shared.assemble, shared.collect_groups())
             yield file
@@ -300,16 +301,14 @@ def build_shared_files(job: WriteJob, form: GroupEncoder) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class _SharedFile:
-    """Samples [first, last) of a data set, which rank `owner` writes."""
+    """A file of groups of samples, which rank `owner` writes."""
 
     #: the data set that is written
     job: WriteJob
     #: the format of the file
     form: GroupEncoder
-    #: first sample of the file
-    first: int
-    #: first sample of the next file
-    last: int
+    #: first sample of each group; it ends at the first sample of the next file
+    groups: range
     #: rank that writes the file
     owner: int
 
@@ -317,28 +316,21 @@ class _SharedFile:
         """Write the file of encoded groups."""
         self.form.assemble(path, count, groups)
 
-    @property
-    def group_count(self) -> int:
-        """Return the number of groups of the file."""
-        return -(-(self.last - self.first) // self.form.group_size(self.last - self.first))
-
-    def encode_samples(self, number: int) -> list[bytes]:
+    def encode_samples(self, begin: int) -> list[bytes]:
         """Encode one group on this rank, and return its units."""
-        count = self.last - self.first
-        size = self.form.group_size(count)
-        begin = self.first + number * size
-        end = min(begin + size, self.last)
+        job, groups = self.job, self.groups
+        end = min(begin + groups.step, groups.stop)
         # This rank has encoded one group of R in this file and in those before, so about 1/R of all samples so far.
-        before = (self.first + number * size) // self.job.session.world.size
-        (rows,) = generate_contents(self.job.session, self.form, size, begin, end, self.job.record, before)
-        with Stopwatch(self.job.record, "encode_ns"):
-            return self.form.encode_group(count, rows)
+        before = begin // job.session.world.size
+        (rows,) = generate_contents(job.session, self.form, groups.step, begin, end, job.record, before)
+        with Stopwatch(job.record, "encode_ns"):
+            return self.form.encode_group(groups.stop - groups.start, rows)
 
     def send_groups(self) -> None:
         """Encode every group of this rank, and send it when the owner asks for it."""
         world = self.job.session.world
-        for number in range(world.rank, self.group_count, world.size):
-            units = self.encode_samples(number)
+        for begin in self.groups[world.rank :: world.size]:
+            units = self.encode_samples(begin)
             with Stopwatch(self.job.record, "send_ns"):
                 data = pickle.dumps(units)
                 world.ranks.send(memoryview(len(data).to_bytes(_LENGTH, "little")), self.owner)
@@ -347,10 +339,10 @@ class _SharedFile:
     def collect_groups(self) -> Iterator[list[bytes]]:
         """Yield all groups in order, from the ranks that encode them."""
         world = self.job.session.world
-        for number in range(self.group_count):
+        for number, begin in enumerate(self.groups):
             source = number % world.size
             if source == world.rank:
-                yield self.encode_samples(number)
+                yield self.encode_samples(begin)
                 continue
             with Stopwatch(self.job.record, "send_ns"):
                 length = bytearray(_LENGTH)

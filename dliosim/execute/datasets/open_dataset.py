@@ -90,9 +90,7 @@ def open_indexed(
     if len(wrong):
         file = int(wrong[0])
         holds = readable.count(int(first[file + 1] - first[file]), "sample")
-        failure = damage_error(dataset, f"{files.path(file)} holds {holds}, not {int(planned[file])}")
-        failure.shared = True
-        raise failure
+        raise damage_error(dataset, f"{files.path(file)} holds {holds}, not {int(planned[file])}").mark_shared()
     return _add_places(files, IndexedPlaces(form, index), note)
 
 
@@ -253,46 +251,36 @@ def join_indexes(
     columns = extremes[0]
     if -extremes[1] != columns:
         text = f"files have {-extremes[1]} to {columns} data sets or columns: name those that all of them have"
-        failure = ExecutionError(text, "R401")
-        failure.shared = True
-        raise failure
+        raise ExecutionError(text, "R401").mark_shared()
     for other in others:
         complete_table(world, other)
     fields = _share_fields(world, files, own, found, columns)
-    pipelines = _share_pipelines(world, fields, found, columns)
-    first_sample = prefix_sum(fields[:, 0])
+    of_columns = fields[_FILE_FIELDS:].reshape(columns, _COLUMN_FIELDS, files)
+    pipelines = _share_pipelines(world, np.unique(of_columns[:, 4]), found)
+    first_sample = prefix_sum(fields[0])
     known = {_pipeline_id(filters): row for row, filters in enumerate(pipelines)}
     made = []
-    for number in range(columns):
-        field = fields[:, _FILE_FIELDS + number * _COLUMN_FIELDS :][:, :_COLUMN_FIELDS]
-        first_unit = prefix_sum(field[:, 5])
-        units = _share_units(world, own, first_unit, first_sample, [one.columns[number] for one in found])
-        first = units[2] if field[:, 6].any() else None
-        pipeline = np.array([known[one] for one in field[:, 4].tolist()], np.int64)
-        samples, pieces, row_bytes, unit_bytes = field.T[:4]
+    for number, (samples, pieces, row_bytes, unit_bytes, filters, units, firsts) in enumerate(of_columns):
+        first_unit = prefix_sum(units)
+        shared = _share_units(world, own, first_unit, first_sample, [one.columns[number] for one in found])
+        first = shared[2] if firsts.any() else None
+        pipeline = np.array([known[one] for one in filters.tolist()], np.int64)
         made.append(
-            IndexColumn(samples, pieces, row_bytes, unit_bytes, pipeline, first_unit, units[0], units[1], first)
+            IndexColumn(samples, pieces, row_bytes, unit_bytes, pipeline, first_unit, shared[0], shared[1], first)
         )
-    return DataIndex(first_sample, fields[:, 1], tuple(made), pipelines, fields[:, 2])
+    return DataIndex(first_sample, fields[1], tuple(made), pipelines, fields[2])
 
 
 def _share_fields(world: World, files: int, own: range, found: list[FileIndex], columns: int) -> NDArray[np.int64]:
-    """Return a table with one row a file: samples, bytes, bytes of a sample by the library, fields of each column."""
-    width = _FILE_FIELDS + columns * _COLUMN_FIELDS
-    table = shared_memory(world, files * width).reshape(files, width)
+    """Return a table (fields, files): samples, bytes, bytes of a sample by the library, then fields of each column."""
+    rows = _FILE_FIELDS + columns * _COLUMN_FIELDS
+    table = shared_memory(world, rows * files).reshape(rows, files)
     for file, one in zip(own, found, strict=True):
-        table[file, :_FILE_FIELDS] = one.samples, one.size, one.sample_bytes
-        for number, column in enumerate(one.columns):
-            first = _FILE_FIELDS + number * _COLUMN_FIELDS
-            table[file, first : first + _COLUMN_FIELDS] = (
-                column.samples,
-                column.pieces,
-                column.row_bytes,
-                column.unit_bytes,
-                _pipeline_id(column.filters),
-                len(column.offset),
-                column.first is not None,
-            )
+        fields = [one.samples, one.size, one.sample_bytes]
+        for column in one.columns:
+            fields += column.samples, column.pieces, column.row_bytes, column.unit_bytes
+            fields += _pipeline_id(column.filters), len(column.offset), column.first is not None
+        table[:, file] = fields
     complete_table(world, table)
     return table
 
@@ -316,11 +304,9 @@ def _share_units(
 
 
 def _share_pipelines(
-    world: World, fields: NDArray[np.int64], found: list[FileIndex], columns: int
+    world: World, numbers: NDArray[np.int64], found: list[FileIndex]
 ) -> tuple[tuple[Filter, ...], ...]:
-    """Return every pipeline of filters that occurs, from the lowest rank that has read a file with it."""
-    places = [_FILE_FIELDS + number * _COLUMN_FIELDS + 4 for number in range(columns)]
-    numbers = np.unique(fields[:, places])
+    """Return the pipelines of filters of these numbers, each from the lowest rank that has read a file with it."""
     result: list[tuple[Filter, ...]] = []
     mine = {_pipeline_id(column.filters): column.filters for one in found for column in one.columns}
     for number in numbers.tolist():
