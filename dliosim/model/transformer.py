@@ -90,11 +90,15 @@ class Transformer:
         return sum(rows * columns for _, _, rows, columns, _ in _tensors(self))
 
 
-def stage_of(layer: int, layers: int, stages: int) -> int:
+def _stage_of(layer: int, layers: int, stages: int) -> int:
     """Return the pipeline stage of a layer; stages in the middle have one layer more if they do not divide evenly.
 
     The first and the last stage also hold the embedding and the head (as in Llama 3 405B: 126 layers on 32 stages).
     """
+    if layer < 0:
+        return 0
+    if layer >= layers:
+        return stages - 1
     each, more = divmod(layers, stages)
     first = (stages - more) // 2  # the first stage that has one more
     before = first * each
@@ -109,13 +113,10 @@ def stage_of(layer: int, layers: int, stages: int) -> int:
 def parts_of(model: Transformer, split: Split) -> tuple[Part, ...]:
     """Return the parts of a model's state, weights first; another split has the same number of parts and sizes."""
     weights = tuple(_weight_parts(model, split))
-    return (*weights, *_optimizer_parts(model, split, weights))
+    return (*weights, *_optimizer_parts(model, weights))
 
 
-_Tensor = tuple[str, int, int, int, Scope]
-
-
-def _tensors(model: Transformer) -> Iterator[_Tensor]:
+def _tensors(model: Transformer) -> Iterator[tuple[str, int, int, int, Scope]]:
     """Yield name, layer (-1: before all, `layers` and more: after all), rows, columns and scope of each tensor."""
     hidden, ffn, kv, layers = model.hidden, model.ffn, model.kv_width, model.layers
     yield "embedding", -1, model.vocabulary, hidden, "rows"
@@ -136,14 +137,14 @@ def _tensors(model: Transformer) -> Iterator[_Tensor]:
 def _weight_parts(model: Transformer, split: Split) -> Iterator[Part]:
     element = TYPES[model.weights]
     for name, layer, rows, columns, scope in _tensors(model):
-        stage = _layer_stage(model, layer, split)
+        stage = _stage_of(layer, model.layers, split.pipeline)
         rows, columns = _scale_shape(rows, columns, model.scale)
         file = f"layer_{layer + 1:03d}" if split.pipeline > 1 and model.zero < 3 else "model"
         size = rows * columns * element
         yield Part(name, size, "total" if model.zero == 3 else scope, columns * element, element, stage, file)
 
 
-def _optimizer_parts(model: Transformer, split: Split, weights: tuple[Part, ...]) -> Iterator[Part]:
+def _optimizer_parts(model: Transformer, weights: tuple[Part, ...]) -> Iterator[Part]:
     """Yield the optimizer's parts: with ZeRO flat, an equal range on each rank; without, split like the weights."""
     kinds, element, wide = OPTIMIZERS[model.optimizer], TYPES[model.state], TYPES[model.weights]
     if model.zero:
@@ -155,12 +156,6 @@ def _optimizer_parts(model: Transformer, split: Split, weights: tuple[Part, ...]
         for kind in kinds:
             name, size, row = f"{part.name}.{kind}", part.size // wide * element, part.row // wide * element
             yield Part(name, size, part.scope, row, element, part.stage, "optimizer")
-
-
-def _layer_stage(model: Transformer, layer: int, split: Split) -> int:
-    if layer < 0:
-        return 0
-    return split.pipeline - 1 if layer >= model.layers else stage_of(layer, model.layers, split.pipeline)
 
 
 def _scale_shape(rows: int, columns: int, scale: int) -> tuple[int, int]:

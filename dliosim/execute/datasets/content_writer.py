@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from dliosim.execute.datasets.file_writer import Chunks, FileWriter, PlacedPart
 from dliosim.execute.payload.payload_format import Dress, dress_function, fill_part, fill_samples
 from dliosim.execute.payload.sample_bytes import sample_keys
-from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces
-from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE, FilePart
+from dliosim.plan.samples.places import SAMPLES_AT_ONCE, FilePart, FramedPlaces, IndexedPlaces
 from dliosim.plan.samples.sample_index import locate_ranges
 from dliosim.plan.samples.sizes import sample_sizes
 

@@ -13,8 +13,7 @@ from dliosim.execute.phases.context import DatasetFiles, Session
 from dliosim.formats.protocols import EncodeTime, Format
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Dataset, Prepare
-from dliosim.plan.samples.places import Places
-from dliosim.plan.samples.prepare_partition import FilePart
+from dliosim.plan.samples.places import FilePart, Places
 from dliosim.plan.samples.sample_to_file import first_samples
 
 Chunks: TypeAlias = Iterator[tuple[int, memoryview]]

@@ -22,8 +22,7 @@ from dliosim.execute.payload.sample_bytes import fill_batch, sample_keys
 from dliosim.formats.protocols import EncodeTime, Framed
 from dliosim.measure.rank.meter import Stopwatch
 from dliosim.plan.forecast.rank_memory import MADE_TOGETHER, SMALL_FILE
-from dliosim.plan.samples.places import FramedPlaces
-from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE, FilePart
+from dliosim.plan.samples.places import SAMPLES_AT_ONCE, FilePart, FramedPlaces
 from dliosim.plan.samples.sample_to_file import align_up
 from dliosim.plan.samples.sizes import sample_sizes, sample_strides
 

@@ -38,8 +38,7 @@ from dliosim.formats.protocols import Built, GroupEncoder, Preallocated
 from dliosim.formats.registry import bind, import_libraries
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Access, Dataset, Prepare
-from dliosim.plan.samples.places import FramedPlaces, IndexedPlaces, Places
-from dliosim.plan.samples.prepare_partition import FilePart, sample_parts
+from dliosim.plan.samples.places import FilePart, FramedPlaces, IndexedPlaces, Places, sample_parts
 from dliosim.plan.samples.sizes import sample_sizes
 from dliosim.readable import number, size
 

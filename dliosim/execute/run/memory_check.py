@@ -199,9 +199,9 @@ def _loop_needs(session: Session, loop: Loop, batches: dict[str, int]) -> RankMe
 
 def _prepare_needs(session: Session, verb: Prepare) -> RankMemory:
     world, dataset = session.world, session.workload.dataset(verb.dataset)
-    need = prepare_memory(bind(dataset), verb, world.size, world.rank)
+    need = prepare_memory(bind(dataset), verb, world.rank)
     if isinstance(verb, Convert):
-        need += convert_memory(session.workload.dataset(verb.source), dataset, world.size, world.rank)
+        need += convert_memory(session.workload.dataset(verb.source), dataset, world.rank)
     return need
 
 

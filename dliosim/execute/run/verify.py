@@ -33,7 +33,7 @@ from dliosim.formats.protocols import Built, Format
 from dliosim.formats.registry import bind, import_libraries, import_modules
 from dliosim.measure.rank.records import VerbRecord
 from dliosim.model import Dataset, Job, Workload
-from dliosim.plan.samples.prepare_partition import FilePart
+from dliosim.plan.samples.places import FilePart
 from dliosim.plan.samples.sizes import bind_file
 
 _ASTRAY = {errno.ENOENT: "is missing", errno.ELOOP: "is a symbolic link, not a file"}

@@ -178,10 +178,8 @@ class StateFiles:
         return self._name("", 0)
 
     def files(self) -> Iterator[tuple[str, int]]:
-        """Yield the name of each file and the rank that makes it, over all ranks."""
-        for rank in range(self.split.present_ranks):
-            for name in self.file_names(rank):
-                yield name, rank
+        """Return the name of each file and the rank that makes it, over all ranks."""
+        return ((name, rank) for rank in range(self.split.present_ranks) for name in self.file_names(rank))
 
     def partner_files(self) -> Iterator[tuple[str, int]]:
         """Yield the name of each file that a partner keeps, and the rank that saved its bytes.

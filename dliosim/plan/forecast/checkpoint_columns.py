@@ -87,6 +87,7 @@ class StateCounter:
         total = stored.shares.bytes_below(written.present_ranks)
         self._start: Column = np.cumsum(total) - total
         self._before = np.append(0, np.cumsum(stored.bytes_per_owner()))
+        self._writers = stored.writers()
 
     def units_to_restore(self, rank: int) -> UnitRanges:
         """Return the units that a rank needs, from the owners whose coordinates are closest to its own.
@@ -149,7 +150,10 @@ class StateCounter:
                 runs += int((lengths > 0).sum() if transfer is None else (-(-lengths // transfer)).sum())
                 largest = max(largest, widest_call(min(most, transfer or most), page))
 
-        for rows in self._iterate_stretches(needs):
+        # In the order of `shard_reads`: in one file by part, else by owner.
+        pairs = self._part_pairs(needs) if self._stored.regions else self._owner_pairs(needs)
+        for part, owner in pairs:
+            rows = self._find_stretches(needs, part, owner)
             if not len(rows.part):
                 continue
             total += int(rows.length.sum())
@@ -175,11 +179,6 @@ class StateCounter:
         if last is not None:
             end_runs(last.length)
         return ReadTotals(made + runs, calls + runs, total, largest), files
-
-    def _iterate_stretches(self, needs: UnitRanges) -> Iterator[FileStretches]:
-        """Yield the ranges that are needed, in the order of `shard_reads`: in one file by part, else by owner."""
-        found = self._part_pairs(needs) if self._stored.regions else self._owner_pairs(needs)
-        return (self._find_stretches(needs, part, owner) for part, owner in found)
 
     def count_stretches(self, needs: UnitRanges) -> int:
         """Return the number of (part, owner) pairs that `count` handles; each takes it about 0.1 us."""
@@ -257,9 +256,7 @@ class StateCounter:
         place = place + np.where(strided, 0, (low - begin) * unit)
         file = np.zeros_like(owner)
         if not stored.regions:
-            number = stored.checkpoint.writers.number
-            writer = owner // number * number if stored.checkpoint.writers.kind == "one per" else owner
-            file = writer * self._labels + self._label[part]
+            file = self._writers[owner] * self._labels + self._label[part]
         return FileStretches(part, file, place, (high - low) * unit, lines, strided)
 
     def _shard_offsets(self, part: Column, owner: Column, before: Column, length: Column) -> Column:

@@ -124,8 +124,17 @@ def count_saves(loop: Loop, cadence: Cadence, steps: int) -> int:
     return loop.epochs * steps // math.ceil(cadence.seconds / compute) if compute > 0 else 0
 
 
-def save_interval(loop: Loop, cadence: Cadence, steps: int) -> float | None:
-    """Return the mean compute seconds between two saves, with epochs of `steps` steps; None if it is not known."""
+def save_intervals(workload: Workload, checkpoint: str) -> Iterator[tuple[Cadence, float | None]]:
+    """Yield when loops save a checkpoint, and the mean compute seconds between two saves; None if it is not known."""
+    for verb, _ in flatten_verbs(workload.verbs):
+        if isinstance(verb, Loop):
+            steps = steps_of_epoch(verb, workload.read_dataset(verb), workload.job.ranks)
+            for cadence in verb.checkpoints:
+                if cadence.checkpoint == checkpoint:
+                    yield cadence, _save_interval(verb, cadence, steps)
+
+
+def _save_interval(loop: Loop, cadence: Cadence, steps: int) -> float | None:
     if cadence.unit == "seconds":
         return cadence.seconds
     if cadence.unit == "end":

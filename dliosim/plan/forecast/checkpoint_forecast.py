@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
+from dliosim.formats.protocols import Ints
 from dliosim.model import Checkpoint, Restore
 from dliosim.plan.checkpoints.layout import state_files
 from dliosim.plan.checkpoints.reshard import ReadTotals
@@ -24,7 +24,7 @@ _AFFORDABLE = 1 << 23
 _MOST_OF_A_RANK = 1 << 25
 
 
-def choose_sample_ranks(kinds: NDArray[np.int64], work: int) -> tuple[list[int], NDArray[np.int64]]:
+def choose_sample_ranks(kinds: Ints, work: int) -> tuple[list[int], Ints]:
     """Return the ranks to count, and for each rank of the job the index of the one that stands for it, int64 (ranks,).
 
     `kinds` has a number for each rank; ranks of one kind do the same. Each kind is represented by a rank, unless there
@@ -78,9 +78,7 @@ def forecast_save(checkpoint: Checkpoint, ranks: int, times: int) -> PhaseForeca
     )
 
 
-def _write_buffers(
-    largest: NDArray[np.int64], owned: NDArray[np.int64], writers: NDArray[np.int64], ranks: int
-) -> NDArray[np.int64]:
+def _write_buffers(largest: Ints, owned: Ints, writers: Ints, ranks: int) -> Ints:
     """Return the bytes of write buffers of each rank, int64 (ranks,): of its own calls, and of those it receives.
 
     `largest` is the largest call of what each rank saves; `owned` and `writers` as in `StateFiles`.

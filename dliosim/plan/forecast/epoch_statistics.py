@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dliosim.formats.protocols import Ints
 from dliosim.model import Access, Dataset, Job, Loop
 from dliosim.model.counter_rng import key
 from dliosim.model.epoch_size import files_in_table, ranges_of_sample, shard_bounds
@@ -63,8 +63,8 @@ class _RankState:
     When an epoch needs larger buffers than there are, all files are opened again.
     """
 
-    kept: list[NDArray[np.int64]]  #: samples in memory, for each planned rank
-    opened: list[NDArray[np.int64]]  #: open files, for each planned rank
+    kept: list[Ints]  #: samples in memory, for each planned rank
+    opened: list[Ints]  #: open files, for each planned rank
     buffer: int = -1  #: bytes of a buffer; -1 before the first epoch
 
 
@@ -217,7 +217,7 @@ def _choose_ranks(seed: int, ranks: int, rows: int, fewest: int, among: int) -> 
     return sorted({0, *some, *([ranks - 1] if most > 1 else [])})
 
 
-def _plan_rank(case: CountInput, rank: int, epoch: int, kept: NDArray[np.int64]) -> RankPlan:
+def _plan_rank(case: CountInput, rank: int, epoch: int, kept: Ints) -> RankPlan:
     loop, placement, access = case.loop, case.placement, case.loop.access
     extents = plan_epoch(loop, placement.places, case.job, rank, epoch)
     if case.is_stand_in:
@@ -241,7 +241,7 @@ def _plan_rank(case: CountInput, rank: int, epoch: int, kept: NDArray[np.int64])
     )
 
 
-def _request_bytes(case: CountInput, extents: Extents, stored: Extents, kept: NDArray[np.int64]) -> int:
+def _request_bytes(case: CountInput, extents: Extents, stored: Extents, kept: Ints) -> int:
     """Return the bytes of the samples that are read; samples that share an encoded unit share its bytes evenly."""
     if not case.placement.places.plans_shared_bytes:
         return int(stored.length.sum())
@@ -273,7 +273,7 @@ def _table_bytes(extents: Extents, made: Calls) -> int:
     return sum({id(column): column.nbytes for column in columns if isinstance(column, np.ndarray)}.values())
 
 
-def _step_spans(extents: Extents) -> NDArray[np.int64]:
+def _step_spans(extents: Extents) -> Ints:
     """Return first byte, last byte and bytes of each of the first steps; int64 (3, steps)."""
     steps = min(extents.steps, _SPAN_STEPS)
     result = np.zeros((3, steps), np.int64)

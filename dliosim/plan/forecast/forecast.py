@@ -8,9 +8,9 @@ from functools import reduce
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
+from dliosim.formats.protocols import Ints
 from dliosim.formats.registry import bind
 from dliosim.model import Dataset, Job, Workload
 from dliosim.model.epoch_size import LARGEST_TABLE, find_shard, ranges_of_sample, steps_of_epoch
@@ -71,8 +71,7 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
             phases.append(replace(one, node_memory=fullest_node(_rank_memory(one, workload) + own, workload.job)))
         most = max(most, int((needed + staging).max()))
         fullest = max(fullest, fullest_node(needed + staging, workload.job))
-    used = [dataset for dataset in workload.datasets if needs_totals(dataset)]
-    index = sum(8 * (block_count(dataset) + 1) for dataset in used)
+    index = sum(8 * (block_count(dataset) + 1) for dataset in workload.datasets if needs_totals(dataset))
     states = tuple(_forecast_states(workload, phases))
     return Forecast(
         workload.name,
@@ -88,14 +87,14 @@ def forecast(workload: Workload, found: Mapping[str, DataIndex] = MappingProxyTy
     )
 
 
-def _rank_memory(phase: PhaseForecast, workload: Workload) -> NDArray[np.int64]:
+def _rank_memory(phase: PhaseForecast, workload: Workload) -> Ints:
     """Return the bytes of memory that each rank needs in a phase, int64 (ranks,), without staging buffers."""
     if phase.rank_memory is not None:
         return phase.rank_memory
     return np.full(workload.job.ranks, phase.memory.total)
 
 
-def _staging_memory(workload: Workload, checkpoints: Iterable[str]) -> NDArray[np.int64]:
+def _staging_memory(workload: Workload, checkpoints: Iterable[str]) -> Ints:
     """Return the bytes of staging buffers of each rank, which are there from the begin of a run; int64 (ranks,)."""
     total = np.zeros(workload.job.ranks, np.int64)
     for checkpoint in map(workload.checkpoint, checkpoints):
@@ -214,7 +213,7 @@ def _loop_runs(verbs: tuple[Verb, ...]) -> Iterator[tuple[Loop, int]]:
 
 def _forecast_verb(
     workload: Workload, placements: dict[str, Placement], verb: Verb, times: int
-) -> tuple[list[PhaseForecast], NDArray[np.int64]]:
+) -> tuple[list[PhaseForecast], Ints]:
     """Return the phases of one verb, and the bytes of memory that each rank needs for it; int64 (ranks,)."""
     if isinstance(verb, Loop):
         return _forecast_loop(workload, placements, verb, times, 1)
@@ -236,7 +235,7 @@ def _forecast_verb(
 
 def _forecast_loop(
     workload: Workload, placements: dict[str, Placement], loop: Loop, times: int, runs: int
-) -> tuple[list[PhaseForecast], NDArray[np.int64]]:
+) -> tuple[list[PhaseForecast], Ints]:
     """Return the phases of a loop done `times` times, and the memory of each rank, int64 (ranks,).
 
     Each time it is done in `runs` runs that share its epochs.
@@ -279,7 +278,7 @@ def _forecast_loop(
     return phases, needed + saving
 
 
-def _memory_with_leaders(leader: RankMemory, job: Job) -> NDArray[np.int64]:
+def _memory_with_leaders(leader: RankMemory, job: Job) -> Ints:
     """Return the bytes of each rank, int64 (ranks,), from those of ranks that read for all ranks of their nodes."""
     needed = np.full(job.ranks, leader.total - leader.buffers + leader.buffers // job.ranks_per_node)
     needed[:: job.ranks_per_node] = leader.total
@@ -333,10 +332,9 @@ def _forecast_states(workload: Workload, phases: list[PhaseForecast]) -> Iterato
         if not saves:
             continue
         state = forecast_state(checkpoint, workload.job.ranks, saves)
-        hows = [
-            ("restore", checkpoint.name, verb.option_text) for verb in restores if verb.checkpoint == checkpoint.name
-        ]
-        read = (phase.bytes.total for phase in phases if (phase.verb, phase.name, phase.when) in hows[:1])
+        how = next((verb.option_text for verb in restores if verb.checkpoint == checkpoint.name), None)
+        wanted = ("restore", checkpoint.name, how)
+        read = (phase.bytes.total for phase in phases if (phase.verb, phase.name, phase.when) == wanted)
         yield replace(state, restored=next(read, state.restored))
 
 
@@ -344,8 +342,7 @@ def _forecast_storage(
     workload: Workload, phases: list[PhaseForecast], states: tuple[StateForecast, ...]
 ) -> tuple[Storage, ...]:
     """Return the space of data sets that are prepared, and of checkpoints that are saved."""
-    written = [phase for phase in phases if phase.verb in ("prepare", "convert") and not phase.when]
-    prepared = {phase.name: phase.bytes for phase in written}
+    prepared = {phase.name: phase.bytes for phase in phases if phase.verb in ("prepare", "convert") and not phase.when}
     made = []
     for name, size in prepared.items():
         dataset = workload.dataset(name)

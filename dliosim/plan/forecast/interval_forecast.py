@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from dliosim.model import Checkpoint, Workload
-from dliosim.model.epoch_size import steps_of_epoch
-from dliosim.model.verbs import Loop, flatten_verbs
-from dliosim.plan.forecast.checkpoint_footprint import forecast_state, save_interval
+from dliosim.plan.forecast.checkpoint_footprint import forecast_state, save_intervals
 from dliosim.plan.forecast.checkpoint_interval import LOSS, Costs, best_interval, compute_waste, daly_interval
 from dliosim.plan.forecast.forecast_types import Forecast, StateForecast
 
@@ -78,7 +76,11 @@ def forecast_risks(workload: Workload, forecast: Forecast, failures: FailureMode
         each = tuple(Risk(rate, _failure_costs(checkpoint, whole, failures, rate)) for rate in rates)
         background = checkpoint.background
         known = background is None or background.staging is not None or failures.save_time is not None
-        own = () if state.part_of or workload.scale > 1 else tuple(_save_intervals(workload, checkpoint))
+        own = tuple(
+            ("" if cadence.unit == "seconds" else f"{cadence.every} {cadence.unit}", between)
+            for cadence, between in save_intervals(workload, checkpoint.name)
+            if between is not None and not state.part_of and workload.scale <= 1
+        )
         needed = None
         if known and not is_timed:
             needed = _find_rate(partial(_failure_costs, checkpoint, whole, failures), failures.loss)
@@ -123,16 +125,3 @@ def _failure_costs(checkpoint: Checkpoint, state: StateForecast, failures: Failu
     if restart is None:
         restart = state.restored / rate if rate else stall * state.restored / max(state.bytes, 1)
     return Costs(failures.mtbf, stall, restart, flush)
-
-
-def _save_intervals(workload: Workload, checkpoint: Checkpoint) -> Iterator[tuple[str, float]]:
-    """Yield the intervals in which loops save a checkpoint, as text and in seconds, if the time is known."""
-    for verb, _ in flatten_verbs(workload.verbs):
-        if not isinstance(verb, Loop):
-            continue
-        steps = steps_of_epoch(verb, workload.read_dataset(verb), workload.job.ranks)
-        for cadence in verb.checkpoints:
-            between = save_interval(verb, cadence, steps)
-            if cadence.checkpoint == checkpoint.name and between is not None:
-                unit = "" if cadence.unit == "seconds" else f"{cadence.every} {cadence.unit}"
-                yield unit, between

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dliosim.errors import PlanError
-from dliosim.formats.protocols import Format, Framed, Resolved
+from dliosim.formats.protocols import Format, Framed, Ints, Resolved
 from dliosim.formats.registry import bind
 from dliosim.model import Compute, Dataset, Distribution, constant
 from dliosim.model.counter_rng import draw, key
@@ -49,7 +48,7 @@ def mean_read_bytes(dataset: Dataset) -> float | None:
     return float(form.length(_representative_sizes(dataset)).mean())
 
 
-def _representative_sizes(dataset: Dataset) -> NDArray[np.int64]:
+def _representative_sizes(dataset: Dataset) -> Ints:
     """Return the sizes of all samples, or of an even part of them; int64 bytes."""
     step = 1 if dataset.samples <= AFFORDABLE else dataset.samples // _DRAWS
     return sample_sizes(dataset, np.arange(0, dataset.samples, step))

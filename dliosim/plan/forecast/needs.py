@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from dliosim.model import Cadence, Loop, StorageModel, Workload
-from dliosim.model.epoch_size import steps_of_epoch
-from dliosim.plan.forecast.checkpoint_footprint import save_interval
+from dliosim.plan.forecast.checkpoint_footprint import save_intervals
 from dliosim.plan.forecast.checkpoint_interval import LOSS
 from dliosim.plan.forecast.forecast import loops_of
 from dliosim.plan.forecast.forecast_types import Demand, Forecast, PhaseForecast, StateForecast
@@ -135,17 +134,12 @@ def save_needs(workload: Workload, forecast: Forecast, loss: float = LOSS) -> It
     """
     for state in forecast.states:
         checkpoint = workload.checkpoint(state.checkpoint)
-        found: list[tuple[float, Cadence]] = []
-        for loop in loops_of(workload.verbs):
-            steps = steps_of_epoch(loop, workload.read_dataset(loop), workload.job.ranks)
-            for cadence in loop.checkpoints:
-                if cadence.checkpoint == state.checkpoint:
-                    found.append((save_interval(loop, cadence, steps) or float("inf"), cadence))
-        between = min((each for each, _ in found), default=float("inf"))
+        found = [(each or math.inf, cadence) for cadence, each in save_intervals(workload, state.checkpoint)]
+        between = min((each for each, _ in found), default=math.inf)
         background = checkpoint.background is not None
         making = checkpoint.serialize.duration(state.most) if checkpoint.serialize else 0.0
         left = (between if background else between * loss / (1 - loss)) - making
-        known = between < float("inf")
+        known = between < math.inf
         yield SaveNeeds(
             state,
             next((cadence for each, cadence in found if each == between), None),

@@ -8,15 +8,14 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dliosim.formats.protocols import Format
+from dliosim.formats.protocols import Format, Ints
 from dliosim.formats.registry import bind
 from dliosim.model import Access, Convert, Dataset, Prepare
 from dliosim.plan.forecast.forecast_types import PhaseForecast, RankSpread, spread_of, uniform_spread
 from dliosim.plan.forecast.layout_forecast import AFFORDABLE, Placement
 from dliosim.plan.forecast.rank_memory import RankMemory, prepare_memory, prepares_whole_files
 from dliosim.plan.samples.io_requests import plan_calls, sample_heads
-from dliosim.plan.samples.places import FramedPlaces, Places
-from dliosim.plan.samples.prepare_partition import SAMPLES_AT_ONCE
+from dliosim.plan.samples.places import SAMPLES_AT_ONCE, FramedPlaces, Places
 from dliosim.plan.samples.read_ranges import plan_part, plan_reads
 from dliosim.plan.samples.sample_to_file import first_samples
 from dliosim.plan.samples.sizes import local_prefix_sums, sample_sizes
@@ -27,7 +26,7 @@ _SAMPLED_FILES = 65_536
 _SIDECARS, _SIDECAR_SAMPLES = 64, 4096
 
 #: Samples, bytes and calls of each file.
-_Columns: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"
+_Columns: TypeAlias = "tuple[Ints, Ints, Ints]"
 
 #: Samples, bytes, files and calls of a rank.
 _Counts: TypeAlias = "tuple[RankSpread, RankSpread, RankSpread, RankSpread]"
@@ -57,7 +56,7 @@ def forecast_prepare(placement: Placement, verb: Prepare, ranks: int, times: int
     # With O_DIRECT one call becomes up to three: its whole pages, and the bytes before and after them.
     calls = replace(calls, estimated=calls.estimated or verb.access.page > 1)
     opens, form = _count_opens(places.form, verb, ranks, files), bind(dataset)
-    memory = prepare_memory(form, verb, ranks, 0)
+    memory = prepare_memory(form, verb, 0)
     each = np.zeros(ranks, np.int64)
     each[: dataset.layout.files if prepares_whole_files(form, verb) else dataset.samples] = memory.total
     figures = samples, written, files, opens, calls, memory
@@ -130,7 +129,7 @@ def _count_shared_files(places: FramedPlaces, exact: bool, ranks: int, transfer:
     closer = np.where(filled, np.searchsorted(edges, starts[1:]) - 1, owner)
     if places.prefix is None and dataset.constant_size is None:  # a file for each of few samples: no sums yet
         places = replace(places, prefix=local_prefix_sums(places.form))
-    written: NDArray[np.int64] = np.diff(places.bytes_before(edges))
+    written: Ints = np.diff(places.bytes_before(edges))
     header = places.form.header
     sizes = places.file_sizes(np.arange(files))
     trailer = sizes - header - np.diff(places.bytes_before(starts))
@@ -192,7 +191,7 @@ def forecast_conversion_reads(
         planned = min(files, max(ranks, int(np.searchsorted(bounds[1:], _PLANNED))))
         most, known = max(_PLANNED // planned, 1), False
     counts, largest = np.zeros((4, ranks)), 0
-    opened: list[list[NDArray[np.int64]]] = [[] for _ in range(ranks)]
+    opened: list[list[Ints]] = [[] for _ in range(ranks)]
     for file in range(planned):
         first, last = bounds[file : file + 2].tolist()
         if first == last:
@@ -226,7 +225,7 @@ def forecast_conversion_reads(
 
 def _count_part(
     source: Placement, access: Access, first: int, last: int, most: int
-) -> tuple[NDArray[np.float64], int, NDArray[np.int64]]:
+) -> tuple[NDArray[np.float64], int, Ints]:
     """Return samples, bytes, calls and opens of the reads of samples, the largest step, and the files read.
 
     The first `most` samples stand for all.

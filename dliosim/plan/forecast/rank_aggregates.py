@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dliosim.formats.protocols import Ints
 from dliosim.model import Dataset, Job, Loop, communicator_size
 from dliosim.model.epoch_size import pads_all_ranks, samples_of_ranks, shard_bounds
 from dliosim.plan.forecast.forecast_types import RankSpread, spread_of, uniform_spread
@@ -39,16 +39,16 @@ class RankPlan:
     """Figures of one planned rank."""
 
     bytes: int  #: bytes of the samples that are read
-    files: NDArray[np.int64]  #: numbers of the files that are read, sorted, each once
+    files: Ints  #: numbers of the files that are read, sorted, each once
     heads: int  #: calls before which `open each sample` opens a file
     calls: int  #: calls as planned
     issued: int  #: calls as a run counts them; one copy out of a mapping stands for several
     moved: int  #: bytes of all calls
     largest_step: int  #: bytes of the largest step
     plan_bytes: int  #: bytes of the plan's columns
-    rounds: NDArray[np.int64]  #: collective rounds of each step, (steps,)
-    span: NDArray[np.int64]  #: first byte, last byte and bytes of the first steps, (3, steps)
-    kept: NDArray[np.int64]  #: samples that `cache memory` takes in the first epoch, sorted
+    rounds: Ints  #: collective rounds of each step, (steps,)
+    span: Ints  #: first byte, last byte and bytes of the first steps, (3, steps)
+    kept: Ints  #: samples that `cache memory` takes in the first epoch, sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class EpochAggregate:
     found: tuple[RankPlan, ...]  #: planned ranks
     reads_all: bool  #: true if every sample is read from storage
     opening: bool  #: true if a file that all ranks open together is opened in this epoch
-    fresh: list[NDArray[np.int64]]  #: files that were not open before, for each planned rank
+    fresh: list[Ints]  #: files that were not open before, for each planned rank
     disjoint: bool  #: true if every sample is one range of a file, and shares no bytes with another sample
     sample_bytes: int | None  #: bytes that reading a sample moves; None if they vary
     counted: bool  #: false if only a run shows whether more bytes are moved, or fewer for bytes that samples share
@@ -148,7 +148,7 @@ def count_files(tally: EpochAggregate, samples: RankSpread) -> RankSpread:
     return tally.make_spread([_scale_files(tally, len(one.files)) for one in tally.found])
 
 
-def _files_of_nodes(tally: EpochAggregate, files: Sequence[NDArray[np.int64]]) -> RankSpread:
+def _files_of_nodes(tally: EpochAggregate, files: Sequence[Ints]) -> RankSpread:
     """Count the files that the first rank of each node reads for all ranks of the node, if each rank has `files`."""
     job, together, total = tally.case.job, np.concatenate(files), tally.case.dataset.layout.files
     if tally.whole and job.nodes == 1:

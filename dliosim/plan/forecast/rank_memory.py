@@ -6,9 +6,8 @@ from dataclasses import astuple, dataclass, replace
 from typing import Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dliosim.formats.protocols import Built, Format, Framed, GroupEncoder
+from dliosim.formats.protocols import Built, Format, Framed, GroupEncoder, Ints
 from dliosim.model import Convert, Dataset, Job, Loop, Prepare
 from dliosim.model.epoch_size import LARGEST_TABLE, ranges_of_sample
 from dliosim.plan.forecast.layout_forecast import estimate_mean
@@ -57,7 +56,7 @@ class RankMemory:
         return RankMemory(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
 
 
-def fullest_node(needed: NDArray[np.int64], job: Job) -> int:
+def fullest_node(needed: Ints, job: Job) -> int:
     """Return the largest sum of what the ranks of a node need; int64 (ranks,), the ranks dealt to nodes in blocks."""
     return int(np.add.reduceat(needed, np.arange(0, len(needed), job.ranks_per_node)).max(initial=0))
 
@@ -99,7 +98,7 @@ def prepares_whole_files(form: Format, verb: Prepare) -> bool:
     return isinstance(verb, Convert) or (isinstance(form, Built) and not isinstance(form, GroupEncoder))
 
 
-def prepare_memory(form: Format, verb: Prepare, ranks: int, rank: int) -> RankMemory:
+def prepare_memory(form: Format, verb: Prepare, rank: int) -> RankMemory:
     """Return the memory of a rank that writes its part of a data set: the samples made at a time, and the encoder's."""
     dataset, files, transfer = form.dataset, form.dataset.layout.files, verb.access.transfer
     if rank >= (files if prepares_whole_files(form, verb) else dataset.samples):
@@ -116,7 +115,7 @@ def prepare_memory(form: Format, verb: Prepare, ranks: int, rank: int) -> RankMe
     return RankMemory(int(made + form.encoder_bytes(int(made), int(sample))) + _PREPARING)
 
 
-def convert_memory(source: Dataset, dataset: Dataset, ranks: int, rank: int) -> RankMemory:
+def convert_memory(source: Dataset, dataset: Dataset, rank: int) -> RankMemory:
     """Return the memory of a rank for the samples that it reads to convert; nothing if it has no file to write."""
     if rank >= dataset.layout.files:
         return RankMemory()

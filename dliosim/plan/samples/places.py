@@ -14,13 +14,47 @@ from dliosim.formats.protocols import Column, Format, Framed, Ints
 from dliosim.model.dataset import Dataset
 from dliosim.plan.samples import sample_to_file
 from dliosim.plan.samples.io_requests import Extents, ReadRanges
-from dliosim.plan.samples.prepare_partition import FilePart, sample_parts
 from dliosim.plan.samples.sample_index import DataIndex, locate_ranges, sample_places
 from dliosim.plan.samples.sizes import BLOCK, BLOCKS_AT_ONCE, sample_sizes, sample_strides
+
+#: Samples of a part that are made at a time while preparing; a call never spans two such groups.
+SAMPLES_AT_ONCE = 65_536
 
 _FILES_AT_ONCE = 1 << 18
 _PARTS_AT_ONCE = 16_384
 _NO_UNITS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Bytes [offset, offset + length) of a file: samples with the bytes around each."""
+
+    file: int  #: number of the file
+    offset: int  #: first byte
+    length: int  #: bytes
+    first_sample: int  #: first sample
+    last_sample: int  #: last sample, exclusive
+    first: bool  #: true: the part also holds the header, and its rank makes the file
+    last: bool = True  #: true: the part also holds the trailer
+
+
+def sample_parts(dataset: Dataset, ranks: int, rank: int) -> Iterator[FilePart]:
+    """Return the samples that `rank` writes, by file, to files that a library makes; offsets have no meaning.
+
+    Rank f % R writes file f. With fewer files than ranks, each rank writes a contiguous 1/R of the samples.
+    """
+    total, files = dataset.samples, dataset.layout.files
+    begin, end, some = 0, total, range(rank, files, ranks)
+    if files < ranks:
+        begin, end = rank * total // ranks, (rank + 1) * total // ranks
+        touched = sample_to_file.files_of(np.array([begin, end - 1]), total, files).tolist()
+        some = range(touched[0], touched[1] + 1)
+    for file in some:
+        start, stop = sample_to_file.first_samples(np.array([file, file + 1]), total, files).tolist()
+        first, last = max(begin, start), min(end, stop)
+        if first < last:
+            size = int(sample_sizes(dataset, np.array([first]))[0])
+            yield FilePart(file, 0, (last - first) * size, first, last, first == start, last == stop)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,11 +240,9 @@ class FramedPlaces(Places):
         for begin in range(0, len(owned), _PARTS_AT_ONCE):
             piece = owned[begin : begin + _PARTS_AT_ONCE]
             files = np.arange(piece.start, piece.stop, piece.step)
-            sizes = self.file_sizes(files).tolist()
-            first = self.first_samples(files).tolist()
-            last = self.first_samples(files + 1).tolist()
-            for row, file in enumerate(piece):
-                yield FilePart(file, 0, sizes[row], first[row], last[row], True)
+            columns = files, self.file_sizes(files), self.first_samples(files), self.first_samples(files + 1)
+            for file, size, first, last in zip(*(column.tolist() for column in columns), strict=True):
+                yield FilePart(file, 0, size, first, last, True)
 
     def _share_parts(self, ranks: int, rank: int) -> Iterator[FilePart]:
         def offset_of(sample: int) -> int:

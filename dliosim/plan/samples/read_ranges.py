@@ -40,12 +40,10 @@ def plan_reads(extents: Extents, access: Access, kept: Ints, places: Places) -> 
 
 def rows_to_keep(stored: Extents, memory: int) -> NDArray[np.bool_]:
     """Return which rows of the first epoch `cache memory` keeps: each sample once, up to the first one too large."""
-    if not memory:
-        return np.zeros(len(stored.sample), np.bool_)
-    _, first = np.unique(stored.sample, return_index=True)
-    rows = np.sort(first)
     keeps = np.zeros(len(stored.sample), np.bool_)
-    keeps[rows[np.cumsum(stored.length[rows]) <= memory]] = True
+    if memory:
+        rows = np.sort(np.unique(stored.sample, return_index=True)[1])
+        keeps[rows[np.cumsum(stored.length[rows]) <= memory]] = True
     return keeps
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dliosim.formats.registry import bind
 from dliosim.model import Chunk, Compression, Dataset, Distribution, Layout
 from dliosim.plan.forecast.layout_forecast import guess_places, place_samples
-from dliosim.plan.samples.prepare_partition import sample_parts
+from dliosim.plan.samples.places import sample_parts
 from dliosim.plan.samples.sizes import sample_sizes
 
 DRAWN = Distribution("normal", (3000.0, 900.0), 1.0, 9000.0)
