@@ -32,7 +32,7 @@ from dliosim.dlio.samples import (
     mean_size,
     samples_per_file,
 )
-from dliosim.dlio.saves import cadence, checkpoint_blocks, checkpoint_verbs, has_checkpoints, name_saved_amount
+from dliosim.dlio.saves import cadence, checkpoint_blocks, checkpoint_verbs, name_saved_amount
 from dliosim.errors import HELP, UsageError
 from dliosim.readable import size
 from dliosim.units import format_seconds
@@ -166,7 +166,7 @@ def _trains(task: Conversion) -> bool:
 
 def _statements(task: Conversion) -> Iterator[Statement]:
     config = task.config
-    trains, saves = _trains(task), has_checkpoints(task)
+    trains, saves = _trains(task), config.flag("workflow.checkpoint")
     generates = config.flag("workflow.generate_data")
     evaluates = config.flag("workflow.evaluation") and files_of(task, EVALUATION) > 0
     is_unread = format_of(task) == SYNTHETIC

@@ -13,6 +13,7 @@ from typing import Final
 from dliosim.dlio.config import Value
 from dliosim.dlio.conversion import Block, Conversion, Line, block, name_place, setting, split_folder
 from dliosim.errors import UsageError
+from dliosim.model import ELEMENTS
 from dliosim.readable import count
 from dliosim.units import format_bytes
 
@@ -41,10 +42,6 @@ _FOLDER: Final = "dataset.data_folder"
 
 #: The key for the bytes of a sample, in both generations.
 _LENGTHS: Final = ("dataset.record_length", "dataset.record_length_bytes")
-
-_ELEMENTS: Final = frozenset(
-    (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +85,11 @@ def mean_size(task: Conversion) -> int:
     dims = _dims(task)
     table = table_columns(task)
     if table:
-        return sum(int(element.lstrip("uintfloa")) // 8 * length for _, element, length in table)
+        return sum(ELEMENTS[element] * length for _, element, length in table)
     if dims:
-        return prod(dims) * _element_bytes(task)
+        return prod(dims) * ELEMENTS[_element(task)]
     length = _record_length(task)
-    return max(int(length), 1) if not task.as_run or _is_indexed(task) else max(isqrt(int(length)) ** 2, 1)
+    return max(int(length), 1) if not task.as_run or "indexed" in format_of(task) else max(isqrt(int(length)) ** 2, 1)
 
 
 def dataset_block(task: Conversion, part: Part) -> Block:
@@ -219,7 +216,7 @@ def _column(task: Conversion, given: Value, number: int) -> tuple[str, str, int]
     name, kind, length = str(spec.get("name", number)), str(spec.get("dtype", "float32")), spec.get("size", 1)
     if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length < 1 << 30:
         raise UsageError(f"dataset.parquet.columns: size of `{name}`: expected a whole number from 1 on")
-    if kind in _ELEMENTS:
+    if kind in ELEMENTS:
         return name, kind, length
     element, length, text = {
         "list": ("float32", length, ""),
@@ -327,13 +324,5 @@ def _dims(task: Conversion) -> list[int]:
     return task.config.integers("dataset.record_dims")
 
 
-def _is_indexed(task: Conversion) -> bool:
-    return "indexed" in format_of(task)
-
-
 def _element(task: Conversion) -> str:
-    return task.config.choice("dataset.record_element_type", sorted(_ELEMENTS), "uint8")
-
-
-def _element_bytes(task: Conversion) -> int:
-    return int(_element(task).lstrip("uintfloa")) // 8
+    return task.config.choice("dataset.record_element_type", sorted(ELEMENTS), "uint8")

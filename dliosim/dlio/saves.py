@@ -42,11 +42,6 @@ _MOST_LAYERS: Final = 10_000
 _TYPES: Final = ("fp16", "bf16", "fp32", "fp64")
 
 
-def has_checkpoints(task: Conversion) -> bool:
-    """Return True if anything is saved; without `workflow.checkpoint` the whole section has no effect."""
-    return task.config.flag("workflow.checkpoint")
-
-
 def checkpoint_blocks(task: Conversion) -> Iterator[Block]:
     """Yield the checkpoint and its model."""
     is_transformer = _is_transformer(task)

@@ -10,8 +10,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import file_to_read
+from dliosim.formats.header_scanner import data_error, file_to_read
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, Dressed, FileIndex, Ints, index_ranges
 from dliosim.formats.unsupported import smallest_size
 from dliosim.lazy_numpy import np
@@ -86,16 +85,16 @@ class Csv(Dressed):
         """
         text = str(data, "latin-1")
         if not text.strip():
-            raise ExecutionError("the line is empty", "R401")
+            raise data_error("the line is empty")
         try:
             np.loadtxt([text], delimiter=",", comments=None)
         except ValueError as error:
             reason = str(error).partition(";")[0][:200]
-            raise ExecutionError(f"the line does not hold numbers, separated by commas: {reason}", "R401") from error
+            raise data_error(f"the line does not hold numbers, separated by commas: {reason}") from error
         if self.dataset.source:
             return None
         if data[-1] != _NEWLINE:
-            raise ExecutionError("the line does not end in a newline", "R401")
+            raise data_error("the line does not end in a newline")
         length = self.content(np.array([len(data)]))[1]
         return np.frombuffer(data, np.uint8)[: int(length[0])]
 
@@ -139,10 +138,10 @@ def _find_newlines(stream: FileIO, path: Path) -> tuple[Ints, Ints, int]:
         places = np.flatnonzero(block[1 : count + 1] == _NEWLINE)
         lines += len(places)
         if lines > _MOST_LINES:
-            raise ExecutionError(f"{path} has more than {_MOST_LINES} lines", "R401")
+            raise data_error(f"{path} has more than {_MOST_LINES} lines")
         longest = int(np.diff(places + size, prepend=begin - 1, append=size + count - 1).max())
         if longest > LONGEST_LINE:
-            raise ExecutionError(f"{path} has a line longer than {LONGEST_LINE} bytes, at {begin} or after it", "R401")
+            raise data_error(f"{path} has a line longer than {LONGEST_LINE} bytes, at {begin} or after it")
         if len(places):
             found.append(places + size)
             after.append((block[places] == _RETURN).astype(np.int64))

@@ -31,6 +31,11 @@ _LEAST_LOOK: Final = 512
 _IN_MEMORY: Final = getattr(os, "RWF_NOWAIT", 0)
 
 
+def data_error(text: str) -> ExecutionError:
+    """Return the error [R401] of a file whose data cannot be used as they are."""
+    return ExecutionError(text, "R401")
+
+
 @contextmanager
 def file_to_read(path: Path) -> Iterator[FileIO]:
     """Open a file for reading, without a buffer, for the length of a block. Follows links; does not wait for a pipe.
@@ -38,25 +43,21 @@ def file_to_read(path: Path) -> Iterator[FileIO]:
     An error at close is ignored: what was read is whole. Raises ExecutionError [R401] if there is no regular file,
     OSError as open.
     """
+    no_file = f"open refused on {path}: no regular file stands where a file should be; move it away"
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:  # the error of a socket
-            raise _no_file_error(path) from error
+            raise data_error(no_file) from error
         raise
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _no_file_error(path)
+            raise data_error(no_file)
         os.set_blocking(descriptor, True)
         yield FileIO(descriptor, closefd=False)
     finally:
         with suppress(OSError):
             os.close(descriptor)
-
-
-def _no_file_error(path: Path) -> ExecutionError:
-    text = f"open refused on {path}: no regular file stands where a file should be; move it away"
-    return ExecutionError(text, "R401")
 
 
 @contextmanager

@@ -24,8 +24,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import file_to_look_at
+from dliosim.formats.header_scanner import data_error, file_to_look_at
 from dliosim.formats.protocols import Bytes, Column, FileIndex, Framed, Ints, index_ranges
 from dliosim.formats.unsupported import smallest_size
 from dliosim.lazy_numpy import np
@@ -111,12 +110,10 @@ class _ImageFormat(Framed):
             if tail != self.end:  # cameras and editors leave bytes after the end
                 tail = look.read(_BEHIND, max(0, size - _BEHIND))
         if head != self.magic:
-            raise ExecutionError(
-                f"{path} is no {self.plugin} file: it begins with {head.hex(' ') or 'nothing'}", "R401"
-            )
+            raise data_error(f"{path} is no {self.plugin} file: it begins with {head.hex(' ') or 'nothing'}")
         if self.end not in tail or size < len(self.magic) + len(self.end):
             text = f"{path} is cut short: a {self.plugin} file does not end in its last {len(tail)} bytes, up to {size}"
-            raise ExecutionError(text, "R401")
+            raise data_error(text)
         return index_ranges(size, np.zeros(1, np.int64), np.array([size]), len(head) + len(tail), size)
 
     def decode(self, column: Column | None, data: memoryview) -> Bytes | None:
@@ -134,9 +131,9 @@ class _ImageFormat(Framed):
                     return None
         except Exception as error:  # damaged data make Pillow's plugins raise OSError, SyntaxError, zlib.error and more
             text = f"a {self.plugin} image of {len(data)} bytes cannot be decoded: {type(error).__name__}: {error}"
-            raise ExecutionError(text, "R401") from error
+            raise data_error(text) from error
         text = f"a {self.plugin} image of {len(data)} bytes says it has {width} x {height} pixels, over {MOST_PIXELS}"
-        raise ExecutionError(text, "R401")
+        raise data_error(text)
 
     def content(self, sizes: Ints) -> tuple[Ints, Ints]:
         """Return the first bytes of the padding. ExecutionError [R401] if a size is below `SMALLEST`."""
@@ -160,7 +157,7 @@ class _ImageFormat(Framed):
 
     def _check_sizes(self, sizes: Ints) -> None:
         if len(sizes) and (least := int(sizes.min())) < SMALLEST:
-            raise ExecutionError(f"a {self.plugin} file of {least} bytes: the smallest has {SMALLEST}", "R401")
+            raise data_error(f"a {self.plugin} file of {least} bytes: the smallest has {SMALLEST}")
 
     def _fit_image(self, seed: int, room: int) -> bytes:
         """Return an image of at most `room` bytes, and at least 90 % of it, unless one pixel makes too large a step.
@@ -179,7 +176,7 @@ class _ImageFormat(Framed):
             area *= aim / max(1, len(image) - self.overhead)
         best = best or self._encode(*_draw_pixels(seed, 1.0))
         if len(best) > room:
-            raise ExecutionError(f"the smallest {self.plugin} image has {len(best)} bytes, over {room}", "R401")
+            raise data_error(f"the smallest {self.plugin} image has {len(best)} bytes, over {room}")
         return best
 
     def _encode(self, coarse: Image, noise: Bytes) -> bytes:

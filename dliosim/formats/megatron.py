@@ -31,8 +31,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
-from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import file_to_read, read_at
+from dliosim.formats.header_scanner import data_error, file_to_read, read_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints, index_ranges
 from dliosim.lazy_numpy import np
 from dliosim.model import ELEMENTS
@@ -92,23 +91,23 @@ class Indexed(Framed):
         item, lengths, pointers, touched = _read_index(sidecar)
         if self.dataset.shape is not None and item != self.token_bytes:
             text = f"{sidecar} says that tokens have {item} bytes, and the data set that they are {self.token_type}"
-            raise ExecutionError(text, "R401")
+            raise data_error(text)
         taken = lengths * item
         outside = (pointers < 0) | (pointers > size - taken)
         if outside.any():
             which = int(np.argmax(outside))
             text = f"{sidecar}: sequence {which}, {taken[which]} bytes at {pointers[which]}, is not inside the"
-            raise ExecutionError(f"{text} {size} bytes of {path.name}", "R401")
+            raise data_error(f"{text} {size} bytes of {path.name}")
         each = self.dataset.constant_size
         if each is None:
             return index_ranges(size, pointers, taken, touched)
         if each % item or each < 2 * item:
-            raise ExecutionError(f"{sidecar}: samples of {each} bytes are not two or more tokens of {item}", "R401")
+            raise data_error(f"{sidecar}: samples of {each} bytes are not two or more tokens of {item}")
         ends = np.cumsum(taken)
         gaps = pointers != ends - taken
         if gaps.any():
             text = f"{sidecar}: sequence {int(np.argmax(gaps))} does not follow the one before it"
-            raise ExecutionError(f"{text}, so samples are in pieces", "R401")
+            raise data_error(f"{text}, so samples are in pieces")
         own = each - item
         count = max(0, int(taken.sum()) - item) // own
         column = Column(1, 1, each, own, np.arange(count, dtype=np.int64) * own, np.full(count, each, np.int64))
@@ -123,7 +122,7 @@ class Indexed(Framed):
             return np.frombuffer(data, np.uint8)
         size = column.row_bytes if column is not None else self.dataset.constant_size
         if len(data) != size:
-            raise ExecutionError(f"a sample of indexed has {len(data)} bytes, and not {size}", "R401")
+            raise data_error(f"a sample of indexed has {len(data)} bytes, and not {size}")
         own = column.unit_bytes if column is not None else size - self.token_bytes
         return np.frombuffer(data, np.uint8)[:own]
 
@@ -200,27 +199,27 @@ def _read_index(path: Path) -> tuple[int, Ints, Ints, int]:
         size = os.fstat(descriptor).st_size
         head = read_at(descriptor, _HEADER.size, 0)
         if len(head) < _HEADER.size or not head.startswith(_MAGIC):
-            raise ExecutionError(f"{path} is no index of Megatron's: it does not begin as one", "R401")
+            raise data_error(f"{path} is no index of Megatron's: it does not begin as one")
         _, version, code, count, documents = _HEADER.unpack(head)
         element = next((name for name, number in CODES.items() if number == code), None)
         if version != _VERSION or element is None:
             text = f"{path}: an index of version {version} with tokens of type {code}"
-            raise ExecutionError(f"{text}; known are {_VERSION} and 1 to {len(CODES)}", "R401")
+            raise data_error(f"{text}; known are {_VERSION} and 1 to {len(CODES)}")
         needed = _HEADER.size + 12 * count + 8 * documents
         if size not in (needed, needed + count):  # with modes
             text = f"{path} has {size} bytes, and {count} sequences and {documents} document indices take {needed}"
-            raise ExecutionError(text, "R401")
+            raise data_error(text)
         if size > LARGEST_INDEX:
-            raise ExecutionError(f"{path} has {size} bytes; an index of up to {LARGEST_INDEX} is read", "R401")
+            raise data_error(f"{path} has {size} bytes; an index of up to {LARGEST_INDEX} is read")
         at = _HEADER.size
         lengths = _read_numbers(descriptor, path, "<i4", count, at)
         pointers = _read_numbers(descriptor, path, "<i8", count, at + 4 * count)
         starts = _read_numbers(descriptor, path, "<i8", documents, at + 12 * count)
     if (lengths < 0).any():
         which = int(np.argmax(lengths < 0))
-        raise ExecutionError(f"{path}: sequence {which} has {lengths[which]} tokens", "R401")
+        raise data_error(f"{path}: sequence {which} has {lengths[which]} tokens")
     if documents and (starts[0] != 0 or starts[-1] != count or (np.diff(starts) < 0).any()):
-        raise ExecutionError(f"{path}: the documents are not sequences 0 to {count - 1}, in order", "R401")
+        raise data_error(f"{path}: the documents are not sequences 0 to {count - 1}, in order")
     return ELEMENTS[element], lengths, pointers, needed
 
 
@@ -229,5 +228,5 @@ def _read_numbers(descriptor: int, path: Path, kind: str, count: int, offset: in
     length = np.dtype(kind).itemsize * count
     data = read_at(descriptor, length, offset)
     if len(data) != length:
-        raise ExecutionError(f"{path} ends early, while it was read", "R401")
+        raise data_error(f"{path} ends early, while it was read")
     return np.frombuffer(data, kind).astype(np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dliosim.errors import ExecutionError
+from dliosim.formats.header_scanner import data_error
 from dliosim.formats.protocols import Column, FileIndex, Framed, index_ranges
 from dliosim.lazy_numpy import np
 
@@ -28,7 +28,7 @@ class Raw(Framed):
         stride = -(-each // self.align) * self.align
         count, rest = divmod(size - header + stride - each, stride)
         if count < 0 or (rest > stride - each):
-            raise ExecutionError(f"{path} has {size} bytes, which is no whole number of samples of {each}", "R401")
+            raise data_error(f"{path} has {size} bytes, which is no whole number of samples of {each}")
         unit = Column(1, 1, each, each, header + np.arange(count) * stride, np.full(count, each, np.int64))
         return FileIndex(count, size, (unit,))
 

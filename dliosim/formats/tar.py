@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import Scanner, file_to_read
+from dliosim.formats.header_scanner import Scanner, data_error, file_to_read
 from dliosim.formats.protocols import CLASSES, Bytes, Column, FileIndex, Framed, Ints, index_ranges
 from dliosim.lazy_numpy import np
 
@@ -94,12 +93,10 @@ def parse_members(take: Callable[[int, int], memoryview], size: int, archive: st
     while offset < size:
         head = bytes(take(offset, UNIT))
         if len(head) < UNIT:
-            raise ExecutionError(
-                f"{archive}: a header at {offset} ends outside the {size} bytes of the archive", "R401"
-            )
+            raise data_error(f"{archive}: a header at {offset} ends outside the {size} bytes of the archive")
         if not any(head):
             if extended:
-                raise ExecutionError(f"{archive}: the extended header at {begin} belongs to no member", "R401")
+                raise data_error(f"{archive}: the extended header at {begin} belongs to no member")
             return
         _check_header(head, archive, offset)
         kind = head[_TYPE]
@@ -108,12 +105,12 @@ def parse_members(take: Callable[[int, int], memoryview], size: int, archive: st
         taken = 0 if kind in _NO_DATA else of_header if length < 0 or kind in b"xgLK" else length
         if taken > size - data:
             text = f"{archive}: the member at {offset} has {taken} bytes and ends outside the archive of {size}"
-            raise ExecutionError(text, "R401")
+            raise data_error(text)
         end = data + -(-taken // UNIT) * UNIT
         if kind in b"xgLK":
             if taken > LARGEST_EXTENSION:
                 text = f"{archive}: the extended header at {offset} has {taken} bytes; {LARGEST_EXTENSION} are believed"
-                raise ExecutionError(text, "R401")
+                raise data_error(text)
             text_of = bytes(take(data, taken)) if kind != b"g" else b""
             if kind == b"L":
                 name = text_of.split(b"\0")[0].decode("utf-8", "surrogateescape")
@@ -124,14 +121,14 @@ def parse_members(take: Callable[[int, int], memoryview], size: int, archive: st
             begin = begin if extended else end
             continue
         if kind == b"S":
-            raise ExecutionError(f"{archive}: the member at {offset} is a sparse file, which cannot be read", "R401")
+            raise data_error(f"{archive}: the member at {offset} is a sparse file, which cannot be read")
         called = name or _parse_name(head)
         regular = kind in _REGULAR and not (kind == b"\0" and called.endswith("/"))
         yield TarMember(called, regular, begin, data, taken, end)
         name, length, extended = "", -1, False
         offset = begin = end
     if whole or extended:
-        raise ExecutionError(f"{archive}: ends at {size} without the zeros that end an archive", "R401")
+        raise data_error(f"{archive}: ends at {size} without the zeros that end an archive")
 
 
 def _check_header(head: bytes, archive: str, offset: int) -> None:
@@ -140,8 +137,7 @@ def _check_header(head: bytes, archive: str, offset: int) -> None:
     total = sum(rest) + 8 * ord(" ")
     signed = total - 256 * len(rest.translate(None, _BELOW_128))  # some old writers summed signed bytes
     if stored not in (total, signed):
-        text = f"{archive}: no tar header at {offset}: its checksum is {total}, and it says {stored}"
-        raise ExecutionError(text, "R401")
+        raise data_error(f"{archive}: no tar header at {offset}: its checksum is {total}, and it says {stored}")
 
 
 def _parse_number(field: bytes, archive: str, offset: int) -> int:
@@ -150,7 +146,7 @@ def _parse_number(field: bytes, archive: str, offset: int) -> int:
         return int.from_bytes(field[1:], "big")
     text = field.split(b"\0")[0].strip(b" ")
     if text.translate(None, b"01234567"):
-        raise ExecutionError(f"{archive}: no tar header at {offset}: {field!r} is no number", "R401")
+        raise data_error(f"{archive}: no tar header at {offset}: {field!r} is no number")
     return int(text or b"0", 8)
 
 
@@ -169,14 +165,14 @@ def _parse_pax(records: bytes, name: str, length: int, archive: str, offset: int
         count = int(digits) if space and digits.isdigit() else 0
         key, equals, value = records[at + len(digits) + 1 : at + count - 1].partition(b"=")
         if count > len(records) - at or not equals or records[at + count - 1 : at + count] != b"\n":
-            raise ExecutionError(f"{archive}: record at byte {at} of the pax header at {offset} is damaged", "R401")
+            raise data_error(f"{archive}: record at byte {at} of the pax header at {offset} is damaged")
         if key.startswith(b"GNU.sparse"):
-            raise ExecutionError(f"{archive}: the member at {offset} is a sparse file, which cannot be read", "R401")
+            raise data_error(f"{archive}: the member at {offset} is a sparse file, which cannot be read")
         if key == b"path":
             name = value.decode("utf-8", "surrogateescape")
         if key == b"size":
             if not value.isdigit() or len(value) > 18:
-                raise ExecutionError(f"{archive}: the pax header at {offset} has a size {value[:20]!r}", "R401")
+                raise data_error(f"{archive}: the pax header at {offset} has a size {value[:20]!r}")
             length = int(value)
         at += count
     return name, length
@@ -216,11 +212,11 @@ class Tar(Framed):
                     current, suffixes = key, set()
                 elif suffix in suffixes:
                     text = f"{path}: sample {len(begins) - 1} has two members `{suffix}`, the second at {member.begin}"
-                    raise ExecutionError(text, "R401")
+                    raise data_error(text)
                 suffixes.add(suffix)
                 ends[-1] = member.end
         if not size:
-            raise ExecutionError(f"{path} is empty, and no tar archive", "R401")
+            raise data_error(f"{path} is empty, and no tar archive")
         offset = np.array(begins, np.int64)
         return index_ranges(size, offset, np.array(ends, np.int64) - offset, scanner.touched)
 
@@ -236,14 +232,14 @@ class Tar(Framed):
         )
         last = found[-1].end if found else 0
         if last != len(data) or last % UNIT:
-            raise ExecutionError(f"a sample of tar has members up to byte {last}, and {len(data)} bytes", "R401")
+            raise data_error(f"a sample of tar has members up to byte {last}, and {len(data)} bytes")
         try:
             with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
                 first = next((member for member in archive if member.isreg() and _sample_key(member.name)[0]), None)
         except (tarfile.TarError, ValueError, EOFError, OverflowError) as error:
-            raise ExecutionError(f"a sample of tar cannot be read: {error}", "R401") from error
+            raise data_error(f"a sample of tar cannot be read: {error}") from error
         if first is None:
-            raise ExecutionError("a sample of tar has no member with contents", "R401")
+            raise data_error("a sample of tar has no member with contents")
         return np.frombuffer(data, np.uint8)[first.offset_data : first.offset_data + first.size]
 
     @property

@@ -41,8 +41,7 @@ from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Final
 
-from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import BLOCK, Scanner, file_to_read
+from dliosim.formats.header_scanner import BLOCK, Scanner, data_error, file_to_read
 from dliosim.formats.protocols import CLASSES, LARGEST_INDEX, Bytes, Column, FileIndex, Framed, Ints, index_ranges
 from dliosim.lazy_numpy import np
 
@@ -88,7 +87,7 @@ def feature_bytes(example: memoryview, names: tuple[str, ...]) -> list[memoryvie
     missing = next((name for name in names if name.encode() not in found), None)
     if missing is not None:
         have = ", ".join(f"`{key.decode(errors='replace')}`" for key in list(found)[:8]) or "none"
-        raise ExecutionError(f"a tfrecord has no feature `{missing}` of bytes; of bytes it has {have}", "R401")
+        raise data_error(f"a tfrecord has no feature `{missing}` of bytes; of bytes it has {have}")
     return [found[name.encode()] for name in names]
 
 
@@ -124,12 +123,12 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int, memoryview]]:
             length, begin = _read_varint(message, at)
             at = begin + length
         else:
-            raise ExecutionError(f"a tfrecord's data are no Example: wire type {kind} of field {number}", "R401")
+            raise data_error(f"a tfrecord's data are no Example: wire type {kind} of field {number}")
         if at > len(message):
             text = (
                 f"a tfrecord's data are no Example: field {number} ends {at - len(message)} bytes outside its message"
             )
-            raise ExecutionError(text, "R401")
+            raise data_error(text)
         yield number, kind, message[begin:at]
 
 
@@ -140,7 +139,7 @@ def _read_varint(message: memoryview, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << 7 * count
         if byte < 0x80:
             return value, at + count + 1
-    raise ExecutionError("a tfrecord's data are no Example: a number does not end", "R401")
+    raise data_error("a tfrecord's data are no Example: a number does not end")
 
 
 LARGEST: Final = (1 << 31) - 1
@@ -209,17 +208,16 @@ class TfRecord(Framed):
         None if it has no feature with bytes and `names` is empty. Raises ExecutionError [R401] for damaged records.
         """
         if len(data) < _HEAD + _FOOT:
-            raise ExecutionError(f"a tfrecord of {len(data)} bytes: it ends at byte {len(data)} of its frame", "R401")
+            raise data_error(f"a tfrecord of {len(data)} bytes: it ends at byte {len(data)} of its frame")
         length, check = _HEADER.unpack_from(data)
         if _mask_crc(_crc32c(data[:8])) != check:
-            raise ExecutionError("a tfrecord's length does not have its CRC, at byte 0 of the record", "R401")
+            raise data_error("a tfrecord's length does not have its CRC, at byte 0 of the record")
         if length != len(data) - _HEAD - _FOOT:
-            text = f"a tfrecord of {len(data)} bytes says, at byte 0, that its data are {length}"
-            raise ExecutionError(text, "R401")
+            raise data_error(f"a tfrecord of {len(data)} bytes says, at byte 0, that its data are {length}")
         body = data[_HEAD : _HEAD + length]
         if _mask_crc(_crc32c(body)) != int.from_bytes(data[-_FOOT:], "little"):
             text = f"a tfrecord's data do not have their CRC, bytes {_HEAD} to {_HEAD + length - 1} of the record"
-            raise ExecutionError(text, "R401")
+            raise data_error(text)
         parts = feature_bytes(body, self.dataset.names)
         if parts is None:
             return None
@@ -243,7 +241,7 @@ class TfRecord(Framed):
         if int(data.max(initial=0)) > LARGEST:
             which = int(np.argmax(data > LARGEST))
             text = f"sample {samples[which]} of {sizes[which]} bytes is too large for tfrecord: a record is below 2 GiB"
-            raise ExecutionError(text, "R401")
+            raise data_error(text)
         flat = np.frombuffer(out, np.uint8)
         before = _HEAD + data - sizes
         if _is_uniform(sizes):
@@ -395,16 +393,16 @@ def _scan_records(scanner: Scanner, path: Path, size: int) -> tuple[Ints, Ints]:
     while offset < size:
         head = scanner.take(offset, _HEAD)
         if len(head) < _HEAD:
-            raise ExecutionError(f"{path}: record {len(offsets)}, at {offset}, ends in its header", "R401")
+            raise data_error(f"{path}: record {len(offsets)}, at {offset}, ends in its header")
         length, check = _HEADER.unpack(head)
         if _mask_crc(_crc32c(head[:8])) != check:
             text = f"{path}: record {len(offsets)}, at {offset}, is no tfrecord: its length does not have its CRC"
             if bytes(head[:2]) == _GZIP:
                 text += " (the file begins as gzip does: compressed records are not read)"
-            raise ExecutionError(text, "R401")
+            raise data_error(text)
         if length > size - offset - _HEAD - _FOOT:
             text = f"{path}: record {len(offsets)}, at {offset}, has {length} bytes and ends outside the file of {size}"
-            raise ExecutionError(text, "R401")
+            raise data_error(text)
         offsets.append(offset)
         lengths.append(length + _HEAD + _FOOT)
         offset += length + _HEAD + _FOOT

@@ -179,21 +179,18 @@ class SpillFile:
         """Append bytes; return their place. Raises OSError, and after an error the same again."""
         if self.failure is not None:
             raise self.failure
+        begin, rest = self._end, memoryview(data)
         try:
-            return self._append(data)
+            if self._file is None:
+                self._file = TemporaryFile(dir=self.directory, buffering=0)  # noqa: SIM115  # as long as the run
+            self._file.seek(begin)
+            while rest:
+                # A device that becomes full takes a part.
+                rest = rest[self._file.write(rest) :]
         except OSError as error:
             self.failure = error
             self.close()
             raise
-
-    def _append(self, data: bytes) -> tuple[int, int]:
-        if self._file is None:
-            self._file = TemporaryFile(dir=self.directory, buffering=0)  # noqa: SIM115  # as long as the run
-        begin, rest = self._end, memoryview(data)
-        self._file.seek(begin)
-        while rest:
-            # A device that becomes full takes a part.
-            rest = rest[self._file.write(rest) :]
         self._end += len(data)
         return begin, len(data)
 

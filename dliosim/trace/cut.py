@@ -68,13 +68,7 @@ def parse_cut(text: str) -> TraceCut:
             ranges[name] = first, last
         else:
             raise ValueError(f"`{part}` is no part of a trace: steps, epochs, ranks or at most, like {_EXAMPLE}")
-    every = TraceCut()
-    return TraceCut(
-        ranges.get("epochs", every.epochs),
-        ranges.get("steps", every.steps),
-        ranges.get("ranks", every.ranks),
-        MOST_BYTES if most is None else most,
-    )
+    return TraceCut(**ranges, most_bytes=MOST_BYTES if most is None else most)
 
 
 @dataclass(frozen=True, slots=True)

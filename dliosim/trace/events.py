@@ -14,38 +14,14 @@ from numpy.typing import NDArray
 
 #: What an event is, by `Events.kind`. The first seven are operations on files; "other" is what no analysis knows.
 KINDS: Final = (
-    "open",
-    "close",
-    "read",
-    "write",
-    "fsync",
-    "seek",
-    "metadata",
-    "compute",
-    "data wait",
-    "sync",
-    "decode",
-    "preprocess",
-    "save",
-    "restore",
-    "phase",
-    "epoch",
-    "load",
-    "other",
-)
+    "open", "close", "read", "write", "fsync", "seek", "metadata", "compute", "data wait", "sync", "decode",
+    "preprocess", "save", "restore", "phase", "epoch", "load", "other",
+)  # fmt: skip
 
 #: The layer that an event belongs to, by `Events.layer`, from the application down to the system's calls.
 LAYERS: Final = (
-    "application",
-    "loader",
-    "reader",
-    "checkpoint",
-    "library",
-    "mpi-io collective",
-    "mpi-io",
-    "stdio",
-    "posix",
-)
+    "application", "loader", "reader", "checkpoint", "library", "mpi-io collective", "mpi-io", "stdio", "posix",
+)  # fmt: skip
 
 #: The columns, and their types. Times are ns: `begin` since the job's start.
 COLUMNS: Final[dict[str, np.dtype[Any]]] = {

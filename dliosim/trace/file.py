@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dliosim.boundedjson import parse_json
 from dliosim.errors import HELP, TraceError
-from dliosim.trace.calls import NAMES, kinds_of, layers_of
+from dliosim.trace.calls import CALL_KINDS, CALL_LAYERS, NAMES
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS, SPAN_COLUMNS
 from dliosim.trace.events import COLUMNS, KINDS, UNKNOWN, Events, Process, Trace, layer_number
 
@@ -196,16 +196,14 @@ def _read(path: Path, file: Any) -> Trace:
         processes.append(Process(of["rank"], of["pid"], host[0] if host else ""))
         done = rows.stop
     events = Events(**columns, names=tuple(names), files=tuple(files), processes=tuple(processes))
-    made = {table: int(heads[:, HEAD.index(f"{table}_made")].sum()) for table in _TABLES}
-    kept = {table: int(heads[:, HEAD.index(table)].sum()) for table in _TABLES}
+    totals = dict(zip(HEAD, heads.sum(axis=0).tolist(), strict=True))
     lost = tuple(
-        f"{kept[table]:_} of {made[table]:_} {table} were recorded: the trace had reached its limit of bytes"
+        f"{totals[table]:_} of {made:_} {table} were recorded: the trace had reached its limit of bytes"
         for table in _TABLES
-        if kept[table] < made[table]
+        if totals[table] < (made := totals[f"{table}_made"])
     )
-    end = int((events.begin + events.duration).max(initial=0))
-    unseen = int(heads[:, HEAD.index("unseen")].sum())
-    notes = (f"{unseen:_} calls of the run are not in the trace: {UNSEEN}",) if unseen else ()
+    end = int(events.end.max(initial=0))
+    notes = (f"{totals['unseen']:_} calls of the run are not in the trace: {UNSEEN}",) if totals["unseen"] else ()
     command, settings = (str(file.attrs.get(name, "")) for name in ("command", "settings"))
     return Trace("dliosim", str(path), events, end, {}, lost, notes, command, _read_settings(settings))
 
@@ -274,7 +272,7 @@ def _fill(file: Any, heads: NDArray[np.int64], number: int, part: dict[str, NDAr
     made = part["name"][:calls]
     if len(made) and (made.min() < 0 or made.max() >= len(NAMES)):
         raise ValueError("it has calls that this dliosim does not know")
-    part["kind"][:calls], part["layer"][:calls] = kinds_of(made), layers_of(made)
+    part["kind"][:calls], part["layer"][:calls] = CALL_KINDS[made], CALL_LAYERS[made]
     kind = part["kind"][calls:]
     if len(kind) and (kind.min() < 0 or kind.max() >= len(KINDS)):
         raise ValueError("it has kinds of events that this dliosim does not know")

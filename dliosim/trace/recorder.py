@@ -94,22 +94,19 @@ class CallLog:
     Its meter has the clock readings of planned calls, and gives them when it is asked for them (`add_times`).
     """
 
-    __slots__ = ("_entries", "_files", "_made", "_path", "_planned", "_recorder", "_rows", "_short", "_timed", "thread")
+    __slots__ = ("_entries", "_files", "_made", "_path", "_recorder", "_rows", "_short", "_timed", "call", "thread")
 
     def __init__(self, recorder: Recorder, path: Callable[[int], str], planned: Call, thread: int) -> None:
         #: number of the thread that makes the calls, as in `Events.thread`
         self.thread = thread
-        self._recorder, self._entries, self._path, self._planned = recorder, recorder.entries, path, planned
+        #: the call that reads what is planned
+        self.call = planned
+        self._recorder, self._entries, self._path = recorder, recorder.entries, path
         self._files: dict[int, int] = {}
         self._rows: list[tuple[PlannedCalls, int, int]] = []
         self._short: list[tuple[int, int, int, int]] = []
         # Runs so far, and those of them whose times are known.
         self._made = self._timed = 0
-
-    @property
-    def call(self) -> Call:
-        """Return the call that reads what is planned."""
-        return self._planned
 
     def add_rows(self, rows: PlannedCalls) -> None:
         """Note the rows of a run, before its meter has its times: a call for each row, or one for all."""
@@ -355,8 +352,7 @@ class Recorder:
 
     def _add(self, buffer: ColumnBuffer, columns: dict[str, NDArray[np.int64]]) -> None:
         """Add the rows of these columns that the cut asks for."""
-        epoch, step = self._epoch or UNKNOWN, columns["step"]
-        cut = self.cut
+        epoch, step, cut = self._epoch or UNKNOWN, columns["step"], self.cut
         if self._epoch and not cut.epochs[0] <= epoch <= cut.epochs[1]:
             return
         rows = (step == UNKNOWN) | (step >= cut.steps[0]) & (step <= cut.steps[1])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dliosim.analyze.read.open_trace import open_trace
 from dliosim.errors import TraceError, UsageError
-from dliosim.trace.calls import CALLS, Call
+from dliosim.trace.calls import NAMES, Call
 from dliosim.trace.columns import CALL_COLUMNS, CHUNK_ROWS, SPAN_COLUMNS, ColumnBuffer, SpillFile
 from dliosim.trace.events import KINDS, Trace, kind_number
 from dliosim.trace.file import (
@@ -73,7 +73,7 @@ def write(path: Path, counts: list[int], ahead: int = 0, command: str = "dliosim
             for number, chunks in enumerate(group_columns(buffer.chunks(each), len(buffer.types))):
                 writer.write_chunks(name, rank, number * each, chunks)
         writer.write_names(rank, "files", pack_names([f"own {rank}", "shared"]))
-        writer.write_names(rank, "names", pack_names([*(each[2] for each in CALLS.values()), "compute"]))
+        writer.write_names(rank, "names", pack_names([*NAMES, "compute"]))
         writer.write_names(rank, "host", pack_names([f"node{rank}"]))
     writer.close()
 

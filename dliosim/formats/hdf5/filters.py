@@ -18,6 +18,7 @@ import numpy as np
 from h5py import h5d, h5f, h5p, h5s, h5t, h5z
 
 from dliosim.errors import ExecutionError
+from dliosim.formats.header_scanner import data_error
 from dliosim.formats.protocols import Bytes, Filter
 
 #: These are no filters of HDF5, but carry more that decoding needs. "elements" comes first where a filter depends on
@@ -131,7 +132,7 @@ def _decode(steps: tuple[Filter, ...], elements: tuple[int, ...], unit_bytes: in
         else:
             found = _unshuffle(found, step.parameters[0] if step.parameters else 1)
     if len(found) != unit_bytes:
-        raise ExecutionError(f"a chunk decodes to {len(found)} bytes instead of {unit_bytes}", "R401")
+        raise data_error(f"a chunk decodes to {len(found)} bytes instead of {unit_bytes}")
     return found
 
 
@@ -145,12 +146,12 @@ def _max_encoded_bytes(steps: tuple[Filter, ...], unit_bytes: int) -> int:
 
 def _check_fletcher32(data: Bytes) -> Bytes:
     if len(data) < _CHECKSUM:
-        raise ExecutionError(f"a chunk of {len(data)} bytes is too short for its checksum", "R401")
+        raise data_error(f"a chunk of {len(data)} bytes is too short for its checksum")
     stored, found = int.from_bytes(data[-_CHECKSUM:].tobytes(), "little"), fletcher32(data[:-_CHECKSUM])
     # HDF5 before 1.6.3 swapped the bytes of both sums on little-endian machines; its readers take either.
     swapped = (found & 0x00FF00FF) << 8 | (found & 0xFF00FF00) >> 8
     if stored not in (found, swapped):
-        raise ExecutionError(f"a chunk's checksum (fletcher32) is {stored:#010x}, of its bytes {found:#010x}", "R401")
+        raise data_error(f"a chunk's checksum (fletcher32) is {stored:#010x}, of its bytes {found:#010x}")
     return data[:-_CHECKSUM]
 
 
@@ -159,10 +160,10 @@ def _inflate(data: Bytes, most: int) -> Bytes:
     try:
         found = stream.decompress(data.data, most + 1)  # limits the memory to a chunk, also for a damaged stream
     except zlib.error as error:
-        raise ExecutionError(f"a chunk does not inflate: {error}", "R401") from error
+        raise data_error(f"a chunk does not inflate: {error}") from error
     if len(found) > most or not stream.eof:
         how = "to more than" if len(found) > most else "and ends before its"
-        raise ExecutionError(f"a chunk inflates {how} {most} bytes", "R401")
+        raise data_error(f"a chunk inflates {how} {most} bytes")
     return np.frombuffer(found, np.uint8)
 
 
@@ -186,7 +187,7 @@ def _decode_by_library(
         chunk.read(h5s.ALL, h5s.ALL, out, mtype=chunk.get_type())
     except (OSError, RuntimeError, ValueError) as error:
         names = ", ".join(step.name for step in steps)
-        raise ExecutionError(f"HDF5 cannot decode a chunk ({names}): {error}", "R401") from error
+        raise data_error(f"HDF5 cannot decode a chunk ({names}): {error}") from error
     return out
 
 
@@ -202,7 +203,7 @@ def _memory_chunk(thread: int, steps: tuple[Filter, ...], elements: tuple[int, .
         raise ExecutionError(f"{text}: a package that brings it, and HDF5_PLUGIN_PATH, make it known", "R403")
     for step in steps:
         if step.name == "szip" and not (len(step.parameters) > 1 and 2 <= step.parameters[1] <= _SZIP_BLOCK):
-            raise ExecutionError(f"a filter szip has parameters {step.parameters}, by which HDF5 would divide", "R401")
+            raise data_error(f"a filter szip has parameters {step.parameters}, by which HDF5 would divide")
     access, create = h5p.create(h5p.FILE_ACCESS), h5p.create(h5p.DATASET_CREATE)
     access.set_fapl_core(1 << 16, False)
     kind: Any = h5t.STD_U8LE

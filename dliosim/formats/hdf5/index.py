@@ -30,7 +30,7 @@ from dliosim.formats.hdf5.filters import (
     needs_elements,
 )
 from dliosim.formats.hdf5.geometry import ChunkGrid, chunk_grid
-from dliosim.formats.header_scanner import FileLook, file_to_look_at
+from dliosim.formats.header_scanner import FileLook, data_error, file_to_look_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter
 from dliosim.formats.unsupported import cure_names
 
@@ -73,16 +73,16 @@ def _find_dataset(root: Any, path: Path, name: str) -> Any:
     steps = name.strip("/").split("/")
     for place, step in enumerate(steps):
         if step in ("", ".", ".."):
-            raise ExecutionError(f"{path}: `{name}` is no name of a data set: `{step}` in it leads nowhere", "R401")
+            raise data_error(f"{path}: `{name}` is no name of a data set: `{step}` in it leads nowhere")
         raw = step.encode()
         if not isinstance(here, h5g.GroupID) or not here.links.exists(raw):
-            raise ExecutionError(f"{path} has no data set `{name}`{_list_present(root, path)}", "R401")
+            raise data_error(f"{path} has no data set `{name}`{_list_present(root, path)}")
         if here.links.get_info(raw).type != h5l.TYPE_HARD:
             so_far = "/".join(steps[: place + 1])
-            raise ExecutionError(f"{path}: `{so_far}` is a link, and links are not followed", "R401")
+            raise data_error(f"{path}: `{so_far}` is a link, and links are not followed")
         here = h5o.open(here, raw)
     if not isinstance(here, h5d.DatasetID):
-        raise ExecutionError(f"{path}: `{name}` is no data set", "R401")
+        raise data_error(f"{path}: `{name}` is no data set")
     return here
 
 
@@ -107,16 +107,16 @@ def _find_longest(root: Any, path: Path) -> str:
     if virtual:
         name, text = next(iter(virtual.items()))
         others = f", or name those of this file to read{cure_names(sorted(rows))}" if rows else ""
-        raise ExecutionError(f"{path}: data set `{name}` {text}{others}", "R401")
+        raise data_error(f"{path}: data set `{name}` {text}{others}")
     if not rows:
-        raise ExecutionError(f"{path} has no data set with samples; links to other files are not followed", "R401")
+        raise data_error(f"{path} has no data set with samples; links to other files are not followed")
     most = max(rows.values())
     best = sorted(name for name, count in rows.items() if count == most)
     if len(best) > 1:
         shown = ", ".join(f"`{name}`" for name in best[:_MOST_SHOWN])
         more = f" and {len(best) - _MOST_SHOWN} more" if len(best) > _MOST_SHOWN else ""
         text = f"{path} has several data sets of {most} samples"
-        raise ExecutionError(f"{text}, {shown}{more}: name those to read{cure_names(best)}", "R401")
+        raise data_error(f"{text}, {shown}{more}: name those to read{cure_names(best)}")
     return best[0]
 
 
@@ -162,7 +162,7 @@ def _link_names(group: Any, path: Path, most: int) -> list[bytes]:
 
     stopped, _ = group.links.iterate(take)
     if stopped:
-        raise ExecutionError(f"{path} has more than {_MOST_OBJECTS} groups and data sets: name those to read", "R401")
+        raise data_error(f"{path} has more than {_MOST_OBJECTS} groups and data sets: name those to read")
     return names
 
 
@@ -221,7 +221,7 @@ def read_index(path: Path, names: tuple[str, ...]) -> FileIndex:
         samples = {name: count for name, count, _ in found}
         if len(set(samples.values())) > 1:
             text = ", ".join(f"`{name}` {count}" for name, count in samples.items())
-            raise ExecutionError(f"{path}: data sets have different numbers of samples: {text}", "R401")
+            raise data_error(f"{path}: data sets have different numbers of samples: {text}")
         columns = tuple(column for _, _, column in found)
         return FileIndex(found[0][1], counted.look.size, columns, counted.touched, sum(row_bytes))
 
@@ -239,7 +239,7 @@ def _open_counting(path: Path) -> Iterator[tuple[Any, _CountingFile]]:
         except Exception as error:  # h5py maps HDF5's errors to a dozen types
             if counted.error is not None:
                 raise counted.error from error
-            raise ExecutionError(f"{path} is no whole HDF5 file: {error}", "R401") from error
+            raise data_error(f"{path} is no whole HDF5 file: {error}") from error
 
 
 def _column(path: Path, name: str, dset: Any, size: int) -> tuple[str, int, Column]:
@@ -248,16 +248,16 @@ def _column(path: Path, name: str, dset: Any, size: int) -> tuple[str, int, Colu
     create = dset.get_create_plist()
     layout = create.get_layout()
     if layout == h5d.VIRTUAL:
-        raise ExecutionError(f"{where} {describe_virtual(dset)}", "R401")
+        raise data_error(f"{where} {describe_virtual(dset)}")
     if layout == h5d.COMPACT:
-        raise ExecutionError(f"{where} is compact: its data are in its header, where HDF5 does not report them", "R401")
+        raise data_error(f"{where} is compact: its data are in its header, where HDF5 does not report them")
     if create.get_external_count():
-        raise ExecutionError(f"{where} is external: its data are in other files", "R401")
+        raise data_error(f"{where} is external: its data are in other files")
     element_bytes = _element_type(where, dset).itemsize
     shape = _shape(where, dset)
     row_bytes = prod(shape[1:]) * element_bytes
     if prod(shape[1:]) == 0:
-        raise ExecutionError(f"{where} of shape {shape} has samples of no bytes", "R401")
+        raise data_error(f"{where} of shape {shape} has samples of no bytes")
     if shape[0] == 0:
         none = np.zeros(0, np.int64)
         return name, 0, Column(1, 1, row_bytes, row_bytes, none, none)
@@ -269,7 +269,7 @@ def _column(path: Path, name: str, dset: Any, size: int) -> tuple[str, int, Colu
 def _shape(where: str, dset: Any) -> tuple[int, ...]:
     space = dset.get_space()
     if space.get_simple_extent_type() != h5s.SIMPLE:
-        raise ExecutionError(f"{where} is a scalar or empty: it has no samples", "R401")
+        raise data_error(f"{where} is a scalar or empty: it has no samples")
     return tuple(int(extent) for extent in space.shape)
 
 
@@ -279,21 +279,20 @@ def _element_type(where: str, dset: Any) -> np.dtype[Any]:
     try:
         found: np.dtype[Any] = kind.dtype
     except TypeError as error:
-        raise ExecutionError(f"{where} has elements that numpy does not know: {error}", "R401") from error
+        raise data_error(f"{where} has elements that numpy does not know: {error}") from error
     if found.hasobject:
-        raise ExecutionError(f"{where} has elements of varying length or references: their data are elsewhere", "R401")
+        raise data_error(f"{where} has elements of varying length or references: their data are elsewhere")
     if found.itemsize != kind.get_size():
-        text = f"{where} has elements of {kind.get_size()} bytes, which numpy reads as {found.itemsize}"
-        raise ExecutionError(text, "R401")
+        raise data_error(f"{where} has elements of {kind.get_size()} bytes, which numpy reads as {found.itemsize}")
     return found
 
 
 def _contiguous_column(where: str, dset: Any, count: int, row_bytes: int, size: int) -> Column:
     offset, length = dset.get_offset(), count * row_bytes
     if offset is None:
-        raise ExecutionError(f"{where} was never written: it has no place in the file", "R401")
+        raise data_error(f"{where} was never written: it has no place in the file")
     if dset.get_storage_size() < length or offset > size or length > size - offset:
-        raise ExecutionError(f"{where}: {length} bytes at {offset} are not all in the file of {size}", "R401")
+        raise data_error(f"{where}: {length} bytes at {offset} are not all in the file of {size}")
     place, long = np.array([offset], np.int64), np.array([length], np.int64)
     return Column(count, 1, row_bytes, length, place, long)
 
@@ -303,12 +302,12 @@ def _chunk_column(where: str, dset: Any, create: Any, shape: tuple[int, ...], el
     found = chunk_grid(shape, chunk, element_bytes)
     if found.units > min(size + _FEW, LARGEST_INDEX // 16):
         text = f"{where} of shape {shape} in chunks of {chunk} has {found.units} chunks: a file of {size} bytes"
-        raise ExecutionError(f"{text} is not believed to", "R401")
+        raise data_error(f"{text} is not believed to")
     if found.samples == 0:
         text = f"{where} of shape {shape} has chunks of {chunk}: of several samples, but none of them whole"
-        raise ExecutionError(f"{text}; `h5repack -l` can cut it by samples", "R401")
+        raise data_error(f"{text}; `h5repack -l` can cut it by samples")
     if found.unit_bytes > _LARGEST_CHUNK:
-        raise ExecutionError(f"{where} has chunks of {found.unit_bytes} bytes, more than 4 GiB", "R401")
+        raise data_error(f"{where} has chunks of {found.unit_bytes} bytes, more than 4 GiB")
     steps = tuple(_filters(create))
     numbers = _list_chunks(where, dset, found.units, len(shape))
     offset, length = numbers[:, 0], numbers[:, 1]
@@ -317,7 +316,7 @@ def _chunk_column(where: str, dset: Any, create: Any, shape: tuple[int, ...], el
     if outside.any():
         bad = int(np.argmax(outside))
         text = f"chunk {tuple(numbers[bad, 3:].tolist())}, {length[bad]} bytes at {offset[bad]}"
-        raise ExecutionError(f"{where}: {text}, is not all in the file of {size}", "R401")
+        raise data_error(f"{where}: {text}, is not all in the file of {size}")
     offsets, lengths = np.zeros(found.units, np.int64), np.zeros(found.units, np.int64)
     offsets[places] = offset.astype(np.int64)
     row_bytes = found.row_bytes
@@ -331,7 +330,7 @@ def _chunk_column(where: str, dset: Any, create: Any, shape: tuple[int, ...], el
     else:
         if (length != found.unit_bytes).any():
             other = int(length[length != found.unit_bytes][0])
-            raise ExecutionError(f"{where} has a chunk of {other} bytes instead of {found.unit_bytes}", "R401")
+            raise data_error(f"{where} has a chunk of {other} bytes instead of {found.unit_bytes}")
         lengths[places] = found.run_bytes()[places]
     return Column(found.samples, found.pieces, row_bytes, found.unit_bytes, offsets, lengths, steps)
 
@@ -354,9 +353,9 @@ def _list_chunks(where: str, dset: Any, most: int, rank: int) -> NDArray[np.uint
             take(dset.get_chunk_info(number))
     found = np.frombuffer(numbers, np.uint64).reshape(-1, 3 + rank)
     if len(found) == 0:
-        raise ExecutionError(f"{where} was never written: none of its chunks has a place in the file", "R401")
+        raise data_error(f"{where} was never written: none of its chunks has a place in the file")
     if len(found) > most:
-        raise ExecutionError(f"{where} has more chunks in its index than its shape has", "R401")
+        raise data_error(f"{where} has more chunks in its index than its shape has")
     return found
 
 
@@ -366,11 +365,11 @@ def _chunk_numbers(
     """Return the number of each chunk in the order of samples."""
     index, rest = np.divmod(starts, np.array(chunk, np.uint64))
     if rest.any() or (index >= np.array(found.grid, np.uint64)).any():
-        raise ExecutionError(f"{where} has a chunk that begins where none of its shape can", "R401")
+        raise data_error(f"{where} has a chunk that begins where none of its shape can")
     steps = np.array([prod(found.grid[axis + 1 :]) for axis in range(len(chunk))], np.int64)
     places: NDArray[np.int64] = index.astype(np.int64) @ steps
     if len(places) != len(np.unique(places)):
-        raise ExecutionError(f"{where} has two chunks for one place", "R401")
+        raise data_error(f"{where} has two chunks for one place")
     return places
 
 
@@ -391,7 +390,7 @@ def _add_skip_mask(
     plain = filter_output_bytes(active_filters(steps, mask), unit_bytes)
     skipped = (numbers[:, 2] & np.uint64((1 << len(steps)) - 1)) != 0
     if masks or plain is None or ((numbers[:, 1] == plain) != skipped).any():
-        raise ExecutionError(f"{where} has chunks that skipped filters and look the same as the others", "R401")
+        raise data_error(f"{where} has chunks that skipped filters and look the same as the others")
     return (*steps, Filter(SKIPPED, (mask,)))
 
 

@@ -18,7 +18,7 @@ from dliosim.errors import ExecutionError
 from dliosim.formats.hdf5.filters import encode
 from dliosim.formats.hdf5.geometry import RecordPart, chunk_shape, group_size, record_parts
 from dliosim.formats.hdf5.index import find_datasets
-from dliosim.formats.header_scanner import file_to_read
+from dliosim.formats.header_scanner import data_error, file_to_read
 from dliosim.formats.protocols import Bytes, Filter, cut_bytes
 from dliosim.model import ELEMENTS, Compression, Dataset
 
@@ -70,16 +70,14 @@ class Hdf5Handle:
         length = count * self.row_bytes
         if first < 0 or count < 0 or first + count > self.samples or length > into.nbytes:
             text = f"{count} samples from {first} on, into {into.nbytes} bytes"
-            raise ExecutionError(
-                f"{self.path} has {self.samples} samples of {self.row_bytes} bytes: not {text}", "R401"
-            )
+            raise data_error(f"{self.path} has {self.samples} samples of {self.row_bytes} bytes: not {text}")
         out = np.frombuffer(into, np.uint8)[:length]
         for part in self.parts:
             try:
                 self._read_part(part, first, count, out)
             except (OSError, RuntimeError, ValueError) as error:
                 text = f"{self.path}: HDF5 cannot read samples {first} to {first + count - 1}: {error}"
-                raise ExecutionError(text, "R401") from error
+                raise data_error(text) from error
         return length
 
     def close(self) -> None:
@@ -126,7 +124,7 @@ def open_library(path: Path, dataset: Dataset, comm: object | None = None, colle
         file = h5py.File(path, "r") if comm is None else h5py.File(path, "r", driver="mpio", comm=comm)
     except (OSError, RuntimeError) as error:
         _refuse_by_system(path)
-        raise ExecutionError(f"{path} is no whole HDF5 file: {error}", "R401") from error
+        raise data_error(f"{path} is no whole HDF5 file: {error}") from error
     try:
         return _build_handle(path, file, dataset.names, comm is not None and collective)
     except ExecutionError:
@@ -134,7 +132,7 @@ def open_library(path: Path, dataset: Dataset, comm: object | None = None, colle
         raise
     except Exception as error:  # h5py maps HDF5's errors to a dozen types
         file.close()
-        raise ExecutionError(f"{path} is no whole HDF5 file: {error}", "R401") from error
+        raise data_error(f"{path} is no whole HDF5 file: {error}") from error
 
 
 def _build_handle(path: Path, file: Any, names: tuple[str, ...], collective: bool) -> Hdf5Handle:
@@ -151,7 +149,7 @@ def _build_handle(path: Path, file: Any, names: tuple[str, ...], collective: boo
         samples.add(extents[0])
         found.append(part)
     if len(samples) > 1:
-        raise ExecutionError(f"{path}: data sets have different numbers of samples: {sorted(samples)}", "R401")
+        raise data_error(f"{path}: data sets have different numbers of samples: {sorted(samples)}")
     return Hdf5Handle(path, file, tuple(found), transfer, samples.pop(), begin)
 
 

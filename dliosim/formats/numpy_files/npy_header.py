@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import file_to_look_at
+from dliosim.formats.header_scanner import data_error, file_to_look_at
 from dliosim.formats.protocols import ENCODED, Bytes, Column, FileIndex, Filter, Framed, LibraryReadable
 from dliosim.formats.unsupported import refuse_sizes, refuse_unused
 from dliosim.lazy_numpy import np
@@ -113,14 +113,14 @@ def header_length(beginning: bytes | memoryview, where: str) -> int:
     ExecutionError [R401] if it is no header, of an unknown version, or longer than `LARGEST_HEADER`.
     """
     if len(beginning) < BEGINNING or beginning[:6] != np.lib.format.MAGIC_PREFIX:
-        raise ExecutionError(f"{where} does not begin as an array of numpy does", "R401")
+        raise data_error(f"{where} does not begin as an array of numpy does")
     major, minor = beginning[6], beginning[7]
     if (major, minor) not in ((1, 0), (2, 0), (3, 0)):
-        raise ExecutionError(f"{where} has a header of version {major}.{minor}; known are 1.0, 2.0 and 3.0", "R401")
+        raise data_error(f"{where} has a header of version {major}.{minor}; known are 1.0, 2.0 and 3.0")
     before, digits = (10, "<H") if major == 1 else (12, "<I")
     length: int = before + struct.unpack_from(digits, beginning, 8)[0]
     if length > LARGEST_HEADER:
-        raise ExecutionError(f"{where} has a header of {length} bytes; more than {LARGEST_HEADER} are not read", "R401")
+        raise data_error(f"{where} has a header of {length} bytes; more than {LARGEST_HEADER} are not read")
     return length
 
 
@@ -132,7 +132,7 @@ def parse_array_header(read: Callable[[int], bytes], where: str) -> Array:
     length = header_length(read(BEGINNING), where)
     header = read(length)
     if len(header) < length:
-        raise ExecutionError(f"{where} ends within the header of its array, {length} bytes", "R401")
+        raise data_error(f"{where} ends within the header of its array, {length} bytes")
     stream = BytesIO(header[8:])
     # Versions 2 and 3 differ only in the encoding of field names, which has no effect here.
     parse = np.lib.format.read_array_header_1_0 if header[6] == 1 else np.lib.format.read_array_header_2_0
@@ -146,14 +146,14 @@ def parse_array_header(read: Callable[[int], bytes], where: str) -> Array:
             shape, fortran, dtype = parse(stream)
     except Exception as error:  # the parser of literals may raise nearly anything for hostile text, also MemoryError
         text = f"{where} has a header that numpy cannot read: {type(error).__name__}: {str(error)[:200]}"
-        raise ExecutionError(text, "R401") from error
+        raise data_error(text) from error
     if dtype.hasobject:
-        raise ExecutionError(f"{where} holds objects: reading these would run code out of the file (pickle)", "R401")
+        raise data_error(f"{where} holds objects: reading these would run code out of the file (pickle)")
     if any(extent < 0 for extent in shape):
-        raise ExecutionError(f"{where} has a negative extent in its shape {str(shape)[:60]}", "R401")
+        raise data_error(f"{where} has a negative extent in its shape {str(shape)[:60]}")
     array = Array(length, tuple(int(extent) for extent in shape), dtype, fortran)
     if array.size >= _MOST_BYTES:
-        raise ExecutionError(f"{where} holds {array}, by its header: more than any file does", "R401")
+        raise data_error(f"{where} holds {array}, by its header: more than any file does")
     return array
 
 
@@ -173,7 +173,7 @@ def sample_rows(array: Array, dataset: Dataset, where: str) -> SampleRows:
         return _single_row(array, where)
     if not plain or array.shape[1:] != shape.extents or not array.shape:
         wanted = f"{shape.element} of shape {shape.extents}"
-        raise ExecutionError(f"{where} holds {array}: neither a sample, {wanted}, nor several of them", "R401")
+        raise data_error(f"{where} holds {array}: neither a sample, {wanted}, nor several of them")
     return split_rows(array, array.shape[0], where)
 
 
@@ -183,19 +183,19 @@ def split_rows(array: Array, samples: int, where: str) -> SampleRows:
     Raises ExecutionError [R401] if it does not, and if the bytes of a sample are not contiguous.
     """
     if not array.shape or array.shape[0] != samples:
-        raise ExecutionError(f"{where} holds {array}, and not {samples} samples as the other arrays", "R401")
+        raise data_error(f"{where} holds {array}, and not {samples} samples as the other arrays")
     if array.fortran and samples > 1 and len(array.shape) > 1:
         text = "has its elements in the order of Fortran: those of a sample are scattered over the whole array"
-        raise ExecutionError(f"{where} {text}", "R401")
+        raise data_error(f"{where} {text}")
     size = prod(array.shape[1:]) * array.dtype.itemsize
     if size == 0:
-        raise ExecutionError(f"{where} holds {array}: samples of no bytes", "R401")
+        raise data_error(f"{where} holds {array}: samples of no bytes")
     return SampleRows(samples, size, True)
 
 
 def _single_row(array: Array, where: str) -> SampleRows:
     if array.size == 0:
-        raise ExecutionError(f"{where} holds {array}: a sample of no bytes", "R401")
+        raise data_error(f"{where} holds {array}: a sample of no bytes")
     return SampleRows(1, array.size, False)
 
 
@@ -242,7 +242,7 @@ class ArrayFile:
         each: int = sum(array.shape[1] for array in rows)
         if first < 0 or first + count > self._samples or count * each > len(into):
             text = f"samples {first} to {first + count - 1} into {len(into)} bytes"
-            raise ExecutionError(f"{self._path} has {self._samples} samples of {each} bytes: not {text}", "R401")
+            raise data_error(f"{self._path} has {self._samples} samples of {each} bytes: not {text}")
         out = np.frombuffer(into, np.uint8, count * each).reshape(count, each)
         np.concatenate(rows, axis=1, out=out)
         return count * each
@@ -282,7 +282,7 @@ class ArrayFile:
         except (OSError, ExecutionError):
             raise
         except Exception as error:  # numpy's parser may raise nearly anything for hostile headers, also MemoryError
-            raise ExecutionError(f"numpy cannot read {self._path}: {type(error).__name__}: {error}", "R401") from error
+            raise data_error(f"numpy cannot read {self._path}: {type(error).__name__}: {error}") from error
 
 
 class Npy(LibraryReadable, Framed):
@@ -300,8 +300,7 @@ class Npy(LibraryReadable, Framed):
             size = look.size
             array = parse_array_header(lambda most: look.read(most, 0), str(path))
         if array.header + array.size != size:
-            text = f"{path} has {size} bytes, and by its header, {array}, it has {array.header + array.size}"
-            raise ExecutionError(text, "R401")
+            raise data_error(f"{path} has {size} bytes, and by its header, {array}, it has {array.header + array.size}")
         rows = sample_rows(array, self.dataset, str(path))
         return FileIndex(rows.samples, size, (array_column(rows, array.header),), array.header, rows.size)
 

@@ -13,8 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import FileLook, file_to_look_at
+from dliosim.formats.header_scanner import FileLook, data_error, file_to_look_at
 from dliosim.formats.numpy_files.npy_header import (
     BEGINNING,
     LARGEST_HEADER,
@@ -103,7 +102,7 @@ class Npz(LibraryReadable):
                 array = parse_array_header(_prefix_reader(look, member, offset, where), where)
                 if array.header + array.size != member.size:
                     text = f"{where} has {member.size} bytes, and by its header, {array}, {array.header + array.size}"
-                    raise ExecutionError(text, "R401")
+                    raise data_error(text)
                 if first is None:
                     rows = first = sample_rows(array, self.dataset, where)
                 elif first.counted:
@@ -126,15 +125,14 @@ class Npz(LibraryReadable):
         try:
             plain = inflater.decompress(data[begin:], most + 1)
         except zlib.error as error:
-            raise ExecutionError(f"what was deflated is damaged: {error}", "R401") from error
+            raise data_error(f"what was deflated is damaged: {error}") from error
         if not inflater.eof or inflater.unused_data:
-            raise ExecutionError("what was deflated does not end where it should", "R401")
+            raise data_error("what was deflated does not end where it should")
         if crc is not None and zlib.crc32(plain) != crc:
-            raise ExecutionError(f"what was deflated has CRC {zlib.crc32(plain):08x} and not {crc:08x}", "R401")
+            raise data_error(f"what was deflated has CRC {zlib.crc32(plain):08x} and not {crc:08x}")
         header = header_length(plain[:BEGINNING], "what was deflated")
         if len(plain) != header + column.unit_bytes:
-            text = f"what was deflated gives {len(plain)} bytes and not {header + column.unit_bytes}"
-            raise ExecutionError(text, "R401")
+            raise data_error(f"what was deflated gives {len(plain)} bytes and not {header + column.unit_bytes}")
         return np.frombuffer(plain, np.uint8)[header:]
 
     def open_library(self, path: Path, comm: object | None, collective: bool) -> ArrayFile:
@@ -248,7 +246,7 @@ def _select_members(directory: Directory, names: tuple[str, ...], path: Path) ->
     for name in names:
         if name not in arrays:
             text = f"{path} has no array `{name}`, and these: {there}" if arrays else f"{path} holds no array"
-            raise ExecutionError(f"{text}{cure_names(list(arrays))}", "R401")
+            raise data_error(f"{text}{cure_names(list(arrays))}")
     return tuple(arrays[name] for name in names)
 
 
@@ -258,13 +256,13 @@ def _prefix_reader(look: FileLook, member: ZipMember, offset: int, where: str) -
     ExecutionError [R401] for a member that cannot be read.
     """
     if member.encrypted:
-        raise ExecutionError(f"{where} is encrypted", "R401")
+        raise data_error(f"{where} is encrypted")
     if member.method not in (STORED, DEFLATED):
-        raise ExecutionError(f"{where} is compressed by method {member.method}; known are 0 and 8 (deflate)", "R401")
+        raise data_error(f"{where} is compressed by method {member.method}; known are 0 and 8 (deflate)")
     if member.method == STORED and member.size != member.stored:
-        raise ExecutionError(f"{where} is stored as it is, but {member.size} bytes in {member.stored}", "R401")
+        raise data_error(f"{where} is stored as it is, but {member.size} bytes in {member.stored}")
     if member.size > (member.stored + 1) * _LARGEST_RATIO:
-        raise ExecutionError(f"{where} has {member.stored} bytes, which cannot inflate to {member.size}", "R401")
+        raise data_error(f"{where} has {member.stored} bytes, which cannot inflate to {member.size}")
 
     def read_stored(most: int) -> bytes:
         return look.read(min(most, member.size), offset)
@@ -274,7 +272,7 @@ def _prefix_reader(look: FileLook, member: ZipMember, offset: int, where: str) -
         try:
             return zlib.decompressobj(_RAW_DEFLATE).decompress(data, most)
         except zlib.error as error:
-            raise ExecutionError(f"{where} is damaged: {error}", "R401") from error
+            raise data_error(f"{where} is damaged: {error}") from error
 
     return read_stored if member.method == STORED else read_inflated
 

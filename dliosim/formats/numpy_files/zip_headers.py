@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import FileLook
+from dliosim.formats.header_scanner import FileLook, data_error
 from dliosim.formats.protocols import Ints
 from dliosim.lazy_numpy import np
 
@@ -130,8 +130,7 @@ def read_directory(look: FileLook, path: Path) -> Directory:
             path, f"its directory, {length} bytes at {begin}, does not end where its end record is, at {end}"
         )
     if length > LARGEST_DIRECTORY:
-        text = f"{path} has a directory of {length} bytes; more than {LARGEST_DIRECTORY} are not read"
-        raise ExecutionError(text, "R401")
+        raise data_error(f"{path} has a directory of {length} bytes; more than {LARGEST_DIRECTORY} are not read")
     data = tail[begin - tail_begin :][:length] if begin >= tail_begin else look.read(length, begin)
     if len(data) < length:
         raise _damage_error(path, "it is cut short")
@@ -162,7 +161,7 @@ def parse_local_header(data: memoryview) -> tuple[int, int | None]:
     damaged. Raises ExecutionError [R401] if there is no header.
     """
     if len(data) < _LOCAL.size or bytes(data[:4]) != _LOCAL_MARK:
-        raise ExecutionError("a member of a zip file begins otherwise", "R401")
+        raise data_error("a member of a zip file begins otherwise")
     _, _, flags, _, _, _, crc, _, _, name, extra = _LOCAL.unpack_from(data)
     return _LOCAL.size + name + extra, None if flags & _CRC_AFTER and not crc else crc
 
@@ -229,4 +228,4 @@ def _decode_name(name: bytes, flags: int) -> str:
 
 
 def _damage_error(path: Path, what: str) -> ExecutionError:
-    return ExecutionError(f"{path} is no whole zip file: {what}", "R401")
+    return data_error(f"{path} is no whole zip file: {what}")

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from dliosim.errors import ExecutionError
-from dliosim.formats.header_scanner import file_to_look_at
+from dliosim.formats.header_scanner import data_error, file_to_look_at
 from dliosim.formats.protocols import ENCODED, LARGEST_INDEX, Column, FileIndex, Filter, Ints
 from dliosim.lazy_numpy import np
 from dliosim.model import Dataset
@@ -65,7 +64,7 @@ class Footer:
         for name in names:
             below = [leaf for leaf, place in enumerate(self.leaves) if place == name or place.startswith(name + ".")]
             if not below:
-                raise ExecutionError(f"{path} has no column `{name}`; it has {quote_names(self.leaves)}", "R401")
+                raise data_error(f"{path} has no column `{name}`; it has {quote_names(self.leaves)}")
             found.update(below)
         return sorted(found) if names else list(range(len(self.leaves)))
 
@@ -85,13 +84,12 @@ def read_footer(path: Path) -> Footer:
         size = look.size
         tail = look.read(_TAIL, max(0, size - _TAIL))
         if tail[4:] == _ENCRYPTED:
-            raise ExecutionError(f"{path} has an encrypted footer, which cannot be read", "R401")
+            raise data_error(f"{path} has an encrypted footer, which cannot be read")
         if tail[4:] != MAGIC:
-            raise ExecutionError(f"{path} is no Parquet file or is cut short: it does not end with PAR1", "R401")
+            raise data_error(f"{path} is no Parquet file or is cut short: it does not end with PAR1")
         length, most = int.from_bytes(tail[:4], "little"), min(size - _TAIL - len(MAGIC), LARGEST_INDEX)
         if not 0 < length <= most:
-            text = f"{path} says that its footer has {length} bytes, which is not from 1 to {most}"
-            raise ExecutionError(text, "R401")
+            raise data_error(f"{path} says that its footer has {length} bytes, which is not from 1 to {most}")
         data = look.read(length, size - _TAIL - length)
     thrift = _Thrift(data)
     try:
@@ -99,7 +97,7 @@ def read_footer(path: Path) -> Footer:
     except _Damage as error:
         begin = size - _TAIL - length
         text = f"{path}: the footer, {length} bytes from {begin}, is damaged: {error} (by byte {begin + thrift.at})"
-        raise ExecutionError(text, "R401") from error
+        raise data_error(text) from error
 
 
 #: The struct without a field that is kept.
@@ -281,7 +279,7 @@ def _column(path: Path, footer: Footer, leaf: int) -> Column:
             unit = int(np.argmin(good))
             place = f"column `{footer.leaves[leaf]}` of row group {full[unit]}"
             text = f"{path}: {place} is said to have {length[unit]} bytes from {begin[unit]}, "
-            raise ExecutionError(text + problem.format(decoded[unit]), "R401")
+            raise data_error(text + problem.format(decoded[unit]))
     even = len(rows) < 2 or ((rows[:-1] == rows[0]).all() and rows[-1] <= rows[0])
     codec = footer.codec[leaf]
     return Column(

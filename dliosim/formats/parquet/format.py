@@ -30,6 +30,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from dliosim.errors import ExecutionError
+from dliosim.formats.header_scanner import data_error
 from dliosim.formats.parquet.footer import MAGIC, MOST_DECODED, footer_index, quote_names, read_footer
 from dliosim.formats.protocols import (
     ENCODED,
@@ -304,12 +305,11 @@ class ParquetHandle:
         too small.
         """
         if first < 0 or count < 0 or first + count > self.index.samples:
-            raise ExecutionError(f"{self._path} has {self.index.samples} rows, none {first + count - 1}", "R401")
+            raise data_error(f"{self._path} has {self.index.samples} rows, none {first + count - 1}")
         widths = self.row_widths()
         row = sum(widths)
         if len(into) < count * row:
-            text = f"{self._path}: {count} rows of {row} bytes do not fit into a buffer of {len(into)}"
-            raise ExecutionError(text, "R401")
+            raise data_error(f"{self._path}: {count} rows of {row} bytes do not fit into a buffer of {len(into)}")
         out = np.frombuffer(into, np.uint8, count * row).reshape(count, row)
         before = 0
         for group, rows in enumerate(self.rows.tolist()):
@@ -344,7 +344,7 @@ class ParquetHandle:
                 at += len(batch)
                 if at >= end:
                     return
-        raise ExecutionError(f"{self._path}: row group {group} ends after {at} of {end} rows", "R401")
+        raise data_error(f"{self._path}: row group {group} ends after {at} of {end} rows")
 
 
 def sample_bytes(path: Path, dataset: Dataset) -> int:
@@ -366,7 +366,7 @@ def _report_damage(place: str) -> Iterator[None]:
     except (OSError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError, NotImplementedError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise ExecutionError(f"{place} cannot be decoded: {type(error).__name__}: {error}", "R401") from error
+        raise data_error(f"{place} cannot be decoded: {type(error).__name__}: {error}") from error
 
 
 def _row_bytes(path: Path, field: pa.Field) -> int:
@@ -377,7 +377,7 @@ def _row_bytes(path: Path, field: pa.Field) -> int:
     if pa.types.is_fixed_size_list(kind):
         kind, count = kind.value_type, kind.list_size
     if not (pa.types.is_fixed_size_binary(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ExecutionError(f"{path}: rows of column `{field.name}` ({field.type}) have no fixed width", "R401")
+        raise data_error(f"{path}: rows of column `{field.name}` ({field.type}) have no fixed width")
     return int(kind.bit_width) // 8 * count
 
 
@@ -388,6 +388,6 @@ def _array_bytes(array: pa.Array, width: int) -> Bytes:
     rows = len(array)
     values = array.flatten() if pa.types.is_fixed_size_list(array.type) else array
     if array.null_count or values.null_count:
-        raise ExecutionError("rows without a value have no bytes", "R401")
+        raise data_error("rows without a value have no bytes")
     begin = values.offset * (values.type.bit_width // 8)
     return np.frombuffer(values.buffers()[1], np.uint8)[begin : begin + rows * width].reshape(rows, width)
